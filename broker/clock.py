@@ -27,19 +27,22 @@ class Clock(Protocol):
     """Tells the time of day and measures durations."""
 
     def now_ms(self) -> int:
-        """Return the time in milliseconds since the epoch, as records are stamped with it."""
+        """Returns the time in milliseconds since the epoch, as records are stamped with it."""
         ...
 
     def steady_ms(self) -> int:
-        """Return how much of this clock's time has passed; never decreases. For work at intervals."""
+        """Returns how much of this clock's time has passed; never decreases.
+
+        For work at intervals.
+        """
         ...
 
     async def reached(self, steady_ms: int) -> None:
-        """Wait until `steady_ms()` is at least this."""
+        """Waits until `steady_ms()` is at least this."""
         ...
 
     def monotonic_s(self) -> float:
-        """Return seconds of the machine, for waits, idle times and durations."""
+        """Returns seconds of the machine, for waits, idle times and durations."""
         ...
 
 
@@ -47,15 +50,15 @@ class SystemClock:
     """The machine's clock."""
 
     def now_ms(self) -> int:
-        """Return milliseconds since the epoch."""
+        """Returns milliseconds since the epoch."""
         return time.time_ns() // 1_000_000
 
     def steady_ms(self) -> int:
-        """Return milliseconds since an arbitrary start."""
+        """Returns milliseconds since an arbitrary start."""
         return time.monotonic_ns() // 1_000_000
 
     async def reached(self, steady_ms: int) -> None:
-        """Wait until `steady_ms()` is at least this."""
+        """Waits until `steady_ms()` is at least this."""
         await asyncio.sleep((steady_ms - self.steady_ms()) / 1000)
 
     # Seconds since an arbitrary start. The function itself, because every request calls it four
@@ -76,7 +79,7 @@ class _Moment(NamedTuple):
     steady_ms: int
 
     def passed_ms(self) -> int:
-        """Return how much of the clock's time has passed since."""
+        """Returns how much of the clock's time has passed since."""
         if not self.rate:
             return 0
         return int((time.monotonic_ns() - self.machine_ns) * self.rate) // 1_000_000
@@ -103,18 +106,18 @@ class ManualClock:
         return self._moment.rate
 
     def now_ms(self) -> int:
-        """Return this clock's time in milliseconds since the epoch."""
+        """Returns this clock's time in milliseconds since the epoch."""
         moment = self._moment
         now_ms = min(moment.now_ms + moment.passed_ms(), LAST_MS)
         return 0 if now_ms == NO_TIMESTAMP else now_ms
 
     def steady_ms(self) -> int:
-        """Return by how many milliseconds the clock has gone forward since it was made."""
+        """Returns by how many milliseconds the clock has gone forward since it was made."""
         moment = self._moment
         return moment.steady_ms + moment.passed_ms()
 
     async def reached(self, steady_ms: int) -> None:
-        """Wait until the clock has gone forward this far, by running or by steps."""
+        """Waits until the clock has gone forward this far, by running or by steps."""
         while (left_ms := steady_ms - self.steady_ms()) > 0:
             rate = self._moment.rate
             changed = asyncio.get_running_loop().create_future()
@@ -126,23 +129,26 @@ class ManualClock:
                 self._waits.discard(changed)
 
     def monotonic_s(self) -> float:
-        """Return seconds of the machine."""
+        """Returns seconds of the machine."""
         return time.monotonic()
 
     def set(self, now_ms: int) -> None:
-        """Set the clock to a time, forwards or back, running on as before; raises ClockRangeError."""
+        """Sets the clock to a time, forwards or back, running on as before.
+
+        Raises ClockRangeError.
+        """
         self._touch(now_ms, self._moment.rate)
 
     def step(self, step_ms: int) -> None:
-        """Move the clock by a duration, forwards or back, running on; raises ClockRangeError."""
+        """Moves the clock by a duration, forwards or back, running on; raises ClockRangeError."""
         self._touch(self.now_ms() + step_ms, self._moment.rate)
 
     def freeze(self, at_ms: int | None = None) -> None:
-        """Stop the clock, now or at a given time; raises ClockRangeError."""
+        """Stops the clock, now or at a given time; raises ClockRangeError."""
         self._touch(self.now_ms() if at_ms is None else at_ms, 0)
 
     def run(self, rate: float = 1, from_ms: int | None = None) -> None:
-        """Run the clock at a rate, from now on or from a given time; raises ClockRangeError."""
+        """Runs the clock at a rate, from now on or from a given time; raises ClockRangeError."""
         if not 0 < rate <= _MOST_RATE or math.isnan(rate):
             raise ClockRangeError(f"rate {rate}: expected a number above 0, at most 1e9")
         self._touch(self.now_ms() if from_ms is None else from_ms, rate)

@@ -55,12 +55,12 @@ class Permit:
         self._is_withdrawn = False
 
     def check(self) -> None:
-        """Raise Abandoned when nobody waits for the result, or the broker stops."""
+        """Raises Abandoned when nobody waits for the result, or the broker stops."""
         if self._is_withdrawn or (self._pool is not None and self._pool.is_stopping):
             raise Abandoned
 
     def withdraw(self) -> None:
-        """Make the next `check` raise."""
+        """Makes the next `check` raise."""
         self._is_withdrawn = True
 
 
@@ -77,21 +77,21 @@ class Pool:
     def submit(
         self, work: Callable[[*_Arguments], _Result], *arguments: *_Arguments
     ) -> asyncio.Future[_Result]:
-        """Run `work` in a thread; the future is done when it has ended.
+        """Runs `work` in a thread; the future is done when it has ended.
 
         Cancelling the future prevents work that has not begun. Raises RuntimeError after `stop`.
         """
         return asyncio.get_running_loop().run_in_executor(self._executor, work, *arguments)
 
     async def run(self, work: Callable[[*_Arguments], _Result], *arguments: *_Arguments) -> _Result:
-        """Run `work` in a thread and return its result.
+        """Runs `work` in a thread and returns its result.
 
         When the caller is cancelled, work that has begun goes on, and nobody hears of its result.
         """
         return await self.submit(work, *arguments)
 
     async def run_for_request(self, work: Callable[[Permit], _Result]) -> _Result:
-        """Run `work` in a thread with a permit, which is withdrawn when the caller is cancelled."""
+        """Runs `work` in a thread with a permit, withdrawn when the caller is cancelled."""
         permit = Permit(self)
         running = self.submit(work, permit)
         try:
@@ -104,7 +104,7 @@ class Pool:
     async def run_to_end(
         self, work: Callable[[*_Arguments], _Result], *arguments: *_Arguments
     ) -> _Result:
-        """Run `work` in a thread, and return only when it has ended, even if cancelled meanwhile.
+        """Runs `work` in a thread, and returns only when it has ended, even if cancelled meanwhile.
 
         For work on logs that must not outlive its caller, since the logs close after it.
         """
@@ -116,12 +116,12 @@ class Pool:
             raise
 
     def give_up(self) -> None:
-        """Take no more work; what has not begun never does, and all permits are withdrawn."""
+        """Takes no more work; what has not begun never does, and all permits are withdrawn."""
         self.is_stopping = True
         self._executor.shutdown(wait=False, cancel_futures=True)
 
     def stop(self) -> None:
-        """Take no more work, and return when what was given has ended."""
+        """Takes no more work, and returns when what was given has ended."""
         self._executor.shutdown(wait=True)
 
 
@@ -139,7 +139,7 @@ class SyncPools:
         return self._pools[partition.directory.parent]
 
     def stop(self) -> None:
-        """Take no more work, and return when what was given has ended."""
+        """Takes no more work, and returns when what was given has ended."""
         for pool in self._pools.values():
             pool.stop()
 
@@ -162,7 +162,7 @@ class Pools:
         self.metrics = Pool("metrics", _METRICS_THREADS)  # and what HTTP imports
 
     def stop(self) -> None:
-        """Stop them all, and return when nothing works on a log any more.
+        """Stops them all, and returns when nothing works on a log any more.
 
         Nobody waits for reads at a stop: they are given up. What changes a log is finished.
         """
@@ -180,5 +180,5 @@ class NoDefaultPool(ThreadPoolExecutor):
     """Takes the place of asyncio's default pool, and refuses work: it belongs in a named pool."""
 
     def submit(self, *_arguments: Any, **_more: Any) -> NoReturn:
-        """Raise RuntimeError."""
+        """Raises RuntimeError."""
         raise RuntimeError("nothing may use asyncio's default pool: see broker/pools.py")

@@ -54,7 +54,7 @@ _LINGER_S = 0.5  # how long peers may take to close their side
 
 
 def run(config: BrokerConfig, clock: Clock | None = None) -> int:
-    """Serve until SIGTERM or SIGINT. Returns the exit status: 0, or 1 if the start failed."""
+    """Serves until SIGTERM or SIGINT. Returns the exit status: 0, or 1 if the start failed."""
     logs.set_up(config.log_level)
     _raise_descriptor_limit()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -74,7 +74,7 @@ def _clock(config: BrokerConfig) -> Clock:
 
 
 def _raise_descriptor_limit() -> None:
-    """Use every descriptor the machine allows: each connection and open segment needs one."""
+    """Uses every descriptor the machine allows: each connection and open segment needs one."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         with contextlib.suppress(ValueError, OSError):
@@ -90,7 +90,10 @@ def _boot_id() -> str:
 
 
 async def _main(config: BrokerConfig, clock: Clock) -> int:
-    """Run a broker to its end; with a control listener, faults may come between it and the world."""
+    """Runs a broker to its end.
+
+    With a control listener, faults may come between it and the world.
+    """
     if not config.control:
         return await _run(config, clock, None)
     from broker.testing.control import install_faults
@@ -209,7 +212,7 @@ async def _stop_http(http: asyncio.Task[Any]) -> None:
 
 
 def _listeners(config: BrokerConfig) -> list[tuple[socket.socket, Listener]]:
-    """Bind every listener; a port of 0 is replaced by the one the system gave."""
+    """Binds every listener; a port of 0 is replaced by the one the system gave."""
     advertised = {name: (host, port) for name, host, port in config.advertised_listeners}
     result = []
     for name, host, port in config.listeners:
@@ -239,7 +242,7 @@ def _say_ready(
     http: socket.socket | None,
     control: socket.socket | None,
 ) -> None:
-    """Tell the parent that clients may connect."""
+    """Tells the parent that clients may connect."""
     told = ",".join(f"{at.name}://{_joined(at.host, at.port)}" for at in listeners)
     parts = [f"ready listeners={told}"]
     if http is not None:
@@ -271,7 +274,7 @@ async def _chores(node: Node) -> None:
 
 
 async def _drain(node: Node) -> None:
-    """Let requests under way finish, for a bounded time, then close every connection."""
+    """Lets requests under way finish, for a bounded time, then close every connection."""
     node.waiting.wake_all()
     started_s = node.clock.monotonic_s()
     while node.connections and node.clock.monotonic_s() < started_s + _DRAIN_S:

@@ -41,7 +41,7 @@ def _quoted(text: str) -> str:
 
 
 def set_up(level: str) -> None:
-    """Send everything at or above `level` to standard error."""
+    """Sends everything at or above `level` to standard error."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(Logfmt())
     root = logging.getLogger()

@@ -21,7 +21,7 @@ log = logging.getLogger("tidelog.settings")
 
 
 def log_ignored(config: BrokerConfig) -> None:
-    """Log every setting that was given at the start and has no effect."""
+    """Logs every setting that was given at the start and has no effect."""
     for name, value in config.ignored.items():
         log.info("setting accepted and ignored", extra={"setting": name, "value": value})
     for name, given in config.given.items():
@@ -33,14 +33,17 @@ def log_ignored(config: BrokerConfig) -> None:
 
 
 def log_unenforced_in(image: Image) -> None:
-    """Warn of safety settings without effect that were changed before this start."""
+    """Warns of safety settings without effect that were changed before this start."""
     warn_unenforced(image.broker_configs)
     for topic in image.topics.values():
         warn_unenforced(topic.configs, topic=topic.name)
 
 
 def warn_unenforced(given: Mapping[str, str | None], *, topic: str | None = None) -> None:
-    """Warn of each safety setting among `given` that nothing enforces; of a topic's, name the topic."""
+    """Warns of each safety setting among `given` that nothing enforces.
+
+    Of a topic's, names the topic.
+    """
     where = {} if topic is None else {"topic": topic}
     for name, consequence in unenforced(given).items():
         log.warning(

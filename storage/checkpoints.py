@@ -41,7 +41,9 @@ class EpochStart(NamedTuple):
 
 
 def read_offsets(path: Path) -> dict[TopicPartition, int]:
-    """Read an offset checkpoint: (topic, partition) -> offset. A missing or empty file has no entries.
+    """Reads an offset checkpoint: (topic, partition) -> offset.
+
+    A missing or empty file has no entries.
 
     Raises CheckpointError.
     """
@@ -49,7 +51,7 @@ def read_offsets(path: Path) -> dict[TopicPartition, int]:
 
 
 def parse_offsets(name: str, data: bytes) -> dict[TopicPartition, int]:
-    """Parse the bytes of an offset checkpoint; `name` stands in error messages.
+    """Parses the bytes of an offset checkpoint; `name` stands in error messages.
 
     Raises CheckpointError.
     """
@@ -57,14 +59,14 @@ def parse_offsets(name: str, data: bytes) -> dict[TopicPartition, int]:
 
 
 def write_offsets(path: Path, offsets: Mapping[TopicPartition, int]) -> None:
-    """Replace an offset checkpoint; raises OSError."""
+    """Replaces an offset checkpoint; raises OSError."""
     _write_lines(
         path, [f"{topic} {index} {offset}" for (topic, index), offset in sorted(offsets.items())]
     )
 
 
 def read_epochs(path: Path) -> list[EpochStart]:
-    """Read a leader-epoch-checkpoint, oldest entry first. A missing or empty file has no entries.
+    """Reads a leader-epoch-checkpoint, oldest entry first. A missing or empty file has no entries.
 
     Raises CheckpointError.
     """
@@ -81,12 +83,12 @@ def read_epochs(path: Path) -> list[EpochStart]:
 
 
 def write_epochs(path: Path, epochs: Iterable[EpochStart]) -> None:
-    """Replace a leader-epoch-checkpoint, not yet durably; raises OSError."""
+    """Replaces a leader-epoch-checkpoint, not yet durably; raises OSError."""
     _write_lines(path, [f"{epoch} {start}" for epoch, start in epochs], durable=False)
 
 
 def read_topic_id(directory: Path) -> uuid.UUID | None:
-    """Read the topic id from a partition's partition.metadata; None when there is no such file.
+    """Reads the topic id from a partition's partition.metadata; None when there is no such file.
 
     Raises CheckpointError.
     """
@@ -102,24 +104,24 @@ def read_topic_id(directory: Path) -> uuid.UUID | None:
 
 
 def write_topic_id(directory: Path, topic_id: uuid.UUID) -> None:
-    """Write a partition's partition.metadata, durable with the first flush; raises OSError."""
+    """Writes a partition's partition.metadata, durable with the first flush; raises OSError."""
     text = f"version: {_VERSION}\ntopic_id: {format_topic_id(topic_id)}\n"
     path = directory / filenames.PARTITION_METADATA_FILE
     files.replace(path, text.encode(), durable=False)
 
 
 def remove_topic_id(directory: Path) -> None:
-    """Remove a partition's partition.metadata, if there is one; raises OSError."""
+    """Removes a partition's partition.metadata, if there is one; raises OSError."""
     files.unlink(directory / filenames.PARTITION_METADATA_FILE)
 
 
 def format_topic_id(topic_id: uuid.UUID) -> str:
-    """Return an id as Kafka shows it: base64 for URLs, without padding."""
+    """Returns an id as Kafka shows it: base64 for URLs, without padding."""
     return base64.urlsafe_b64encode(topic_id.bytes).rstrip(b"=").decode()
 
 
 def parse_topic_id(text: str) -> uuid.UUID:
-    """Return the id that Kafka shows as this text; raises CheckpointError."""
+    """Returns the id that Kafka shows as this text; raises CheckpointError."""
     try:
         return uuid.UUID(bytes=base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
     except (ValueError, binascii.Error) as error:
@@ -145,7 +147,7 @@ def _read_lines(path: Path) -> list[str]:
 
 
 def _lines(path: Path | str, text: str) -> list[str]:
-    """Return the entries of a checkpoint, one line each."""
+    """Returns the entries of a checkpoint, one line each."""
     lines = text.splitlines()
     if len(lines) < 2 or lines[0].strip() != _VERSION:
         raise CheckpointError(f"{path} is not a checkpoint of version {_VERSION}")

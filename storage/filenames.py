@@ -59,28 +59,28 @@ class SegmentFile(NamedTuple):
 
 
 def segment_file(offset: int, suffix: str) -> str:
-    """Return the name of the file of kind `suffix` that begins at (a snapshot: ends before) `offset`."""
+    """Returns the name of the `suffix` file that begins at (a snapshot: ends before) `offset`."""
     return f"{offset:020d}{suffix}"
 
 
 def parse_segment_file(name: str) -> SegmentFile | None:
-    """Split a file name; None if it is not a file of a segment."""
+    """Splits a file name; None if it is not a file of a segment."""
     match = _SEGMENT_FILE.fullmatch(name)
     return None if match is None else SegmentFile(int(match[1]), match[2])
 
 
 def is_leftover(name: str) -> bool:
-    """Tell whether a file of a partition's directory was left by an interrupted change."""
+    """Returns whether a file of a partition's directory was left by an interrupted change."""
     return name.endswith(LEFTOVER_SUFFIXES)
 
 
 def partition_directory(topic: str, partition: int) -> str:
-    """Return the name of a partition's directory."""
+    """Returns the name of a partition's directory."""
     return f"{topic}-{partition}"
 
 
 def parse_partition_directory(name: str) -> TopicPartition | None:
-    """Return (topic, partition) of a directory name; None if it is not a partition's.
+    """Returns (topic, partition) of a directory name; None if it is not a partition's.
 
     A topic name may contain dashes and dots, so the last dash separates. Directories that Kafka has
     renamed (`-delete`, `-future`, `-stray`) do not end in a number.
@@ -90,7 +90,7 @@ def parse_partition_directory(name: str) -> TopicPartition | None:
 
 
 def deleted_directory(topic: str, partition: int, unique: str) -> str:
-    """Return the name of a partition's directory between its deletion and its removal.
+    """Returns the name of a partition's directory between its deletion and its removal.
 
     `unique` is 32 hexadecimal digits, so that a new topic of the same name never meets the old one.
     A long topic name is cut, as Kafka cuts it, to what a file system allows.
@@ -99,7 +99,7 @@ def deleted_directory(topic: str, partition: int, unique: str) -> str:
 
 
 def stray_directory(topic: str, partition: int, unique: str) -> str:
-    """Return the name of a partition's directory that belongs to no topic of this broker, as in Kafka."""
+    """Returns the name of a directory that belongs to no topic of this broker, as in Kafka."""
     return _renamed_directory(topic, partition, unique, "-stray")
 
 
@@ -109,10 +109,10 @@ def _renamed_directory(topic: str, partition: int, unique: str, suffix: str) -> 
 
 
 def is_deleted_directory(name: str) -> bool:
-    """Tell whether a directory is deleted and waits for its removal."""
+    """Returns whether a directory is deleted and waits for its removal."""
     return _DELETED_DIRECTORY.fullmatch(name) is not None
 
 
 def snapshot_path(directory: Path, offset: int) -> Path:
-    """Return the path of the snapshot of the producers before an offset."""
+    """Returns the path of the snapshot of the producers before an offset."""
     return directory / segment_file(offset, SNAPSHOT_SUFFIX)

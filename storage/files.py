@@ -33,43 +33,43 @@ class System:
     """What storage needs of the operating system; every method raises OSError."""
 
     def open(self, path: Path, flags: int) -> int:
-        """Open a file, created if the flags hold O_CREAT; return its descriptor number."""
+        """Opens a file, created if the flags hold O_CREAT; returns its descriptor number."""
         return os.open(path, flags | os.O_CLOEXEC, 0o644)
 
     def read(self, number: int, size: int, position: int) -> bytes:
-        """Read from a position; return fewer bytes at the end of the file."""
+        """Reads from a position; returns fewer bytes at the end of the file."""
         return os.pread(number, size, position)
 
     def write(self, number: int, buffers: Sequence[Buffer], position: int) -> int:
-        """Write buffers at a position; return the number of bytes written, which may be fewer."""
+        """Writes buffers at a position; returns the number of bytes written, which may be fewer."""
         return os.pwritev(number, buffers, position)
 
     def sync(self, number: int) -> None:
-        """Make a file's bytes and size, or a directory's names, durable."""
+        """Makes a file's bytes and size, or a directory's names, durable."""
         os.fsync(number)
 
     def sync_data(self, number: int) -> None:
-        """Make a file's bytes and size durable, without the metadata that reading does not need."""
+        """Makes a file's bytes and size durable, without metadata that reading does not need."""
         os.fdatasync(number)
 
     def truncate(self, path: Path, size: int) -> None:
-        """Truncate a file to a size."""
+        """Truncates a file to a size."""
         os.truncate(path, size)
 
     def rename(self, path: Path, target: Path) -> None:
-        """Rename a file or a directory, replacing what has the new name."""
+        """Renames a file or a directory, replacing what has the new name."""
         path.rename(target)
 
     def unlink(self, path: Path) -> None:
-        """Remove a file, if it exists."""
+        """Removes a file, if it exists."""
         path.unlink(missing_ok=True)
 
     def make_directory(self, path: Path) -> None:
-        """Create a directory that does not exist yet."""
+        """Creates a directory that does not exist yet."""
         path.mkdir()
 
     def remove_directory(self, path: Path) -> None:
-        """Remove a directory with its contents, including files that are added meanwhile."""
+        """Removes a directory with its contents, including files that are added meanwhile."""
         for _ in range(_MOST_REMOVALS - 1):
             try:
                 shutil.rmtree(path)
@@ -93,7 +93,7 @@ _read: Callable[[int, int, int], bytes] = os.pread  # called directly: the hot p
 
 
 def use(system: System) -> System:
-    """Make storage use another system from now on; return the one before."""
+    """Makes storage use another system from now on; returns the one before."""
     global _system, _read
     read = os.pread if type(system).read is System.read else system.read
     before, _system, _read = _system, system, read
@@ -106,7 +106,7 @@ class Descriptor:
     __slots__ = ("number",)
 
     def __init__(self, path: Path, *, writable: bool = False) -> None:
-        """Open `path`, which is created if `writable` and missing. Raises OSError."""
+        """Opens `path`, which is created if `writable` and missing. Raises OSError."""
         self.number = -1
         self.number = _system.open(path, os.O_RDWR | os.O_CREAT if writable else os.O_RDONLY)
 
@@ -116,7 +116,7 @@ class Descriptor:
             self.number = -1
 
     def size(self) -> int:
-        """Return the size of the file in bytes."""
+        """Returns the size of the file in bytes."""
         return os.fstat(self.number).st_size
 
 
@@ -124,7 +124,7 @@ class Holder(Protocol):
     """An object that holds descriptors it can open again."""
 
     def rest(self) -> None:
-        """Release the descriptors."""
+        """Releases the descriptors."""
 
 
 class Recent:
@@ -142,7 +142,10 @@ class Recent:
         return len(self._order)
 
     def used(self, holder: Holder) -> None:
-        """Note that a holder has just been used; the least recently used one may have to release."""
+        """Notes that a holder has just been used.
+
+        The least recently used one may have to release.
+        """
         key = id(holder)
         with self._lock:
             known = self._order.get(key)
@@ -158,7 +161,7 @@ class Recent:
 
 
 def write_at(descriptor: Descriptor, buffers: Sequence[Buffer], position: int, size: int) -> None:
-    """Write all `size` bytes of the buffers from `position` on; raises OSError when it cannot.
+    """Writes all `size` bytes of the buffers from `position` on; raises OSError when it cannot.
 
     The usual case is one system call. After a short write (the disk is nearly full) it writes on
     until it gets the error; the caller must then truncate what was written.
@@ -175,7 +178,7 @@ def write_at(descriptor: Descriptor, buffers: Sequence[Buffer], position: int, s
 
 
 def read_at(descriptor: Descriptor, size: int, position: int) -> bytes:
-    """Read `size` bytes from `position`, fewer only at the end of the file; raises OSError."""
+    """Reads `size` bytes from `position`, fewer only at the end of the file; raises OSError."""
     data = _read(descriptor.number, size, position)
     if len(data) == size or not data:
         return data
@@ -191,7 +194,7 @@ def read_at(descriptor: Descriptor, size: int, position: int) -> bytes:
 
 
 def sync(path: Path) -> None:
-    """Make the bytes of a file, or the names in a directory, durable.
+    """Makes the bytes of a file, or the names in a directory, durable.
 
     Opens the file by its path, so no descriptor is shared with a thread that appends. Raises
     OSError when the file cannot be opened, SyncError when the disk fails.
@@ -204,7 +207,7 @@ def sync(path: Path) -> None:
 
 
 def sync_data(descriptor: Descriptor) -> None:
-    """Make the bytes and the size of an open file durable; raises SyncError."""
+    """Makes the bytes and the size of an open file durable; raises SyncError."""
     try:
         _system.sync_data(descriptor.number)
     except OSError as error:
@@ -216,13 +219,13 @@ def _sync_error(error: OSError) -> SyncError:
 
 
 def forget_cached(path: Path) -> None:
-    """Drop a file from the page cache, as far as the system can; raises OSError."""
+    """Drops a file from the page cache, as far as the system can; raises OSError."""
     descriptor = Descriptor(path)
     os.posix_fadvise(descriptor.number, 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def replace(path: Path, data: bytes, *, durable: bool = True, losable: bool = False) -> None:
-    """Replace a whole file, so that a crash leaves the old one or the new one.
+    """Replaces a whole file, so that a crash leaves the old one or the new one.
 
     With `durable` the change survives a power loss once this returns. `losable` is for what can be
     rebuilt: a power loss may then leave neither. Raises OSError, including SyncError.
@@ -240,38 +243,38 @@ def replace(path: Path, data: bytes, *, durable: bool = True, losable: bool = Fa
 
 
 def make(path: Path) -> None:
-    """Create an empty file if the file does not exist; raises OSError."""
+    """Creates an empty file if the file does not exist; raises OSError."""
     Descriptor(path, writable=True)
 
 
 def truncate_or_make(path: Path) -> None:
-    """Leave an empty file at the path; raises OSError."""
+    """Leaves an empty file at the path; raises OSError."""
     unlink(path)
     make(path)
 
 
 def truncate(path: Path, size: int) -> None:
-    """Truncate a file to a size; raises OSError."""
+    """Truncates a file to a size; raises OSError."""
     _system.truncate(path, size)
 
 
 def rename(path: Path, target: Path) -> None:
-    """Rename a file or a directory, replacing what has the new name; raises OSError."""
+    """Renames a file or a directory, replacing what has the new name; raises OSError."""
     _system.rename(path, target)
 
 
 def unlink(path: Path) -> None:
-    """Remove a file, if it exists; raises OSError."""
+    """Removes a file, if it exists; raises OSError."""
     _system.unlink(path)
 
 
 def make_directory(path: Path) -> None:
-    """Create a directory that does not exist yet; raises OSError."""
+    """Creates a directory that does not exist yet; raises OSError."""
     _system.make_directory(path)
 
 
 def make_directories(path: Path) -> None:
-    """Create a directory, unless it exists, and its parents, durably; raises OSError."""
+    """Creates a directory, unless it exists, and its parents, durably; raises OSError."""
     missing = []
     while not path.is_dir():
         missing.append(path)
@@ -282,5 +285,5 @@ def make_directories(path: Path) -> None:
 
 
 def remove_directory(path: Path) -> None:
-    """Remove a directory with its contents; raises OSError."""
+    """Removes a directory with its contents; raises OSError."""
     _system.remove_directory(path)

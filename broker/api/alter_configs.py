@@ -36,7 +36,7 @@ _BASES = ("retention.time.basis", "log.retention.time.basis")
 async def handle(
     node: Node, request: AlterConfigsRequest, context: Context
 ) -> AlterConfigsResponse:
-    """Replace the settings of each resource separately."""
+    """Replaces the settings of each resource separately."""
     replace = partial(_replace, validate_only=request.validate_only)
     outcomes = await altered(node, context.session, request.resources, replace, "alter_configs")
     return AlterConfigsResponse(
@@ -62,7 +62,7 @@ async def _replace(node: Node, resource: AlterConfigsResource, *, validate_only:
 
 
 def _changes(resource: AlterConfigsResource, current: Mapping[str, str]) -> dict[str, str | None]:
-    """Return the new value of each setting; None restores its default."""
+    """Returns the new value of each setting; None restores its default."""
     changes: dict[str, str | None] = {}
     for config in resource.configs:
         if config.name in changes:
@@ -75,7 +75,7 @@ def _changes(resource: AlterConfigsResource, current: Mapping[str, str]) -> dict
 
 
 def _kept(current: Mapping[str, str]) -> set[str]:
-    """Return the settings that are removed only if a request names them."""
+    """Returns the settings that are removed only if a request names them."""
     return {name for name in _BASES if current.get(name) == APPEND_BASIS}
 
 
@@ -91,7 +91,7 @@ def _response(
 
 
 def refuse(request: AlterConfigsRequest, error: BrokerError) -> AlterConfigsResponse:
-    """Return the error for every resource."""
+    """Returns the error for every resource."""
     return AlterConfigsResponse(
         responses=[_response(resource, error) for resource in request.resources]
     )

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 def handle(
     node: Node, request: AlterPartitionReassignmentsRequest, _context: Context
 ) -> AlterPartitionReassignmentsResponse:
-    """Check the request; nothing is moved."""
+    """Checks the request; nothing is moved."""
     return AlterPartitionReassignmentsResponse(
         responses=[
             ReassignableTopicResponse(
@@ -84,7 +84,7 @@ def _failed(wanted: ReassignablePartition, error: BrokerError) -> ReassignablePa
 def refuse(
     request: AlterPartitionReassignmentsRequest, error: BrokerError
 ) -> AlterPartitionReassignmentsResponse:
-    """Return the error at the top, and for every partition."""
+    """Returns the error at the top, and for every partition."""
     return AlterPartitionReassignmentsResponse(
         error_code=error.code,
         error_message=error.message,

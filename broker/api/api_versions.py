@@ -30,7 +30,7 @@ _SOFTWARE_SINCE = 3
 
 
 def handle(node: Node, request: ApiVersionsRequest, context: Context) -> ApiVersionsResponse:
-    """List every API with its versions."""
+    """Lists every API with its versions."""
     if context.version >= _SOFTWARE_SINCE:
         name, version = request.client_software_name, request.client_software_version
         if not (_SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(version)):
@@ -50,17 +50,17 @@ def _served() -> list[ApiVersion]:
 
 
 def is_served(version: int) -> bool:
-    """Tell whether this broker serves a version of ApiVersions."""
+    """Returns whether this broker serves a version of ApiVersions."""
     assert API.served is not None
     return API.served[0] <= version <= API.served[1]
 
 
 def unsupported_version() -> ApiVersionsResponse:
-    """Return the response to an unknown version: the served range of this one API."""
+    """Returns the response to an unknown version: the served range of this one API."""
     own = [entry for entry in _served() if entry.api_key == API.key]
     return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=own)
 
 
 def refuse(_request: ApiVersionsRequest, error: BrokerError) -> ApiVersionsResponse:
-    """Return an empty list with the error."""
+    """Returns an empty list with the error."""
     return ApiVersionsResponse(error_code=error.code, api_keys=[])

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 
 def handle(_node: Node, _request: CreateAclsRequest, _context: Context) -> NoReturn:
-    """Raise SecurityDisabled, because there are no rules."""
+    """Raises SecurityDisabled, because there are no rules."""
     raise SecurityDisabled("no authorizer is configured: everybody may do everything")
 
 
 def refuse(request: CreateAclsRequest, error: BrokerError) -> CreateAclsResponse:
-    """Return the error for every rule."""
+    """Returns the error for every rule."""
     return CreateAclsResponse(
         results=[
             AclCreationResult(error_code=error.code, error_message=error.message)

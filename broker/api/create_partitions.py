@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 async def handle(
     node: Node, request: CreatePartitionsRequest, context: Context
 ) -> CreatePartitionsResponse:
-    """Add partitions to each topic separately."""
+    """Adds partitions to each topic separately."""
     times = Counter(topic.name for topic in request.topics)
 
     async def grow(topic: CreatePartitionsTopic) -> CreatePartitionsTopicResult:
@@ -56,7 +56,7 @@ async def _grow(node: Node, wanted: CreatePartitionsTopic, *, validate_only: boo
 
 
 def _checked(node: Node, topic: Topic, wanted: CreatePartitionsTopic) -> int:
-    """Return the topic's new number of partitions, or raise the error of the request."""
+    """Returns the topic's new number of partitions, or raises the error of the request."""
     count, limit = wanted.count, node.config.max_partitions_per_topic
     if count == topic.partitions:
         raise InvalidPartitions(f"topic {topic.name} has {count} partitions already")
@@ -87,5 +87,5 @@ def _failed(wanted: CreatePartitionsTopic, error: BrokerError) -> CreatePartitio
 
 
 def refuse(request: CreatePartitionsRequest, error: BrokerError) -> CreatePartitionsResponse:
-    """Return the error for every topic."""
+    """Returns the error for every topic."""
     return CreatePartitionsResponse(results=[_failed(topic, error) for topic in request.topics])

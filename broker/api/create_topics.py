@@ -45,7 +45,7 @@ _CLUSTER_METADATA = "__cluster_metadata"
 async def handle(
     node: Node, request: CreateTopicsRequest, context: Context
 ) -> CreateTopicsResponse:
-    """Create each topic separately."""
+    """Creates each topic separately."""
     times = Counter(topic.name for topic in request.topics)
 
     async def create(topic: CreatableTopic) -> CreatableTopicResult:
@@ -82,7 +82,7 @@ async def _create(node: Node, wanted: CreatableTopic, *, validate_only: bool) ->
 
 
 def _described(node: Node, context: Context, topic: Topic) -> CreatableTopicResult:
-    """Return the result for a new topic, as far as the client may know it (KIP-525)."""
+    """Returns the result for a new topic, as far as the client may know it (KIP-525)."""
     if not node.authorizer.allows(
         context.session, Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, topic.name
     ):
@@ -113,7 +113,7 @@ def _described(node: Node, context: Context, topic: Topic) -> CreatableTopicResu
 
 
 def _partitions(node: Node, wanted: CreatableTopic) -> int:
-    """Return the number of partitions, after checking what one broker can do."""
+    """Returns the number of partitions, after checking what one broker can do."""
     if wanted.assignments:
         if wanted.num_partitions != -1 or wanted.replication_factor != -1:
             raise InvalidRequest("an assignment replaces the numbers: both must be -1")
@@ -148,5 +148,5 @@ def _failed(wanted: CreatableTopic, error: BrokerError) -> CreatableTopicResult:
 
 
 def refuse(request: CreateTopicsRequest, error: BrokerError) -> CreateTopicsResponse:
-    """Return the error for every topic."""
+    """Returns the error for every topic."""
     return CreateTopicsResponse(topics=[_failed(topic, error) for topic in request.topics])

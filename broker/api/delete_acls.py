@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 
 def handle(_node: Node, _request: DeleteAclsRequest, _context: Context) -> NoReturn:
-    """Raise SecurityDisabled, because there are no rules."""
+    """Raises SecurityDisabled, because there are no rules."""
     raise SecurityDisabled("no authorizer is configured: everybody may do everything")
 
 
 def refuse(request: DeleteAclsRequest, error: BrokerError) -> DeleteAclsResponse:
-    """Return the error for every filter."""
+    """Returns the error for every filter."""
     return DeleteAclsResponse(
         filter_results=[
             DeleteAclsFilterResult(

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 async def handle(
     node: Node, request: DeleteGroupsRequest, context: Context
 ) -> DeleteGroupsResponse:
-    """Delete each group separately."""
+    """Deletes each group separately."""
 
     async def forget(group_id: str) -> DeletableGroupResult:
         node.authorizer.require(context.session, Operation.DELETE, ResourceType.GROUP, group_id)
@@ -44,7 +44,7 @@ def _failed(group_id: str, error: BrokerError) -> DeletableGroupResult:
 
 
 def refuse(request: DeleteGroupsRequest, error: BrokerError) -> DeleteGroupsResponse:
-    """Return the error for every group."""
+    """Returns the error for every group."""
     return DeleteGroupsResponse(
         results=[_failed(group_id, error) for group_id in request.groups_names]
     )

@@ -40,7 +40,7 @@ _NO_LOW_WATERMARK = -1
 async def handle(
     node: Node, request: DeleteRecordsRequest, context: Context
 ) -> DeleteRecordsResponse:
-    """Raise the log start of each partition separately."""
+    """Raises the log start of each partition separately."""
     return DeleteRecordsResponse(
         topics=[
             DeleteRecordsTopicResult(
@@ -92,7 +92,7 @@ def _failed(wanted: DeleteRecordsPartition, error: BrokerError) -> DeleteRecords
 
 
 def refuse(request: DeleteRecordsRequest, error: BrokerError) -> DeleteRecordsResponse:
-    """Return the error for every partition."""
+    """Returns the error for every partition."""
     return DeleteRecordsResponse(
         topics=[
             DeleteRecordsTopicResult(

@@ -38,7 +38,7 @@ _TOPIC_IDS_SINCE = 6
 async def handle(
     node: Node, request: DeleteTopicsRequest, context: Context
 ) -> DeleteTopicsResponse:
-    """Delete each topic separately."""
+    """Deletes each topic separately."""
     asked = _wanted(request, context.version)
     times = Counter(_topic(node, wanted) for wanted in asked)
 
@@ -61,7 +61,7 @@ async def handle(
 
 
 def _require_deletion(node: Node, context: Context, wanted: DeleteTopicState, name: str) -> None:
-    """Raise TopicAuthorizationFailed unless the client may delete the topic.
+    """Raises TopicAuthorizationFailed unless the client may delete the topic.
 
     By id it must also be allowed to describe the topic; else the error does not tell the name.
     """
@@ -84,7 +84,7 @@ def _wanted(request: DeleteTopicsRequest, version: int) -> list[DeleteTopicState
 
 
 def _topic(node: Node, wanted: DeleteTopicState) -> str | UUID:
-    """Return what identifies the topic, however it is named: its name, or an unknown id."""
+    """Returns what identifies the topic, however it is named: its name, or an unknown id."""
     if wanted.name is not None:
         return wanted.name
     try:
@@ -103,6 +103,6 @@ def _failed(wanted: DeleteTopicState, error: BrokerError) -> DeletableTopicResul
 
 
 def refuse(request: DeleteTopicsRequest, error: BrokerError) -> DeleteTopicsResponse:
-    """Return the error for every topic."""
+    """Returns the error for every topic."""
     wanted = request.topics or [DeleteTopicState(name=name) for name in request.topic_names]
     return DeleteTopicsResponse(responses=[_failed(topic, error) for topic in wanted])

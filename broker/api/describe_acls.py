@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 
 def handle(_node: Node, _request: DescribeAclsRequest, _context: Context) -> NoReturn:
-    """Raise SecurityDisabled, because there are no rules."""
+    """Raises SecurityDisabled, because there are no rules."""
     raise SecurityDisabled("no authorizer is configured: everybody may do everything")
 
 
 def refuse(_request: DescribeAclsRequest, error: BrokerError) -> DescribeAclsResponse:
-    """Return the error."""
+    """Returns the error."""
     return DescribeAclsResponse(error_code=error.code, error_message=error.message, resources=[])

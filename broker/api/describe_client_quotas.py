@@ -27,7 +27,7 @@ _EXACT, _DEFAULT, _ANY = range(3)
 def handle(
     _node: Node, request: DescribeClientQuotasRequest, _context: Context
 ) -> DescribeClientQuotasResponse:
-    """Return no quotas, if the filter is valid."""
+    """Returns no quotas, if the filter is valid."""
     kinds = [component.entity_type for component in request.components]
     for component in request.components:
         _check(component)
@@ -53,7 +53,7 @@ def _check(component: ComponentData) -> None:
 def refuse(
     _request: DescribeClientQuotasRequest, error: BrokerError
 ) -> DescribeClientQuotasResponse:
-    """Return the error at the top."""
+    """Returns the error at the top."""
     return DescribeClientQuotasResponse(
         error_code=error.code, error_message=error.message, entries=None
     )

@@ -29,7 +29,7 @@ _BROKERS, _CONTROLLERS = 1, 2
 def handle(
     node: Node, request: DescribeClusterRequest, context: Context
 ) -> DescribeClusterResponse:
-    """Describe the cluster of one broker."""
+    """Describes the cluster of one broker."""
     if request.endpoint_type == _CONTROLLERS:
         raise MismatchedEndpointType("this listener is for brokers, and controllers are asked for")
     if request.endpoint_type != _BROKERS:
@@ -46,12 +46,12 @@ def handle(
 
 
 def _operations(node: Node, context: Context) -> int:
-    """Return the operations that the client may do; none if it may not describe the cluster."""
+    """Returns the operations that the client may do; none if it may not describe the cluster."""
     if not node.authorizer.allows_on_cluster(context.session, Operation.DESCRIBE):
         return 0
     return node.authorizer.operations(context.session, ResourceType.CLUSTER, CLUSTER_NAME)
 
 
 def refuse(_request: DescribeClusterRequest, error: BrokerError) -> DescribeClusterResponse:
-    """Return the error at the top."""
+    """Returns the error at the top."""
     return DescribeClusterResponse(error_code=error.code, error_message=error.message, brokers=[])

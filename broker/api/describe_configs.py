@@ -43,7 +43,7 @@ _BROKER_LOGGER = 8
 def handle(
     node: Node, request: DescribeConfigsRequest, context: Context
 ) -> DescribeConfigsResponse:
-    """Describe each resource separately."""
+    """Describes each resource separately."""
     describe = partial(_describe, node, context.session, request)
     return DescribeConfigsResponse(
         results=per_partition(node, "describe_configs", request.resources, describe, _failed)
@@ -70,7 +70,7 @@ def _describe(
 
 
 def _entries(node: Node, resource: DescribeConfigsResource) -> list[Entry]:
-    """Return every setting of the resource. Raises the error of an invalid or missing resource."""
+    """Returns every setting of the resource. Raises the error of an invalid or missing resource."""
     name = resource.resource_name
     if resource.resource_type == TOPIC:
         topic = node.metadata.image.topics.get(name)
@@ -90,14 +90,14 @@ def _entries(node: Node, resource: DescribeConfigsResource) -> list[Entry]:
 
 
 def _of_all(entry: Entry) -> Entry:
-    """Return a live change as a default of all brokers, which it is if there is one broker."""
+    """Returns a live change as a default of all brokers, which it is if there is one broker."""
     dynamic = (each for each in entry.synonyms if each.source is Source.DYNAMIC_BROKER)
     synonyms = tuple(each._replace(source=Source.DYNAMIC_DEFAULT_BROKER) for each in dynamic)
     return entry._replace(source=Source.DYNAMIC_DEFAULT_BROKER, synonyms=synonyms)
 
 
 def no_such_resource(kind: int) -> InvalidRequest:
-    """Return the error for a resource that is neither a topic nor a broker."""
+    """Returns the error for a resource that is neither a topic nor a broker."""
     if kind == _BROKER_LOGGER:
         return InvalidRequest("log levels are set when the broker starts, not by clients")
     return InvalidRequest(f"resources of type {kind} have no settings here")
@@ -111,7 +111,7 @@ def require_on(
     | incremental_alter_configs.AlterConfigsResource
     | alter_configs.AlterConfigsResource,
 ) -> None:
-    """Raise TopicAuthorizationFailed or ClusterAuthorizationFailed if the right is missing."""
+    """Raises TopicAuthorizationFailed or ClusterAuthorizationFailed if the right is missing."""
     if resource.resource_type == TOPIC:
         name = resource.resource_name
         node.authorizer.require(session, operation, ResourceType.TOPIC, name)
@@ -120,7 +120,7 @@ def require_on(
 
 
 def check_broker(node: Node, name: str) -> None:
-    """Raise InvalidRequest unless the name is this broker's, or "" for the cluster's defaults."""
+    """Raises InvalidRequest unless the name is this broker's, or "" for the cluster's defaults."""
     if name not in ("", str(node.config.node_id)):
         raise InvalidRequest(f"this is broker {node.config.node_id}, not {name!r}")
 
@@ -155,7 +155,7 @@ def _failed(resource: DescribeConfigsResource, error: BrokerError) -> DescribeCo
 
 
 def refuse(request: DescribeConfigsRequest, error: BrokerError) -> DescribeConfigsResponse:
-    """Return the error for every resource."""
+    """Returns the error for every resource."""
     return DescribeConfigsResponse(
         results=[_failed(resource, error) for resource in request.resources]
     )

@@ -33,7 +33,7 @@ _NOT_FOUND_SINCE = 6
 
 
 def handle(node: Node, request: DescribeGroupsRequest, context: Context) -> DescribeGroupsResponse:
-    """Describe each group."""
+    """Describes each group."""
 
     def describe(group_id: str) -> DescribedGroup:
         node.authorizer.require(context.session, Operation.DESCRIBE, ResourceType.GROUP, group_id)
@@ -87,5 +87,5 @@ def _failed(group_id: str, error: BrokerError) -> DescribedGroup:
 
 
 def refuse(request: DescribeGroupsRequest, error: BrokerError) -> DescribeGroupsResponse:
-    """Return the error for every group."""
+    """Returns the error for every group."""
     return DescribeGroupsResponse(groups=[_failed(group_id, error) for group_id in request.groups])

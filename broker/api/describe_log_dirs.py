@@ -43,7 +43,7 @@ log = logging.getLogger("tidelog.node")
 async def handle(
     node: Node, request: DescribeLogDirsRequest, _context: Context
 ) -> DescribeLogDirsResponse:
-    """Measure every directory, in a thread."""
+    """Measures every directory, in a thread."""
     return await node.pools.reads.run(_weigh, node.store, request)
 
 
@@ -60,7 +60,7 @@ def _weigh(store: LogStore, request: DescribeLogDirsRequest) -> DescribeLogDirsR
 def _result(
     path: Path, opened: Mapping[TopicPartition, int], wanted: Collection[TopicPartition]
 ) -> DescribeLogDirsResult:
-    """Measure one directory."""
+    """Measures one directory."""
     name = str(path.absolute())
     try:
         usage = disk_usage.measure(path, opened, wanted)
@@ -92,7 +92,7 @@ def _topics(usage: DiskUsage) -> list[DescribeLogDirsTopic]:
 
 
 def refuse(_request: DescribeLogDirsRequest, error: BrokerError) -> DescribeLogDirsResponse:
-    """Return an error at the top (v3+), and as a directory without a name for older clients."""
+    """Returns an error at the top (v3+), and as a directory without a name for older clients."""
     return DescribeLogDirsResponse(
         error_code=error.code,
         results=[DescribeLogDirsResult(error_code=error.code, topics=[])],

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 async def handle(
     node: Node, request: DescribeProducersRequest, context: Context
 ) -> DescribeProducersResponse:
-    """Describe the producers of each partition separately."""
+    """Describes the producers of each partition separately."""
     return DescribeProducersResponse(
         topics=[
             TopicResponse(
@@ -59,7 +59,7 @@ async def _one(node: Node, session: Session, topic: str, index: int) -> Partitio
 
 
 def _states(partition: Partition) -> list[ProducerState]:
-    """Return the producers, in a thread, because they may be on disk; appends continue."""
+    """Returns the producers, in a thread, because they may be on disk; appends continue."""
     return [
         ProducerState(
             producer_id=producer.producer_id,
@@ -83,7 +83,7 @@ def _failed(index: int, error: BrokerError) -> PartitionResponse:
 
 
 def refuse(request: DescribeProducersRequest, error: BrokerError) -> DescribeProducersResponse:
-    """Return the error for every partition."""
+    """Returns the error for every partition."""
     return DescribeProducersResponse(
         topics=[
             TopicResponse(

@@ -42,7 +42,7 @@ _MOST = 2_000
 async def handle(
     node: Node, request: DescribeTopicPartitionsRequest, context: Context
 ) -> DescribeTopicPartitionsResponse:
-    """Describe one page, after reading the leader epochs that are not known."""
+    """Describes one page, after reading the leader epochs that are not known."""
     names, begin = _from_cursor(node, request)
     left = max(1, min(_MOST, request.response_partition_limit))
     topics: list[DescribeTopicPartitionsResponseTopic] = []
@@ -74,7 +74,7 @@ async def handle(
 
 
 def _from_cursor(node: Node, request: DescribeTopicPartitionsRequest) -> tuple[list[str], int]:
-    """Return the topics from the cursor on, and the first partition of the first of them."""
+    """Returns the topics from the cursor on, and the first partition of the first of them."""
     asked = {topic.name for topic in request.topics} or node.metadata.image.topics.keys()
     cursor = request.cursor
     if cursor is None:
@@ -99,7 +99,7 @@ async def _read_epochs(node: Node, topic: Topic, indexes: range) -> None:
 
 
 def _describe(node: Node, topic: Topic, indexes: range) -> DescribeTopicPartitionsResponseTopic:
-    """Describe some partitions of a topic, all of which this node leads."""
+    """Describes some partitions of a topic, all of which this node leads."""
     return DescribeTopicPartitionsResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
@@ -129,7 +129,7 @@ def _may_describe(node: Node, context: Context, name: str) -> bool:
 
 
 def _raise_why_not(node: Node, context: Context, name: str) -> DescribeTopicPartitionsResponseTopic:
-    """Raise the reason why the topic is not described: a missing right, or no such topic."""
+    """Raises the reason why the topic is not described: a missing right, or no such topic."""
     node.authorizer.require(context.session, Operation.DESCRIBE, ResourceType.TOPIC, name)
     check_topic_name(name)
     raise UnknownTopicOrPartition
@@ -147,7 +147,7 @@ def _failed(name: str, error: BrokerError) -> DescribeTopicPartitionsResponseTop
 def refuse(
     request: DescribeTopicPartitionsRequest, error: BrokerError
 ) -> DescribeTopicPartitionsResponse:
-    """Return the error for every topic."""
+    """Returns the error for every topic."""
     return DescribeTopicPartitionsResponse(
         topics=[_failed(topic.name, error) for topic in request.topics]
     )

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def handle(
     node: Node, request: DescribeTransactionsRequest, context: Context
 ) -> DescribeTransactionsResponse:
-    """Return an error for every id."""
+    """Returns an error for every id."""
 
     def find(name: str) -> TransactionState:
         node.authorizer.require(
@@ -44,7 +44,7 @@ def _failed(name: str, error: BrokerError) -> TransactionState:
 def refuse(
     request: DescribeTransactionsRequest, error: BrokerError
 ) -> DescribeTransactionsResponse:
-    """Return the error for every transaction."""
+    """Returns the error for every transaction."""
     return DescribeTransactionsResponse(
         transaction_states=[_failed(name, error) for name in request.transactional_ids]
     )

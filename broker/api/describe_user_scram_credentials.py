@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 def handle(
     _node: Node, request: DescribeUserScramCredentialsRequest, _context: Context
 ) -> DescribeUserScramCredentialsResponse:
-    """Return no credentials, and an error for each named user."""
+    """Returns no credentials, and an error for each named user."""
     asked = Counter(user.name for user in request.users or ())
     return DescribeUserScramCredentialsResponse(
         error_message="",  # other APIs leave it null; this is as in Kafka
@@ -47,7 +47,7 @@ def _nothing(user: str, times: int) -> DescribeUserScramCredentialsResult:
 def refuse(
     _request: DescribeUserScramCredentialsRequest, error: BrokerError
 ) -> DescribeUserScramCredentialsResponse:
-    """Return the error at the top."""
+    """Returns the error at the top."""
     return DescribeUserScramCredentialsResponse(
         error_code=error.code, error_message=error.message, results=[]
     )

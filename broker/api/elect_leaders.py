@@ -38,7 +38,7 @@ _PREFERRED, _UNCLEAN = 0, 1
 
 
 def handle(node: Node, request: ElectLeadersRequest, _context: Context) -> ElectLeadersResponse:
-    """Return for each partition why no leader is elected."""
+    """Returns for each partition why no leader is elected."""
     if request.election_type not in (_PREFERRED, _UNCLEAN):
         raise InvalidRequest(f"there is no election of type {request.election_type}")
     if request.topic_partitions is None:
@@ -65,7 +65,7 @@ def handle(node: Node, request: ElectLeadersRequest, _context: Context) -> Elect
 
 
 def _elect(node: Node, topic: str, kind: int, index: int) -> PartitionResult:
-    """Raise the reason why there is no election."""
+    """Raises the reason why there is no election."""
     known = node.metadata.image.topics.get(topic)
     if known is None:
         raise UnknownTopicOrPartition(f"there is no topic {topic}")
@@ -84,7 +84,7 @@ def _failed(index: int, error: BrokerError) -> PartitionResult:
 
 
 def refuse(request: ElectLeadersRequest, error: BrokerError) -> ElectLeadersResponse:
-    """Return the error at the top (v1), and for every named partition."""
+    """Returns the error at the top (v1), and for every named partition."""
     return ElectLeadersResponse(
         error_code=error.code,
         replica_election_results=[

@@ -30,7 +30,7 @@ _NO_ERROR = "NONE"  # Kafka's message if there is no error
 def handle(
     node: Node, request: FindCoordinatorRequest, context: Context
 ) -> FindCoordinatorResponse:
-    """Return this broker, with the address of the listener that received the request."""
+    """Returns this broker, with the address of the listener that received the request."""
     if context.version > 0 and request.key_type != _GROUP:
         return refuse(request, InvalidRequest("transactions are not served by this broker"))
     host, port = context.connection.listener.advertised
@@ -71,7 +71,7 @@ def _none_for_key(key: str, error: BrokerError) -> Coordinator:
 
 
 def refuse(request: FindCoordinatorRequest, error: BrokerError) -> FindCoordinatorResponse:
-    """Return no coordinator, for the key or for every key."""
+    """Returns no coordinator, for the key or for every key."""
     if not request.coordinator_keys:
         return _none(error)
     return FindCoordinatorResponse(

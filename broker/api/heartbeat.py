@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def handle(node: Node, request: HeartbeatRequest, context: Context) -> HeartbeatResponse:
-    """Record the heartbeat."""
+    """Records the heartbeat."""
     node.authorizer.require(context.session, Operation.READ, ResourceType.GROUP, request.group_id)
     with contextlib.suppress(CoordinatorLoadInProgress):
         node.coordinator.heartbeat(
@@ -34,5 +34,5 @@ def handle(node: Node, request: HeartbeatRequest, context: Context) -> Heartbeat
 
 
 def refuse(_request: HeartbeatRequest, error: BrokerError) -> HeartbeatResponse:
-    """Return the error."""
+    """Returns the error."""
     return HeartbeatResponse(error_code=error.code)

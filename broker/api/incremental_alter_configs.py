@@ -47,7 +47,7 @@ SET, DELETE, APPEND, SUBTRACT = range(4)
 async def handle(
     node: Node, request: IncrementalAlterConfigsRequest, context: Context
 ) -> IncrementalAlterConfigsResponse:
-    """Change the settings of each resource separately."""
+    """Changes the settings of each resource separately."""
     alter = partial(_alter, validate_only=request.validate_only)
     outcomes = await altered(
         node, context.session, request.resources, alter, "incremental_alter_configs"
@@ -64,7 +64,7 @@ async def altered(
     alter: Callable[[Node, _Resource], Awaitable[None]],
     api: str,
 ) -> list[tuple[_Resource, BrokerError | None]]:
-    """Alter resources one after another, each on its own; return each with its error."""
+    """Alters resources one after another, each on its own; returns each with its error."""
     times = Counter((each.resource_type, each.resource_name) for each in resources)
 
     async def alter_one(resource: _Resource) -> tuple[_Resource, BrokerError | None]:
@@ -102,7 +102,7 @@ async def _alter(node: Node, resource: AlterConfigsResource, *, validate_only: b
 
 
 def topic_to_alter(node: Node, name: str) -> Topic:
-    """Return a topic by its name. Raises InvalidRequest, InvalidTopic, UnknownTopicOrPartition."""
+    """Returns a topic by its name. Raises InvalidRequest, InvalidTopic, UnknownTopicOrPartition."""
     if not name:
         raise InvalidRequest("topics have no defaults of their own: the broker's are of type 4")
     topic = node.metadata.image.topics.get(name)
@@ -113,7 +113,7 @@ def topic_to_alter(node: Node, name: str) -> Topic:
 
 
 def _changes(resource: AlterConfigsResource, entries: Mapping[str, Entry]) -> dict[str, str | None]:
-    """Return the new value of each named setting; None restores its default."""
+    """Returns the new value of each named setting; None restores its default."""
     changes: dict[str, str | None] = {}
     for config in resource.configs:
         name, operation, value = config.name, config.config_operation, config.value
@@ -136,7 +136,7 @@ def _changes(resource: AlterConfigsResource, entries: Mapping[str, Entry]) -> di
 
 
 def _own_name(name: str) -> str:
-    """Return the name under which an entry is shown, for one of its aliases."""
+    """Returns the name under which an entry is shown, for one of its aliases."""
     for setting in TOPIC_SETTINGS.values():
         if name in setting.names:
             return setting.name
@@ -144,7 +144,7 @@ def _own_name(name: str) -> str:
 
 
 def _edited(current: str | None, given: str, *, add: bool) -> str:
-    """Return a list with members added or removed, in order."""
+    """Returns a list with members added or removed, in order."""
     members = [each for each in (current or "").split(",") if each]
     asked = [each.strip() for each in given.split(",")]
     if add:
@@ -168,7 +168,7 @@ def _response(
 def refuse(
     request: IncrementalAlterConfigsRequest, error: BrokerError
 ) -> IncrementalAlterConfigsResponse:
-    """Return the error for every resource."""
+    """Returns the error for every resource."""
     return IncrementalAlterConfigsResponse(
         responses=[_response(resource, error) for resource in request.resources]
     )

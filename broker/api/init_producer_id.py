@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 async def handle(
     node: Node, request: InitProducerIdRequest, context: Context
 ) -> InitProducerIdResponse:
-    """Return a new producer id."""
+    """Returns a new producer id."""
     session, authorizer = context.session, node.authorizer
     if request.transactional_id is not None:
         authorizer.require(
@@ -42,5 +42,5 @@ async def handle(
 
 
 def refuse(_request: InitProducerIdRequest, error: BrokerError) -> InitProducerIdResponse:
-    """Return the error without an id."""
+    """Returns the error without an id."""
     return InitProducerIdResponse(error_code=error.code, producer_id=-1, producer_epoch=-1)

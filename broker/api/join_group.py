@@ -42,7 +42,7 @@ _SKIPPING_SINCE = 9
 
 
 async def handle(node: Node, request: JoinGroupRequest, context: Context) -> JoinGroupResponse:
-    """Wait for the generation."""
+    """Waits for the generation."""
     try:
         return await _joined(node, request, context)
     except BrokerError as error:
@@ -96,7 +96,7 @@ async def _joined(node: Node, request: JoinGroupRequest, context: Context) -> Jo
 
 
 def refuse(request: JoinGroupRequest, error: BrokerError) -> JoinGroupResponse:
-    """Return the error, and the member id to continue with."""
+    """Returns the error, and the member id to continue with."""
     member_id: str | None = None
     if isinstance(error, MemberIdRequired | UnknownMemberId | FencedInstanceId):
         member_id = error.member_id

@@ -24,7 +24,7 @@ _SEVERAL_SINCE = 3
 
 
 def handle(node: Node, request: LeaveGroupRequest, context: Context) -> LeaveGroupResponse:
-    """Remove the members from the group."""
+    """Removes the members from the group."""
     node.authorizer.require(context.session, Operation.READ, ResourceType.GROUP, request.group_id)
     if context.version < _SEVERAL_SINCE:
         node.coordinator.leave(request.group_id, request.member_id, None)
@@ -50,5 +50,5 @@ def _member(member: MemberIdentity, code: int) -> MemberResponse:
 
 
 def refuse(_request: LeaveGroupRequest, error: BrokerError) -> LeaveGroupResponse:
-    """Return the error for all members."""
+    """Returns the error for all members."""
     return LeaveGroupResponse(error_code=error.code, members=[])

@@ -23,7 +23,7 @@ _TYPE = "classic"
 
 
 def handle(node: Node, request: ListGroupsRequest, context: Context) -> ListGroupsResponse:
-    """List the groups that match and that the client may describe."""
+    """Lists the groups that match and that the client may describe."""
     session, allows = context.session, node.authorizer.allows
     sees_all = node.authorizer.allows_on_cluster(session, Operation.DESCRIBE)
     states = {state.lower() for state in request.states_filter}
@@ -46,5 +46,5 @@ def handle(node: Node, request: ListGroupsRequest, context: Context) -> ListGrou
 
 
 def refuse(_request: ListGroupsRequest, error: BrokerError) -> ListGroupsResponse:
-    """Return the error."""
+    """Returns the error."""
     return ListGroupsResponse(error_code=error.code, groups=[])

@@ -56,7 +56,7 @@ _READ_COMMITTED = 1
 def handle(
     node: Node, request: ListOffsetsRequest, context: Context
 ) -> ListOffsetsResponse | Coroutine[Any, Any, ListOffsetsResponse]:
-    """Return the result now, or from a thread if a log has to be opened, or a long one searched."""
+    """Returns the result now, or from a thread if a log has to be opened, or a long one read."""
     names = (
         (topic.name, wanted.partition_index)
         for topic in request.topics
@@ -68,7 +68,7 @@ def handle(
 def _answer(
     node: Node, request: ListOffsetsRequest, context: Context, permit: Permit
 ) -> ListOffsetsResponse:
-    """Look up each partition separately. Raises Abandoned if nobody waits for the response."""
+    """Looks up each partition separately. Raises Abandoned if nobody waits for the response."""
     version = context.version
     times = Counter(
         (topic.name, wanted.partition_index)
@@ -106,7 +106,7 @@ def _look_up(
     version: int,
     may_block: bool,
 ) -> ListOffsetsPartitionResponse:
-    """Return the result of one partition. Raises WouldBlock only without `may_block`."""
+    """Returns the result of one partition. Raises WouldBlock only without `may_block`."""
     target = wanted.timestamp
     if is_target(target) and _TARGET_SINCE[Target(target)] > version:
         raise UnsupportedVersion(f"version {version} does not know the value {target}")
@@ -132,7 +132,7 @@ def _look_up(
 
 
 def _find(partition: Partition, target: int, upper: int, may_block: bool) -> OffsetAndTimestamp:
-    """Return the requested offset and its time, -1 if there is none."""
+    """Returns the requested offset and its time, -1 if there is none."""
     if not is_target(target):
         found = partition.reader.find_by_time(target, upper_offset=upper, may_block=may_block)
     elif target == Target.MAX_TIMESTAMP:
@@ -147,7 +147,7 @@ def _find(partition: Partition, target: int, upper: int, may_block: bool) -> Off
 
 
 def _leader_epoch(partition: Partition, target: int, offset: int) -> int:
-    """Return the leader epoch of an offset; for the end, the epoch of the next append."""
+    """Returns the leader epoch of an offset; for the end, the epoch of the next append."""
     if offset < 0:
         return -1
     return (
@@ -168,7 +168,7 @@ def _failed(wanted: ListOffsetsPartition, error: BrokerError) -> ListOffsetsPart
 
 
 def refuse(request: ListOffsetsRequest, error: BrokerError) -> ListOffsetsResponse:
-    """Return the error for every partition."""
+    """Returns the error for every partition."""
     return ListOffsetsResponse(
         topics=[
             ListOffsetsTopicResponse(

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 def handle(
     _node: Node, _request: ListPartitionReassignmentsRequest, _context: Context
 ) -> ListPartitionReassignmentsResponse:
-    """Return none for any request, even for unknown partitions, as Kafka does."""
+    """Returns none for any request, even for unknown partitions, as Kafka does."""
     return ListPartitionReassignmentsResponse(topics=[])
 
 
 def refuse(
     _request: ListPartitionReassignmentsRequest, error: BrokerError
 ) -> ListPartitionReassignmentsResponse:
-    """Return the error at the top."""
+    """Returns the error at the top."""
     return ListPartitionReassignmentsResponse(
         error_code=error.code, error_message=error.message, topics=[]
     )

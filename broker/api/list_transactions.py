@@ -37,7 +37,7 @@ _STATES = frozenset(
 def handle(
     _node: Node, request: ListTransactionsRequest, _context: Context
 ) -> ListTransactionsResponse:
-    """Return no transactions."""
+    """Returns no transactions."""
     pattern = request.transactional_id_pattern
     if pattern is not None:
         try:
@@ -51,7 +51,7 @@ def handle(
 
 
 def refuse(_request: ListTransactionsRequest, error: BrokerError) -> ListTransactionsResponse:
-    """Return the error at the top."""
+    """Returns the error at the top."""
     return ListTransactionsResponse(
         error_code=error.code, unknown_state_filters=[], transaction_states=[]
     )

@@ -52,7 +52,7 @@ _BY_ID_SINCE = 12
 def handle(
     node: Node, request: MetadataRequest, context: Context
 ) -> MetadataResponse | Coroutine[Any, Any, MetadataResponse]:
-    """Describe the cluster and the requested topics, once the leader epochs are known."""
+    """Describes the cluster and the requested topics, once the leader epochs are known."""
     unread = [
         (topic.name, index)
         for topic in _described(node, request, context.version)
@@ -65,7 +65,7 @@ def handle(
 
 
 def _described(node: Node, request: MetadataRequest, version: int) -> Iterable[Topic]:
-    """Return the requested topics that exist."""
+    """Returns the requested topics that exist."""
     image = node.metadata.image
     if request.topics is None or (version == 0 and not request.topics):
         return image.topics.values()
@@ -81,7 +81,7 @@ def _described(node: Node, request: MetadataRequest, version: int) -> Iterable[T
 async def _read_and_answer(
     node: Node, request: MetadataRequest, context: Context, unread: list[TopicPartition]
 ) -> MetadataResponse:
-    """Read the leader epochs of closed partitions, then return the response."""
+    """Reads the leader epochs of closed partitions, then returns the response."""
     await node.pools.reads.run(node.store.read_leader_epochs, unread)
     answer = _answer(node, request, context)
     return await answer if isinstance(answer, Coroutine) else answer
@@ -111,14 +111,14 @@ def _answer(
 
 
 def _once(topics: list[MetadataRequestTopic]) -> list[MetadataRequestTopic]:
-    """Return each topic once, however often it is named."""
+    """Returns each topic once, however often it is named."""
     return list({(topic.name, topic.topic_id): topic for topic in topics}.values())
 
 
 async def _create_and_answer(
     node: Node, request: MetadataRequest, wanted: list[MetadataRequestTopic], context: Context
 ) -> MetadataResponse:
-    """Create the missing topics, then return the response."""
+    """Creates the missing topics, then returns the response."""
 
     async def create(topic: MetadataRequestTopic) -> MetadataResponseTopic:
         if topic.name is not None:
@@ -131,7 +131,7 @@ async def _create_and_answer(
 
 
 def _one(node: Node, context: Context, wanted: MetadataRequestTopic) -> MetadataResponseTopic:
-    """Describe one topic, by name or, from version 12 on, by id."""
+    """Describes one topic, by name or, from version 12 on, by id."""
     image, version = node.metadata.image, context.version
     if wanted.name is not None:
         node.authorizer.require(
@@ -154,7 +154,7 @@ def _one(node: Node, context: Context, wanted: MetadataRequestTopic) -> Metadata
 def _failed(
     version: int, wanted: MetadataRequestTopic, error: BrokerError
 ) -> MetadataResponseTopic:
-    """Return a topic's error; before version 12 a response must have a name."""
+    """Returns a topic's error; before version 12 a response must have a name."""
     name = "" if wanted.name is None and version < _BY_ID_SINCE else wanted.name
     return MetadataResponseTopic(
         error_code=error.code, name=name, topic_id=wanted.topic_id, partitions=[]
@@ -162,7 +162,7 @@ def _failed(
 
 
 def _describe(node: Node, topic: Topic) -> MetadataResponseTopic:
-    """Describe an existing topic; the metadata name the leaders of its partitions."""
+    """Describes an existing topic; the metadata name the leaders of its partitions."""
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
@@ -205,7 +205,7 @@ def _response(
 
 
 def refuse(request: MetadataRequest, error: BrokerError) -> MetadataResponse:
-    """Return the error at the top (v13) and for every named topic."""
+    """Returns the error at the top (v13) and for every named topic."""
     return MetadataResponse(
         error_code=error.code,
         brokers=[],

@@ -46,7 +46,7 @@ _DEFAULT_RETENTION_MS = -1  # the broker's
 def handle(
     node: Node, request: OffsetCommitRequest, context: Context
 ) -> OffsetCommitResponse | Coroutine[None, None, OffsetCommitResponse]:
-    """Store the offsets that may be stored; at once, if nothing has to be waited for."""
+    """Stores the offsets that may be stored; at once, if nothing has to be waited for."""
     commit = _Commit(node, request)
     waiting: list[tuple[_Wanted, asyncio.Future[None]]] = []
 
@@ -82,13 +82,13 @@ class _Commit:
         self._codes: dict[TopicPartition, int] = {}
 
     def accept(self, wanted: _Wanted) -> None:
-        """Note that an offset will be stored."""
+        """Notes that an offset will be stored."""
         name, partition = wanted
         retention_ms = self._request.retention_time_ms
         self._offsets[name] = _committed(partition, retention_ms, self._now_ms)
 
     def refuse(self, wanted: _Wanted, error: BrokerError) -> None:
-        """Note an error. Raises it again if the client has no right to the group."""
+        """Notes an error. Raises it again if the client has no right to the group."""
         if isinstance(error, GroupAuthorizationFailed):
             raise error
         self._codes[wanted[0]] = error.code
@@ -96,7 +96,7 @@ class _Commit:
     async def store_when_admitted(
         self, waiting: list[tuple[_Wanted, asyncio.Future[None]]]
     ) -> OffsetCommitResponse:
-        """Store the offsets after another broker has verified some of them."""
+        """Stores the offsets after another broker has verified some of them."""
 
         async def admit(asked: tuple[_Wanted, asyncio.Future[None]]) -> None:
             await asked[1]
@@ -110,7 +110,7 @@ class _Commit:
         return await answer if isinstance(answer, Coroutine) else answer
 
     def store(self) -> OffsetCommitResponse | Coroutine[None, None, OffsetCommitResponse]:
-        """Write the accepted offsets to the group's log; at once if it is open and not synced."""
+        """Writes the accepted offsets to the group's log; at once if it is open and not synced."""
         request = self._request
         if self._node.coordinator.commit_now(
             request.group_id,
@@ -171,5 +171,5 @@ def _answer(
 
 
 def refuse(request: OffsetCommitRequest, error: BrokerError) -> OffsetCommitResponse:
-    """Return the error for every partition, because the response has no other field for it."""
+    """Returns the error for every partition, because the response has no other field for it."""
     return _answer(request, {}, error.code)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def shortcut(
     node: Node, session: Session, header: RequestHeader, frame: bytes | memoryview
 ) -> list[Buffer] | None:
-    """Store the offset and return the response's frame; None for the ordinary path."""
+    """Stores the offset and returns the response's frame; None for the ordinary path."""
     version = header.api_version
     request = read(frame, header.body_offset, version)
     if request is None:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 async def handle(
     node: Node, request: OffsetDeleteRequest, context: Context
 ) -> OffsetDeleteResponse:
-    """Delete the offsets that are not in use."""
+    """Deletes the offsets that are not in use."""
     node.authorizer.require(context.session, Operation.DELETE, ResourceType.GROUP, request.group_id)
     kept = node.coordinator.find(request.group_id)
     if kept is None or kept.group.state is State.DEAD:
@@ -88,5 +88,5 @@ def _check(node: Node, name: TopicPartition, in_use: set[str] | None) -> None:
 
 
 def refuse(_request: OffsetDeleteRequest, error: BrokerError) -> OffsetDeleteResponse:
-    """Return the error of the whole request."""
+    """Returns the error of the whole request."""
     return OffsetDeleteResponse(error_code=error.code, topics=[])

@@ -46,7 +46,7 @@ Found = dict[str, list[tuple[int, "Committed | None"]]]
 
 
 def handle(node: Node, request: OffsetFetchRequest, context: Context) -> OffsetFetchResponse:
-    """Return the committed offsets."""
+    """Returns the committed offsets."""
     if context.version >= _SEVERAL_SINCE:
         return _several(node, request, context)
     node.authorizer.require(
@@ -74,7 +74,7 @@ def _found(
     kept: StoredGroup | None,
     wanted: Sequence[OffsetFetchRequestTopic] | Sequence[OffsetFetchRequestTopics] | None,
 ) -> Found:
-    """Return offsets by topic: of the named partitions, each once, or of all that have one."""
+    """Returns offsets by topic: of the named partitions, each once, or of all that have one."""
     offsets = {} if kept is None else kept.offsets
     names: Iterable[TopicPartition]
     if wanted is None:
@@ -141,7 +141,7 @@ def _failed(wanted: OffsetFetchRequestGroup, error: BrokerError) -> OffsetFetchR
 
 
 def refuse(request: OffsetFetchRequest, error: BrokerError) -> OffsetFetchResponse:
-    """Return the error in every field that the version has for it."""
+    """Returns the error in every field that the version has for it."""
     topics = [
         OffsetFetchResponseTopic(
             name=topic.name,

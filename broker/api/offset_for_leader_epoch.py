@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 def handle(
     node: Node, request: OffsetForLeaderEpochRequest, context: Context
 ) -> OffsetForLeaderEpochResponse | Coroutine[Any, Any, OffsetForLeaderEpochResponse]:
-    """Return the results now, or after the partitions have been opened."""
+    """Returns the results now, or after the partitions have been opened."""
     names = (
         (topic.topic, wanted.partition) for topic in request.topics for wanted in topic.partitions
     )
@@ -47,7 +47,7 @@ def handle(
 def _answer(
     node: Node, request: OffsetForLeaderEpochRequest, context: Context, permit: Permit
 ) -> OffsetForLeaderEpochResponse:
-    """Look up each partition separately."""
+    """Looks up each partition separately."""
     is_broker = node.authorizer.allows_on_cluster(context.session, Operation.CLUSTER_ACTION)
 
     def find(name: str, wanted: OffsetForLeaderPartition) -> EpochEndOffset:
@@ -90,7 +90,7 @@ def _failed(wanted: OffsetForLeaderPartition, error: BrokerError) -> EpochEndOff
 def refuse(
     request: OffsetForLeaderEpochRequest, error: BrokerError
 ) -> OffsetForLeaderEpochResponse:
-    """Return the error for every partition."""
+    """Returns the error for every partition."""
     return OffsetForLeaderEpochResponse(
         topics=[
             OffsetForLeaderTopicResult(

@@ -82,7 +82,7 @@ class _Append:
         self.pending: asyncio.Future[Appended] | None = None
 
     def done(self, appended: Appended) -> PartitionProduceResponse:
-        """Fill in the result of the append."""
+        """Fills in the result of the append."""
         self.result.base_offset = appended.base_offset
         self.result.log_append_time_ms = appended.log_append_time_ms
         self.result.log_start_offset = appended.log_start_offset
@@ -92,7 +92,7 @@ class _Append:
 def handle(
     node: Node, request: ProduceRequest, context: Context
 ) -> ProduceResponse | Coroutine[Any, Any, ProduceResponse | None] | None:
-    """Append the records of each partition separately; open closed partitions first."""
+    """Appends the records of each partition separately; opens closed partitions first."""
     closed = node.openings.closed(_names(node, request, context.version))
     if closed:
         return _open_and_append(node, request, context, closed)
@@ -100,7 +100,7 @@ def handle(
 
 
 def _names(node: Node, request: ProduceRequest, version: int) -> Iterator[TopicPartition]:
-    """Yield the partitions to append to, if they are here."""
+    """Yields the partitions to append to, if they are here."""
     for topic in request.topic_data:
         name = topic.name
         if version >= _TOPIC_IDS_SINCE:
@@ -165,7 +165,7 @@ def _append(
 def _admitted(
     node: Node, request: ProduceRequest, wanted: _Append, context: Context, not_opened: Failures
 ) -> Partition | asyncio.Future[Partition]:
-    """Return the partition to append to, now or later. Raises the error if that is refused."""
+    """Returns the partition to append to, now or later. Raises the error if that is refused."""
     topic, index = wanted.topic, wanted.data.index
     by_id = context.version >= _TOPIC_IDS_SINCE
     try:
@@ -187,7 +187,7 @@ def _admitted(
 async def _append_when_admitted(
     node: Node, wanted: _Append, version: int, admitted: asyncio.Future[Partition], *, waits: bool
 ) -> Appended:
-    """Append after another broker has verified the request."""
+    """Appends after another broker has verified the request."""
     wanted.partition = await admitted
     appended = node.append(wanted.partition, wanted.data.records or b"", version, waits=waits)
     return appended if isinstance(appended, Appended) else await appended
@@ -200,7 +200,7 @@ async def _finish(
     pending: list[_Append],
     version: int,
 ) -> ProduceResponse | None:
-    """Wait for the appends that run in a thread or wait for the disk."""
+    """Waits for the appends that run in a thread or waits for the disk."""
 
     def finish(each: _Append) -> PartitionProduceResponse:
         assert each.pending is not None
@@ -220,7 +220,7 @@ async def _finish(
 
 
 def _answer(request: ProduceRequest, response: ProduceResponse) -> ProduceResponse | None:
-    """Return the response, or None for acks=0, for which an error closes the connection."""
+    """Returns the response, or None for acks=0, for which an error closes the connection."""
     if request.acks != 0:
         return response
     for topic in response.responses:
@@ -235,7 +235,7 @@ def _answer(request: ProduceRequest, response: ProduceResponse) -> ProduceRespon
 def _failed(
     node: Node, version: int, wanted: _Append, error: BrokerError
 ) -> PartitionProduceResponse:
-    """Fill in one partition's error code, sentence and refused records."""
+    """Fills in one partition's error code, sentence and refused records."""
     result, partition = wanted.result, wanted.partition
     node.metrics.produce_failed(error.code)
     if partition is not None:
@@ -253,7 +253,7 @@ def _failed(
 
 
 def refuse(request: ProduceRequest, error: BrokerError) -> ProduceResponse:
-    """Return the error for every partition."""
+    """Returns the error for every partition."""
     if request.acks == 0:
         raise CloseConnection(f"acks=0 and {error.code.name}: {error.message}")
     return ProduceResponse(

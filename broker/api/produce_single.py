@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def shortcut(
     node: Node, session: Session, header: RequestHeader, frame: bytes | memoryview
 ) -> list[Buffer] | None:
-    """Append, and return the response's frame: one buffer, or none for acks=0.
+    """Appends, and returns the response's frame: one buffer, or none for acks=0.
 
     Returns None if the request has to take the ordinary path.
     """

@@ -32,7 +32,7 @@ _PROTOCOLS_SINCE = 5
 
 
 async def handle(node: Node, request: SyncGroupRequest, context: Context) -> SyncGroupResponse:
-    """Wait for the assignment."""
+    """Waits for the assignment."""
     node.authorizer.require(context.session, Operation.READ, ResourceType.GROUP, request.group_id)
     protocols = (request.protocol_type, request.protocol_name)
     if context.version >= _PROTOCOLS_SINCE and None in protocols:
@@ -56,5 +56,5 @@ async def handle(node: Node, request: SyncGroupRequest, context: Context) -> Syn
 
 
 def refuse(_request: SyncGroupRequest, error: BrokerError) -> SyncGroupResponse:
-    """Return the error."""
+    """Returns the error."""
     return SyncGroupResponse(error_code=error.code, assignment=b"")

@@ -58,7 +58,7 @@ class Coordinator(GroupRegistry):
     # -- start and stop -------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Read the stored groups and start the timer."""
+        """Reads the stored groups and starts the timer."""
         if TOPIC in self._node.metadata.image.topics:
             self._loading = set(range(self._partitions()))
         loop = asyncio.get_running_loop()
@@ -69,7 +69,7 @@ class Coordinator(GroupRegistry):
         ]
 
     async def stop(self) -> None:
-        """Answer all waiting members, because the broker stops."""
+        """Answers all waiting members, because the broker stops."""
         for chore in self._chores:
             chore.cancel()
         await asyncio.gather(*self._chores, return_exceptions=True)
@@ -79,7 +79,7 @@ class Coordinator(GroupRegistry):
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _load(self) -> None:
-        """Read the partitions, one after another."""
+        """Reads the partitions, one after another."""
         maintenance = self._node.pools.maintenance
         for index in sorted(self._loading):
             try:
@@ -94,7 +94,7 @@ class Coordinator(GroupRegistry):
         log.info("groups are at hand", extra={"groups": len(self._groups)})
 
     def _found(self, kept: StoredGroup, index: int) -> None:
-        """Take in a group read from a partition; if several have it, its own partition wins."""
+        """Takes in a group read from a partition; if several have it, its own partition wins."""
         group_id = kept.group.group_id
         known = self._groups.get(group_id)
         if known is not None and index != self._log.index_of(group_id):
@@ -114,7 +114,7 @@ class Coordinator(GroupRegistry):
     # -- events ---------------------------------------------------------------------------------
 
     async def join(self, group_id: str, request: Join) -> Joined:
-        """Let a member join; raises the error that the member gets."""
+        """Lets a member join; raises the error that the member gets."""
         config = self._node.config
         least, most = config.group_min_session_timeout_ms, config.group_max_session_timeout_ms
         kept = self.find(group_id)
@@ -145,7 +145,7 @@ class Coordinator(GroupRegistry):
         protocols: tuple[str | None, str | None],
         assignments: Mapping[str, bytes],
     ) -> Synced:
-        """Return a member's assignment; raises the error that the member gets."""
+        """Returns a member's assignment; raises the error that the member gets."""
         kept, ticket = self._known(group_id), self._ticket()
         now_ms = self._clock.steady_ms()
         actions = kept.group.sync(
@@ -158,12 +158,12 @@ class Coordinator(GroupRegistry):
     def heartbeat(
         self, group_id: str, member_id: str, instance_id: str | None, generation: int
     ) -> None:
-        """Note that a member is alive; raises the error that the member gets."""
+        """Notes that a member is alive; raises the error that the member gets."""
         kept = self._known(group_id)
         kept.group.heartbeat(member_id, instance_id, generation, self._clock.steady_ms())
 
     def leave(self, group_id: str, member_id: str, instance_id: str | None) -> None:
-        """Remove a member; raises UnknownMemberId, FencedInstanceId."""
+        """Removes a member; raises UnknownMemberId, FencedInstanceId."""
         kept = self._known(group_id)
         self._act(kept, kept.group.leave(member_id, instance_id, self._clock.steady_ms()))
 
@@ -190,7 +190,7 @@ class Coordinator(GroupRegistry):
     async def _store_then_answer(
         self, kept: StoredGroup, written: Written, actions: Sequence[Action]
     ) -> None:
-        """Answer what does not depend on the log, write, and then answer the rest."""
+        """Answers what does not depend on the log, writes, and then answers the rest."""
         failure: BrokerError | None = None
         for action in actions:
             if isinstance(action, Store):
@@ -217,7 +217,7 @@ class Coordinator(GroupRegistry):
         generation: int,
         offsets: Mapping[TopicPartition, Committed],
     ) -> bool:
-        """Store offsets if that needs no waiting; return whether they are stored.
+        """Stores offsets if that needs no waiting; returns whether they are stored.
 
         Raises the error that the client gets.
         """
@@ -243,7 +243,7 @@ class Coordinator(GroupRegistry):
         generation: int,
         offsets: Mapping[TopicPartition, Committed],
     ) -> None:
-        """Store offsets, all or none; raises the error that the client gets."""
+        """Stores offsets, all or none; raises the error that the client gets."""
         kept = self._committing(group_id, member_id, instance_id, generation)
         if not offsets:
             return
@@ -263,7 +263,7 @@ class Coordinator(GroupRegistry):
     def _committing(
         self, group_id: str, member_id: str, instance_id: str | None, generation: int
     ) -> StoredGroup:
-        """Return the group of a commit, or a new one; raises the error if it may not commit."""
+        """Returns the group of a commit, or a new one; raises the error if it may not commit."""
         kept = self.find(group_id, may_be_empty=True)
         if kept is None:
             if generation >= 0:
@@ -279,7 +279,10 @@ class Coordinator(GroupRegistry):
     # -- time -----------------------------------------------------------------------------------
 
     def _schedule(self, group: Group) -> None:
-        """Set a group's next deadline; an outdated entry of the heap is ignored when it comes up."""
+        """Sets a group's next deadline.
+
+        An outdated entry of the heap is ignored when it comes up.
+        """
         at_ms, known_ms = group.next_deadline_ms(), self._next.get(group.group_id)
         if at_ms is None or (known_ms is not None and known_ms <= at_ms):
             return
@@ -288,7 +291,7 @@ class Coordinator(GroupRegistry):
         self._woken.set()
 
     async def _watch(self) -> None:
-        """Call the groups whose deadline has come, until the broker stops."""
+        """Calls the groups whose deadline has come, until the broker stops."""
         while True:
             self._woken.clear()
             self._tick()
@@ -319,7 +322,7 @@ class Coordinator(GroupRegistry):
                 self._groups.pop(group_id, None)  # no member joined
 
     async def _expire(self) -> None:
-        """Delete expired offsets at intervals, until the broker stops."""
+        """Deletes expired offsets at intervals, until the broker stops."""
         every_ms = self._node.config.offsets_retention_check_interval_ms
         due_ms = self._clock.steady_ms() + every_ms
         while True:
@@ -338,7 +341,7 @@ def _too_large_for_a_commit(error: BrokerError) -> BrokerError:
 
 
 def new_member_id(prefix: str | None) -> str:
-    """Return a new unique member id, as Kafka makes them; a long prefix is cut."""
+    """Returns a new unique member id, as Kafka makes them; a long prefix is cut."""
     ending = f"-{uuid.uuid4()}"
     kept = (prefix or "").encode()[: STRING_MAX - len(ending)]
     return kept.decode(errors="ignore") + ending

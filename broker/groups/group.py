@@ -113,7 +113,7 @@ class Group(Membership):
         return self._add(request, request.new_id, ticket, now_ms)
 
     def _refuse_member(self, member_id: str, ticket: Any, now_ms: int) -> list[Action]:
-        """Refuse a member of a full group; an existing member that came too late is removed."""
+        """Refuses a member of a full group; an existing member that came too late is removed."""
         full = GroupMaxSizeReached(f"group {self.group_id} has {self.max_size} members")
         self.pending.pop(member_id, None)
         if member_id in self.members:
@@ -121,7 +121,7 @@ class Group(Membership):
         return [Answer(ticket, full), *self._try_complete(now_ms)]
 
     def _add(self, request: Join, member_id: str, ticket: Any, now_ms: int) -> list[Action]:
-        """Add a new member and begin a rebalance."""
+        """Adds a new member and begins a rebalance."""
         member = Member(
             member_id,
             request.instance_id,
@@ -186,7 +186,7 @@ class Group(Membership):
     # -- rebalance ------------------------------------------------------------------------------
 
     def _rebalance(self, now_ms: int) -> list[Action]:
-        """Begin a rebalance, unless one is under way; end it if all members have joined."""
+        """Begins a rebalance, unless one is under way; ends it if all members have joined."""
         actions: list[Action] = []
         if self.state is not State.PREPARING:
             if self.state is State.COMPLETING:
@@ -220,7 +220,7 @@ class Group(Membership):
         return self._complete_join(now_ms)
 
     def _complete_join(self, now_ms: int) -> list[Action]:
-        """End the join phase and begin the next generation."""
+        """Ends the join phase and begins the next generation."""
         self._is_initial = False
         gone = [m for m in self.members.values() if m.joining is None and m.instance_id is None]
         for member in gone:
@@ -324,7 +324,10 @@ class Group(Membership):
             raise refusal
 
     def leave(self, member_id: str, instance_id: str | None, now_ms: int) -> list[Action]:
-        """Remove a member, by member id or instance id; raises UnknownMemberId, FencedInstanceId."""
+        """Removes a member, by member id or instance id.
+
+        Raises UnknownMemberId, FencedInstanceId.
+        """
         if self.state is State.DEAD:
             raise CoordinatorNotAvailable(f"group {self.group_id} is being deleted")
         if member_id in self.pending:
@@ -338,7 +341,7 @@ class Group(Membership):
     def check_commit(
         self, member_id: str, instance_id: str | None, generation: int, now_ms: int
     ) -> None:
-        """Check that a member may commit offsets, and note that it is alive; raises its error."""
+        """Checks that a member may commit offsets, and notes that it is alive; raises its error."""
         if self.state is State.DEAD:
             raise CoordinatorNotAvailable(f"group {self.group_id} is being deleted")
         if generation < 0 and self.state is State.EMPTY:
@@ -356,14 +359,14 @@ class Group(Membership):
     # -- time -----------------------------------------------------------------------------------
 
     def next_deadline_ms(self) -> int | None:
-        """Return when `tick` must be called next; None if there is no deadline."""
+        """Returns when `tick` must be called next; None if there is no deadline."""
         due = [member.deadline_ms for member in self.members.values() if not member.is_waiting]
         due += self.pending.values()
         due += [at for at in (self.join_deadline_ms, self.sync_deadline_ms) if at is not None]
         return min(due, default=None)
 
     def tick(self, now_ms: int) -> list[Action]:
-        """Remove members whose session has expired, and end phases that took too long."""
+        """Removes members whose session has expired, and end phases that took too long."""
         actions: list[Action] = []
         expired = [m for m in self.members.values() if not m.is_waiting and m.deadline_ms <= now_ms]
         if self.sync_deadline_ms is not None and self.sync_deadline_ms <= now_ms:
@@ -381,7 +384,7 @@ class Group(Membership):
         return actions
 
     def _join_time_over(self, now_ms: int) -> list[Action]:
-        """Extend the first rebalance of a group that still grows; else go on with its members."""
+        """Extends the first rebalance of a group that still grows; else go on with its members."""
         if self._is_initial and self._has_grown and self._left_ms > 0:
             wait_ms = min(self.initial_delay_ms, self._left_ms)
             self._left_ms, self._has_grown = self._left_ms - wait_ms, False

@@ -42,7 +42,7 @@ class Member:
         return (self.joining is not None and not self.is_new) or self.syncing is not None
 
     def metadata(self, protocol: str) -> bytes:
-        """Return the member's metadata for a protocol."""
+        """Returns the member's metadata for a protocol."""
         return next((metadata for name, metadata in self.protocols if name == protocol), b"")
 
 
@@ -105,12 +105,15 @@ class Membership:
         return not self.members or bool(names & self._candidates())
 
     def _candidates(self) -> set[str]:
-        """Return the protocols that every member supports."""
+        """Returns the protocols that every member supports."""
         known = [{name for name, _ in member.protocols} for member in self.members.values()]
         return set.intersection(*known) if known else set()
 
     def _vote(self) -> str:
-        """Return the protocol with most votes; each member votes for its first one that all support."""
+        """Returns the protocol with most votes.
+
+        Each member votes for its first one that all support.
+        """
         candidates = self._candidates()
         votes: dict[str, int] = {}
         for member in self.members.values():
@@ -129,7 +132,7 @@ class Membership:
         member.client_id, member.client_host = request.client_id, request.client_host
 
     def _drop(self, member: Member) -> list[Action]:
-        """Remove a member, and answer its waiting requests."""
+        """Removes a member, and answers its waiting requests."""
         del self.members[member.member_id]
         if member.instance_id is not None:
             self.static.pop(member.instance_id, None)
@@ -138,7 +141,7 @@ class Membership:
         return [Answer(ticket, gone) for ticket in waiting]
 
     def _joined(self, member: Member) -> Joined:
-        """Return the answer to a join for a member of the current generation."""
+        """Returns the answer to a join for a member of the current generation."""
         protocol = self.protocol or ""
         members: tuple[tuple[str, str | None, bytes], ...] = ()
         if member.member_id == self.leader:
@@ -159,7 +162,7 @@ class Membership:
         return Synced(self.protocol_type or "", self.protocol or "", member.assignment)
 
     def tickets(self) -> list[Any]:
-        """Return all waiting requests, for a broker that stops."""
+        """Returns all waiting requests, for a broker that stops."""
         found = []
         for member in self.members.values():
             found += [at for at in (member.joining, member.syncing) if at is not None]
@@ -167,7 +170,7 @@ class Membership:
         return found
 
     def restore(self, members: Iterable[Member], now_ms: int) -> None:
-        """Restore the members from the log; each must show within its session that it is alive."""
+        """Restores the members from the log; each must show within its session that it is alive."""
         for member in members:
             member.is_new, member.has_synced = False, True
             self.members[member.member_id] = member

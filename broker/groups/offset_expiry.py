@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def expired_offsets(kept: StoredGroup, now_ms: int, retention_ms: int) -> list[TopicPartition]:
-    """Return the offsets of a group that have expired.
+    """Returns the offsets of a group that have expired.
 
     The retention time counts from when an empty group became empty, and from the commit if the
     group never had members, or if a stable group of consumers no longer reads the topic. Offsets of

@@ -42,7 +42,7 @@ class GroupLog:
     """The log of one broker's groups."""
 
     def __init__(self, node: Node, clock: Clock) -> None:
-        """Take the node and the clock that stamps the records."""
+        """Takes the node and the clock that stamps the records."""
         self._node = node
         self._clock = clock
         self._creating = asyncio.Lock()
@@ -53,11 +53,11 @@ class GroupLog:
         return self._node.config.offsets_topic_num_partitions if topic is None else topic.partitions
 
     def index_of(self, group_id: str) -> int:
-        """Return the partition of a group."""
+        """Returns the partition of a group."""
         return partition_of(group_id, self.partitions())
 
     def read(self, index: int, make: Callable[[str], Group]) -> Loading:
-        """Take in every record of one partition, in a thread; `make` creates a group."""
+        """Takes in every record of one partition, in a thread; `make` creates a group."""
         partition = self._node.partition(TOPIC, index)
         loading = Loading(make, (partition.topic_id, index))
         offset = partition.log_start_offset
@@ -91,7 +91,7 @@ class GroupLog:
         return (partition.topic_id, partition.index), appended.base_offset
 
     async def append(self, group_id: str, records: Sequence[Written]) -> tuple[Log, int]:
-        """Write records of a group; return the log and the first offset once they are stored.
+        """Writes records of a group; returns the log and the first offset once they are stored.
 
         A log that cannot take them raises NotCoordinator, as in Kafka: clients then look up the
         coordinator again.
@@ -106,7 +106,7 @@ class GroupLog:
         return (partition.topic_id, partition.index), appended.base_offset
 
     async def append_all(self, group_id: str, records: Sequence[Written]) -> None:
-        """Write any number of records to a group's log, in batches of bounded size."""
+        """Writes any number of records to a group's log, in batches of bounded size."""
         for at in range(0, len(records), _RECORDS_PER_BATCH):
             await self.append(group_id, records[at : at + _RECORDS_PER_BATCH])
 
@@ -114,7 +114,7 @@ class GroupLog:
         return batches.build_plain(records, self._clock.now_ms())
 
     def _opened_now(self, group_id: str) -> Partition | None:
-        """Return the partition of a group if it exists and is open, else None."""
+        """Returns the partition of a group if it exists and is open, else None."""
         if TOPIC not in self._node.metadata.image.topics:
             return None
         try:
@@ -123,7 +123,7 @@ class GroupLog:
             return None  # whoever may wait will see
 
     async def _opened(self, group_id: str) -> Partition:
-        """Return the partition of a group, opened if necessary; creates the topic."""
+        """Returns the partition of a group, opened if necessary; creates the topic."""
         node, config = self._node, self._node.config
         if TOPIC not in node.metadata.image.topics:
             async with self._creating:
@@ -141,7 +141,7 @@ class GroupLog:
 
 
 def _as_not_coordinator(error: BrokerError) -> BrokerError:
-    """Return the error that makes clients look for another coordinator, where Kafka does the same."""
+    """Returns the error that makes clients look for another coordinator, as Kafka does."""
     if isinstance(error, UnknownTopicOrPartition):
         return CoordinatorNotAvailable(error.message)
     if isinstance(error, KafkaStorageError):

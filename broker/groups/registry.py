@@ -39,7 +39,7 @@ class GroupRegistry:
     """The groups of one broker."""
 
     def __init__(self, node: Node) -> None:
-        """Begin with no groups."""
+        """Begins with no groups."""
         self._node = node
         self._clock: Clock = node.clock if node.config.clock_scope == "all" else SystemClock()
         self._log = GroupLog(node, self._clock)
@@ -64,14 +64,17 @@ class GroupRegistry:
             raise CoordinatorNotAvailable(f"group {group_id}: {self._unloadable[index]}")
 
     def find(self, group_id: str, *, may_be_empty: bool = False) -> StoredGroup | None:
-        """Return the group, None if there is none; raises InvalidGroupId, CoordinatorLoadInProgress."""
+        """Returns the group, None if there is none.
+
+        Raises InvalidGroupId, CoordinatorLoadInProgress.
+        """
         if group_id == "" and not may_be_empty:
             raise InvalidGroupId("the group id is empty")
         self._check_loaded(group_id)
         return self._groups.get(group_id)
 
     def all(self) -> list[StoredGroup]:
-        """Return every group; raises CoordinatorLoadInProgress until all have been read."""
+        """Returns every group; raises CoordinatorLoadInProgress until all have been read."""
         if self._loading:
             raise CoordinatorLoadInProgress("the groups are being read")
         return list(self._groups.values())
@@ -79,7 +82,7 @@ class GroupRegistry:
     # -- letting go -----------------------------------------------------------------------------
 
     async def forget(self, group_id: str) -> None:
-        """Delete a group; raises GroupIdNotFound, NonEmptyGroup."""
+        """Deletes a group; raises GroupIdNotFound, NonEmptyGroup."""
         kept = self.find(group_id, may_be_empty=True)
         if kept is None or kept.group.state is State.DEAD:
             raise GroupIdNotFound(f"there is no group {group_id}")
@@ -95,7 +98,7 @@ class GroupRegistry:
         log.info("group deleted", extra={"group": group_id, "offsets": len(kept.offsets)})
 
     async def forget_offsets(self, group_id: str, names: Sequence[TopicPartition]) -> None:
-        """Delete offsets of a group, and the group too if it is empty and has no more offsets."""
+        """Deletes offsets of a group, and the group too if it is empty and has no more offsets."""
         kept = self.find(group_id, may_be_empty=True)
         if kept is None:
             return
@@ -109,7 +112,7 @@ class GroupRegistry:
             await self.forget(group_id)
 
     async def forget_topic(self, topic: str) -> None:
-        """Delete all offsets of a deleted topic."""
+        """Deletes all offsets of a deleted topic."""
         for kept in list(self._groups.values()):
             names = [name for name in kept.offsets if name[0] == topic]
             if names:
@@ -117,7 +120,7 @@ class GroupRegistry:
                     await self.forget_offsets(kept.group.group_id, names)
 
     async def expire(self) -> int:
-        """Delete expired offsets, and empty groups that have none left."""
+        """Deletes expired offsets, and empty groups that have none left."""
         gone = 0
         for group_id, kept in list(self._groups.items()):
             try:

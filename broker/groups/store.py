@@ -58,12 +58,12 @@ class StoredGroup:
     seen: State = State.EMPTY
 
     def noted(self, now_ms: int) -> None:
-        """Note the time if the state has changed."""
+        """Notes the time if the state has changed."""
         if self.group.state is not self.seen:
             self.seen, self.since_ms = self.group.state, now_ms
 
     def commit(self, name: TopicPartition, committed: Committed) -> None:
-        """Take an offset that is in the log, unless a later record has another one.
+        """Takes an offset that is in the log, unless a later record has another one.
 
         The records are compared only within one log: a topic that was created again, or has got
         more partitions, is another log.
@@ -75,13 +75,13 @@ class StoredGroup:
     def take_in(
         self, offsets: Mapping[TopicPartition, Committed], log: Log, base_offset: int
     ) -> None:
-        """Remember committed offsets once they are stored: the first record is at `base_offset`."""
+        """Remembers committed offsets that are stored: the first record is at `base_offset`."""
         for at, (name, committed) in enumerate(offsets.items(), base_offset):
             offset, epoch, metadata, commit_ms, expire_ms, _, _ = committed
             self.commit(name, Committed(offset, epoch, metadata, commit_ms, expire_ms, at, log))
 
     def fill_in(self, other: StoredGroup) -> None:
-        """Take over offsets that only another partition has, where the group was stored before."""
+        """Takes over offsets that only another partition has, where the group was stored before."""
         for name, committed in other.offsets.items():
             self.offsets.setdefault(name, committed)
 
@@ -97,7 +97,7 @@ class StoredGroup:
         return self.group.protocol_type == _CONSUMER
 
     def topics_in_use(self) -> set[str] | None:
-        """Return the topics that the members read; None if that is unknown."""
+        """Returns the topics that the members read; None if that is unknown."""
         group = self.group
         if not self.is_of_consumers:
             return None
@@ -112,7 +112,7 @@ class StoredGroup:
     # -- records --------------------------------------------------------------------------------
 
     def group_record(self) -> Written:
-        """Return the group as a record."""
+        """Returns the group as a record."""
         group = self.group
         protocol = group.protocol or ""
         members = [
@@ -139,7 +139,7 @@ class StoredGroup:
         return group_records.group_key(group.group_id), group_records.group_value(value)
 
     def offset_record(self, name: TopicPartition, committed: Committed | None) -> Written:
-        """Return an offset as a record; None as its tombstone."""
+        """Returns an offset as a record; None as its tombstone."""
         key = group_records.offset_key(self.group.group_id, *name)
         if committed is None:
             return key, None
@@ -157,7 +157,7 @@ class StoredGroup:
         return key, group_records.offset_value(value)
 
     def tombstones(self) -> list[Written]:
-        """Return the records that delete the group from the log."""
+        """Returns the records that delete the group from the log."""
         gone = [self.offset_record(name, None) for name in self.offsets]
         return [*gone, (group_records.group_key(self.group.group_id), None)]
 
@@ -173,7 +173,7 @@ class Loading:
         self.unreadable = 0
 
     def record(self, at: int, key: bytes | None, value: bytes | None) -> None:
-        """Take in the record at an offset; one that cannot be read is counted and skipped."""
+        """Takes in the record at an offset; one that cannot be read is counted and skipped."""
         try:
             told = group_records.read_key(key or b"")
             if told is None:
@@ -233,7 +233,10 @@ class Loading:
         ]
 
     def groups(self, steady_ms: int) -> Iterable[StoredGroup]:
-        """Return the groups after all records have been taken in; sessions begin at `steady_ms`."""
+        """Returns the groups after all records have been taken in.
+
+        Sessions begin at `steady_ms`.
+        """
         for group_id, kept in self._kept.items():
             kept.group.restore(self._members.get(group_id, ()), steady_ms)
             kept.seen = kept.group.state

@@ -26,7 +26,7 @@ def _codec() -> Codec:
 
 
 def subscribed_topics(metadata: bytes) -> set[str] | None:
-    """Return the topics of a consumer's subscription; None if it cannot be read."""
+    """Returns the topics of a consumer's subscription; None if it cannot be read."""
     try:
         said, _ = _codec().decode(metadata, 2)
     except DecodeError:

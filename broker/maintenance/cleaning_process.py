@@ -38,7 +38,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 def main() -> None:
-    """Answer requests until the input ends."""
+    """Answers requests until the input ends."""
     _end_with_parent()
     with contextlib.suppress(OSError):
         os.nice(_NICENESS)
@@ -79,16 +79,16 @@ class _Answers:
         self._is_busy = threading.Event()
 
     def begin(self) -> None:
-        """Note that a request is being served."""
+        """Notes that a request is being served."""
         self._is_busy.set()
 
     def end(self, answer: dict[str, Any]) -> None:
-        """Write the answer of the request."""
+        """Writes the answer of the request."""
         self._is_busy.clear()
         self._write(answer)
 
     def send_progress(self) -> NoReturn:
-        """Write the progress at intervals while a request is served; for a thread of its own."""
+        """Writes the progress at intervals while a request is served; for a thread of its own."""
         while True:
             self._is_busy.wait()
             self._write({"progress": self.progress.steps})
@@ -110,6 +110,9 @@ def _read(source: TextIO, lines: queue.SimpleQueue[str]) -> None:
 
 
 def _end_with_parent() -> None:
-    """Make the system end this process with its parent; if it cannot, the end of the input does."""
+    """Makes the system end this process with its parent.
+
+    If it cannot, the end of the input does.
+    """
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

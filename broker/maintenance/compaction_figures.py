@@ -43,28 +43,28 @@ class CompactionFigures:
         self._ratio, self._delay_ms = 0.0, 0
 
     def begin_look(self) -> None:
-        """Note that a round begins to examine logs."""
+        """Notes that a round begins to examine logs."""
         self._ratio, self._delay_ms = 0.0, 0
 
     def seen(self, dirty_section: DirtySection) -> None:
-        """Note the dirty section of a log."""
+        """Notes the dirty section of a log."""
         self._ratio = max(self._ratio, dirty_section.ratio)
         self._delay_ms = max(self._delay_ms, dirty_section.delay_ms)
 
     def forget_others(self, topics: Mapping[str, Topic]) -> None:
-        """Drop uncleanable logs whose topic was deleted, or replaced by one of the same name."""
+        """Drops uncleanable logs whose topic was deleted, or replaced by one of the same name."""
         for (name, index), given_up in list(self.uncleanable.items()):
             known = topics.get(name)
             if known is None or known.topic_id != given_up.topic_id:
                 del self.uncleanable[name, index]
 
     def end_look(self, steady_ms: int) -> None:
-        """Note that a round has examined all logs."""
+        """Notes that a round has examined all logs."""
         self.last_look_ms = steady_ms
         self.max_dirty_ratio, self.max_delay_ms = self._ratio, self._delay_ms
 
     def cleaned(self, bytes_read: int, bytes_written: int, seconds: float) -> None:
-        """Count a log that was compacted."""
+        """Counts a log that was compacted."""
         self.cleanings += 1
         self.bytes_read += bytes_read
         self.bytes_written += bytes_written

@@ -51,7 +51,7 @@ class Round(NamedTuple):
 
 
 def delete_due(node: Node, only: str | None = None, *, asked: bool = False) -> Round:
-    """Delete the segments that are due, of all logs or of one topic's; for a thread.
+    """Deletes the segments that are due, of all logs or of one topic's; for a thread.
 
     Logs of no topic, or of a partition that its topic does not have, are somebody's data, copied
     here: they are never touched. Ends early when the broker stops.
@@ -108,7 +108,7 @@ class Rounds(DueRounds):
         self._untold += deleted
 
     async def sweep(self, topic: str | None = None) -> Round:
-        """Do a round now; return also the deletions since the last round on demand."""
+        """Does a round now; returns also the deletions since the last round on demand."""
         async with self._lock:
             done = await self._round(topic, asked=True)
             told, forgotten = [*self._untold, *done.deleted], self._forgotten

@@ -30,13 +30,13 @@ class DueRounds(ABC):
         self._due_ms = self._next_ms()
 
     async def run(self) -> None:
-        """Do each round when it is due, until cancelled."""
+        """Does each round when it is due, until cancelled."""
         while True:
             await self._node.clock.reached(self._due_ms)
             await self.catch_up()
 
     async def catch_up(self) -> None:
-        """Do a round if one is due."""
+        """Does a round if one is due."""
         async with self._lock:
             if self._node.clock.steady_ms() < self._due_ms:
                 return
@@ -53,8 +53,8 @@ class DueRounds(ABC):
 
     @abstractmethod
     def _interval_ms(self) -> int:
-        """Return the time between two rounds, by the current settings."""
+        """Returns the time between two rounds, by the current settings."""
 
     @abstractmethod
     async def _do_due(self) -> None:
-        """Do a round that is due."""
+        """Does a round that is due."""

@@ -66,7 +66,7 @@ class ClusterMetadata:
         self._watch: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
-        """Open the store and read it; a store without any revision gets a cluster id.
+        """Opens the store and reads it; a store without any revision gets a cluster id.
 
         Raises MetadataError, also if a key is missing that every store has: a default in its place
         would give producer ids a second time, or forget settings that keep data.
@@ -88,7 +88,7 @@ class ClusterMetadata:
         self._watch = asyncio.get_running_loop().create_task(self._follow())
 
     async def _begin(self) -> None:
-        """Write what every store has, into a new one, unless another broker does so first."""
+        """Writes what every store has, into a new one, unless another broker does so first."""
         await self.store.transact(
             absent(records.CLUSTER),
             (
@@ -99,7 +99,7 @@ class ClusterMetadata:
         )
 
     async def close(self) -> None:
-        """Finish the changes in progress and close the store."""
+        """Finishes the changes in progress and closes the store."""
         if self._watch is not None:
             self._watch.cancel()
             await asyncio.wait([self._watch])
@@ -107,7 +107,7 @@ class ClusterMetadata:
         await self.store.close()
 
     async def newer_image(self, revision: int) -> Image:
-        """Wait for an image that is newer than a revision, and return it."""
+        """Waits for an image that is newer than a revision, and returns it."""
         while self.image.revision <= revision:
             await self._newer.wait()
         return self.image
@@ -122,7 +122,7 @@ class ClusterMetadata:
         *,
         topic_id: UUID | None = None,
     ) -> Topic:
-        """Create a topic that this broker leads; its settings are not checked here.
+        """Creates a topic that this broker leads; its settings are not checked here.
 
         Raises InvalidTopic, TopicAlreadyExists.
         """
@@ -130,7 +130,7 @@ class ClusterMetadata:
         return await self.add_topic(Topic(name, topic_id or new_id(), assignments, dict(configs)))
 
     async def add_topic(self, topic: Topic) -> Topic:
-        """Store a topic unchanged. Raises InvalidTopic, TopicAlreadyExists."""
+        """Stores a topic unchanged. Raises InvalidTopic, TopicAlreadyExists."""
         while True:
             self.check_name(topic.name)
             record = TopicRecord(topic.name, topic.topic_id, topic.partitions, topic.configs)
@@ -140,7 +140,7 @@ class ClusterMetadata:
                 return topic
 
     def check_name(self, name: str) -> None:
-        """Check that a topic could have this name. Raises InvalidTopic, TopicAlreadyExists."""
+        """Checks that a topic could have this name. Raises InvalidTopic, TopicAlreadyExists."""
         check_topic_name(name)
         if name in self.image.topics:
             raise TopicAlreadyExists(f"topic {name} exists")
@@ -154,7 +154,7 @@ class ClusterMetadata:
     async def set_partitions(
         self, name: str, partitions: int, *, since: Image | None = None
     ) -> Topic:
-        """Set a topic's number of partitions; this broker leads the new ones.
+        """Sets a topic's number of partitions; this broker leads the new ones.
 
         Raises UnknownTopicOrPartition, and ChangedMeanwhileError if the topic has changed `since`.
         """
@@ -178,7 +178,7 @@ class ClusterMetadata:
                 raise ChangedMeanwhileError
 
     async def delete_topic(self, name: str, topic_id: UUID | None = None) -> Topic:
-        """Delete a topic and its settings from the metadata; return the topic as it was.
+        """Deletes a topic and its settings from the metadata; returns the topic as it was.
 
         Its id is among the image's `deletions` until `deletion_done` reports that its logs are
         gone. With `topic_id`, only the topic with that id is deleted, and no other topic of the
@@ -202,13 +202,15 @@ class ClusterMetadata:
                 return topic
 
     async def deletion_done(self, topic_id: UUID) -> None:
-        """Record that all logs of a deleted topic are gone."""
+        """Records that all logs of a deleted topic are gone."""
         await self._transact((), (Delete(records.deletion_key(topic_id)),))
 
     async def alter_topic_configs(
         self, name: str, changes: Mapping[str, str | None], *, since: Image | None = None
     ) -> Topic:
-        """Set some of a topic's settings, or remove those that are None; they are not checked here.
+        """Sets some of a topic's settings, or removes those that are None.
+
+        They are not checked here.
 
         Raises UnknownTopicOrPartition, and ChangedMeanwhileError if the topic has changed `since`.
         """
@@ -226,7 +228,7 @@ class ClusterMetadata:
     async def alter_broker_configs(
         self, changes: Mapping[str, str | None], *, since: Image | None = None
     ) -> None:
-        """Set some of the brokers' dynamic settings, or remove those that are None.
+        """Sets some of the brokers' dynamic settings, or removes those that are None.
 
         Raises ChangedMeanwhileError if they have changed `since`.
         """
@@ -242,7 +244,7 @@ class ClusterMetadata:
     async def put_partitions(
         self, partitions: Mapping[TopicPartition, PartitionRecord], *, since: Image
     ) -> None:
-        """Change the assignments of partitions, all or none; (topic, partition) names each.
+        """Changes the assignments of partitions, all or none; (topic, partition) names each.
 
         Raises UnknownTopicOrPartition, and ChangedMeanwhileError if any has changed `since`.
         """
@@ -256,7 +258,7 @@ class ClusterMetadata:
             raise ChangedMeanwhileError
 
     async def allocate_producer_ids(self, count: int) -> range:
-        """Return a block of producer ids that are never allocated again."""
+        """Returns a block of producer ids that are never allocated again."""
         assert count > 0, count
         while True:
             image = self.image
@@ -268,13 +270,13 @@ class ClusterMetadata:
     # -- the image ------------------------------------------------------------------------------
 
     async def _transact(self, compares: Sequence[Compare], operations: Sequence[Operation]) -> bool:
-        """Commit and update the image; return False if a comparison was false."""
+        """Commits and updates the image; returns False if a comparison was false."""
         revision = await self.store.transact(compares, operations)
         await self._refresh()
         return revision is not None
 
     async def _refresh(self) -> None:
-        """Update the image to the store's newest revision. Raises KafkaStorageError."""
+        """Updates the image to the store's newest revision. Raises KafkaStorageError."""
         try:
             self._take(await self.store.changes(self.image.revision))
         except CompactedError:
@@ -306,7 +308,7 @@ class ClusterMetadata:
         self._newer = asyncio.Event()
 
     async def _follow(self) -> None:
-        """Apply every change, of any broker, until the store is closed."""
+        """Applies every change, of any broker, until the store is closed."""
         while True:
             try:
                 async for changes in self.store.watch(self.image.revision):
@@ -342,6 +344,6 @@ def _put_partitions(
 
 
 def _changed(configs: Mapping[str, str], changes: Mapping[str, str | None]) -> dict[str, str]:
-    """Return settings after a change; None removes one."""
+    """Returns settings after a change; None removes one."""
     merged = {**configs, **changes}
     return {name: value for name, value in merged.items() if value is not None}

@@ -23,18 +23,18 @@ class CommitMark:
     """What the last commit to one SQLite file has left in it."""
 
     def __init__(self, path: Path) -> None:
-        """Open nothing yet."""
+        """Opens nothing yet."""
         self._parts = (
             _Part(path, *_COUNTER),
             _Part(path.with_name(path.name + "-shm"), *_INDEX_HEADER),
         )
 
     def read(self) -> tuple[bytes, ...]:
-        """Return bytes that differ after every commit."""
+        """Returns bytes that differ after every commit."""
         return tuple(part.read() for part in self._parts)
 
     def close(self) -> None:
-        """Close the files; the database must be closed already."""
+        """Closes the files; the database must be closed already."""
         for part in self._parts:
             part.close()
 
@@ -47,7 +47,7 @@ class _Part:
         self._number = -1
 
     def read(self) -> bytes:
-        """Return the bytes; none if they cannot be read."""
+        """Returns the bytes; none if they cannot be read."""
         try:
             if self._number < 0:
                 self._number = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)

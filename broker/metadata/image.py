@@ -50,7 +50,7 @@ class Image(NamedTuple):
     deletions: MappingProxyType[UUID, str]  # names of deleted topics whose logs may still be there
 
     def assignment(self, topic: str, index: int) -> PartitionRecord | None:
-        """Return the assignment of a partition; None if there is no such partition."""
+        """Returns the assignment of a partition; None if there is no such partition."""
         known = self.topics.get(topic)
         if known is None or not 0 <= index < len(known.assignments):
             return None
@@ -61,14 +61,14 @@ class ImageBuilder:
     """The keys as records, and their image."""
 
     def __init__(self, revision: int, pairs: Iterable[KeyValue]) -> None:
-        """Build the first image. Raises ValueError if the keys do not make a complete image."""
+        """Builds the first image. Raises ValueError if the keys do not make a complete image."""
         self._records: dict[str, Record] = {
             pair.key: records.read(pair.key, pair.value) for pair in pairs
         }
         self.image = self._whole(revision)
 
     def apply(self, changes: Iterable[Change]) -> Image:
-        """Return the image after changes, which must be whole revisions later than the image.
+        """Returns the image after changes, which must be whole revisions later than the image.
 
         Raises ValueError if they do not make a complete image; then the image is unchanged.
         """
@@ -85,7 +85,7 @@ class ImageBuilder:
         return self.image
 
     def name_at(self, key: str) -> str | None:
-        """Return the name of the topic that has a key; None if there is none."""
+        """Returns the name of the topic that has a key; None if there is none."""
         record = self._records.get(key)
         return record.name if isinstance(record, records.TopicRecord) else None
 
@@ -120,7 +120,7 @@ class ImageBuilder:
         )
 
     def _next(self, revision: int, before: Mapping[str, Record | None]) -> Image:
-        """Return the image after the records of some keys have changed from `before`."""
+        """Returns the image after the records of some keys have changed from `before`."""
         topics, by_id = dict(self.image.topics), dict(self.image.topics_by_id)
         touched = set()
         for key, record in before.items():
@@ -149,7 +149,7 @@ class ImageBuilder:
         )
 
     def _topic(self, record: TopicRecord) -> Topic:
-        """Return a topic with its partitions. Partitions without a topic are not in the image."""
+        """Returns a topic with its partitions. Partitions without a topic are not in the image."""
         assignments = []
         for index in range(record.partitions):
             found = self._records.get(records.partition_key(record.topic_id, index))

@@ -12,5 +12,5 @@ if TYPE_CHECKING:
 
 
 def local_metadata(path: Path, node_id: int = 1) -> ClusterMetadata:
-    """Return the metadata in a SQLite file, not opened yet, for the broker with this id."""
+    """Returns the metadata in a SQLite file, not opened yet, for the broker with this id."""
     return ClusterMetadata(SqliteStore(path), node_id)

@@ -42,7 +42,7 @@ _UNCLAIMED = PartitionRecord((), (), NO_LEADER, UNKNOWN_EPOCH)
 
 
 def migrate(db: sqlite3.Connection) -> None:
-    """Create the tables of the newest layout, and move the content of older tables into them.
+    """Creates the tables of the newest layout, and moves the content of older tables into them.
 
     Raises ValueError or TypeError for values that no tidelog wrote, and sqlite3.Error.
     """
@@ -68,7 +68,7 @@ def migrate(db: sqlite3.Connection) -> None:
 
 
 def _old_records(db: sqlite3.Connection, layout: int) -> Iterator[Put]:
-    """Yield the content of the tables of layouts 1 and 2, as keys."""
+    """Yields the content of the tables of layouts 1 and 2, as keys."""
     meta = dict(db.execute("SELECT name, value FROM meta").fetchall())
     if not {"cluster_id", "next_producer_id"} <= meta.keys():
         raise ValueError("the cluster's id or the next producer id is missing")

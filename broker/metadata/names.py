@@ -24,7 +24,7 @@ _LEGAL = re.compile(r"[a-zA-Z0-9._-]+", re.ASCII)
 
 
 def check_topic_name(name: str) -> None:
-    """Raise InvalidTopic, with the reason, for a name that Kafka does not allow."""
+    """Raises InvalidTopic, with the reason, for a name that Kafka does not allow."""
     if not name:
         raise InvalidTopic("a topic's name must not be empty")
     if name in (".", ".."):
@@ -40,12 +40,12 @@ def check_topic_name(name: str) -> None:
 
 
 def collision_key(name: str) -> str:
-    """Return the form of a name that two topics must not have in common."""
+    """Returns the form of a name that two topics must not have in common."""
     return name.replace(".", "_")
 
 
 def new_id() -> UUID:
-    """Return a random id that Kafka could choose."""
+    """Returns a random id that Kafka could choose."""
     while True:
         chosen = uuid4()
         if chosen not in RESERVED_IDS and not written_id(chosen).startswith("-"):
@@ -53,5 +53,5 @@ def new_id() -> UUID:
 
 
 def written_id(value: UUID) -> str:
-    """Return an id as Kafka's 22 characters of base64."""
+    """Returns an id as Kafka's 22 characters of base64."""
     return urlsafe_b64encode(value.bytes).decode("ascii").rstrip("=")

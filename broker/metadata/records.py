@@ -59,7 +59,7 @@ class PartitionRecord(NamedTuple):
 
     @classmethod
     def led_by(cls, broker: int, leader_epoch: int = 0) -> PartitionRecord:
-        """Return the record of a partition whose only replica is on one broker."""
+        """Returns the record of a partition whose only replica is on one broker."""
         return cls((broker,), (broker,), broker, leader_epoch)
 
 
@@ -92,38 +92,38 @@ Record = (
 
 
 def topic_key(name: str) -> str:
-    """Return the key of a topic. Names that may not coexist have the same key."""
+    """Returns the key of a topic. Names that may not coexist have the same key."""
     return TOPIC_PREFIX + collision_key(name)
 
 
 def partition_key(topic_id: UUID, index: int) -> str:
-    """Return the key of a partition."""
+    """Returns the key of a partition."""
     return f"{PARTITION_PREFIX}{written_id(topic_id)}/{index}"
 
 
 def deletion_key(topic_id: UUID) -> str:
-    """Return the key of a pending deletion."""
+    """Returns the key of a pending deletion."""
     return DELETION_PREFIX + written_id(topic_id)
 
 
 def partition_of(key: str) -> tuple[UUID, int]:
-    """Return the topic's id and the partition's number in a partition's key. Raises ValueError."""
+    """Returns the topic's id and the partition's number in a partition's key. Raises ValueError."""
     written, _, index = key.removeprefix(PARTITION_PREFIX).partition("/")
     return _read_id(written), int(index)
 
 
 def deletion_of(key: str) -> UUID:
-    """Return the topic's id in the key of a deletion. Raises ValueError."""
+    """Returns the topic's id in the key of a deletion. Raises ValueError."""
     return _read_id(key.removeprefix(DELETION_PREFIX))
 
 
 def put_cluster(cluster_id: str) -> Put:
-    """Return the operation that writes the cluster id."""
+    """Returns the operation that writes the cluster id."""
     return _put(CLUSTER, {"id": cluster_id})
 
 
 def put_topic(topic: TopicRecord) -> Put:
-    """Return the operation that writes a topic."""
+    """Returns the operation that writes a topic."""
     return _put(
         topic_key(topic.name),
         {
@@ -136,27 +136,27 @@ def put_topic(topic: TopicRecord) -> Put:
 
 
 def put_partition(topic_id: UUID, index: int, partition: PartitionRecord) -> Put:
-    """Return the operation that writes a partition."""
+    """Returns the operation that writes a partition."""
     return _put(partition_key(topic_id, index), partition._asdict())
 
 
 def put_broker_configs(configs: Mapping[str, str]) -> Put:
-    """Return the operation that writes the brokers' dynamic settings."""
+    """Returns the operation that writes the brokers' dynamic settings."""
     return _put(BROKER_CONFIGS, dict(configs))
 
 
 def put_producer_ids(next_id: int) -> Put:
-    """Return the operation that writes the first producer id that is free."""
+    """Returns the operation that writes the first producer id that is free."""
     return _put(PRODUCER_IDS, {"next": next_id})
 
 
 def put_deletion(topic_id: UUID, name: str) -> Put:
-    """Return the operation that records that a topic's logs must be deleted."""
+    """Returns the operation that records that a topic's logs must be deleted."""
     return _put(deletion_key(topic_id), {"name": name})
 
 
 def read(key: str, value: bytes) -> Record:
-    """Return the record of a key and its value. Raises ValueError for an unknown key or value."""
+    """Returns the record of a key and its value. Raises ValueError for an unknown key or value."""
     try:
         record = _read(key, json.loads(value))
     except (KeyError, TypeError, ValueError) as error:
@@ -206,7 +206,7 @@ def _configs(said: Mapping[str, object]) -> Mapping[str, str]:
 
 
 def _read_id(written: str) -> UUID:
-    """Return the id in the 22 characters that `written_id` makes. Raises ValueError."""
+    """Returns the id in the 22 characters that `written_id` makes. Raises ValueError."""
     value = UUID(bytes=urlsafe_b64decode(written + "=="))
     if written_id(value) != written:
         raise ValueError(f"{written!r} is no id")

@@ -53,7 +53,7 @@ _FIRST_FIXED_BRANCH = (3, 52)
 
 
 def wal_is_safe(version: tuple[int, int, int]) -> bool:
-    """Tell whether a release of SQLite has the fix of the WAL-reset bug."""
+    """Returns whether a release of SQLite has the fix of the WAL-reset bug."""
     branch, patch = version[:2], version[2]
     if branch >= _FIRST_FIXED_BRANCH:
         return True
@@ -70,7 +70,7 @@ class SqliteStore:
         kept_revisions: int = KEPT_REVISIONS,
         poll_interval_s: float | None = 1.0,
     ) -> None:
-        """Name the file for `open`. Without an interval, commits of others are not watched."""
+        """Names the file for `open`. Without an interval, commits of others are not watched."""
         self._path = path
         self._kept_revisions = kept_revisions
         self._poll_interval_s = poll_interval_s
@@ -80,34 +80,34 @@ class SqliteStore:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="metadata")
 
     async def open(self) -> None:
-        """See KeyValueStore."""
+        """Sees KeyValueStore."""
         await self._run(self._open)
 
     async def close(self) -> None:
-        """See KeyValueStore."""
+        """Sees KeyValueStore."""
         self._watches.close()
         await self._run(self._close)
         self._mark.close()
         self._thread.shutdown()
 
     async def read(self, prefix: str = "") -> Snapshot:
-        """See KeyValueStore."""
+        """Sees KeyValueStore."""
         return await self._run(lambda: self._guarded(lambda db: _read(db, prefix)))
 
     async def transact(
         self, compares: Sequence[Compare], operations: Sequence[Operation]
     ) -> int | None:
-        """See KeyValueStore."""
+        """Sees KeyValueStore."""
         check_operations(operations)
         loop = asyncio.get_running_loop()
         return await self._run(lambda: self._transact(loop, tuple(compares), tuple(operations)))
 
     async def changes(self, after: int) -> list[Change]:
-        """See KeyValueStore."""
+        """Sees KeyValueStore."""
         return await self._run(lambda: self._guarded(lambda db: _changes(db, after)))
 
     def watch(self, after: int) -> AsyncIterator[list[Change]]:
-        """See KeyValueStore."""
+        """Sees KeyValueStore."""
         return self._watches.watch(after, self.changes, self._poll_interval_s, self._mark.read)
 
     # -- in the thread --------------------------------------------------------------------------
@@ -119,7 +119,7 @@ class SqliteStore:
             raise KafkaStorageError("the metadata store is closed") from None
 
     def _guarded(self, work: Callable[[sqlite3.Connection], Result]) -> Result:
-        """Run work in one transaction. Raises KafkaStorageError."""
+        """Runs work in one transaction. Raises KafkaStorageError."""
         db = self._db
         if db is None:
             raise KafkaStorageError("the metadata store is closed")
@@ -179,7 +179,7 @@ class SqliteStore:
 
 
 def _prepare(db: sqlite3.Connection, path: Path) -> None:
-    """Configure the connection, and migrate the file to the newest layout."""
+    """Configures the connection, and migrate the file to the newest layout."""
     (layout,) = db.execute("PRAGMA user_version").fetchone()
     if layout > migration.LAYOUT:
         raise MetadataError(
@@ -238,7 +238,7 @@ def _holds(db: sqlite3.Connection, compare: Compare) -> bool:
 
 
 def _apply(db: sqlite3.Connection, operations: Sequence[Operation], kept: int) -> int:
-    """Apply the operations as the next revision; return the newest revision."""
+    """Applies the operations as the next revision; returns the newest revision."""
     revision = _counter(db, _REVISION) + 1
     made: list[Change] = []
     for each in operations:

@@ -63,7 +63,7 @@ class Compare(NamedTuple):
     revision: int
 
     def holds(self, create_revision: int, mod_revision: int) -> bool:
-        """Tell whether the condition is true for a key with these revisions."""
+        """Returns whether the condition is true for a key with these revisions."""
         actual = create_revision if self.target == "create" else mod_revision
         if self.relation == "=":
             return actual == self.revision
@@ -87,12 +87,12 @@ Operation = Put | Delete
 
 
 def absent(key: str) -> tuple[Compare, ...]:
-    """Return the condition that a key does not exist."""
+    """Returns the condition that a key does not exist."""
     return (Compare(key, "mod", "=", 0),)
 
 
 def unchanged_since(key: str, revision: int) -> tuple[Compare, ...]:
-    """Return the conditions that a key exists and has not changed since a revision."""
+    """Returns the conditions that a key exists and has not changed since a revision."""
     return (Compare(key, "mod", ">", 0), Compare(key, "mod", "<", revision + 1))
 
 
@@ -104,21 +104,23 @@ class KeyValueStore(Protocol):
     """
 
     async def open(self) -> None:
-        """Open the store, or create it. Raises MetadataError."""
+        """Opens the store, or creates it. Raises MetadataError."""
         ...
 
     async def close(self) -> None:
-        """Finish the transactions in progress, end the watches, and close the store."""
+        """Finishes the transactions in progress, ends the watches, and closes the store."""
         ...
 
     async def read(self, prefix: str = "") -> Snapshot:
-        """Read all keys that begin with a prefix, at one revision."""
+        """Reads all keys that begin with a prefix, at one revision."""
         ...
 
     async def transact(
         self, compares: Sequence[Compare], operations: Sequence[Operation]
     ) -> int | None:
-        """Apply the operations if every comparison is true; return the store's revision after that.
+        """Applies the operations if every comparison is true.
+
+        Returns the store's revision after that.
 
         Returns None if a comparison is false; then nothing is changed. Two operations on one key
         are a ValueError. Operations that change nothing take no revision.
@@ -126,11 +128,11 @@ class KeyValueStore(Protocol):
         ...
 
     async def changes(self, after: int) -> list[Change]:
-        """Return the changes after a revision, in order. Raises CompactedError."""
+        """Returns the changes after a revision, in order. Raises CompactedError."""
         ...
 
     def watch(self, after: int) -> AsyncIterator[list[Change]]:
-        """Yield the changes after a revision, as they happen; each list has whole revisions.
+        """Yields the changes after a revision, as they happen; each list has whole revisions.
 
         Ends when the store is closed. Raises CompactedError.
         """
@@ -138,7 +140,7 @@ class KeyValueStore(Protocol):
 
 
 def check_operations(operations: Sequence[Operation]) -> None:
-    """Raise ValueError if two operations are on one key, because their order would be undefined."""
+    """Raises ValueError if two operations are on one key: their order would be undefined."""
     keys = [operation.key for operation in operations]
     if len(set(keys)) != len(keys):
         raise ValueError("a transaction may name a key once")

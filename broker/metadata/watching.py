@@ -27,12 +27,12 @@ class Watches:
         self._closed = False
 
     def notify(self) -> None:
-        """Wake every watch after a commit."""
+        """Wakes every watch after a commit."""
         for watcher in self._watchers:
             watcher.set()
 
     def close(self) -> None:
-        """End every watch."""
+        """Ends every watch."""
         self._closed = True
         self.notify()
 
@@ -43,7 +43,7 @@ class Watches:
         interval_s: float | None = None,
         mark: Callable[[], object] = lambda: None,
     ) -> AsyncIterator[list[Change]]:
-        """Yield what `changes` returns after each revision, whenever it is not empty.
+        """Yields what `changes` returns after each revision, whenever it is not empty.
 
         It is called after every commit of this process, and if `mark` returns something else than
         before. `mark` is called `interval_s` after a change, and then less and less often, down to

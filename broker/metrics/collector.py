@@ -28,7 +28,7 @@ class Collector:
         self._node = node
 
     def collect(self) -> Iterator[Any]:
-        """Yield every metric family of the broker."""
+        """Yields every metric family of the broker."""
         scrape = Scrape(self._node)
         for family in FAMILIES:
             yield _collected(family, scrape)
@@ -53,7 +53,7 @@ def _collected(family: Family, scrape: Scrape) -> Any:
 
 
 def _cumulative(value: Buckets) -> list[tuple[str, float]]:
-    """Return bucket counts as Prometheus needs them: cumulative, the last one +Inf."""
+    """Returns bucket counts as Prometheus needs them: cumulative, the last one +Inf."""
     total = 0
     buckets: list[tuple[str, float]] = []
     for bound, count in zip((*map(str, value.bounds), "+Inf"), value.counts, strict=True):

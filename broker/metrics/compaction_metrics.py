@@ -16,7 +16,7 @@ _MANAGER = "kafka_log_logcleanermanager_"
 
 
 def _figure(attribute: str, factor: float = 1) -> Read:
-    """Declare one metric; a value of None is left out."""
+    """Declares one metric; a value of None is left out."""
     of = attrgetter(attribute)
 
     def read(scrape: Scrape) -> Samples:

@@ -40,7 +40,7 @@ def _groups(scrape: Scrape) -> list[StoredGroup]:
 
 
 def _lags(scrape: Scrape) -> list[_Lag]:
-    """Return the lag of every group in every partition for which it has committed an offset."""
+    """Returns the lag of every group in every partition for which it has committed an offset."""
     found = scrape.shared.get(__name__)
     if found is None:
         found = scrape.shared[__name__] = [

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def _count(attribute: str) -> Read:
-    """Declare a counter of the whole broker."""
+    """Declares a counter of the whole broker."""
 
     def read(scrape: Scrape) -> Samples:
         yield (), getattr(scrape.node.metrics, attribute)
@@ -29,7 +29,7 @@ def _count(attribute: str) -> Read:
 
 
 def _of_topics(attribute: str) -> Read:
-    """Declare a counter by topic."""
+    """Declares a counter by topic."""
     value = attrgetter(attribute)
 
     def read(scrape: Scrape) -> Samples:
@@ -40,7 +40,7 @@ def _of_topics(attribute: str) -> Read:
 
 
 def _of_partitions(attribute: str) -> Read:
-    """Declare a metric that reads an attribute of each partition; None is left out."""
+    """Declares a metric that reads an attribute of each partition; None is left out."""
     of = attrgetter(attribute)
 
     def read(scrape: Scrape) -> Samples:

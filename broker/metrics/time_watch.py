@@ -69,7 +69,7 @@ class TimeWatch:
         self.topics: defaultdict[str, TopicAnomalies] = defaultdict(TopicAnomalies)
 
     def forget(self, topic: str) -> None:
-        """Drop the counters of a deleted topic."""
+        """Drops the counters of a deleted topic."""
         self.topics.pop(topic, None)
         self._due = {key: due for key, due in self._due.items() if key[0] != topic}
 
@@ -99,7 +99,7 @@ class TimeWatch:
             )
 
     def refused(self, partition: Partition, error: InvalidTimestamp) -> None:
-        """Count a refused append if it was refused for times outside the window."""
+        """Counts a refused append if it was refused for times outside the window."""
         if not error.outside:
             return
         counts = self.topics[partition.topic]
@@ -130,7 +130,7 @@ class TimeWatch:
             )
 
     def _count_to_log(self, topic: str, kind: str, count: int) -> int:
-        """Add to the count since the last line; return it if a line is due now, else 0."""
+        """Adds to the count since the last line; returns it if a line is due now, else 0."""
         now_ms = self._clock.steady_ms()
         due = self._due.get((topic, kind))
         if due is not None:

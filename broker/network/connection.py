@@ -79,13 +79,13 @@ class Connection(asyncio.Protocol):
 
     @property
     def is_busy(self) -> bool:
-        """Tell whether a request is being served."""
+        """Returns whether a request is being served."""
         return self._task is not None
 
     # -- the transport's calls ------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Store the transport; close it if the broker has too many connections."""
+        """Stores the transport; closes it if the broker has too many connections."""
         self._transport = transport = cast("asyncio.Transport", transport)
         peer = transport.get_extra_info("peername")
         self.peer = f"{peer[0]}:{peer[1]}" if peer else "?"
@@ -97,7 +97,7 @@ class Connection(asyncio.Protocol):
             transport.abort()
 
     def connection_lost(self, _exc: Exception | None) -> None:
-        """Clean up; cancel a fetch or lookup in progress, but finish a request that writes."""
+        """Cleans up; cancels a fetch or lookup in progress, but finishes a request that writes."""
         self._count_unsent(0)
         self._transport = None
         self.node.connections.discard(self)
@@ -110,7 +110,7 @@ class Connection(asyncio.Protocol):
             self._task.cancel()
 
     def eof_received(self) -> bool:
-        """Serve what the peer has sent, then close. A fetch or lookup in progress is cancelled."""
+        """Serves what the peer has sent, then close. A fetch or lookup in progress is cancelled."""
         if self._end is not None or (self._task is not None and self._may_give_up):
             return False
         if not self._waiting and self._task is None:
@@ -123,14 +123,14 @@ class Connection(asyncio.Protocol):
         self._writable = False
 
     def resume_writing(self) -> None:
-        """Continue, because the peer has caught up."""
+        """Continues, because the peer has caught up."""
         self._writable = True
         self._count_unsent(0)
         if self._task is None and self._turn is None:
             self._serve_waiting()
 
     def data_received(self, data: bytes) -> None:
-        """Cut frames out of the stream and serve them."""
+        """Cuts frames out of the stream and serves them."""
         if self._end is not None:
             return
         self.last_active_s = self.node.clock.monotonic_s()
@@ -155,7 +155,7 @@ class Connection(asyncio.Protocol):
     # -- frames ---------------------------------------------------------------------------------
 
     def _cut(self, data: bytes) -> None:
-        """Queue every whole frame of `data`; keep the rest."""
+        """Queues every whole frame of `data`; keeps the rest."""
         position = 0
         end = len(data)
         limit = self.node.settings.broker.socket_request_max_bytes
@@ -186,24 +186,24 @@ class Connection(asyncio.Protocol):
             self._need = 4
 
     def _refuse(self, reason: str) -> None:
-        """Close the connection because of invalid data."""
+        """Closes the connection because of invalid data."""
         self.node.metrics.bad_requests += 1
         log.warning("connection closed: %s", reason, extra={"peer": self.peer})
         self.hang_up()
 
     def hang_up(self) -> None:
-        """Serve nothing more, send the responses already written, then close."""
+        """Serves nothing more, sends the responses already written, then close."""
         self._waiting.clear()
         self._waiting_bytes = 0
         self.close()
 
     def close(self) -> None:
-        """Send the responses already written, then close."""
+        """Sends the responses already written, then close."""
         if self._transport is not None:
             self._transport.close()
 
     def leave(self) -> None:
-        """Read no more, send the responses already written, and wait for the peer to close.
+        """Reads no more, sends the responses already written, and waits for the peer to close.
 
         If the broker closed at once while the peer still sends, the kernel would reset the
         connection, and the peer would lose responses on their way to it.
@@ -219,19 +219,19 @@ class Connection(asyncio.Protocol):
         self._transport.write_eof()
 
     def expire(self) -> None:
-        """Close a connection that was idle for too long; abort it if the peer does not read."""
+        """Closes a connection that was idle for too long; aborts it if the peer does not read."""
         if self._writable:
             self.close()
         else:
             self.abort()
 
     def abort(self) -> None:
-        """Close now and drop what has not been sent."""
+        """Closes now and drops what has not been sent."""
         if self._transport is not None:
             self._transport.abort()
 
     def _regulate(self) -> None:
-        """Read the socket only while there is room for more data."""
+        """Reads the socket only while there is room for more data."""
         transport = self._transport
         if transport is None or transport.is_closing():
             return
@@ -248,7 +248,7 @@ class Connection(asyncio.Protocol):
     # -- serving --------------------------------------------------------------------------------
 
     def _is_one_frame(self, data: bytes) -> bool:
-        """Tell whether the connection is idle and `data` is one small request: nearly always."""
+        """Returns whether the connection is idle and `data` is one small request: nearly always."""
         size = len(data) - 4
         return (
             not self._have
@@ -263,7 +263,7 @@ class Connection(asyncio.Protocol):
         )
 
     def _serve_one(self, frame: bytes) -> None:
-        """Do what `_serve_waiting` does for a single frame, without a queue."""
+        """Does what `_serve_waiting` does for a single frame, without a queue."""
         try:
             answer = dispatch(self.node, self, frame)
         except CloseConnection as reason:
@@ -275,7 +275,7 @@ class Connection(asyncio.Protocol):
             self._finish_later(frame, answer)
 
     def _serve_waiting(self) -> None:
-        """Serve queued frames until one has to wait, the peer does not read, or the turn is over.
+        """Serves queued frames until one has to wait, the peer does not read, or the turn is over.
 
         Small responses to frames that came together are sent together, because sending is half of
         the cost of such a request.
@@ -317,18 +317,18 @@ class Connection(asyncio.Protocol):
         self._regulate()
 
     def _go_on(self) -> None:
-        """Continue after the turn of the others."""
+        """Continues after the turn of the others."""
         self._turn = None
         if self._task is None:
             self._serve_waiting()
 
     def _finish_later(self, frame: bytes | memoryview, answer: Awaitable[Answer]) -> None:
-        """Wait for a response in a task; nothing else is served until it is done."""
+        """Waits for a response in a task; nothing else is served until it is done."""
         self._may_give_up = frame[:2] in _GIVEN_UP
         self._task = asyncio.get_running_loop().create_task(self._finish(answer))
 
     async def _finish(self, answer: Awaitable[Answer]) -> None:
-        """Wait for one response, write it, and continue with the queue."""
+        """Waits for one response, writes it, and continues with the queue."""
         try:
             parts = await answer
         except CloseConnection as reason:
@@ -345,7 +345,7 @@ class Connection(asyncio.Protocol):
         self._serve_waiting()
 
     def _write(self, parts: list[bytes | bytearray | memoryview]) -> None:
-        """Send responses; each begins with its four-byte length."""
+        """Sends responses; each begins with its four-byte length."""
         if not parts:
             return
         self.last_active_s = self.node.clock.monotonic_s()
@@ -358,6 +358,6 @@ class Connection(asyncio.Protocol):
                 self._count_unsent(self._transport.get_write_buffer_size())
 
     def _count_unsent(self, size_bytes: int) -> None:
-        """Update the node's count of response bytes that wait for peers to read."""
+        """Updates the node's count of response bytes that wait for peers to read."""
         self.node.connections.unsent_bytes += size_bytes - self._unsent_bytes
         self._unsent_bytes = size_bytes

@@ -34,7 +34,7 @@ class Connections:
         return len(self._open)
 
     def admit(self, connection: Connection) -> bool:
-        """Add a connection and return True, unless max.connections are open."""
+        """Adds a connection and returns True, unless max.connections are open."""
         if len(self._open) >= self._settings.broker.max_connections:
             self._metrics.connections_refused += 1
             return False
@@ -43,11 +43,14 @@ class Connections:
         return True
 
     def discard(self, connection: Connection) -> None:
-        """Remove a closed connection."""
+        """Removes a closed connection."""
         self._open.discard(connection)
 
     def close_idle(self, clock: Clock) -> int:
-        """Close the connections that were idle for connections.max.idle.ms; return their number."""
+        """Closes the connections that were idle for connections.max.idle.ms.
+
+        Returns their number.
+        """
         oldest_s = clock.monotonic_s() - self._settings.broker.connections_max_idle_ms / 1000
         idle = [c for c in self._open if c.last_active_s < oldest_s and not c.is_busy]
         for connection in idle:
@@ -55,7 +58,7 @@ class Connections:
         return len(idle)
 
     def fetch_room(self) -> int:
-        """Return the most bytes of records for one response: fewer if peers do not read theirs."""
+        """Returns the most bytes of records for one response: fewer if peers do not read theirs."""
         return min(
             self._settings.broker.fetch_max_bytes,
             max(_LEAST_FETCH_BYTES, _UNSENT_BYTES - self.unsent_bytes),

@@ -38,7 +38,7 @@ class Context(NamedTuple):
 
 
 def as_broker_error(node: Node, error: Exception, doing: str) -> BrokerError:
-    """Return the error as a BrokerError; an unexpected one is logged with its traceback.
+    """Returns the error as a BrokerError; an unexpected one is logged with its traceback.
 
     Raises `error` again if it is a CloseConnection.
     """

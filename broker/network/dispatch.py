@@ -67,19 +67,19 @@ _wrapped: Callable[[Route], Route] | None = None
 
 
 def wrap(wrapper: Callable[[Route], Route] | None) -> None:
-    """Let `wrapper` replace every route from now on, to add faults; None ends that."""
+    """Lets `wrapper` replace every route from now on, to add faults; None ends that."""
     global _wrapped  # noqa: PLW0603 - one table of routes, one who wraps them
     _wrapped = wrapper
     _routes.clear()
 
 
 def handler_of(api: Api) -> ModuleType:
-    """Return the module that serves an API; imported on first use, to keep the start short."""
+    """Returns the module that serves an API; imported on first use, to keep the start short."""
     return import_module(f"broker.api.{api.module}")
 
 
 def _route(header: RequestHeader) -> Route:
-    """Return the route of a request, compiled on first use.
+    """Returns the route of a request, compiled on first use.
 
     Raises CloseConnection for an API or version that is not served.
     """
@@ -115,7 +115,7 @@ def _route(header: RequestHeader) -> Route:
 def dispatch(
     node: Node, connection: Connection, frame: bytes | memoryview
 ) -> Answer | Awaitable[Answer]:
-    """Serve one frame (without its length).
+    """Serves one frame (without its length).
 
     Returns the response's buffers, beginning with its length; None if there is no response; or an
     awaitable of one of these. Raises CloseConnection.
@@ -161,7 +161,7 @@ async def _wait(
     pending: Awaitable[Message | None],
     started_s: float,
 ) -> Answer:
-    """Finish a request whose handler has to wait."""
+    """Finishes a request whose handler has to wait."""
     try:
         response = await pending
     except CloseConnection:
@@ -175,7 +175,7 @@ async def _wait(
 
 
 def _count(node: Node, header: RequestHeader, started_s: float) -> None:
-    """Count a request that is done, with or without a response."""
+    """Counts a request that is done, with or without a response."""
     node.metrics.request_done(
         header.api_key, header.api_version, node.clock.monotonic_s() - started_s
     )
@@ -184,7 +184,7 @@ def _count(node: Node, header: RequestHeader, started_s: float) -> None:
 def _encode(
     node: Node, route: Route, header: RequestHeader, response: Any, started_s: float
 ) -> list[Buffer]:
-    """Return a response as buffers that begin with the frame's length.
+    """Returns a response as buffers that begin with the frame's length.
 
     Raises CloseConnection for a response that its version cannot carry, which is a bug.
     """

@@ -25,7 +25,7 @@ _SHUTDOWN_S = 3.0  # how long a stop waits for responses in progress
 
 
 async def start_http(node: Node, listening: socket.socket) -> Any:
-    """Wait for the first request on a listening socket, then serve it and all that follow.
+    """Waits for the first request on a listening socket, then serves it and all that follow.
 
     Returns the runner, which the caller cleans up at the end.
     """
@@ -66,7 +66,7 @@ async def start_http(node: Node, listening: socket.socket) -> Any:
 
 
 async def readable(listening: socket.socket) -> None:
-    """Wait until a client connects."""
+    """Waits until a client connects."""
     loop = asyncio.get_running_loop()
     knocked = loop.create_future()
 

@@ -38,24 +38,24 @@ class Refused(Exception):
 
 
 def line(told: Any) -> str:
-    """Return a value as one line of JSON."""
+    """Returns a value as one line of JSON."""
     return json.dumps(told) + "\n"
 
 
 def twice(name: str, time_ms: int | None) -> dict[str, Any]:
-    """Return a time as `name_ms` and as `name`."""
+    """Returns a time as `name_ms` and as `name`."""
     return {f"{name}_ms": time_ms, name: to_iso(time_ms)}
 
 
 def partition_number(text: str) -> int:
-    """Return the number of a partition. Raises Refused."""
+    """Returns the number of a partition. Raises Refused."""
     if not (text.isascii() and text.isdecimal()) or len(text) > 9:
         raise Refused(404, "UNKNOWN_TOPIC_OR_PARTITION", f"{text[:40]!r} is no partition's number")
     return int(text)
 
 
 def guarding(web: Any, listening: socket.socket) -> Any:
-    """Return a middleware that refuses requests of a page in a browser.
+    """Returns a middleware that refuses requests of a page in a browser.
 
     A browser names the page that requests a change (Origin, Sec-Fetch-Site); other programs do not
     send these headers. If a page's name was made to resolve to this machine, the browser sends that
@@ -80,7 +80,7 @@ def guarding(web: Any, listening: socket.socket) -> Any:
 
 
 def _is_this_machine(host: str | None) -> bool:
-    """Tell whether a Host header is missing, an address, or localhost."""
+    """Returns whether a Host header is missing, an address, or localhost."""
     if host is None:  # HTTP/1.0; browsers always send a Host header
         return True
     try:
@@ -96,7 +96,7 @@ def _is_this_machine(host: str | None) -> bool:
 def answering(
     web: Any, log: logging.Logger, routes: str, failed: Callable[[], None] | None = None
 ) -> Any:
-    """Return a middleware that turns every error into JSON; `routes` lists the valid routes.
+    """Returns a middleware that turns every error into JSON; `routes` lists the valid routes.
 
     `failed` is called for unexpected errors.
     """

@@ -38,7 +38,7 @@ _ISOLATION = ("read_uncommitted", "read_committed")
 
 
 def offsets(asked: Asked) -> dict[str, Any]:
-    """Return the first offset at or after a time, or an append time; without one, the ends."""
+    """Returns the first offset at or after a time, or an append time; without one, the ends."""
     at, appended_at = asked.time("at"), asked.time("appended-at")
     if at is not None and appended_at is not None:
         raise Refused(400, "BAD_REQUEST", "at and appended-at are two questions: ask one at a time")
@@ -85,7 +85,7 @@ def _look(
 
 
 def _times(partition: Partition, offset: int) -> dict[str, Any]:
-    """Return an offset and both its times."""
+    """Returns an offset and both its times."""
     record_time = append_time = None
     if offset != _NONE:
         _, record_time, append_time, _ = partition.reader.times_of(offset)
@@ -97,7 +97,7 @@ def _times(partition: Partition, offset: int) -> dict[str, Any]:
 
 
 def _before(partition: Partition, offset: int, upper: int) -> dict[str, Any]:
-    """Return how much data is before an offset, or the end: what DeleteRecords would delete."""
+    """Returns how much data is before an offset, or the end: what DeleteRecords would delete."""
     offset = upper if offset == _NONE else offset
     return {
         "offsets_before": max(offset - partition.log_start_offset, 0),
@@ -106,7 +106,7 @@ def _before(partition: Partition, offset: int, upper: int) -> dict[str, Any]:
 
 
 def record_times(asked: Asked) -> dict[str, Any]:
-    """Return both times of one offset, or with next=true of the first record from there on."""
+    """Returns both times of one offset, or with next=true of the first record from there on."""
     (index,) = asked.partitions()
     text = asked.path["offset"]
     if not (text.isascii() and text.isdecimal()) or len(text) > 19 or int(text) >= 2**63:
@@ -159,7 +159,7 @@ ROUTES = (
 
 
 def api(web: Any, node: Node) -> Any:
-    """Return the application that serves ROUTES."""
+    """Returns the application that serves ROUTES."""
 
     def failed() -> None:
         node.metrics.unexpected_errors += 1
@@ -194,7 +194,7 @@ def _handler(node: Node, route: _Route, web: Any) -> Any:
 
 
 def _told(route: _Route, asked: Asked) -> str:
-    """Return the response's text, built in the thread, partition by partition.
+    """Returns the response's text, built in the thread, partition by partition.
 
     One call that formats all of a long response would hold the interpreter's lock for too long.
     """

@@ -34,7 +34,7 @@ _SHOWN_SETTINGS = {
 
 
 def explain(asked: Asked) -> dict[str, Any]:
-    """Explain every segment: what will delete it and when, or what holds it."""
+    """Explains every segment: what will delete it and when, or what holds it."""
     topic = asked.topic
     changes = _changes(asked.given.get("set", []))
     config, brought = asked.node.settings.settled(topic.name, {**topic.configs, **changes})
@@ -51,7 +51,7 @@ def explain(asked: Asked) -> dict[str, Any]:
 
 
 def _changes(given: list[str]) -> dict[str, str]:
-    """Return the settings to compare with; those in ms also as spans ("7d"). Raises Refused."""
+    """Returns the settings to compare with; those in ms also as spans ("7d"). Raises Refused."""
     changes: dict[str, str] = {}
     for text in given:
         name, equals, value = (part.strip() for part in text.partition("="))
@@ -93,7 +93,7 @@ def _explained(
 
 
 def _compaction_blocker(node: Node, partition: Partition) -> CompactionBlocker | None:
-    """Return why no automatic round of compaction takes a log."""
+    """Returns why no automatic round of compaction takes a log."""
     if not node.config.log_cleaner_enable:
         return CompactionBlocker(
             "log.cleaner.enable", "log.cleaner.enable=false: no round compacts it."
@@ -107,7 +107,7 @@ def _compaction_blocker(node: Node, partition: Partition) -> CompactionBlocker |
 
 
 def _compacting(told: PartitionExplanation, partition: Partition) -> dict[str, Any]:
-    """Describe what compaction would do to the log, and its last result since the start."""
+    """Describes what compaction would do to the log, and its last result since the start."""
     assert told.compacting is not None
     last = partition.compactor.last_compaction
     shown = {
@@ -131,7 +131,7 @@ def _segments(told: PartitionExplanation) -> Iterator[dict[str, Any]]:
 
 
 def _segment(segment: SegmentExplanation) -> dict[str, Any]:
-    """Return a segment as JSON, with its times twice."""
+    """Returns a segment as JSON, with its times twice."""
     shown: dict[str, Any] = {}
     for name, value in segment._asdict().items():
         if name.endswith("_time"):

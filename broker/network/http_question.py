@@ -34,14 +34,14 @@ class Asked(NamedTuple):
     now_ms: int
 
     def one(self, name: str) -> str | None:
-        """Return a parameter that may be given once. Raises Refused."""
+        """Returns a parameter that may be given once. Raises Refused."""
         values = self.given.get(name, [])
         if len(values) > 1:
             raise Refused(400, "BAD_REQUEST", f"{name} is given {len(values)} times")
         return values[0] if values else None
 
     def flag(self, name: str) -> bool:
-        """Return a parameter that is true or false. Raises Refused."""
+        """Returns a parameter that is true or false. Raises Refused."""
         text = self.one(name)
         if text is None:
             return False
@@ -50,7 +50,7 @@ class Asked(NamedTuple):
         return _TRUTH[text.lower()]
 
     def time(self, name: str) -> int | None:
-        """Return an optional time; -1, which means no time, is refused, or shifted if requested.
+        """Returns an optional time; -1, which means no time, is refused, or shifted if requested.
 
         No record has the time -1, so the records at or after it are those at or after 0. Raises
         Refused.
@@ -76,21 +76,21 @@ class Asked(NamedTuple):
 
     @property
     def topic(self) -> Topic:
-        """Return the topic. Raises UnknownTopicOrPartition."""
+        """Returns the topic. Raises UnknownTopicOrPartition."""
         topic = self.node.metadata.image.topics.get(self.path["topic"])
         if topic is None:
             raise UnknownTopicOrPartition(f"there is no topic {self.path['topic'][:260]}")
         return topic
 
     def about(self) -> dict[str, Any]:
-        """Return the topic's name, and its id, which differs from that of topics in other clusters.
+        """Returns the topic's name and its id, which differs from ids in other clusters.
 
         Raises UnknownTopicOrPartition.
         """
         return {"topic": self.topic.name, "topic_id": str(self.topic.topic_id)}
 
     def partitions(self) -> list[int]:
-        """Return the requested partitions: one, or all of the topic.
+        """Returns the requested partitions: one, or all of the topic.
 
         Raises UnknownTopicOrPartition and Refused.
         """
@@ -106,7 +106,7 @@ class Asked(NamedTuple):
         return [index]
 
     def each(self, told: Callable[[Partition], dict[str, Any]]) -> list[dict[str, Any]]:
-        """Return the result of `told` for every requested partition.
+        """Returns the result of `told` for every requested partition.
 
         A partition that fails has its error in its place. If it is the only one requested, its
         BrokerError is raised. Raises Refused when the broker stops.

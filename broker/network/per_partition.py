@@ -29,7 +29,7 @@ def per_partition(
     serve: Callable[[Wanted], Result],
     failed: Callable[[Wanted, BrokerError], Result],
 ) -> list[Result]:
-    """Serve each partition in turn; `failed` makes the result of one whose `serve` raises.
+    """Serves each partition in turn; `failed` makes the result of one whose `serve` raises.
 
     Abandoned and WouldBlock end the whole loop, because they do not concern one partition. `api`
     names the request in the log.
@@ -52,7 +52,7 @@ async def per_partition_async(
     serve: Callable[[Wanted], Awaitable[Result]],
     failed: Callable[[Wanted, BrokerError], Result],
 ) -> list[Result]:
-    """Do what `per_partition` does with an asynchronous `serve`, one partition after the other."""
+    """Does what `per_partition` does with an asynchronous `serve`, one after the other."""
     results = []
     for each in wanted:
         try:

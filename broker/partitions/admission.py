@@ -86,7 +86,7 @@ def _is_transactional(records: Buffer) -> bool:
 def admit_commit(
     node: Node, session: Session, group_id: str, partition: TopicPartition, note: str
 ) -> asyncio.Future[None] | None:
-    """Accept an offset of a partition, with its note, that a group commits; None is yes.
+    """Accepts an offset of a partition, with its note, that a group commits; None is yes.
 
     Whether the member may commit in the group's generation is the group's to say. Raises
     GroupAuthorizationFailed, TopicAuthorizationFailed, UnknownTopicOrPartition, OffsetMetadataTooLarge.

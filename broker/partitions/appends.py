@@ -86,7 +86,7 @@ class Appends:
     def append_now(
         self, partition: Partition, records: Buffer, produce_version: int
     ) -> Appended | None:
-        """Append on the loop; None, and nothing is appended, if it may have to wait for anything.
+        """Appends on the loop; None, and nothing is appended, if it may have to wait for anything.
 
         Raises what `Partition.append` raises.
         """
@@ -98,7 +98,7 @@ class Appends:
         return appended
 
     def _try(self, partition: Partition, records: Buffer, produce_version: int) -> Appended | None:
-        """Append on the loop, unless it belongs in a thread."""
+        """Appends on the loop, unless it belongs in a thread."""
         if len(records) > _LEAST_HEAVY_BYTES and is_heavy(records, partition.config):
             return None
         try:
@@ -114,7 +114,7 @@ class Appends:
     def append(
         self, partition: Partition, records: Buffer, produce_version: int, *, waits: bool = True
     ) -> Appended | asyncio.Future[Appended]:
-        """Append now and return the result, or return a future of it.
+        """Appends now and returns the result, or returns a future of it.
 
         Without `waits` the answer does not wait for the disk, whatever the topic asks for. Raises
         (or the future raises) what `Partition.append` and `Partition.commit` raise. A future that
@@ -142,7 +142,10 @@ class Appends:
         *,
         waits: bool,
     ) -> Appended | asyncio.Future[Appended]:
-        """Notify those who wait; return the append, or a future that is done when it is durable."""
+        """Notifies those who wait.
+
+        Returns the append, or a future that is done when it is durable.
+        """
         is_readable = appended.last_offset < partition.high_watermark
         if is_readable:
             self._notify(partition, appended)
@@ -163,7 +166,7 @@ class Appends:
         return answer
 
     def _start(self, partition: Partition) -> None:
-        """Send the next append whose answer was not cancelled to a thread."""
+        """Sends the next append whose answer was not cancelled to a thread."""
         queue = self._queues[partition]
         while queue:
             job = queue[0]
@@ -182,7 +185,7 @@ class Appends:
         )
 
     def _done(self, partition: Partition, work: asyncio.Future[Appended]) -> None:
-        """Pass the outcome on and start the next append."""
+        """Passes the outcome on and starts the next append."""
         job = self._queues[partition].popleft()
         answer, error = job.answer, work.exception()
         if error is not None:

@@ -72,7 +72,7 @@ class GroupSync:
             self.request(partition, partition.log_end_offset)
 
     def _start(self, partition: Partition) -> None:
-        """Send one sync to a thread: it covers everything appended when it begins."""
+        """Sends one sync to a thread: it covers everything appended when it begins."""
         try:
             work = self._pool_of(partition).submit(partition.commit)
         except RuntimeError as error:  # the broker stops; closing the logs makes them durable
@@ -81,7 +81,7 @@ class GroupSync:
         work.add_done_callback(partial(self._done, partition))
 
     def _done(self, partition: Partition, work: asyncio.Future[int]) -> None:
-        """Notify those whom it covered, and begin again for those who came later."""
+        """Notifies those whom it covered, and begins again for those who came later."""
         error = work.exception()
         if error is not None:
             self._failed(partition, error)
@@ -94,6 +94,6 @@ class GroupSync:
             del self._wanted[partition]
 
     def _failed(self, partition: Partition, error: BaseException) -> None:
-        """Pass the failure on: what was asked for may not be durable."""
+        """Passes the failure on: what was asked for may not be durable."""
         del self._wanted[partition]
         self._waiting.sync_failed(partition, error)

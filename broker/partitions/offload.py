@@ -30,7 +30,7 @@ class WouldConvert(WouldBlock):
 def answer(
     node: Node, names: Iterable[TopicPartition], attempt: Callable[[Permit], _Answer]
 ) -> _Answer | Coroutine[Any, Any, _Answer]:
-    """Return what `attempt` answers on the loop, or a coroutine that answers as `offload` does."""
+    """Returns what `attempt` answers on the loop, or a coroutine that answers as `offload` does."""
     try:
         return attempt(ON_LOOP)
     except WouldBlock:
@@ -40,7 +40,7 @@ def answer(
 async def offload(
     node: Node, names: Iterable[TopicPartition], attempt: Callable[[Permit], _Answer]
 ) -> _Answer:
-    """Open the partitions of `names`, then answer on the loop or in the right pool.
+    """Opens the partitions of `names`, then answers on the loop or in the right pool.
 
     A partition that cannot be opened is left to `attempt`, which finds out why in its thread.
     """

@@ -44,7 +44,7 @@ class Openings:
         return [name for name in names if self._store.is_closed(*name)]
 
     async def open(self, names: Iterable[TopicPartition]) -> Failures:
-        """Open partitions, if there are any by these names; return what went wrong, by name."""
+        """Opens partitions, if there are any by these names; returns what went wrong, by name."""
         wanted = self.closed(names)
         missing = [name for name in dict.fromkeys(wanted) if name not in self._under_way]
         if missing:

@@ -58,7 +58,7 @@ class Waiting:
     # --- offsets that advance ---------------------------------------------------------------------
 
     def appended(self, partition: Partition, appended: Appended) -> None:
-        """Count an append that others may read, and wake the fetches that now have enough."""
+        """Counts an append that others may read, and wakes the fetches that now have enough."""
         self._count(partition, appended)
         waits = self._waits.get(partition)
         if not waits or appended.duplicate:
@@ -69,7 +69,7 @@ class Waiting:
                 wait.future.set_result(None)
 
     def advanced(self, partition: Partition) -> None:
-        """Notify those for whom the high watermark and the durable offset have come far enough.
+        """Notifies those for whom the high watermark and the durable offset have come far enough.
 
         Appends to a log that is gone are dropped.
         """
@@ -96,7 +96,7 @@ class Waiting:
                 self._acknowledgements[partition] = later
 
     def advanced_anywhere(self) -> None:
-        """Do what `advanced` does for every partition: a checkpoint has made all logs durable.
+        """Does what `advanced` does for every partition: a checkpoint has made all logs durable.
 
         So appends whose sync failed, on a full disk for example, are read at last.
         """
@@ -104,7 +104,7 @@ class Waiting:
             self.advanced(partition)
 
     def sync_failed(self, partition: Partition, error: BaseException) -> None:
-        """Fail all acknowledgements of a partition: what they wait for may not be durable."""
+        """Fails all acknowledgements of a partition: what they wait for may not be durable."""
         for each in self._acknowledgements.pop(partition, ()):
             if not each.answer.done():
                 each.answer.set_exception(error)
@@ -112,33 +112,33 @@ class Waiting:
     # --- appends ----------------------------------------------------------------------------------
 
     def wait_until_readable(self, partition: Partition, appended: Appended) -> None:
-        """Keep an append above the high watermark until `advanced`."""
+        """Keeps an append above the high watermark until `advanced`."""
         self._unreadable.setdefault(partition, []).append(appended)
 
     def wait_until_durable(
         self, partition: Partition, appended: Appended, answer: asyncio.Future[Appended]
     ) -> None:
-        """Answer with an append when it is durable, or with the error of the sync that failed."""
+        """Answers with an append when it is durable, or with the error of the sync that failed."""
         acknowledgement = _Acknowledgement(appended, answer)
         self._acknowledgements.setdefault(partition, []).append(acknowledgement)
 
     # --- fetches ----------------------------------------------------------------------------------
 
     def wake(self, partition: Partition) -> None:
-        """Wake all fetches that wait for a partition: it was deleted, for example."""
+        """Wakes all fetches that wait for a partition: it was deleted, for example."""
         for wait in self._waits.get(partition, ()):
             if not wait.future.done():
                 wait.future.set_result(None)
 
     def wake_all(self) -> None:
-        """Wake all fetches: the broker stops."""
+        """Wakes all fetches: the broker stops."""
         for partition in list(self._waits):
             self.wake(partition)
 
     async def wait(
         self, partitions: Iterable[Partition], missing_bytes: int, timeout_s: float
     ) -> bool:
-        """Wait until `missing_bytes` arrived in any of `partitions`, or the time is over.
+        """Waits until `missing_bytes` arrived in any of `partitions`, or the time is over.
 
         Returns True if woken, False if the time is over.
         """

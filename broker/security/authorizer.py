@@ -79,7 +79,7 @@ class Authorizer:
     def require(
         self, session: Session, operation: Operation, resource_type: ResourceType, name: str
     ) -> None:
-        """Raise the error of the resource's type unless `allows`."""
+        """Raises the error of the resource's type unless `allows`."""
         if not self.allows(session, operation, resource_type, name):
             raise _DENIED[resource_type](
                 f"{session.principal} has no right to {operation.name} on "
@@ -118,4 +118,4 @@ class OpenAuthorizer(Authorizer):
         resource_type: ResourceType,
         name: str,
     ) -> None:
-        """Return, because everything is allowed."""
+        """Returns, because everything is allowed."""

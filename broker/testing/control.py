@@ -47,7 +47,7 @@ _POLL_S = 0.001
 
 @contextlib.contextmanager
 def install_faults(log_dirs: list[Path]) -> Iterator[Faults]:
-    """Install the hooks through which faults reach requests and the disk, before anything is opened."""
+    """Installs the hooks by which faults reach requests and the disk; called first."""
     faults = Faults(log_dirs)
     system = files.use(FaultySystem(faults))
     dispatch.wrap(partial(wrapped, faults=faults))
@@ -78,11 +78,11 @@ class Control(NamedTuple):
         )
 
     def time(self, given: Mapping[str, Any], name: str) -> int:
-        """Return a required time of the request; raises Refused."""
+        """Returns a required time of the request; raises Refused."""
         return self._read(given, name, partial(parse_instant, now_ms=self.node.clock.now_ms()))
 
     def span(self, given: Mapping[str, Any], name: str) -> int:
-        """Return a required duration of the request; raises Refused."""
+        """Returns a required duration of the request; raises Refused."""
         return self._read(given, name, parse_duration)
 
     @staticmethod
@@ -99,7 +99,7 @@ class Control(NamedTuple):
 
 
 async def show_clock(control: Control, _given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the time of the clock and how it runs."""
+    """Returns the time of the clock and how it runs."""
     clock = control.node.clock
     now_ms = clock.now_ms()
     is_manual = isinstance(clock, ManualClock)
@@ -114,7 +114,7 @@ async def show_clock(control: Control, _given: Mapping[str, Any]) -> dict[str, A
 
 
 async def _moved(control: Control) -> dict[str, Any]:
-    """Do the rounds of retention and compaction that are due after the clock was moved."""
+    """Does the rounds of retention and compaction that are due after the clock was moved."""
     await control.rounds.catch_up()
     await control.compaction.catch_up()
     shown = await show_clock(control, {})
@@ -123,25 +123,25 @@ async def _moved(control: Control) -> dict[str, Any]:
 
 
 async def set_clock(control: Control, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Set the clock to a time, forwards or back; it runs on as before."""
+    """Sets the clock to a time, forwards or back; it runs on as before."""
     control.clock.set(control.time(given, "to"))
     return await _moved(control)
 
 
 async def step_clock(control: Control, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Move the clock by a duration, forwards or back; it runs on as before."""
+    """Moves the clock by a duration, forwards or back; it runs on as before."""
     control.clock.step(control.span(given, "by"))
     return await _moved(control)
 
 
 async def freeze_clock(control: Control, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Stop the clock, now or at a given time."""
+    """Stops the clock, now or at a given time."""
     control.clock.freeze(control.time(given, "at") if "at" in given else None)
     return await _moved(control)
 
 
 async def run_clock(control: Control, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Run the clock at a rate, from now on or from a given time."""
+    """Runs the clock at a rate, from now on or from a given time."""
     rate = given.get("rate", 1)
     if not isinstance(rate, int | float) or isinstance(rate, bool):
         raise Refused(400, "BAD_RATE", f"rate={rate!r}: expected a number above 0")
@@ -153,7 +153,9 @@ async def run_clock(control: Control, given: Mapping[str, Any]) -> dict[str, Any
 
 
 async def sweep(control: Control, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Apply retention now, to one topic or to all; return deletions since the last sweep, and failures.
+    """Applies retention now, to one topic or to all.
+
+    Returns deletions since the last sweep, and failures.
 
     `forgotten` counts deletions of rounds in between that were too many to be stored. With
     `compact` logs are compacted first, however little of them is dirty.
@@ -180,7 +182,7 @@ async def sweep(control: Control, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _deletion(swept: SweptSegment) -> dict[str, Any]:
-    """Return a deletion as JSON, with each time twice."""
+    """Returns a deletion as JSON, with each time twice."""
     told: dict[str, Any] = {
         "topic": swept.topic,
         "partition": swept.partition,
@@ -198,31 +200,31 @@ def _deletion(swept: SweptSegment) -> dict[str, Any]:
 
 
 async def show_faults(control: Control, _given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return every fault, and how often it has struck."""
+    """Returns every fault, and how often it has struck."""
     return {"faults": [fault.shown() for fault in control.faults]}
 
 
 async def add_fault(control: Control, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Add a fault."""
+    """Adds a fault."""
     fault = control.faults.add(given)
     log.info("fault planted", extra=_told(fault))
     return fault.shown()
 
 
 async def show_fault(control: Control, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return one fault, and how often it has struck."""
+    """Returns one fault, and how often it has struck."""
     return _fault(control.faults.get, given).shown()
 
 
 async def remove_fault(control: Control, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Remove one fault; requests that it holds go on."""
+    """Removes one fault; requests that it holds go on."""
     fault = _fault(control.faults.remove, given)
     log.info("fault lifted", extra=_told(fault))
     return fault.shown()
 
 
 async def clear_faults(control: Control, _given: Mapping[str, Any]) -> dict[str, Any]:
-    """Remove all faults."""
+    """Removes all faults."""
     return {"removed": [fault.shown() for fault in control.faults.clear()]}
 
 
@@ -243,13 +245,13 @@ def _told(fault: Fault) -> dict[str, Any]:
 
 
 async def show_append_time(control: Control, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a partition's last append time, and how far it is ahead of the clock."""
+    """Returns a partition's last append time, and how far it is ahead of the clock."""
     partition, now_ms = await _partition(control, given), control.node.clock.now_ms()
     return _append_time(partition, partition.last_append_time, now_ms)
 
 
 async def reset_append_clock(control: Control, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Reset a partition's append clock to the broker's clock, once, if it is ahead of it."""
+    """Resets a partition's append clock to the broker's clock, once, if it is ahead of it."""
     node, partition = control.node, await _partition(control, given)
     while node.appends.is_busy(partition):  # noqa: ASYNC110 - nobody else ever waits for it
         await asyncio.sleep(_POLL_S)
@@ -311,7 +313,10 @@ ROUTES = (
 
 
 async def start_control(control: Control, listening: socket.socket) -> Any:
-    """Wait for the first connection on a listening socket, then serve there; returns the runner."""
+    """Waits for the first connection on a listening socket, then serves there.
+
+    Returns the runner.
+    """
     await readable(listening)
     web = await control.node.pools.metrics.run(importlib.import_module, "aiohttp.web")
     routes = ", ".join(f"{route.method} {route.path}" for route in ROUTES)
@@ -337,7 +342,7 @@ def _handler(control: Control, route: _Route, web: Any) -> Callable[[Any], Await
 
 
 def _body(text: str, route: _Route) -> Mapping[str, Any]:
-    """Return the fields of a body; raises Refused."""
+    """Returns the fields of a body; raises Refused."""
     if not text.strip():
         return {}
     try:

@@ -51,7 +51,7 @@ class _Part(NamedTuple):
 
 
 def wrapped(route: Route, faults: Faults) -> Route:
-    """Return the route with faults applied; while its API has none, it works as before."""
+    """Returns the route with faults applied; while its API has none, it works as before."""
     handle, shortcut, api = route.handle, route.shortcut, route.name
 
     def faulty(node: Node, request: Any, context: Context) -> Any:
@@ -77,7 +77,7 @@ def _is_about(fault: Fault, parts: Sequence[_Part]) -> bool:
 
 
 def _parts(node: Node, api: str, request: Any) -> list[_Part]:
-    """Return the topics or partitions of a request, without those whose topic id is unknown."""
+    """Returns the topics or partitions of a request, without those whose topic id is unknown."""
     if api not in BY_PARTITION + BY_TOPIC:
         return []
     found = []
@@ -114,7 +114,7 @@ async def _serve(
     request: Any,
     context: Context,
 ) -> Any:
-    """Serve a request that faults strike; None if the connection is closed instead."""
+    """Serves a request that faults strike; None if the connection is closed instead."""
     for fault in _of(striking, delay=True, after=False):
         await fault.hold()
     if _of(striking, disconnect=True, after=False):
@@ -153,7 +153,7 @@ def _of(
 
 
 def _error(fault: Fault) -> BrokerError:
-    """Return the exception for the error of a fault."""
+    """Returns the exception for the error of a fault."""
     name = fault.effect.error
     assert name is not None
     code = ErrorCode[name]
@@ -164,7 +164,7 @@ def _error(fault: Fault) -> BrokerError:
 
 
 def _fail_topics(route: Route, response: Any, errors: Sequence[Fault]) -> None:
-    """Put errors into an answer to Metadata, which finds topics in a table."""
+    """Puts errors into an answer to Metadata, which finds topics in a table."""
     for at, topic in enumerate(response.topics):
         for fault in errors:
             if fault.target.is_at(topic.name or "", None):
@@ -190,27 +190,27 @@ class _Erring:
                 raise _error(fault)
 
     def partition(self, topic: str, index: int) -> Partition:
-        """Return the partition's log, unless a fault strikes it."""
+        """Returns the partition's log, unless a fault strikes it."""
         self._fail(topic, index)
         return self._node.partition(topic, index)
 
     def opened_partition(self, topic: str, index: int) -> Partition:
-        """Return the partition's log if it is open, unless a fault strikes it."""
+        """Returns the partition's log if it is open, unless a fault strikes it."""
         self._fail(topic, index)
         return self._node.opened_partition(topic, index)
 
     def leader_partition(self, topic: str, index: int, *how: Any) -> Partition:
-        """Return the log of a partition that this broker leads, unless a fault strikes it."""
+        """Returns the log of a partition that this broker leads, unless a fault strikes it."""
         self._fail(topic, index)
         return self._node.leader_partition(topic, index, *how)
 
     async def open_leader_partition(self, topic: str, index: int) -> Partition:
-        """Return the log of a partition that this broker leads, unless a fault strikes it."""
+        """Returns the log of a partition that this broker leads, unless a fault strikes it."""
         self._fail(topic, index)
         return await self._node.open_leader_partition(topic, index)
 
     async def open_partition(self, topic: str, index: int) -> Partition:
-        """Return the partition's log, opened if necessary, unless a fault strikes it."""
+        """Returns the partition's log, opened if necessary, unless a fault strikes it."""
         self._fail(topic, index)
         return await self._node.open_partition(topic, index)
 
@@ -222,7 +222,7 @@ class _Erring:
     def append(
         self, partition: Partition, *what: Any, **how: Any
     ) -> Appended | asyncio.Future[Appended]:
-        """Append, then fail if a fault strikes after it."""
+        """Appends, then fails if a fault strikes after it."""
         appended = self._node.append(partition, *what, **how)
         if isinstance(appended, asyncio.Future):
             return asyncio.ensure_future(self._fail_later(partition, appended))
@@ -248,16 +248,16 @@ class _FaultyTopics:
         return getattr(self._topics, name)
 
     async def create(self, name: str, **how: Any) -> Any:
-        """Create a topic, unless a fault strikes at it."""
+        """Creates a topic, unless a fault strikes at it."""
         self._fail(name)
         return await self._topics.create(name, **how)
 
     async def add_partitions(self, name: str, check: Any) -> Any:
-        """Give a topic more partitions, unless a fault strikes at it."""
+        """Gives a topic more partitions, unless a fault strikes at it."""
         self._fail(name)
         return await self._topics.add_partitions(name, check)
 
     async def delete(self, name: str) -> Any:
-        """Delete a topic, unless a fault strikes at it."""
+        """Deletes a topic, unless a fault strikes at it."""
         self._fail(name)
         return await self._topics.delete(name)

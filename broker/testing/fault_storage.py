@@ -28,56 +28,56 @@ class FaultySystem(System):
         self._paths: dict[int, Path] = {}
 
     def _strike(self, what: str, path: Path | None) -> None:
-        """Apply the faults that strike; raises OSError."""
+        """Applies the faults that strike; raises OSError."""
         for fault in self._faults.of_storage.get(what, ()):
             if path is not None and is_below(fault.target, path) and fault.strikes():
                 _do(fault, path)
 
     def open(self, path: Path, flags: int) -> int:
-        """Open a file."""
+        """Opens a file."""
         self._strike("open", path)
         number = super().open(path, flags)
         self._paths[number] = path
         return number
 
     def read(self, number: int, size: int, position: int) -> bytes:
-        """Read from a position."""
+        """Reads from a position."""
         self._strike("read", self._paths.get(number))
         return super().read(number, size, position)
 
     def write(self, number: int, buffers: Sequence[Buffer], position: int) -> int:
-        """Write at a position."""
+        """Writes at a position."""
         self._strike("write", self._paths.get(number))
         return super().write(number, buffers, position)
 
     def sync(self, number: int) -> None:
-        """Make a file durable."""
+        """Makes a file durable."""
         self._strike("sync", self._paths.get(number))
         super().sync(number)
 
     def sync_data(self, number: int) -> None:
-        """Make the bytes and the size of a file durable."""
+        """Makes the bytes and the size of a file durable."""
         self._strike("sync", self._paths.get(number))
         super().sync_data(number)
 
     def truncate(self, path: Path, size: int) -> None:
-        """Truncate a file."""
+        """Truncates a file."""
         self._strike("truncate", path)
         super().truncate(path, size)
 
     def rename(self, path: Path, target: Path) -> None:
-        """Rename a file or directory."""
+        """Renames a file or directory."""
         self._strike("rename", path)
         super().rename(path, target)
 
     def unlink(self, path: Path) -> None:
-        """Remove a file."""
+        """Removes a file."""
         self._strike("unlink", path)
         super().unlink(path)
 
 
 def is_below(target: Target, path: Path) -> bool:
-    """Tell whether a file or directory belongs to the target of a fault."""
+    """Returns whether a file or directory belongs to the target of a fault."""
     if target.log_dir is not None and target.log_dir not in path.parents:
         return False
     if target.topic is None:

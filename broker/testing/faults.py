@@ -65,7 +65,7 @@ class Target(NamedTuple):
     log_dir: Path | None
 
     def is_at(self, topic: str, partition: int | None) -> bool:
-        """Tell whether it strikes a topic's partition; None there is the topic as a whole."""
+        """Returns whether it strikes a topic's partition; None there is the topic as a whole."""
         return self.topic in (None, topic) and self.partition in (None, partition)
 
 
@@ -103,7 +103,7 @@ class Fault:
         self._lifted_on_loop = asyncio.Event()
 
     def strikes(self) -> bool:
-        """Tell whether it strikes now; to be called once for every opportunity."""
+        """Returns whether it strikes now; to be called once for every opportunity."""
         times, skip, probability, _ = self.trigger
         with self._lock:
             self.seen += 1
@@ -115,7 +115,7 @@ class Fault:
             return True
 
     async def hold(self) -> None:
-        """Wait as long as its delay, or until it is removed."""
+        """Waits as long as its delay, or until it is removed."""
         delay_ms = self.effect.delay_ms or 0
         try:  # the loop's timers go by whole milliseconds, and may ring up to one too early
             async with asyncio.timeout((delay_ms + 1) / 1000):
@@ -128,12 +128,12 @@ class Fault:
         self._lifted.wait((self.effect.delay_ms or 0) / 1000)
 
     def lift(self) -> None:
-        """Release everything that it holds; called on the event loop."""
+        """Releases everything that it holds; called on the event loop."""
         self._lifted.set()
         self._lifted_on_loop.set()
 
     def shown(self) -> dict[str, Any]:
-        """Return the fault as JSON: as it was given, and how often it has struck."""
+        """Returns the fault as JSON: as it was given, and how often it has struck."""
         target, effect, trigger = self.target, self.effect, self.trigger
         told: dict[str, Any] = {
             "api": target.api,
@@ -158,7 +158,7 @@ class Faults:
     """The faults of one broker. Changed on the event loop; any thread may read meanwhile."""
 
     def __init__(self, log_dirs: Iterable[Path]) -> None:
-        """Begin with no faults; `log_dirs` are the directories that may be named."""
+        """Begins with no faults; `log_dirs` are the directories that may be named."""
         self._log_dirs = {str(path): path for path in log_dirs}
         self._faults: dict[int, Fault] = {}
         self._added = 0
@@ -169,11 +169,11 @@ class Faults:
         return iter(list(self._faults.values()))
 
     def get(self, number: int) -> Fault | None:
-        """Return a fault by its id."""
+        """Returns a fault by its id."""
         return self._faults.get(number)
 
     def add(self, given: Mapping[str, Any]) -> Fault:
-        """Add a fault; raises FaultError."""
+        """Adds a fault; raises FaultError."""
         if len(self._faults) >= _MOST_FAULTS:
             raise FaultError(f"there are {_MOST_FAULTS} faults already: remove some")
         target, effect, trigger = parse(given, self._log_dirs)
@@ -183,7 +183,7 @@ class Faults:
         return fault
 
     def remove(self, number: int) -> Fault | None:
-        """Remove a fault and return it; None if there is no such fault."""
+        """Removes a fault and returns it; None if there is no such fault."""
         fault = self._faults.pop(number, None)
         if fault is not None:
             self._sort()
@@ -191,11 +191,11 @@ class Faults:
         return fault
 
     def clear(self) -> list[Fault]:
-        """Remove all faults."""
+        """Removes all faults."""
         return [fault for number in list(self._faults) if (fault := self.remove(number))]
 
     def stopping(self) -> None:
-        """Release all delays; errors of the disk last while the logs are closed."""
+        """Releases all delays; errors of the disk last while the logs are closed."""
         for fault in list(self._faults.values()):
             if fault.target.storage is None or fault.effect.delay_ms is not None:
                 self.remove(fault.number)
@@ -216,7 +216,7 @@ class Faults:
 
 
 def parse(given: Mapping[str, Any], log_dirs: Mapping[str, Path]) -> tuple[Target, Effect, Trigger]:
-    """Parse a fault from JSON; raises FaultError."""
+    """Parses a fault from JSON; raises FaultError."""
     for name in given:
         if name not in _FIELDS:
             raise FaultError(f"{name!r} is nothing a fault has{_meant(name, _FIELDS)}")
@@ -297,12 +297,12 @@ def _trigger(given: Mapping[str, Any]) -> Trigger:
 
 
 def served_apis() -> tuple[str, ...]:
-    """Return the names of the APIs that this broker serves, as Kafka spells them."""
+    """Returns the names of the APIs that this broker serves, as Kafka spells them."""
     return tuple(api.name for api in message.served_apis())
 
 
 def errno_of(name: str) -> int:
-    """Return the number of a system error's name."""
+    """Returns the number of a system error's name."""
     return _ERRNOS[name]
 
 

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 
 def is_allowed(config: BrokerConfig, *, request_allows: bool) -> bool:
-    """Tell whether missing topics are created for a request."""
+    """Returns whether missing topics are created for a request."""
     return config.auto_create_topics_enable and request_allows
 
 
 async def create_missing(node: Node, session: Session, name: str) -> None:
-    """Create a topic unless it exists.
+    """Creates a topic unless it exists.
 
     Raises TopicAuthorizationFailed, and what `Topics.create` raises except TopicAlreadyExists.
     """
@@ -37,7 +37,7 @@ async def create_missing(node: Node, session: Session, name: str) -> None:
 
 
 def _require_rights(node: Node, session: Session, name: str) -> None:
-    """Raise TopicAuthorizationFailed unless the client may describe the topic and create it."""
+    """Raises TopicAuthorizationFailed unless the client may describe the topic and creates it."""
     node.authorizer.require(session, Operation.DESCRIBE, ResourceType.TOPIC, name)
     if not node.authorizer.allows_on_cluster(session, Operation.CREATE):
         node.authorizer.require(session, Operation.CREATE, ResourceType.TOPIC, name)

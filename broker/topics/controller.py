@@ -35,7 +35,7 @@ Result = TypeVar("Result")
 def _in_order(
     decide: Callable[Concatenate[Controller, Parameters], Coroutine[Any, Any, Result]],
 ) -> Callable[Concatenate[Controller, Parameters], Coroutine[Any, Any, Result]]:
-    """Return a method whose calls run one after another, in the order in which they were made.
+    """Returns a method whose calls run one after another, in the order in which they were made.
 
     The lock gives only this order: a request that creates a topic again must find the deletion that
     was requested before it. Safety comes from the metadata's compare-and-set.
@@ -75,7 +75,7 @@ class Controller:
         *,
         validate_only: bool = False,
     ) -> Topic:
-        """Create a topic; with `validate_only` only return the topic that would be created.
+        """Creates a topic; with `validate_only` only return the topic that would be created.
 
         A topic that takes over logs which name no topic keeps everything unless `configs` say
         otherwise. Raises InvalidTopic, TopicAlreadyExists, InvalidConfig.
@@ -94,12 +94,12 @@ class Controller:
 
     @_in_order
     async def adopt_topic(self, topic: Topic) -> None:
-        """Create a topic whose logs exist already. Raises InvalidTopic, TopicAlreadyExists."""
+        """Creates a topic whose logs exist already. Raises InvalidTopic, TopicAlreadyExists."""
         await self._metadata.add_topic(topic)
 
     @_in_order
     async def add_partitions(self, name: str, check: Callable[[Topic], int]) -> tuple[Topic, Topic]:
-        """Add partitions to a topic; return the topic before and after.
+        """Adds partitions to a topic; returns the topic before and after.
 
         `check` gets the current topic and returns the new number of partitions; the current number
         changes nothing. Raises what `check` raises, UnknownTopicOrPartition, and InvalidPartitions
@@ -124,7 +124,7 @@ class Controller:
 
     @_in_order
     async def delete_topic(self, name: str) -> Topic:
-        """Delete a topic; return it as it was. Raises UnknownTopicOrPartition."""
+        """Deletes a topic; returns it as it was. Raises UnknownTopicOrPartition."""
         topic = await self._metadata.delete_topic(name)
         log.info("topic deleted", extra={"topic": name})
         return topic
@@ -133,7 +133,7 @@ class Controller:
     async def alter_topic(
         self, name: str, changes: Mapping[str, str | None], *, validate_only: bool = False
     ) -> None:
-        """Change a topic's settings; None removes one.
+        """Changes a topic's settings; None removes one.
 
         Raises UnknownTopicOrPartition, InvalidConfig.
         """
@@ -156,7 +156,7 @@ class Controller:
     async def alter_broker(
         self, changes: Mapping[str, str | None], *, validate_only: bool = False
     ) -> None:
-        """Change the brokers' dynamic settings; None removes one. Raises InvalidConfig."""
+        """Changes the brokers' dynamic settings; None removes one. Raises InvalidConfig."""
         while True:
             image = self._metadata.image
             settled = self._settings.settled_broker(image.broker_configs, changes)
@@ -185,7 +185,7 @@ class Controller:
 
     @_in_order
     async def withdraw_topic(self, topic: Topic, fails: Callable[[], bool]) -> bool:
-        """Delete a topic whose logs could not be created, unless it is gone already.
+        """Deletes a topic whose logs could not be created, unless it is gone already.
 
         Returns False, and deletes nothing, if the creation no longer `fails`: while this call
         waited for others, a later pass may have created the logs, and clients may have written to
@@ -204,7 +204,7 @@ class Controller:
     async def withdraw_partitions(
         self, before: Topic, grown: Topic, fails: Callable[[], bool]
     ) -> bool:
-        """Remove partitions whose logs could not be created, unless the topic has changed again.
+        """Removes partitions whose logs could not be created, unless the topic has changed again.
 
         Returns False, and removes nothing, if their creation no longer `fails`.
         """

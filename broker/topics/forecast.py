@@ -52,7 +52,7 @@ def announce_deletions(
 
 
 def _of(store: LogStore, name: str, index: int, config: TopicConfig, now_ms: int) -> Going | None:
-    """Return what will be deleted of one partition; None if nothing will, or it is unknown."""
+    """Returns what will be deleted of one partition; None if nothing will, or it is unknown."""
     try:
         if store.keeps_everything(name, index, now_ms, config):
             return None  # so it need not be opened

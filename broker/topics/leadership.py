@@ -32,7 +32,7 @@ ANY_EPOCH = -1  # of a client that does not know the leader epoch
 
 
 def check_leader(metadata: ClusterMetadata, topic: str, index: int) -> None:
-    """Check that this broker leads a partition.
+    """Checks that this broker leads a partition.
 
     Raises UnknownTopicOrPartition, and NotLeaderOrFollower if another broker leads it or none does.
     """
@@ -45,7 +45,7 @@ def check_leader(metadata: ClusterMetadata, topic: str, index: int) -> None:
 
 
 def check_leader_epoch(partition: Partition, epoch: int) -> None:
-    """Compare the leader epoch that a client knows with that of the leader's log (KIP-320).
+    """Compares the leader epoch that a client knows with that of the leader's log (KIP-320).
 
     Raises FencedLeaderEpoch for an older one, UnknownLeaderEpoch for one from the future.
     """
@@ -58,12 +58,12 @@ def check_leader_epoch(partition: Partition, epoch: int) -> None:
 
 
 def known_leader_epoch(store: LogStore, topic: Topic, index: int) -> int:
-    """Return the leader epoch of a partition for clients, wherever its leader is."""
+    """Returns the leader epoch of a partition for clients, wherever its leader is."""
     return max(topic.assignments[index].leader_epoch, store.leader_epoch(topic.name, index) or 0)
 
 
 async def claim_partitions(metadata: ClusterMetadata, store: LogStore, reads: Pool) -> None:
-    """Make this broker, which is the only one, the leader of every partition that it does not lead.
+    """Makes this broker, the only one, the leader of every partition that it does not lead.
 
     These are the partitions of an older tidelog's metadata, which named no leader, and those of a
     broker whose node.id was changed. If the metadata have no leader epoch, the log's epoch is read

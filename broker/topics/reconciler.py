@@ -46,7 +46,7 @@ class Removed(NamedTuple):
 
 
 def set_aside(store: LogStore, name: str, index: int, topic_id: UUID) -> None:
-    """Rename a log that names another topic to `-stray`, and log it. Raises KafkaStorageError."""
+    """Renames a log that names another topic to `-stray`, and logs it. Raises KafkaStorageError."""
     away = store.set_aside(name, index)
     log.error(
         "log of another topic set aside",
@@ -87,7 +87,7 @@ class Reconciler:
         self._pass: asyncio.Task[None] | None = None
 
     async def reconcile(self) -> None:
-        """Return when the image that was newest at the call is applied, except for failures.
+        """Returns when the image that was newest at the call is applied, except for failures.
 
         A cancelled caller does not interrupt the work.
         """
@@ -101,11 +101,11 @@ class Reconciler:
         return {} if self._applied is None else self._applied.topics
 
     def failure(self, topic_id: UUID) -> BrokerError | None:
-        """Return the error of a topic in the last pass, or None."""
+        """Returns the error of a topic in the last pass, or None."""
         return self._failures.get(topic_id)
 
     async def run(self, after: Callable[[], Awaitable[None]]) -> None:
-        """Apply every change as it comes, and retry failures, until cancelled.
+        """Applies every change as it comes, and retries failures, until cancelled.
 
         `after` is awaited after every pass.
         """
@@ -124,7 +124,7 @@ class Reconciler:
                 await asyncio.sleep(_RETRY_S)
 
     async def finish(self) -> None:
-        """Wait for the pass in progress, if there is one."""
+        """Waits for the pass in progress, if there is one."""
         if self._pass is not None:
             await asyncio.wait([self._pass])
 
@@ -159,7 +159,7 @@ class Reconciler:
     # -- deletion -------------------------------------------------------------------------------
 
     async def _delete(self, topic_id: UUID, name: str, served: Topic | None) -> None:
-        """Remove the logs of a deleted topic, then remove its deletion from the metadata.
+        """Removes the logs of a deleted topic, then removes its deletion from the metadata.
 
         `served` is the topic, if it was served here until now.
         """
@@ -183,7 +183,7 @@ class Reconciler:
             self.removed.append(name)
 
     def _delete_logs(self, topic_id: UUID, name: str, served: Topic | None) -> None:
-        """Delete logs, in a thread. Logs of a served topic are its own even if they name none."""
+        """Deletes logs, in a thread. Logs of a served topic are its own even if they name none."""
         for index in sorted(self._store.indexes(name)):
             ours = served is not None and index < served.partitions
             named = self._store.topic_id(name, index)
@@ -195,7 +195,7 @@ class Reconciler:
     # -- settings -------------------------------------------------------------------------------
 
     async def _apply_configs(self, image: Image, before: Image | None) -> None:
-        """Apply settings that differ; log before what they will delete."""
+        """Applies settings that differ; log before what they will delete."""
         configs = self._served(image, before)
         changed = {
             name: (self._configs[name], config)
@@ -214,7 +214,7 @@ class Reconciler:
         self._configs = configs
 
     def _served(self, image: Image, before: Image | None) -> dict[str, TopicConfig]:
-        """Return the settings of every topic; those of unchanged topics are reused."""
+        """Returns the settings of every topic; those of unchanged topics are reused."""
         if before is None or before.broker_configs != image.broker_configs:
             return self._settings.served_topics(image)
         return {
@@ -227,7 +227,7 @@ class Reconciler:
     # -- creation -------------------------------------------------------------------------------
 
     async def _make_whole(self, topic: Topic) -> None:
-        """Give every partition its log, or record the failure."""
+        """Gives every partition its log, or records the failure."""
         try:
             await self._pool.run(self._create_logs, topic, self._configs[topic.name])
         except BrokerError as error:
@@ -237,7 +237,7 @@ class Reconciler:
             self._failures.pop(topic.topic_id, None)
 
     def _create_logs(self, topic: Topic, config: TopicConfig) -> None:
-        """Create missing logs, in a thread, then take over those that name no topic.
+        """Creates missing logs, in a thread, then takes over those that name no topic.
 
         Raises KafkaStorageError; then it has removed everything that it created.
         """
@@ -277,7 +277,7 @@ class Reconciler:
     # -- leaders --------------------------------------------------------------------------------
 
     async def _follow_leaders(self, topic: Topic, before: Sequence[PartitionRecord]) -> None:
-        """Let the logs that this broker leads begin the leader epochs of the image.
+        """Lets the logs that this broker leads begin the leader epochs of the image.
 
         Notifies those who wait for an open partition whose leader or leader epoch has changed.
         """
@@ -295,7 +295,7 @@ class Reconciler:
                     self._led_anew(partition)
 
     def _begin_leader_epochs(self, topic: Topic, indexes: Iterable[int]) -> None:
-        """Begin epochs in a thread, because an append may be in progress."""
+        """Begins epochs in a thread, because an append may be in progress."""
         for index in indexes:
             epoch = topic.assignments[index].leader_epoch
             if self._store.begin_leader_epoch(topic.name, index, epoch) is not None:

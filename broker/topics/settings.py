@@ -43,7 +43,7 @@ INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__sha
 
 
 def is_internal(topic: str) -> bool:
-    """Tell whether a topic is internal to the broker."""
+    """Returns whether a topic is internal to the broker."""
     return topic in INTERNAL_TOPICS
 
 
@@ -56,13 +56,13 @@ class Settings:
         self.broker = config  # with the changes since the start
 
     def use(self, image: Image) -> None:
-        """Use the broker settings of an image. Raises InvalidConfig if they are inconsistent."""
+        """Uses the broker settings of an image. Raises InvalidConfig if they are inconsistent."""
         self.broker = self._reconfigured(image.broker_configs)
 
     def of_topic(
         self, name: str, overrides: Mapping[str, str], broker: BrokerConfig | None = None
     ) -> TopicConfig:
-        """Return a topic's settings over the broker's. Raises InvalidConfig with the sentence.
+        """Returns a topic's settings over the broker's. Raises InvalidConfig with the sentence.
 
         Internal topics always have the newest format, and keep the last record of each key.
         """
@@ -76,7 +76,7 @@ class Settings:
     def settled(
         self, name: str, overrides: Mapping[str, str]
     ) -> tuple[TopicConfig, Mapping[str, str]]:
-        """Return a topic's effective settings, and its own settings with those that they imply.
+        """Returns a topic's effective settings, and its own settings with those that they imply.
 
         Event-time retention without a basis implies retention.time.basis=append. That setting
         remains when event-time retention is switched off again, or old data that was just written
@@ -90,7 +90,7 @@ class Settings:
     def settled_broker(
         self, current: Mapping[str, str], changes: Mapping[str, str | None]
     ) -> dict[str, str | None]:
-        """Return the changes of the broker's settings, with the changes that they imply.
+        """Returns the changes of the broker's settings, with the changes that they imply.
 
         Raises InvalidConfig.
         """
@@ -102,7 +102,7 @@ class Settings:
         return brought
 
     def served(self, topic: Topic) -> TopicConfig:
-        """Return a topic's settings; if they are no longer valid, the broker's without deletion.
+        """Returns a topic's settings; if they are no longer valid, the broker's without deletion.
 
         Nothing is deleted then, because the topic may have asked to keep more than the broker does.
         """
@@ -117,7 +117,7 @@ class Settings:
             return self.of_topic(topic.name, KEEP)
 
     def served_topics(self, image: Image) -> dict[str, TopicConfig]:
-        """Return the settings of every topic of an image."""
+        """Returns the settings of every topic of an image."""
         return {topic.name: self.served(topic) for topic in image.topics.values()}
 
     def _reconfigured(self, changes: Mapping[str, str]) -> BrokerConfig:
@@ -128,12 +128,12 @@ class Settings:
 
 
 def merged(settings: Mapping[str, str], changes: Mapping[str, str | None]) -> dict[str, str]:
-    """Return settings after changes; None removes one."""
+    """Returns settings after changes; None removes one."""
     return {k: v for k, v in {**settings, **changes}.items() if v is not None}
 
 
 def differing(
     settings: Mapping[str, str], changes: Mapping[str, str | None]
 ) -> dict[str, str | None]:
-    """Return the changes that have an effect."""
+    """Returns the changes that have an effect."""
     return {name: value for name, value in changes.items() if settings.get(name) != value}

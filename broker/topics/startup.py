@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 async def open_topics(node: Node) -> None:
-    """Open the log store, make the logs match the metadata, and adopt logs without metadata.
+    """Opens the log store, makes the logs match the metadata, and adopts logs without metadata.
 
     The metadata must be open, and the log directories locked if another process might use them.
     Raises InvalidConfig if the broker's settings are inconsistent, LogDirectoryError, and

@@ -51,7 +51,7 @@ class Topics:
         configs: Mapping[str, str] | None = None,
         validate_only: bool = False,
     ) -> Topic:
-        """Create a topic; by default with num.partitions. See Controller.create_topic.
+        """Creates a topic; by default with num.partitions. See Controller.create_topic.
 
         Raises InvalidTopic, TopicAlreadyExists, InvalidConfig, and KafkaStorageError if its logs
         cannot be created.
@@ -67,7 +67,7 @@ class Topics:
         return topic
 
     async def adopt(self, topic: Topic) -> None:
-        """Create a topic whose logs were found here; never withdrawn, because its logs are data.
+        """Creates a topic whose logs were found here; never withdrawn, because its logs are data.
 
         Raises InvalidTopic, TopicAlreadyExists, KafkaStorageError.
         """
@@ -78,7 +78,7 @@ class Topics:
             raise error
 
     async def add_partitions(self, name: str, check: Callable[[Topic], int]) -> Topic:
-        """Add partitions to a topic; see Controller.add_partitions.
+        """Adds partitions to a topic; see Controller.add_partitions.
 
         Raises what that raises, and KafkaStorageError if their logs cannot be created.
         """
@@ -88,7 +88,7 @@ class Topics:
         return grown
 
     async def delete(self, name: str) -> Topic:
-        """Delete a topic and its logs.
+        """Deletes a topic and its logs.
 
         Raises UnknownTopicOrPartition, and KafkaStorageError if a log cannot be removed now; then
         it is removed later.
@@ -104,7 +104,7 @@ class Topics:
     async def alter(
         self, name: str, changes: Mapping[str, str | None], *, validate_only: bool
     ) -> None:
-        """Change a topic's settings, live; None removes one.
+        """Changes a topic's settings, live; None removes one.
 
         Raises UnknownTopicOrPartition, InvalidConfig.
         """
@@ -113,7 +113,7 @@ class Topics:
             await self._reconciler.reconcile()
 
     async def alter_broker(self, changes: Mapping[str, str | None], *, validate_only: bool) -> None:
-        """Change the broker's dynamic settings; new defaults of topics take effect at once.
+        """Changes the broker's dynamic settings; new defaults of topics take effect at once.
 
         Raises InvalidConfig.
         """
@@ -127,23 +127,23 @@ class Topics:
         return self._reconciler.served
 
     async def keep_basis(self) -> None:
-        """See Controller.keep_basis."""
+        """Sees Controller.keep_basis."""
         await self._controller.keep_basis()
 
     async def start(self) -> None:
-        """Make the logs match the metadata, at start; failures are logged."""
+        """Makes the logs match the metadata, at start; failures are logged."""
         await self._reconciler.reconcile()
 
     async def run(self) -> None:
-        """Follow the metadata until cancelled."""
+        """Follows the metadata until cancelled."""
         await self._reconciler.run(self.forget_removed)
 
     async def stop(self) -> None:
-        """Wait for the work in progress; `run` has been cancelled."""
+        """Waits for the work in progress; `run` has been cancelled."""
         await self._reconciler.finish()
 
     async def forget_removed(self) -> None:
-        """Call `forget` for deleted topics whose logs are gone."""
+        """Calls `forget` for deleted topics whose logs are gone."""
         async with self._forgetting:
             while self._reconciler.removed:
                 await self._forget(self._reconciler.removed[0])
@@ -152,7 +152,7 @@ class Topics:
     async def _made(
         self, topic: Topic, withdraw: Callable[[Callable[[], bool]], Awaitable[bool]]
     ) -> None:
-        """Wait for the logs of a change; if that fails, withdraw the change and raise the error.
+        """Waits for the logs of a change; if that fails, withdraws the change and raises the error.
 
         Nothing is raised if a later pass has created the logs before the change was withdrawn.
         """

@@ -56,13 +56,13 @@ class Cleaned(NamedTuple):
     bytes_read: int
 
     def packed(self) -> dict[str, Any]:
-        """Return the values as JSON can hold them."""
+        """Returns the values as JSON can hold them."""
         times = {name: getattr(self.times, name) for name in self.times.__slots__}
         return {**self._asdict(), "times": times}
 
     @classmethod
     def unpacked(cls, packed: Mapping[str, Any]) -> Cleaned:
-        """Return the value of which `packed` made a JSON object."""
+        """Returns the value of which `packed` made a JSON object."""
         times = SegmentTimes()
         for name, value in packed["times"].items():
             setattr(times, name, value)
@@ -84,7 +84,7 @@ class Survivor(NamedTuple):
 
     @classmethod
     def of(cls, data: Buffer, batch: Batch, sifted: Sifted) -> Survivor:
-        """Return a batch that was written anew."""
+        """Returns a batch that was written anew."""
         is_whole = batch.magic == 2
         last_offset = batch.last_offset if is_whole else sifted.last_offset
         return cls(
@@ -101,7 +101,7 @@ class Survivor(NamedTuple):
 
     @classmethod
     def copied(cls, found: Found, sifted: Sifted) -> Survivor:
-        """Return a batch that stays unchanged."""
+        """Returns a batch that stays unchanged."""
         batch = found.batch
         data = memoryview(found.buffer)[batch.position : batch.position + batch.size]
         honest = batch.is_control or or_none(batch.max_timestamp) == sifted.largest
@@ -109,7 +109,7 @@ class Survivor(NamedTuple):
 
     @classmethod
     def empty(cls, data: Buffer, batch: Batch) -> Survivor:
-        """Return a batch that stays without its records."""
+        """Returns a batch that stays without its records."""
         return cls(
             data,
             batch.base_offset,
@@ -134,7 +134,7 @@ class CleanedSegment:
         event_slack_ms: int,
         write_bytes: int,
     ) -> None:
-        """Begin with no batches and remove what an interrupted cleaning left; raises OSError."""
+        """Begins with no batches and removes what an interrupted cleaning left; raises OSError."""
         self.directory, self.base_offset = directory, base_offset
         self._interval, self._slack_ms = index_interval_bytes, event_slack_ms
         self._write_bytes = write_bytes
@@ -161,7 +161,10 @@ class CleanedSegment:
         return self.directory / name
 
     def enter(self, source: Segment, modified_ms: int) -> None:
-        """Continue with the batches of another segment, last modified at `modified_ms`; raises OSError."""
+        """Continues with the batches of another segment, last modified at `modified_ms`.
+
+        Raises OSError.
+        """
         self._sources += 1
         self._end_offset = source.tail.end_offset
         self._modified_ms = modified_ms
@@ -171,11 +174,11 @@ class CleanedSegment:
         self._entry, self._next_entry = None, next(self._source_times, None)
 
     def note_read(self, batch: Batch) -> None:
-        """Count a batch that was read."""
+        """Counts a batch that was read."""
         self._bytes_read += batch.size
 
     def _append_time_of(self, offset: int) -> int | None:
-        """Return the append time of a batch of the source, None if unknown.
+        """Returns the append time of a batch of the source, None if unknown.
 
         Offsets must grow from call to call.
         """
@@ -186,7 +189,7 @@ class CleanedSegment:
         return None if entry is None or entry.time == UNKNOWN else entry.time
 
     def put(self, survivor: Survivor) -> None:
-        """Add a batch of the segment entered last; raises OSError."""
+        """Adds a batch of the segment entered last; raises OSError."""
         append_time_ms = self._append_time_of(survivor.last_offset)
         position, size = self._size, len(survivor.data)
         self._append_times.append(
@@ -205,7 +208,7 @@ class CleanedSegment:
             self._write()
 
     def _note_times(self, survivor: Survivor, append_time_ms: int | None) -> None:
-        """Take the times of a batch into account, exactly as `survey` does for a finished segment."""
+        """Takes the times of a batch into account, as `survey` does for a finished segment."""
         times = self._times
         times.note_append(append_time_ms)
         if append_time_ms is None:
@@ -227,7 +230,7 @@ class CleanedSegment:
         self._waiting, self._written = [], self._size
 
     def finish(self, aborted: Sequence[transaction_index.Aborted]) -> Cleaned:
-        """Write the rest, make all files durable and return the result; raises OSError."""
+        """Writes the rest, makes all files durable and returns the result; raises OSError."""
         if self._waiting:
             self._write()
         self._time_index.append(self._times.largest, self._times.largest_offset)

@@ -24,7 +24,7 @@ class Transactions:
     """The transactions met on a pass over a log, from its first offset on."""
 
     def __init__(self, aborted: Iterable[Aborted], from_offset: int) -> None:
-        """Take the aborted transactions that end at `from_offset` or later."""
+        """Takes the aborted transactions that end at `from_offset` or later."""
         wanted = [each for each in aborted if each.last_offset >= from_offset]
         self._coming = sorted(wanted, key=lambda each: -each.first_offset)
         self._aborted: dict[int, Aborted] = {}  # that have begun, by producer id
@@ -33,7 +33,7 @@ class Transactions:
         self.still_named: list[Aborted] = []  # transactions with data; see `take_named`
 
     def is_aborted(self, batch: Batch) -> bool:
-        """Tell whether a data batch belongs to an aborted transaction."""
+        """Returns whether a data batch belongs to an aborted transaction."""
         self._reach(batch.last_offset)
         if not batch.is_transactional:
             return False
@@ -44,7 +44,7 @@ class Transactions:
         return False
 
     def is_marker_idle(self, buffer: Buffer, batch: Batch) -> bool:
-        """Tell whether no remaining batch depends on a control batch."""
+        """Returns whether no remaining batch depends on a control batch."""
         self._reach(batch.last_offset)
         kind, producer_id = survivors.marker_of(buffer, batch), batch.producer_id
         if kind == survivors.ABORT:
@@ -61,7 +61,7 @@ class Transactions:
         return False
 
     def take_named(self) -> list[Aborted]:
-        """Return the aborted transactions with data whose markers were met since the last call."""
+        """Returns the aborted transactions with data whose markers were met since the last call."""
         named, self.still_named = self.still_named, []
         return named
 

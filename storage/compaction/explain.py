@@ -37,7 +37,7 @@ class Compacting(NamedTuple):
 
 
 def of_segments(segments: Sequence[Segment], compacting: Compacting) -> list[tuple[str, str]]:
-    """Return for each segment its state, one of the constants above, and a sentence that explains it."""
+    """Returns for each segment its state, one of the constants above, and a sentence on it."""
     return [_of(segment, compacting) for segment in segments]
 
 

@@ -64,7 +64,7 @@ class DirtySection(NamedTuple):
 
 
 def rules_of(config: TopicConfig) -> Rules:
-    """Return what a topic's settings say."""
+    """Returns what a topic's settings say."""
     max_lag_ms = config.max_compaction_lag_ms
     return Rules(
         config.min_compaction_lag_ms,
@@ -75,7 +75,7 @@ def rules_of(config: TopicConfig) -> Rules:
 
 
 def first_dirty(cleaned_offset: int | None, log_start_offset: int, log_end_offset: int) -> int:
-    """Return the offset at which the dirty section begins, given the offset in the checkpoint."""
+    """Returns the offset at which the dirty section begins, given the offset in the checkpoint."""
     if cleaned_offset is None or not log_start_offset <= cleaned_offset <= log_end_offset:
         return log_start_offset
     return cleaned_offset
@@ -84,7 +84,7 @@ def first_dirty(cleaned_offset: int | None, log_start_offset: int, log_end_offse
 def judge(
     parts: Sequence[Part], first_dirty_offset: int, limit_offset: int, rules: Rules, now_ms: int
 ) -> DirtySection:
-    """Return the dirty section of some sealed segments, and whether cleaning it is due.
+    """Returns the dirty section of some sealed segments, and whether cleaning it is due.
 
     Segments that reach beyond `limit_offset` are not cleaned.
     """

@@ -35,7 +35,10 @@ _IN_PLACE = (
 
 
 def complete(directory: Path, base_offset: int) -> None:
-    """Mark a cleaned segment as complete, durably; raises OSError, and then the caller calls `discard`."""
+    """Marks a cleaned segment as complete, durably.
+
+    Raises OSError, and then the caller calls `discard`.
+    """
     for suffix in SUFFIXES:
         path = directory / filenames.segment_file(base_offset, suffix)
         with contextlib.suppress(FileNotFoundError):
@@ -47,7 +50,7 @@ def complete(directory: Path, base_offset: int) -> None:
 
 
 def discard(directory: Path, base_offset: int) -> None:
-    """Remove a cleaned segment, complete or not; raises OSError.
+    """Removes a cleaned segment, complete or not; raises OSError.
 
     Its log is renamed to `.cleaned` first and removed last. So whatever a crash or a failure leaves
     of it is removed by the next start or the next cleaning, and never replaces a segment.
@@ -67,7 +70,7 @@ def discard(directory: Path, base_offset: int) -> None:
 
 
 def discard_all(directory: Path) -> None:
-    """Remove every cleaned segment of a log of which none is being swapped in; raises OSError."""
+    """Removes every cleaned segment of a log of which none is being swapped in; raises OSError."""
     for path in sorted(directory.iterdir()):
         name, ending = path.stem, path.suffix
         if ending in (filenames.SWAP_SUFFIX, filenames.CLEANED_SUFFIX):
@@ -79,7 +82,7 @@ def discard_all(directory: Path) -> None:
 
 
 def mark_logs_deleted(sources: Sequence[Segment]) -> list[Path]:
-    """Rename the logs of the old segments to `.deleted`; raises OSError.
+    """Renames the logs of the old segments to `.deleted`; raises OSError.
 
     They still serve reads under that name, with their other files. If there are several, the
     directory must be synced before the next step: a later log must not come back beside the new
@@ -89,12 +92,18 @@ def mark_logs_deleted(sources: Sequence[Segment]) -> list[Path]:
 
 
 def mark_companions_deleted(sources: Sequence[Segment]) -> list[Path]:
-    """Rename the other files of the old segments to `.deleted`; what cannot be renamed is logged and left."""
+    """Renames the other files of the old segments to `.deleted`.
+
+    What cannot be renamed is logged and left.
+    """
     return [path for source in sources for path in source.mark_companions_deleted()]
 
 
 def put_in_place(directory: Path, base_offset: int) -> None:
-    """Give the complete segment its final name; raises OSError. Durable once the directory is synced."""
+    """Gives the complete segment its final name; raises OSError.
+
+    Durable once the directory is synced.
+    """
     for suffix in _IN_PLACE:
         path = directory / filenames.segment_file(base_offset, suffix)
         with contextlib.suppress(FileNotFoundError):
@@ -102,7 +111,7 @@ def put_in_place(directory: Path, base_offset: int) -> None:
 
 
 def remove_snapshots(sources: Sequence[Segment]) -> None:
-    """Remove the producer snapshots at offsets where no segment begins any more."""
+    """Removes the producer snapshots at offsets where no segment begins any more."""
     for source in sources[1:]:
         with contextlib.suppress(OSError):  # the next clean stop removes it
             files.unlink(filenames.snapshot_path(source.directory, source.base_offset))

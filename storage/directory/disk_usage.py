@@ -29,7 +29,7 @@ class DiskUsage(NamedTuple):
 def measure(
     path: Path, opened: Mapping[TopicPartition, int], wanted: Collection[TopicPartition] | None
 ) -> DiskUsage:
-    """Return the disk usage of a log directory, for the wanted partitions (None: all) that are in it.
+    """Returns the disk usage of a log directory, by wanted partition (None: all) in it.
 
     `opened` holds the log sizes of the open partitions. A partition that is deleted meanwhile is
     left out. Raises OSError.

@@ -50,7 +50,7 @@ class LogDirectory:
         self.noted: set[TopicPartition] = set()  # the partitions that its checkpoints may name
 
     def begin(self) -> None:
-        """Read how the last process left the directory, and remove its mark; raises OSError."""
+        """Reads how the last process left the directory, and removes its mark; raises OSError."""
         path = self.path
         marker = path / filenames.CLEAN_SHUTDOWN_FILE
         self.was_clean = marker.exists()
@@ -68,19 +68,19 @@ class LogDirectory:
             files.sync(path)
 
     def path_of(self, key: TopicPartition) -> Path:
-        """Return the path of a partition that is in this directory or is to be created in it."""
+        """Returns the path of a partition that is in this directory or is to be created in it."""
         return self.path / filenames.partition_directory(*key)
 
     def release(self) -> None:
-        """Unlock the directory."""
+        """Unlocks the directory."""
         os.close(self._lock)
 
     def mark_clean(self) -> None:
-        """Write the mark of a clean stop; raises OSError."""
+        """Writes the mark of a clean stop; raises OSError."""
         files.replace(self.path / filenames.CLEAN_SHUTDOWN_FILE, _CLEAN_SHUTDOWN)
 
     def note(self, key: TopicPartition, partition: Partition) -> None:
-        """Take the offsets of an open partition into the next checkpoints."""
+        """Takes the offsets of an open partition into the next checkpoints."""
         self.recovery_points[key] = partition.recovery_point
         if partition.log_start_offset > partition.segments[0].base_offset:
             self.log_start_offsets[key] = partition.log_start_offset
@@ -90,11 +90,11 @@ class LogDirectory:
             self.cleaned_offsets[key] = partition.cleaned_offset
 
     def durable_offset(self, key: TopicPartition) -> int:
-        """Return the offset before which, by the checkpoint on disk, a log is durable."""
+        """Returns the offset before which, by the checkpoint on disk, a log is durable."""
         return self._written.get(filenames.RECOVERY_POINT_CHECKPOINT, {}).get(key, 0)
 
     def forget(self, key: TopicPartition) -> None:
-        """Leave a partition out of the next checkpoints."""
+        """Leaves a partition out of the next checkpoints."""
         self.recovery_points.pop(key, None)
         self.log_start_offsets.pop(key, None)
         self.cleaned_offsets.pop(key, None)
@@ -102,7 +102,7 @@ class LogDirectory:
     def write_checkpoints(
         self, here: Iterable[TopicPartition], opened: Mapping[TopicPartition, Partition]
     ) -> None:
-        """Write the checkpoints that have changed, for the partitions that are `here`.
+        """Writes the checkpoints that have changed, for the partitions that are `here`.
 
         High watermarks are written for the open partitions only. For one thread at a time. Raises
         OSError.
@@ -130,7 +130,7 @@ class LogDirectory:
 
 
 def _lock(path: Path) -> int:
-    """Lock a log directory for this process; raises LogDirectoryError when another one holds it.
+    """Locks a log directory for this process; raises LogDirectoryError when another one holds it.
 
     Java uses the second of the two kinds of lock. The first also excludes a second broker in this
     process.

@@ -19,7 +19,7 @@ _SYNCS_AT_ONCE = 16
 def each(
     work: Callable[[Partition], object], partitions: Sequence[Partition]
 ) -> dict[Partition, KafkaStorageError]:
-    """Run `work` on every partition; return the partitions that failed, with their errors.
+    """Runs `work` on every partition; returns the partitions that failed, with their errors.
 
     Many partitions are worked on in parallel, because file systems combine syncs that run at once.
     """

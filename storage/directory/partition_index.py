@@ -25,7 +25,7 @@ class PartitionIndex:
     """A map from (topic, partition) to its log directory."""
 
     def __init__(self) -> None:
-        """Begin with no partitions."""
+        """Begins with no partitions."""
         self._directories: dict[TopicPartition, LogDirectory] = {}
         self._indexes: dict[str, set[int]] = {}  # the partitions of each topic
 
@@ -33,34 +33,34 @@ class PartitionIndex:
         return key in self._directories
 
     def get(self, key: TopicPartition) -> LogDirectory | None:
-        """Return the log directory of a partition, None if the partition does not exist here."""
+        """Returns the log directory of a partition, None if the partition does not exist here."""
         return self._directories.get(key)
 
     def path_of(self, key: TopicPartition) -> Path | None:
-        """Return a partition's own directory, None if the partition does not exist here."""
+        """Returns a partition's own directory, None if the partition does not exist here."""
         directory = self._directories.get(key)
         return None if directory is None else directory.path_of(key)
 
     def items(self) -> list[tuple[TopicPartition, LogDirectory]]:
-        """List the partitions with their log directories, as of now."""
+        """Lists the partitions with their log directories, as of now."""
         return list(self._directories.items())
 
     def names(self) -> list[TopicPartition]:
-        """List the partitions in order."""
+        """Lists the partitions in order."""
         return sorted(self._directories)
 
     def indexes(self, topic: str) -> frozenset[int]:
-        """Return the partition numbers of a topic."""
+        """Returns the partition numbers of a topic."""
         return frozenset(self._indexes.get(topic, ()))
 
     def put(self, key: TopicPartition, directory: LogDirectory) -> None:
-        """Add a partition to a log directory."""
+        """Adds a partition to a log directory."""
         self._directories[key] = directory
         self._indexes.setdefault(key[0], set()).add(key[1])
         directory.partitions += 1
 
     def remove(self, key: TopicPartition) -> None:
-        """Remove a partition, also from the next checkpoints of its log directory."""
+        """Removes a partition, also from the next checkpoints of its log directory."""
         directory = self._directories.pop(key)
         indexes = self._indexes[key[0]]
         indexes.discard(key[1])
@@ -70,7 +70,7 @@ class PartitionIndex:
         directory.forget(key)
 
     def find(self, directory: LogDirectory) -> None:
-        """Add the partitions found in a log directory, and remove what deletions have left there.
+        """Adds the partitions found in a log directory, and removes what deletions have left there.
 
         Raises OSError, and LogDirectoryError if a partition is also in another log directory.
         """

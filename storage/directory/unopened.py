@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def keeps_everything(
     directory: Path, config: TopicConfig, now_ms: int, log_start_offset: int
 ) -> bool:
-    """Tell whether retention would delete nothing in a partition that was stopped cleanly.
+    """Returns whether retention would delete nothing in a partition that was stopped cleanly.
 
     False also if `partition.times` does not describe every segment as it is: then the partition
     must be opened to know. Raises OSError.

@@ -25,7 +25,7 @@ _log = logging.getLogger("tidelog.storage")
 
 
 def read_last_begun(directory: Path) -> int:
-    """Return the last epoch that began in a partition's directory, or NO_EPOCH. Raises OSError."""
+    """Returns the last epoch that began in a partition's directory, or NO_EPOCH. Raises OSError."""
     entries = _read(directory / filenames.LEADER_EPOCH_CHECKPOINT)
     return entries[-1].epoch if entries else NO_EPOCH
 
@@ -42,7 +42,7 @@ class LeaderEpochs:
     """The leader epochs of one partition."""
 
     def __init__(self, directory: Path, end_offset: int) -> None:
-        """Read the file; epochs that begin after the log's end are dropped. Raises OSError."""
+        """Reads the file; epochs that begin after the log's end are dropped. Raises OSError."""
         self._path = directory / filenames.LEADER_EPOCH_CHECKPOINT
         entries = _read(self._path)
         self._last_begun = entries[-1].epoch if entries else NO_EPOCH
@@ -87,7 +87,7 @@ class LeaderEpochs:
             self._write_durably(known)
 
     def truncate_to(self, end_offset: int) -> None:
-        """Remove the epochs that begin at or after the end of a truncated log. Raises OSError.
+        """Removes the epochs that begin at or after the end of a truncated log. Raises OSError.
 
         The last epoch that began here is then that of the log's last batch.
         """
@@ -97,12 +97,12 @@ class LeaderEpochs:
             self._last_begun = self.latest
 
     def forget_all(self) -> None:
-        """Remove every epoch, because the log has no batches any more. Raises OSError."""
+        """Removes every epoch, because the log has no batches any more. Raises OSError."""
         self._write([])
         self._last_begun = NO_EPOCH
 
     def _write_durably(self, entries: list[EpochStart]) -> None:
-        """Replace the file, and make its name durable too.
+        """Replaces the file, and makes its name durable too.
 
         Formats 0 and 1 carry no epoch, so an epoch that a power loss took could not be read from
         its batches: they would be taken for batches of the epoch before.
@@ -117,7 +117,7 @@ class LeaderEpochs:
         self._has_more_in_file = False
 
     def forget_before(self, start_offset: int) -> None:
-        """Remove the epochs that ended before the log's start. Raises OSError."""
+        """Removes the epochs that ended before the log's start. Raises OSError."""
         if not self._entries:  # a log of Kafka before 0.11 has none
             return
         entries = [
@@ -129,20 +129,20 @@ class LeaderEpochs:
             self._write(entries)
 
     def sync(self) -> None:
-        """Make the content of the file durable, but not its name. Raises OSError."""
+        """Makes the content of the file durable, but not its name. Raises OSError."""
         if not self._is_durable:
             self._is_durable = True
             files.sync(self._path)
 
     def epoch_of(self, offset: int) -> int:
-        """Return the epoch of the batch at an offset; NO_EPOCH if it is unknown."""
+        """Returns the epoch of the batch at an offset; NO_EPOCH if it is unknown."""
         for entry in reversed(self._entries):
             if entry.start_offset <= offset:
                 return entry.epoch
         return NO_EPOCH
 
     def end_offset_of(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """Return (the largest epoch up to `epoch`, the offset at which it ended).
+        """Returns (the largest epoch up to `epoch`, the offset at which it ended).
 
         The latest epoch ends at the log's end, and so does a later one without batches. For a
         future epoch the result is (NO_EPOCH, NO_OFFSET). An epoch before the first known one ended
@@ -163,5 +163,5 @@ class LeaderEpochs:
 
 
 def _with(entries: list[EpochStart], entry: EpochStart) -> list[EpochStart]:
-    """Return entries with one more at the end; it replaces those that begin there or later."""
+    """Returns entries with one more at the end; it replaces those that begin there or later."""
     return [*(known for known in entries if known.start_offset < entry.start_offset), entry]

@@ -31,7 +31,7 @@ class Flusher:
 
     @property
     def must_commit(self) -> bool:
-        """Tell whether flush.messages is reached: acknowledgements must wait for a `commit`."""
+        """Returns whether flush.messages is reached: acknowledgements must wait for a `commit`."""
         state = self._state
         return state.ends.log_end_offset - state.durable_offset >= state.config.flush_messages
 
@@ -40,7 +40,9 @@ class Flusher:
         self._flushed_base = _NO_SEGMENT
 
     def commit(self) -> int:
-        """Make all appended batches and their append times durable; return the offset up to which.
+        """Makes all appended batches and their append times durable.
+
+        Returns the offset up to which.
 
         Acknowledgements wait for this: usually two syncs, for everything that was appended
         meanwhile. The indexes, and with them the recovery point, are left to `flush`. May run in a
@@ -65,7 +67,7 @@ class Flusher:
             return end_offset
 
     def flush(self) -> int:
-        """Make everything appended durable, indexes too; return the offset up to which it is.
+        """Makes everything appended durable, indexes too; returns the offset up to which it is.
 
         May run in a thread during appends. Raises KafkaStorageError; if a sync failed, the log is
         offline.
@@ -94,7 +96,7 @@ class Flusher:
             return end_offset
 
     def sync(self, sync: Callable[[], None]) -> None:
-        """Make files of a segment durable. Raises OSError, and KafkaStorageError if a sync failed.
+        """Makes files of a segment durable. Raises OSError, and KafkaStorageError if a sync failed.
 
         No other sync may run between a failure and its report, because it would succeed.
         """
@@ -107,7 +109,7 @@ class Flusher:
                 raise state.storage_error("the log cannot be made durable", error) from error
 
     def sync_all(self) -> None:
-        """Make everything after the recovery point durable, with the names of all files.
+        """Makes everything after the recovery point durable, with the names of all files.
 
         Needs the flush lock. Raises OSError, and KafkaStorageError if a sync failed.
         """
@@ -124,7 +126,10 @@ class Flusher:
         files.sync(state.directory)
 
     def save_times(self) -> None:
-        """Make what is known of the log's times durable; for a thread. Raises KafkaStorageError."""
+        """Makes what is known of the log's times durable; for a thread.
+
+        Raises KafkaStorageError.
+        """
         state = self._state
         try:
             with state.flush_lock:

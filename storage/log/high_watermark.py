@@ -20,10 +20,10 @@ class HighWatermarkPolicy(Protocol):
 
     @property
     def reads_at_once(self) -> bool:
-        """Tell whether an append moves the high watermark to the log's end."""
+        """Returns whether an append moves the high watermark to the log's end."""
 
     def flushed(self, state: LogState, durable_offset: int) -> None:
-        """Handle a flush: the log is now durable up to `durable_offset`."""
+        """Handles a flush: the log is now durable up to `durable_offset`."""
 
 
 class AtOnce:
@@ -32,7 +32,7 @@ class AtOnce:
     reads_at_once = True
 
     def flushed(self, state: LogState, durable_offset: int) -> None:
-        """Let others read appends that waited for a flush before the policy changed."""
+        """Lets others read appends that waited for a flush before the policy changed."""
         state.advance_high_watermark(durable_offset)
 
 
@@ -42,7 +42,7 @@ class AfterFlush:
     reads_at_once = False
 
     def flushed(self, state: LogState, durable_offset: int) -> None:
-        """Let others read what is now durable."""
+        """Lets others read what is now durable."""
         state.advance_high_watermark(durable_offset)
 
 
@@ -52,7 +52,7 @@ class Follower:
     reads_at_once = False
 
     def flushed(self, state: LogState, durable_offset: int) -> None:
-        """Wait for the leader's high watermark."""
+        """Waits for the leader's high watermark."""
 
 
 AT_ONCE = AtOnce()

@@ -59,7 +59,7 @@ class Retainer:
         self._compactor = compactor
 
     def apply_retention(self, now_ms: int) -> list[Deletion]:
-        """Delete the oldest segments that the topic's settings expire; return the deletions.
+        """Deletes the oldest segments that the topic's settings expire; returns the deletions.
 
         Each deletion is logged. Files that were deleted file.delete.delay.ms ago, and that no
         reader holds, are removed. Call it in a thread, at intervals. Raises KafkaStorageError.
@@ -79,7 +79,7 @@ class Retainer:
             raise state.storage_error("retention failed", error) from error
 
     def _judge(self, version: Version, now_ms: int) -> _Judged:
-        """Return the segments to delete; reads unknown times of segments. Raises OSError.
+        """Returns the segments to delete; reads unknown times of segments. Raises OSError.
 
         It writes nothing.
         """
@@ -102,12 +102,12 @@ class Retainer:
         return _Judged(segments[: len(policies)], tail if is_all else None, rules, policies)
 
     def _still_holds(self, judged: _Judged) -> bool:
-        """Tell whether the judged segments are still the oldest, and the settings are the same."""
+        """Returns whether the judged segments are still the oldest, and the settings the same."""
         segments = self._state.version.segments[: len(judged.segments)]
         return segments == judged.segments and retention_of(self._state.config) == judged.rules
 
     def delete_records_before(self, offset: int) -> int:
-        """Move the log start up to `offset`, if it is lower; return the log start (KIP-107).
+        """Moves the log start up to `offset`, if it is lower; returns the log start (KIP-107).
 
         The new start is durable. Whole segments before it are deleted with the next
         `apply_retention`. Raises OffsetOutOfRange and KafkaStorageError.
@@ -135,7 +135,10 @@ class Retainer:
         return state.version.log_start_offset
 
     def _delete_old_segments(self, judged: _Judged, now_ms: int) -> list[Deletion]:
-        """Delete the judged segments; a segment that cannot be deleted is tried again next time."""
+        """Deletes the judged segments.
+
+        A segment that cannot be deleted is tried again next time.
+        """
         state, policies = self._state, judged.policies
         if not policies:
             return []
@@ -178,7 +181,7 @@ class Retainer:
         return deletions
 
     def _roll_if_there_is_room(self) -> bool:
-        """Begin a new segment, so that the last one can be deleted; False if the disk is full."""
+        """Begins a new segment, so that the last one can be deleted; False if the disk is full."""
         try:
             self._appender.roll()
         except OSError as error:
@@ -188,7 +191,7 @@ class Retainer:
         return True
 
     def _save_times_on_full_disk(self, going: Sequence[Segment]) -> None:
-        """Save the event times of segments to delete; on a full disk, delete them all the same.
+        """Saves the event times of segments to delete; on a full disk, deletes them all the same.
 
         Times that could not be saved are saved with the next flush. Raises OSError.
         """
@@ -203,7 +206,7 @@ class Retainer:
                 state.save_times(state.covered_times(), durable=True)
 
     def _forget_epochs(self) -> None:
-        """Remove the leader epochs of deleted segments; a failure is tried again next time."""
+        """Removes the leader epochs of deleted segments; a failure is tried again next time."""
         state = self._state
         try:
             state.epochs.forget_before(state.version.log_start_offset)
@@ -218,7 +221,7 @@ class Retainer:
         config: TopicConfig | None = None,
         blocker: CompactionBlocker | None = None,
     ) -> PartitionExplanation:
-        """Return for each segment what will delete it and when, or what holds it; changes nothing.
+        """Returns for each segment what will delete it and when, or what holds it; changes nothing.
 
         `config` replaces the topic's settings. `blocker` is what prevents compaction of the log.
         Call it in a thread: unknown times of segments are read. Raises KafkaStorageError and
@@ -261,7 +264,7 @@ class Retainer:
         return moment._replace(compacting=compacting)
 
     def glance(self, now_ms: int) -> Glance:
-        """Return what is known of the log's times without reading anything."""
+        """Returns what is known of the log's times without reading anything."""
         state, version = self._state, self._state.version
         rules = retention_of(state.config)
         return glance.at(

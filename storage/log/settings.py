@@ -37,7 +37,7 @@ class Settings(NamedTuple):
         internal: bool,
         unpack_limit: int | None,
     ) -> Plan:
-        """Return the plan of an append that is made now, at the log's end."""
+        """Returns the plan of an append that is made now, at the log's end."""
         # The same as Plan(...), without the Python frame of a NamedTuple's constructor.
         return tuple.__new__(
             Plan,
@@ -56,7 +56,7 @@ class Settings(NamedTuple):
 
 
 def settings_of(config: TopicConfig, magic: int) -> Settings:
-    """Return a topic's settings for batches that are stored in format `magic`."""
+    """Returns a topic's settings for batches that are stored in format `magic`."""
     return Settings(
         magic,
         config.compression,

@@ -48,7 +48,7 @@ class Version:
         self._lock = lock
 
     def release(self) -> None:
-        """Release the version."""
+        """Releases the version."""
         with self._lock:
             self.holders -= 1
 

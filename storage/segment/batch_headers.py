@@ -35,7 +35,7 @@ _FAR = 2**63 - 1
 
 
 def batch_size(buffer: Buffer, position: int = 0) -> int | None:
-    """Return the size of the batch at a position, None if there are too few bytes to tell."""
+    """Returns the size of the batch at a position, None if there are too few bytes to tell."""
     if len(buffer) - position < PREFIX_SIZE:
         return None
     size: int = PREFIX_SIZE + _LENGTH.unpack_from(buffer, position + _LENGTH_AT)[0]
@@ -43,7 +43,7 @@ def batch_size(buffer: Buffer, position: int = 0) -> int | None:
 
 
 def last_offset_at(buffer: Buffer, position: int = 0) -> int | None:
-    """Return the last offset of the batch at a position, None if there are too few bytes to tell.
+    """Returns the last offset of the batch at a position, None if there are too few bytes to tell.
 
     Formats 0 and 1 store the last offset first; format 2 stores the first offset, and the distance
     later.
@@ -61,7 +61,10 @@ def last_offset_at(buffer: Buffer, position: int = 0) -> int | None:
 
 
 def scan_intact(buffer: bytes) -> Iterator[Batch]:
-    """Iterate over the whole batches of a buffer; raises CorruptMessage at the first broken one."""
+    """Iterates over the whole batches of a buffer.
+
+    Raises CorruptMessage at the first broken one.
+    """
     try:
         yield from scan(buffer)
     except CorruptMessage:
@@ -73,12 +76,12 @@ def scan_intact(buffer: bytes) -> Iterator[Batch]:
 
 
 def whole_size(buffer: Buffer) -> int:
-    """Return how many bytes at the start of a buffer are whole batches."""
+    """Returns how many bytes at the start of a buffer are whole batches."""
     return find_offset(buffer, _FAR)
 
 
 def first_offset_at(buffer: Buffer, position: int) -> int | None:
-    """Return the offset field of the batch at a position, None if there are too few bytes."""
+    """Returns the offset field of the batch at a position, None if there are too few bytes."""
     if len(buffer) - position < _OFFSET.size:
         return None
     offset: int = _OFFSET.unpack_from(buffer, position)[0]
@@ -86,7 +89,7 @@ def first_offset_at(buffer: Buffer, position: int) -> int | None:
 
 
 def below(view: memoryview, head: Buffer, upper_offset: int) -> memoryview:
-    """Cut a view before the first batch that reaches `upper_offset`.
+    """Cuts a view before the first batch that reaches `upper_offset`.
 
     A batch that is only partly in the view is cut off too, unless it is the only one.
     """

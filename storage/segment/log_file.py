@@ -56,7 +56,7 @@ class LogFile:
     )
 
     def __init__(self, directory: Path, base_offset: int, tail: Tail) -> None:
-        """Name the file; it is opened when it is first needed."""
+        """Names the file; it is opened when it is first needed."""
         self.directory = directory
         self.base_offset = base_offset
         self.file = NamedFile(directory / filenames.segment_file(base_offset, filenames.LOG_SUFFIX))
@@ -70,11 +70,11 @@ class LogFile:
         return self.file.path
 
     def rest(self) -> None:
-        """Release the descriptor; readers in other threads keep theirs."""
+        """Releases the descriptor; readers in other threads keep theirs."""
         self._descriptor = None
 
     def walk(self, position: int = 0, end: int | None = None) -> Iterator[Found]:
-        """Iterate over the batches from a position where one starts, reading their headers.
+        """Iterates over the batches from a position where one starts, reading their headers.
 
         Raises CorruptMessage where the log ends within a batch, and OSError.
         """
@@ -109,7 +109,7 @@ class LogFile:
         return descriptor
 
     def _writer(self) -> files.Descriptor:
-        """Return a descriptor to append with, which is kept; raises OSError."""
+        """Returns a descriptor to append with, which is kept; raises OSError."""
         descriptor = self._descriptor = self.file.open(writable=True)
         RECENT.used(self)
         return descriptor

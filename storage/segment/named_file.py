@@ -24,18 +24,18 @@ class NamedFile:
     __slots__ = ("_is_gone", "lock", "path")
 
     def __init__(self, path: Path, lock: threading.RLock | None = None) -> None:
-        """Name the file; nothing is touched. Files that are renamed together may share a lock."""
+        """Names the file; nothing is touched. Files that are renamed together may share a lock."""
         self.path = path
         self.lock = threading.RLock() if lock is None else lock
         self._is_gone = False
 
     @classmethod
     def of(cls, path: Path | Self) -> Self:
-        """Return a path as a file, and a file as it is."""
+        """Returns a path as a file, and a file as it is."""
         return path if isinstance(path, cls) else cls(path)  # type: ignore[arg-type]
 
     def open(self, *, writable: bool = False) -> files.Descriptor:
-        """Open the file; a writable one is made where it does not exist.
+        """Opens the file; a writable one is made where it does not exist.
 
         Raises OSError; FileNotFoundError where the file has been given up.
         """
@@ -44,7 +44,7 @@ class NamedFile:
             return files.Descriptor(self.path, writable=writable)
 
     def read(self) -> bytes:
-        """Return all bytes of the file; raises OSError as `open` does."""
+        """Returns all bytes of the file; raises OSError as `open` does."""
         with self.lock:
             self._check_not_gone()
             file = self.path.open("rb")
@@ -52,12 +52,12 @@ class NamedFile:
             return file.read()
 
     def modified_ns(self) -> int:
-        """Return when the file was last changed, in nanoseconds; raises OSError."""
+        """Returns when the file was last changed, in nanoseconds; raises OSError."""
         descriptor = self.open()
         return os.fstat(descriptor.number).st_mtime_ns
 
     def rename(self, target: Path) -> None:
-        """Give the file another name, by which it is opened from now on; raises OSError."""
+        """Gives the file another name, by which it is opened from now on; raises OSError."""
         with self.lock:
             files.rename(self.path, target)
             self.path = target

@@ -58,7 +58,7 @@ class OffsetIndex(SparseIndex):
         return len(self._positions)
 
     def load(self, log_size: int) -> bool:
-        """Read the file; False if it is missing or is no index of a log of this size.
+        """Reads the file; False if it is missing or is no index of a log of this size.
 
         A torn last entry and zeros after the entries are dropped. The index is empty on False.
         """
@@ -78,40 +78,40 @@ class OffsetIndex(SparseIndex):
         return True
 
     def append(self, offset: int, position: int) -> None:
-        """Add, in memory, the batch that ends with `offset` and starts at `position`."""
+        """Adds, in memory, the batch that ends with `offset` and starts at `position`."""
         # The position goes last: a reader in another thread trusts len() of the positions.
         self._offsets.append(offset - self.base_offset)
         self._positions.append(position)
 
     def floor(self, offset: int) -> IndexEntry | None:
-        """Return the last entry at or before `offset`, None if there is none."""
+        """Returns the last entry at or before `offset`, None if there is none."""
         found = bisect_right(self._offsets, offset - self.base_offset, 0, len(self._positions)) - 1
         if found < 0:
             return None
         return IndexEntry(self.base_offset + self._offsets[found], self._positions[found])
 
     def last_before(self, position: int) -> IndexEntry | None:
-        """Return the last entry of a batch that starts at or before a position, or None."""
+        """Returns the last entry of a batch that starts at or before a position, or None."""
         found = bisect_right(self._positions, position) - 1
         if found < 0:
             return None
         return IndexEntry(self.base_offset + self._offsets[found], self._positions[found])
 
     def last(self) -> IndexEntry | None:
-        """Return the last entry, None if there is none."""
+        """Returns the last entry, None if there is none."""
         count = len(self._positions)
         if not count:
             return None
         return IndexEntry(self.base_offset + self._offsets[count - 1], self._positions[count - 1])
 
     def truncate(self, log_size: int) -> None:
-        """Drop the entries of batches that start at or after a position."""
+        """Drops the entries of batches that start at or after a position."""
         with self.flush_lock:
             self._drop_from(bisect_right(self._positions, log_size - 1))
 
 
 def parse(data: bytes) -> tuple[array[int], array[int]]:
-    """Return the relative offsets and the positions in a file's bytes, unchecked.
+    """Returns the relative offsets and the positions in a file's bytes, unchecked.
 
     A torn last entry and zeros after the entries are dropped.
     """

@@ -60,7 +60,7 @@ class Segment(SegmentFiles):
     __slots__ = ("_has_torn_tail", "_hints", "_last_hint")
 
     def __init__(self, directory: Path, base_offset: int, tail: Tail) -> None:
-        """Describe a segment; its files are opened when they are first needed."""
+        """Describes a segment; its files are opened when they are first needed."""
         super().__init__(directory, base_offset, tail)
         self._has_torn_tail = False  # a failed append may have left bytes behind the tail
         # Offset -> position of the batch that holds it, for readers that continue there.
@@ -68,7 +68,7 @@ class Segment(SegmentFiles):
         self._last_hint = (-1, 0)  # the same for the last batch appended
 
     def rest(self) -> None:
-        """Release what can be read again; see `SegmentFiles`."""
+        """Releases what can be read again; see `SegmentFiles`."""
         super().rest()
         if not self.is_active:
             self._hints = {}
@@ -76,7 +76,7 @@ class Segment(SegmentFiles):
     # --- appending --------------------------------------------------------------------------------
 
     def activate(self) -> None:
-        """Make this the active segment, with its file and append times ready; raises OSError.
+        """Makes this the active segment, with its file and append times ready; raises OSError.
 
         Its descriptors are opened by the first append, so an idle partition holds none.
         """
@@ -94,7 +94,7 @@ class Segment(SegmentFiles):
         self.append_times.close()
 
     def has_room(self, size: int, last_offset: int, max_bytes: int, max_entries: int) -> bool:
-        """Tell whether the segment may take a batch; an empty segment takes any."""
+        """Returns whether the segment may take a batch; an empty segment takes any."""
         used = self.tail.size
         if not used:
             return True
@@ -115,7 +115,7 @@ class Segment(SegmentFiles):
         *,
         is_time_known: bool = True,
     ) -> None:
-        """Write batches after the last one, all or nothing.
+        """Writes batches after the last one, all or nothing.
 
         With `is_time_known` false, the batches were appended at `append_time_ms` or earlier. Raises
         OSError, and then the log ends where it ended before. If truncating it fails too, the next
@@ -166,12 +166,12 @@ class Segment(SegmentFiles):
         self.tail = tuple.__new__(Tail, (batches[-1].last_offset + 1, position + size))
 
     def repair_tail(self) -> None:
-        """Truncate what a failed append left after the tail, if anything; raises OSError."""
+        """Truncates what a failed append left after the tail, if anything; raises OSError."""
         if self._has_torn_tail:
             self.cut(self.tail)
 
     def cut(self, tail: Tail) -> None:
-        """Truncate the segment at the end of a batch; raises OSError.
+        """Truncates the segment at the end of a batch; raises OSError.
 
         Log, indexes, append times and aborted transactions end there together. Known times of
         dropped batches are forgotten; the times are then read from the log again.
@@ -191,7 +191,7 @@ class Segment(SegmentFiles):
         self._has_torn_tail = False
 
     def seal(self) -> None:
-        """Make the segment inactive: write its indexes and release its descriptors.
+        """Makes the segment inactive: writes its indexes and releases its descriptors.
 
         Raises OSError when the indexes cannot be written; the segment can be read all the same.
         """
@@ -212,7 +212,7 @@ class Segment(SegmentFiles):
         minimum_one: bool,
         may_block: bool = True,
     ) -> Slice | None:
-        """Read up to `max_bytes`, from the batch that holds `offset` or the next one.
+        """Reads up to `max_bytes`, from the batch that holds `offset` or the next one.
 
         Returns only batches that end before `upper_offset`. With `minimum_one` the first batch is
         returned whole, whatever its size. Returns None if the segment has nothing there. Raises
@@ -251,7 +251,9 @@ class Segment(SegmentFiles):
     def _locate(
         self, descriptor: files.Descriptor, offset: int, max_bytes: int, tail: Tail
     ) -> tuple[bytes | memoryview, int]:
-        """Find the first batch that ends at or after `offset`; return bytes from it, and its position.
+        """Finds the first batch that ends at or after `offset`.
+
+        Returns bytes from it, and its position.
 
         The position is the tail's size if there is none. One read is usually enough: it begins at
         the index entry, and the batches before the offset are skipped in memory.
@@ -282,14 +284,14 @@ class Segment(SegmentFiles):
         return b"", tail.size
 
     def position_of(self, offset: int) -> int:
-        """Return the position of the batch that holds an offset, or of the next one.
+        """Returns the position of the batch that holds an offset, or of the next one.
 
         That is the end of the log if there is none. Raises OSError.
         """
         return self._locate(self._reader(), offset, 0, self.tail)[1]
 
     def end_before(self, offset: int) -> Tail:
-        """Return where the last batch ends that lies completely before an offset.
+        """Returns where the last batch ends that lies completely before an offset.
 
         That is the segment's beginning if there is none. Raises OSError and CorruptMessage.
         """
@@ -303,7 +305,7 @@ class Segment(SegmentFiles):
         return Tail(end_offset, position)
 
     def _remember(self, view: memoryview, position: int, tail: Tail) -> None:
-        """Note the position after the batches just read, where their reader will continue."""
+        """Notes the position after the batches just read, where their reader will continue."""
         whole = whole_size(view)
         offset = first_offset_at(view, whole)
         if offset is None:
@@ -317,13 +319,13 @@ class Segment(SegmentFiles):
     # --- looking up -------------------------------------------------------------------------------
 
     def largest_time(self) -> int | None:
-        """Return the largest record time, None if no record has one; raises OSError."""
+        """Returns the largest record time, None if no record has one; raises OSError."""
         return self.times.largest
 
     def find_time(
         self, timestamp: int, *, min_offset: int, upper_offset: int
     ) -> OffsetAndTimestamp | None:
-        """Return (offset, time) of the first data record at or after a time, in offset order.
+        """Returns (offset, time) of the first data record at or after a time, in offset order.
 
         Looks only at records from `min_offset` on and before `upper_offset`; None if there is none.
         """
@@ -340,7 +342,7 @@ class Segment(SegmentFiles):
         return None
 
     def _search_from(self, timestamp: int, min_offset: int) -> int:
-        """Return the position of a batch before which no matching record can be."""
+        """Returns the position of a batch before which no matching record can be."""
         if not self.is_true and not self.is_active:
             survey.verify(self)
         entry = self.index.floor(min_offset)

@@ -65,7 +65,7 @@ class SegmentFiles(LogFile):
     )
 
     def __init__(self, directory: Path, base_offset: int, tail: Tail) -> None:
-        """Describe a segment; its files are opened when they are first needed."""
+        """Describes a segment; its files are opened when they are first needed."""
         super().__init__(directory, base_offset, tail)
         self._files = {filenames.LOG_SUFFIX: self.file}  # those beside the log join when needed
         self._index: OffsetIndex | None = None
@@ -117,9 +117,9 @@ class SegmentFiles(LogFile):
         return append_times
 
     def adopt(self, line: SegmentLine, *, is_true: bool, covered_offset: int) -> None:
-        """Take over what `partition.times` says of the first bytes of the log.
+        """Takes over what `partition.times` says of the first bytes of the log.
 
-        Append times before `covered_offset` were durable. If that covers the whole segment,
+        Appends times before `covered_offset` were durable. If that covers the whole segment,
         `.appendtimes` must have all of them, and missing entries are not explained by a power loss.
         """
         self._durable_offset = covered_offset if covered_offset < line.end_offset else None
@@ -128,7 +128,7 @@ class SegmentFiles(LogFile):
         self.is_true = is_true
 
     def adopt_indexes(self, index: OffsetIndex, time_index: TimeIndex) -> None:
-        """Use indexes rebuilt from the log, and write them for the next start if the disk allows."""
+        """Uses indexes rebuilt from the log, and writes them if the disk allows."""
         self._index, self._time_index = index, time_index
         self._least_entries = (0, 0)
         try:
@@ -140,21 +140,21 @@ class SegmentFiles(LogFile):
             self._least_entries = (len(index), len(time_index))
 
     def new_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
-        """Return two empty indexes."""
+        """Returns two empty indexes."""
         return (
             OffsetIndex(self.file_of(filenames.OFFSET_INDEX_SUFFIX), self.base_offset),
             TimeIndex(self.file_of(filenames.TIME_INDEX_SUFFIX), self.base_offset),
         )
 
     def read_indexes(self) -> bool:
-        """Read both indexes; False, with both empty, if one is not usable or has lost entries."""
+        """Reads both indexes; False, with both empty, if one is not usable or has lost entries."""
         if self.read_index() and self._read_time_index():
             return True
         self._index, self._time_index = self.new_indexes()
         return False
 
     def read_index(self) -> bool:
-        """Read the offset index; False, with an empty index, if its file is not usable."""
+        """Reads the offset index; False, with an empty index, if its file is not usable."""
         index, _ = self.new_indexes()
         good = index.load(self.tail.size) and len(index) >= self._least_entries[0]
         if not good:
@@ -172,7 +172,10 @@ class SegmentFiles(LogFile):
         return good
 
     def _is_index_true(self) -> bool:
-        """Tell whether the last entry leads to its batch. A torn write may have zeroed half of it."""
+        """Returns whether the last entry leads to its batch.
+
+        A torn write may have zeroed half of it.
+        """
         assert self._index is not None
         last = self._index.last()
         if last is None:
@@ -181,7 +184,7 @@ class SegmentFiles(LogFile):
         return last_offset_at(head) == last.offset
 
     def _is_time_index_true(self) -> bool:
-        """Tell whether the last entry has the time of its batch, and is not missing."""
+        """Returns whether the last entry has the time of its batch, and is not missing."""
         assert self._time_index is not None
         last = self._time_index.last()
         if not self.is_active and 0 < self._known_size == self.tail.size:
@@ -201,7 +204,7 @@ class SegmentFiles(LogFile):
     def note_index(
         self, batch: Batch, position: int, index_interval_bytes: int, largest: TimeEntry | None
     ) -> None:
-        """Add to the indexes the entries that appending this batch would have added."""
+        """Adds to the indexes the entries that appending this batch would have added."""
         if position - self._last_indexed > index_interval_bytes:
             self.index.append(batch.last_offset, position)
             if largest is not None:
@@ -209,7 +212,7 @@ class SegmentFiles(LogFile):
             self._last_indexed = position
 
     def truncate_indexes(self, tail: Tail) -> None:
-        """Drop the index entries of batches after a tail."""
+        """Drops the index entries of batches after a tail."""
         self.index.truncate(tail.size)
         last = self.index.last()
         self._last_indexed = 0 if last is None else last.position
@@ -217,7 +220,10 @@ class SegmentFiles(LogFile):
         self.time_index.truncate(tail.end_offset)
 
     def complete_indexes(self) -> None:
-        """Add the largest time as the last entry of the time index and write both; raises OSError."""
+        """Adds the largest time as the last entry of the time index and writes both.
+
+        Raises OSError.
+        """
         if self._index is None or self._time_index is None:
             return
         if self._known_size == self.tail.size:
@@ -260,12 +266,12 @@ class SegmentFiles(LogFile):
         return self._times
 
     def learn_times(self) -> None:
-        """Read from the log what is not known of `times`; raises OSError."""
+        """Reads from the log what is not known of `times`; raises OSError."""
         if self._known_size < self.tail.size:
             survey.catch_up(self)
 
     def largest_of(self, found: Found) -> int | None:
-        """Return the largest record time of a batch, None if no data record of it has one.
+        """Returns the largest record time of a batch, None if no data record of it has one.
 
         The header says it if this broker wrote the batch; otherwise the records are read.
         """
@@ -277,7 +283,7 @@ class SegmentFiles(LogFile):
         return summarize(found.buffer, batch).largest
 
     def header_of(self, offset: int) -> Found | None:
-        """Return the batch that holds `offset`, None if the segment has none."""
+        """Returns the batch that holds `offset`, None if the segment has none."""
         entry = self.index.floor(offset)
         for found in self.walk(0 if entry is None else entry.position):
             if found.batch.last_offset >= offset:
@@ -287,7 +293,7 @@ class SegmentFiles(LogFile):
     # --- the files --------------------------------------------------------------------------------
 
     def file_of(self, suffix: str) -> NamedFile:
-        """Return the log or one of the files beside it, which may not exist."""
+        """Returns the log or one of the files beside it, which may not exist."""
         file = self._files.get(suffix)
         if file is None:
             path = self.directory / filenames.segment_file(self.base_offset, suffix)
@@ -302,7 +308,7 @@ class SegmentFiles(LogFile):
         self.rest()
 
     def rest(self) -> None:
-        """Let go of descriptors and, once sealed, of indexes: they are read again when needed.
+        """Lets go of descriptors and, once sealed, of indexes: they are read again when needed.
 
         Readers in other threads keep what they read from.
         """
@@ -313,7 +319,7 @@ class SegmentFiles(LogFile):
             self._append_times.close()
 
     def sync(self) -> None:
-        """Make what was written durable; raises OSError. Safe beside an append."""
+        """Makes what was written durable; raises OSError. Safe beside an append."""
         index, time_index = self._index, self._time_index
         if index is not None and time_index is not None:
             flush_both(index, time_index)
@@ -329,7 +335,7 @@ class SegmentFiles(LogFile):
                 files.sync(path)
 
     def commit(self) -> None:
-        """Make the batches and their append times durable; the indexes can be made anew.
+        """Makes the batches and their append times durable; the indexes can be made anew.
 
         Of a segment whose files have been made durable before. Safe beside an append. Raises OSError.
         """
@@ -343,7 +349,7 @@ class SegmentFiles(LogFile):
             files.forget_cached(self.file_of(suffix).path)
 
     def rename_away(self) -> list[Path]:
-        """Give every file of the segment the name of one about to go; return these.
+        """Gives every file of the segment the name of one about to go; returns these.
 
         Reads that have begun go on. Raises OSError, and then nothing has another name. Once the log has,
         the segment is gone: what cannot be renamed of the rest is removed at the next start.
@@ -351,14 +357,14 @@ class SegmentFiles(LogFile):
         return [*self.mark_log_deleted(), *self.mark_companions_deleted()]
 
     def mark_log_deleted(self) -> list[Path]:
-        """Rename the log to `.deleted`; return its new path, if it was there. Raises OSError."""
+        """Renames the log to `.deleted`; returns its new path, if it was there. Raises OSError."""
         try:
             return [self._rename_away(filenames.LOG_SUFFIX)]
         except FileNotFoundError:
             return []
 
     def mark_companions_deleted(self) -> list[Path]:
-        """Rename the other files to `.deleted` as far as possible; return their new paths."""
+        """Renames the other files to `.deleted` as far as possible; returns their new paths."""
         gone: list[Path] = []
         for suffix in reversed(_SUFFIXES[:-1]):
             try:
@@ -378,12 +384,12 @@ class SegmentFiles(LogFile):
         return file.path
 
     def remove_indexes(self) -> None:
-        """Remove the index files, which can be rebuilt; raises OSError."""
+        """Removes the index files, which can be rebuilt; raises OSError."""
         for suffix in (filenames.OFFSET_INDEX_SUFFIX, filenames.TIME_INDEX_SUFFIX):
             files.unlink(self.file_of(suffix).path)
 
     def remove(self) -> None:
-        """Remove every file of the segment except the snapshot; raises OSError."""
+        """Removes every file of the segment except the snapshot; raises OSError."""
         self.is_active = False
         self.rest()
         for suffix in _SUFFIXES:

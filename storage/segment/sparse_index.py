@@ -28,7 +28,7 @@ class SparseIndex(ABC):
     entry_size: ClassVar[int]
 
     def __init__(self, path: Path | NamedFile, base_offset: int) -> None:
-        """Begin with an empty index; `load` of the subclass reads the file."""
+        """Begins with an empty index; `load` of the subclass reads the file."""
         self.file = NamedFile.of(path)
         self.base_offset = base_offset
         self._flushed = NOT_OURS  # how many entries the file has
@@ -46,23 +46,23 @@ class SparseIndex(ABC):
 
     @abstractmethod
     def _forget(self) -> None:
-        """Drop all entries."""
+        """Drops all entries."""
 
     @abstractmethod
     def _keep(self, count: int) -> None:
-        """Drop every entry but the first `count`."""
+        """Drops every entry but the first `count`."""
 
     @abstractmethod
     def _packed(self, start: int, end: int) -> bytes:
-        """Return entries as bytes of the file."""
+        """Returns entries as bytes of the file."""
 
     def clear(self) -> None:
-        """Drop all entries in memory; the file keeps its own until the next flush."""
+        """Drops all entries in memory; the file keeps its own until the next flush."""
         self._forget()
         self._flushed = NOT_OURS
 
     def flush(self) -> None:
-        """Bring the file up to date, not yet durably; raises OSError."""
+        """Brings the file up to date, not yet durably; raises OSError."""
         with self.flush_lock:
             flushed, count = self._flushed, len(self)
             if flushed == count:
@@ -82,7 +82,7 @@ class SparseIndex(ABC):
         return self._flushed == NOT_OURS
 
     def remove_file(self) -> bool:
-        """Remove the file, which the next flush creates again; False if there is none.
+        """Removes the file, which the next flush creates again; False if there is none.
 
         Raises OSError.
         """
@@ -93,21 +93,21 @@ class SparseIndex(ABC):
         return True
 
     def _read_from(self, size: int, count: int) -> None:
-        """Note that a file of `size` bytes gave `count` entries.
+        """Notes that a file of `size` bytes gave `count` entries.
 
         If there were zeros or a torn entry after them, the next flush must not append to the file.
         """
         self._flushed = count if size == count * self.entry_size else NOT_OURS
 
     def _drop_from(self, count: int) -> None:
-        """Drop all entries but the first `count`; the caller holds the flush lock."""
+        """Drops all entries but the first `count`; the caller holds the flush lock."""
         self._keep(count)
         if self._flushed > count:
             self._flushed = NOT_OURS  # the file has too many entries
 
 
 def flush_both(index: SparseIndex, time_index: SparseIndex) -> None:
-    """Bring the files of two indexes up to date that were made together; raises OSError.
+    """Brings the files of two indexes up to date that were made together; raises OSError.
 
     A rebuilt index may have entries at other batches (index.interval.bytes has changed), and an old
     offset index with a new time index gives wrong results. So no crash leaves such a pair.
@@ -122,7 +122,7 @@ def flush_both(index: SparseIndex, time_index: SparseIndex) -> None:
 
 
 def used_part(data: bytes, entry_size: int) -> bytes:
-    """Return a file's whole entries without the zeros at the end, of which Kafka preallocates 10 MB."""
+    """Returns a file's whole entries without the zeros that Kafka preallocates at the end."""
     used = len(data.rstrip(b"\0"))
     whole = -(-used // entry_size) * entry_size  # an entry may itself end in zeros
     return data[: min(whole, len(data) // entry_size * entry_size)]

@@ -31,12 +31,12 @@ _locks = tuple(threading.Lock() for _ in range(64))  # by segment; see `_one_at_
 
 
 def _one_at_a_time(segment: SegmentFiles) -> threading.Lock:
-    """Return the lock that keeps two threads from reading the same segment at once."""
+    """Returns the lock that keeps two threads from reading the same segment at once."""
     return _locks[hash(segment) % len(_locks)]
 
 
 def catch_up(segment: SegmentFiles) -> None:
-    """Read the batches whose times are not known yet; raises OSError."""
+    """Reads the batches whose times are not known yet; raises OSError."""
     with _one_at_a_time(segment):
         times, size = segment.known_times
         tail = segment.tail
@@ -50,7 +50,7 @@ def catch_up(segment: SegmentFiles) -> None:
 
 
 def rebuild_indexes(segment: SegmentFiles) -> None:
-    """Rebuild both indexes from the log; raises OSError.
+    """Rebuilds both indexes from the log; raises OSError.
 
     For the active segment only before its first append.
     """
@@ -71,7 +71,7 @@ def rebuild_indexes(segment: SegmentFiles) -> None:
 
 
 def verify(segment: SegmentFiles) -> None:
-    """Read every record of a sealed segment that another program wrote; raises OSError.
+    """Reads every record of a sealed segment that another program wrote; raises OSError.
 
     Afterwards its times are known and its indexes are rebuilt. Headers and indexes are used
     (`is_true`) if every header agreed with its records.
@@ -98,7 +98,7 @@ def verify(segment: SegmentFiles) -> None:
 
 
 def _note(segment: SegmentFiles, found: Found, times: SegmentTimes, fallback_ms: int) -> bool:
-    """Take a batch into account by its records; False if its header disagrees with them.
+    """Takes a batch into account by its records; False if its header disagrees with them.
 
     If its append time is unknown, the file's modification time stands in: the batch was not
     appended later.

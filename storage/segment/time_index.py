@@ -64,7 +64,7 @@ class TimeIndex(SparseIndex):
         return len(self._offsets)
 
     def load(self) -> bool:
-        """Read the file; False, with an empty index, if it is missing. Raises OSError.
+        """Reads the file; False, with an empty index, if it is missing. Raises OSError.
 
         A torn last entry is dropped, and everything from the first entry on that does not grow.
         """
@@ -86,7 +86,7 @@ class TimeIndex(SparseIndex):
         return True
 
     def append(self, largest: int | None, offset: int) -> None:
-        """Add, in memory, the largest time so far if it has grown since the last entry."""
+        """Adds, in memory, the largest time so far if it has grown since the last entry."""
         times = self._times
         if not is_indexed(largest, times[-1] if times else None):
             return
@@ -96,31 +96,31 @@ class TimeIndex(SparseIndex):
         self._offsets.append(offset - self.base_offset)
 
     def first_reaching(self, timestamp: int) -> TimeEntry | None:
-        """Return the first entry whose time is `timestamp` or later, None if there is none."""
+        """Returns the first entry whose time is `timestamp` or later, None if there is none."""
         count = len(self._offsets)
         found = bisect_left(self._times, timestamp, 0, count)
         return self._entry(found) if found < count else None
 
     def last(self) -> TimeEntry | None:
-        """Return the last entry, None if there is none."""
+        """Returns the last entry, None if there is none."""
         count = len(self._offsets)
         return self._entry(count - 1) if count else None
 
     def entries(self) -> list[TimeEntry]:
-        """List all entries."""
+        """Lists all entries."""
         return [self._entry(number) for number in range(len(self._offsets))]
 
     def _entry(self, number: int) -> TimeEntry:
         return TimeEntry(self._times[number], self.base_offset + self._offsets[number])
 
     def truncate(self, end_offset: int) -> None:
-        """Drop the entries of batches that end at or after an offset."""
+        """Drops the entries of batches that end at or after an offset."""
         with self.flush_lock:
             self._drop_from(bisect_left(self._offsets, end_offset - self.base_offset))
 
 
 def _column(code: str, data: bytes, start: int) -> array[int]:
-    """Return one field of every entry, copied by byte column and not by entry, for speed."""
+    """Returns one field of every entry, copied by byte column and not by entry, for speed."""
     column = array(code)
     size = column.itemsize
     raw = bytearray(len(data) // ENTRY_SIZE * size)
@@ -133,7 +133,7 @@ def _column(code: str, data: bytes, start: int) -> array[int]:
 
 
 def _count_growing(offsets: Sequence[int]) -> int:
-    """Return how many offsets at the start are valid: not negative and strictly growing."""
+    """Returns how many offsets at the start are valid: not negative and strictly growing."""
     last = -1
     for count, offset in enumerate(offsets):
         if offset <= last:

@@ -31,18 +31,18 @@ class Aborted(NamedTuple):
 
 
 def parse(data: bytes) -> list[Aborted]:
-    """Return every whole entry, unchecked; a torn last one is ignored."""
+    """Returns every whole entry, unchecked; a torn last one is ignored."""
     whole = len(data) // ENTRY_SIZE * ENTRY_SIZE
     return [Aborted(*fields) for fields in _ENTRY.iter_unpack(data[:whole])]
 
 
 def pack(entries: Iterable[Aborted]) -> bytes:
-    """Return the bytes of the file."""
+    """Returns the bytes of the file."""
     return b"".join(_ENTRY.pack(*entry) for entry in entries)
 
 
 def truncate(path: Path, end_offset: int) -> None:
-    """Drop the transactions whose marker lies at or behind an offset; raises OSError.
+    """Drops the transactions whose marker lies at or behind an offset; raises OSError.
 
     Nothing where there is no file. The file is replaced, and made durable with its directory.
     """

@@ -6,7 +6,7 @@ from protocol.records.layout import NO_TIMESTAMP
 
 
 def append_time(last_append_time_ms: int | None, now_ms: int) -> int:
-    """Return the append time of a batch that arrives now: never less than that of the batch before it.
+    """Returns the append time of a batch that arrives now: never less than the one before it.
 
     Clocks go back, and the clocks of leaders differ (KIP-32, rejected alternative 1). A clock
     reading of -1 counts as 0, because -1 as a stamp means "no time" (KIP-228).
@@ -17,7 +17,7 @@ def append_time(last_append_time_ms: int | None, now_ms: int) -> int:
 
 
 def ahead(append_time_ms: int | None, now_ms: int) -> int:
-    """Return how many ms the last append time is ahead of the clock; 0 if it is not.
+    """Returns how many ms the last append time is ahead of the clock; 0 if it is not.
 
     Until the clock has caught up, every batch gets that last append time.
     """
@@ -25,5 +25,5 @@ def ahead(append_time_ms: int | None, now_ms: int) -> int:
 
 
 def goes_back(append_time_ms: int, next_append_time_ms: int) -> bool:
-    """Tell whether an append time is smaller than the one before it, which only a damaged file can show."""
+    """Returns whether an append time is smaller than the one before: the file is damaged."""
     return next_append_time_ms < append_time_ms

@@ -40,7 +40,7 @@ class UnitMismatch(NamedTuple):
 
 
 def find_unit_mismatch(timestamp: int, now_ms: int) -> UnitMismatch | None:
-    """Return the other unit in which a time was probably meant, None if milliseconds are plausible.
+    """Returns the other unit that was probably meant, None if milliseconds are plausible.
 
     A time is a mismatch if it is more than ten years from now, but within ten years of now when
     read as seconds, microseconds or nanoseconds. This is a guess: events of 1970-01-17 to
@@ -60,7 +60,7 @@ MISTAKEN_UNITS = tuple(unit for unit, _, _ in _UNITS)
 
 
 def usual_range(now_ms: int) -> tuple[int, int]:
-    """Return the smallest and the largest time for which `find_unit_mismatch` returns None.
+    """Returns the smallest and the largest time for which `find_unit_mismatch` returns None.
 
     Loops over columns compare with these two instead of calling it for each time.
     """
@@ -68,7 +68,7 @@ def usual_range(now_ms: int) -> tuple[int, int]:
 
 
 def unit_mismatch_ranges(now_ms: int) -> list[tuple[str, int, int]]:
-    """Return (unit, smallest time, largest time) for each other unit, for loops over columns.
+    """Returns (unit, smallest time, largest time) for each other unit, for loops over columns.
 
     For a time outside `usual_range`, the first of these ranges that holds it names the unit that
     `find_unit_mismatch` returns.
@@ -102,7 +102,7 @@ class Expected(NamedTuple):
 
 
 def expected_of(config: TopicConfig) -> Expected:
-    """Return the limits that a topic's settings imply."""
+    """Returns the limits that a topic's settings imply."""
     retention = retention_of(config)
     return Expected(
         None if retention.by_append else retention.retention_ms,
@@ -128,7 +128,7 @@ class Arrivals:
     )
 
     def __init__(self, config: TopicConfig) -> None:
-        """Begin with no appends."""
+        """Begins with no appends."""
         self.delays = [0] * (len(DELAYS_MS) + 1)  # append - first event time, by DELAYS_MS
         self.longest_delay_ms: int | None = None  # unit mismatches excluded
         self.late_batches = 0  # whose first time is smaller than a time that came before
@@ -142,12 +142,12 @@ class Arrivals:
         self.expect(config)
 
     def begin(self, largest_event: int | None) -> None:
-        """Continue from the largest event time that was reached before this start."""
+        """Continues from the largest event time that was reached before this start."""
         if largest_event is not None:
             self.reached = largest_event
 
     def expect(self, config: TopicConfig) -> None:
-        """Apply these settings from now on."""
+        """Applies these settings from now on."""
         self._expected = expected_of(config)
         self._usual_ms = -1  # delays up to this need no closer look
 
@@ -158,7 +158,7 @@ class Arrivals:
         append_time_ms: int,
         now_ms: int,
     ) -> TimeAnomaly | None:
-        """Count an append; return what is unusual about its times, None as a rule.
+        """Counts an append; returns what is unusual about its times, None as a rule.
 
         `largest` is the largest time in `batches`.
         """
@@ -183,7 +183,7 @@ class Arrivals:
         append_time_ms: int,
         now_ms: int,
     ) -> TimeAnomaly | None:
-        """Count an append with a time in the future, an unusually long delay, or no time at all."""
+        """Counts an append with a time in the future, an unusually long delay, or no time."""
         first = next((batch.first for batch in batches if batch.first is not None), None)
         if first is None or largest is None:
             self.timeless_batches += 1
@@ -217,7 +217,7 @@ class Arrivals:
         largest: int,
         anomaly: TimeAnomaly | None,
     ) -> TimeAnomaly | None:
-        """Count an append whose first time is smaller than the largest time so far."""
+        """Counts an append whose first time is smaller than the largest time so far."""
         late_ms = self.reached - first
         self.late_batches += 1
         self.late_records += batches[-1].last_offset - batches[0].base_offset + 1

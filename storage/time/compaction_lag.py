@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def is_past_min_lag(times: SegmentTimes, now_ms: int, lag_ms: int) -> bool:
-    """Tell whether every record of a segment is older than min.compaction.lag.ms (`lag_ms`).
+    """Returns whether every record of a segment is older than min.compaction.lag.ms (`lag_ms`).
 
     The age of a record counts from its record time, or from its append time if that is smaller.
     Otherwise a record from the future would keep the segments behind it from compaction.
@@ -20,10 +20,13 @@ def is_past_min_lag(times: SegmentTimes, now_ms: int, lag_ms: int) -> bool:
 
 
 def written_from(times: SegmentTimes) -> int | None:
-    """Return since when a segment holds records: its first record time or first append time, the smaller."""
+    """Returns the first record time or the first append time of a segment, the smaller one."""
     return earlier(times.first, times.created)
 
 
 def overdue(since_ms: int | None, now_ms: int, lag_ms: int) -> int:
-    """Return for how many ms a state that began at `since_ms` has exceeded its limit; 0 if it has not."""
+    """Returns for how many ms a state that began at `since_ms` has exceeded its limit.
+
+    0 if it has not.
+    """
     return 0 if since_ms is None else max(now_ms - since_ms - lag_ms, 0)

@@ -15,7 +15,7 @@ EVENT_SLACK_MS = 3_600_000  # the limit where a topic sets none
 
 
 def event_limit(rules: Rules, append_time_ms: int) -> int:
-    """Return the largest event time that a record appended now can count as.
+    """Returns the largest event time that a record appended now can count as.
 
     The limit keeps one absurd stamp from expiring the rest of the log.
     """
@@ -25,12 +25,12 @@ def event_limit(rules: Rules, append_time_ms: int) -> int:
 
 
 def capped(append_time_ms: int, slack_ms: int) -> int:
-    """Return the time `slack_ms` after an append time, never -1, which would mean no time."""
+    """Returns the time `slack_ms` after an append time, never -1, which would mean no time."""
     limit = min(append_time_ms + slack_ms, MAX_TIMESTAMP)
     return 0 if limit == NO_TIMESTAMP else limit
 
 
 def event_slack(config: TopicConfig) -> int:
-    """Return how many ms beyond its append time an event counts, for batches read back from the log."""
+    """Returns how many ms beyond its append time an event counts in batches read back."""
     after_ms = config.timestamp_window[1]
     return EVENT_SLACK_MS if after_ms is None else after_ms

@@ -24,7 +24,7 @@ _LOWEST_TARGET = min(Target)
 
 
 def is_target(timestamp: int) -> bool:
-    """Tell whether the timestamp of a ListOffsets request is one of Kafka's special values.
+    """Returns whether the timestamp of a ListOffsets request is one of Kafka's special values.
 
     Because of them, six milliseconds before 1970 cannot be asked for over Kafka's protocol. Any
     smaller value is a time.
@@ -33,12 +33,12 @@ def is_target(timestamp: int) -> bool:
 
 
 def reaches(largest: int | None, target: int) -> bool:
-    """Tell whether records with this largest time hold one at or after `target` (KIP-33)."""
+    """Returns whether records with this largest time hold one at or after `target` (KIP-33)."""
     return largest is not None and largest >= target
 
 
 def is_indexed(largest: int | None, last_indexed: int | None) -> bool:
-    """Tell whether a time index takes the largest time so far: if it has grown and is not negative.
+    """Returns whether a time index takes the largest time: if it has grown and is not negative.
 
     Kafka's tools expect the times of an index to be larger than -1; negative times are found by a
     scan.
@@ -47,12 +47,12 @@ def is_indexed(largest: int | None, last_indexed: int | None) -> bool:
 
 
 def is_searchable(timestamp: int) -> bool:
-    """Tell whether a time index can be asked for a time: indexes hold no negative times."""
+    """Returns whether a time index can be asked for a time: indexes hold no negative times."""
     return timestamp >= 0
 
 
 def count_growing(times: Sequence[int]) -> int:
-    """Return how many times at the start of a time index are valid: not negative and strictly growing."""
+    """Returns how many first times of a time index are valid: not negative, strictly growing."""
     if times and times[0] >= 0 and all(map(int.__lt__, times, times[1:])):
         return len(times)  # the usual case; the loop below takes ten times as long
     last = -1

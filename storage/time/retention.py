@@ -49,7 +49,7 @@ class Candidate(NamedTuple):
 
 
 def with_inherited_times(candidates: Iterable[Candidate]) -> list[Candidate]:
-    """Give each segment that compaction left empty the times of the next segment that is not empty.
+    """Gives each segment that compaction left empty the times of the next one with records.
 
     The log must not start later than that next segment allows: a slow consumer would see a loss.
     """
@@ -79,7 +79,7 @@ class SegmentSchedule(NamedTuple):
 
 
 def retention_of(config: TopicConfig) -> Retention:
-    """Return what a topic's settings say: -1, or a cleanup.policy without delete, switches a policy off.
+    """Returns what a topic's settings say: -1, or no delete in cleanup.policy, means off.
 
     The largest long means no limit too, because people set it to keep records for ever.
     """
@@ -99,7 +99,7 @@ def _bounded(duration_ms: int) -> int | None:
 
 
 def aged_from(times: SegmentTimes, retention: Retention) -> int | None:
-    """Return the first moment at which all records of a segment are older than retention.ms.
+    """Returns the first moment at which all records of a segment are older than retention.ms.
 
     None if the policy is off, or if the segment has no records.
     """
@@ -110,12 +110,15 @@ def aged_from(times: SegmentTimes, retention: Retention) -> int | None:
 
 
 def oldest_kept(retention_ms: int, now_ms: int) -> int:
-    """Return the smallest record time that `retention.ms` does not delete now; negative: no limit."""
+    """Returns the smallest record time that `retention.ms` does not delete now.
+
+    Negative: no limit.
+    """
     return MIN_TIMESTAMP if retention_ms < 0 else max(now_ms - retention_ms, MIN_TIMESTAMP)
 
 
 def outdated_by(times: SegmentTimes, retention: Retention) -> int | None:
-    """Return the smallest partition.maxEventTime at which event time may delete a segment.
+    """Returns the smallest partition.maxEventTime at which event time may delete a segment.
 
     None if the policy is off, or if the segment has no event time.
     """
@@ -127,7 +130,7 @@ def outdated_by(times: SegmentTimes, retention: Retention) -> int | None:
 def expires_from(
     times: SegmentTimes, retention: Retention, max_event_time: int | None
 ) -> int | None:
-    """Return the first moment at which event time deletes a segment, at the end of its grace.
+    """Returns the first moment at which event time deletes a segment, at the end of its grace.
 
     None if event time keeps it: the segment has no event time, or partition.maxEventTime is not far
     enough ahead.
@@ -147,7 +150,7 @@ def segments_to_delete(
     high_watermark: int,
     max_event_time: int | None,
 ) -> list[str]:
-    """Return, for each segment from the oldest on that is to be deleted, the policy that deletes it.
+    """Returns the policy that deletes each segment that is to go, from the oldest on.
 
     These are the segments that are due by `retention_schedule`, which takes the same arguments. No
     segment after the first that stays is judged.
@@ -173,7 +176,7 @@ def retention_schedule(
     high_watermark: int,
     max_event_time: int | None,
 ) -> Iterator[SegmentSchedule]:
-    """Yield for each segment when it is deleted and by which policy, if nothing is appended.
+    """Yields for each segment when it is deleted and by which policy, if nothing is appended.
 
     Segments are deleted oldest first, and each policy deletes on its own. The last candidate is the
     active segment: it is deleted with all the others, unless it is empty. No segment is deleted
@@ -211,7 +214,10 @@ def _waits(
     excess: int,
     max_event_time: int | None,
 ) -> Iterator[Wait]:
-    """Yield what each policy that is switched on needs; times are read when their policy's turn comes."""
+    """Yields what each policy that is switched on needs.
+
+    Times are read when their policy's turn comes.
+    """
     end_offset, size, times = candidate
     if end_offset <= log_start_offset:
         yield Wait(BY_START, MIN_TIMESTAMP)
@@ -227,7 +233,7 @@ def _waits(
 
 
 def _first_due(waits: Iterable[Wait], before_ms: int) -> tuple[str | None, int | None]:
-    """Return the policy that deletes a segment, and when, if all before it are deleted at `before_ms`.
+    """Returns which policy deletes a segment, and when, if all before it go at `before_ms`.
 
     Of the policies that delete it at that moment it is the first.
     """
@@ -256,14 +262,17 @@ class _EventTimes:
         self._first = self._next = -1
 
     def times(self, number: int) -> SegmentTimes:
-        """Return the times by which the segment of this number is judged."""
+        """Returns the times by which the segment of this number is judged."""
         if not self._first <= number <= self._next:
             self._first, self._next = number, self._find(number)
         judged = number if self._next == len(self._candidates) else self._next
         return self._candidates[judged].times()
 
     def _find(self, number: int) -> int:
-        """Return the first segment from this one on that has an event time; the end if none has."""
+        """Returns the first segment from this one on that has an event time.
+
+        The end if none has.
+        """
         for found in range(number, len(self._candidates)):
             candidate = self._candidates[found]
             if candidate.end_offset > self._high_watermark:
@@ -274,11 +283,11 @@ class _EventTimes:
 
 
 def _is_held(candidates: Sequence[Candidate], number: int, high_watermark: int) -> bool:
-    """Tell whether a segment cannot be deleted: not all below the high watermark, or active and empty."""
+    """Returns whether a segment must stay: not all below the high watermark, or active and empty."""
     end_offset, size, _ = candidates[number]
     return end_offset > high_watermark or (number == len(candidates) - 1 and not size)
 
 
 def expired(last_append_time_ms: int, now_ms: int, keep_ms: int) -> bool:
-    """Tell whether something last used at an append time has been idle for `keep_ms`."""
+    """Returns whether something last used at an append time has been idle for `keep_ms`."""
     return now_ms - last_append_time_ms >= keep_ms

@@ -16,7 +16,7 @@ def should_roll(
     segment_ms: int,
     min_interval_ms: int,
 ) -> bool:
-    """Tell whether the next append begins a new segment because of time.
+    """Returns whether the next append begins a new segment because of time.
 
     It does if its largest record time is more than `segment_ms` after the segment's first record
     time. If either has no record time, its append time is compared with that of the segment's first
@@ -34,7 +34,7 @@ def should_roll(
 
 
 def segment_span(config: TopicConfig) -> int:
-    """Return the setting, in ms, after which a segment is rolled.
+    """Returns the setting, in ms, after which a segment is rolled.
 
     A compacted topic rolls within max.compaction.lag.ms, because only closed segments are
     compacted.

@@ -24,7 +24,7 @@ class SegmentTimes:
     )
 
     def __init__(self) -> None:
-        """Begin with a segment of no batches."""
+        """Begins with a segment of no batches."""
         self.created: int | None = None  # the append time of its first batch
         self.last_append: int | None = None
         self.first: int | None = None  # the first record time
@@ -47,7 +47,7 @@ class SegmentTimes:
         append_time_ms: int,
         event_limit: int,
     ) -> None:
-        """Take a data batch into account."""
+        """Takes a data batch into account."""
         age = append_time_ms
         if largest is None:
             self.has_missing = True
@@ -68,12 +68,12 @@ class SegmentTimes:
             self.aging = age
 
     def note_control(self, append_time_ms: int) -> None:
-        """Take a control batch into account: it has an age by append time, and no event time."""
+        """Takes a control batch into account: it has an age by append time, and no event time."""
         if exceeds(append_time_ms, self.aging):
             self.aging = append_time_ms
 
     def note_append(self, append_time_ms: int | None) -> None:
-        """Take the append time of a batch into account; None means unknown."""
+        """Takes the append time of a batch into account; None means unknown."""
         if append_time_ms is None:
             self.has_unknown = True
             return
@@ -82,7 +82,7 @@ class SegmentTimes:
             self.created = append_time_ms
 
     def copy(self) -> SegmentTimes:
-        """Return an independent copy."""
+        """Returns an independent copy."""
         other = SegmentTimes()
         for name in self.__slots__:
             setattr(other, name, getattr(self, name))

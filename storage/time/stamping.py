@@ -32,7 +32,7 @@ class Stamps(NamedTuple):
 
 
 def rules_of(config: TopicConfig, magic: int) -> Rules:
-    """Return the rules of a topic's settings, for batches to be stored in format `magic`.
+    """Returns the rules of a topic's settings, for batches to be stored in format `magic`.
 
     A LogAppendTime topic has no window, because the broker replaces the times that a window would
     check. Format 0 has no times, so there is nothing to check (KIP-32, migration phase 1).
@@ -45,7 +45,7 @@ def rules_of(config: TopicConfig, magic: int) -> Rules:
 
 
 def stamps_at(rules: Rules, last_append_time_ms: int | None, now_ms: int) -> Stamps:
-    """Apply the rules to the moment `now_ms`.
+    """Applies the rules to the moment `now_ms`.
 
     The window is around the clock and not around the append time: after a clock that was ahead is
     set right, records from the future must be rejected again.
@@ -64,5 +64,5 @@ def stamps_at(rules: Rules, last_append_time_ms: int | None, now_ms: int) -> Sta
 
 
 def reported(stamps: Stamps) -> int:
-    """Return the time that a ProduceResponse v2+ reports: the append time of LogAppendTime, else -1."""
+    """Returns the time in a ProduceResponse v2+: the append time of LogAppendTime, else -1."""
     return stamps.append_time_ms if stamps.log_append_time else NO_TIMESTAMP

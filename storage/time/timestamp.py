@@ -16,32 +16,32 @@ MAX_TIMESTAMP = 2**63 - 1
 
 
 def or_none(timestamp: int) -> int | None:
-    """Return a stored time as a value: None for -1."""
+    """Returns a stored time as a value: None for -1."""
     return None if timestamp == NO_TIMESTAMP else timestamp
 
 
 def exceeds(timestamp: int | None, largest: int | None) -> bool:
-    """Tell whether a time is larger than the largest so far. A missing time never is."""
+    """Returns whether a time is larger than the largest so far. A missing time never is."""
     return timestamp is not None and (largest is None or timestamp > largest)
 
 
 def later(timestamp: int | None, other: int | None) -> int | None:
-    """Return the later of two times that may be missing."""
+    """Returns the later of two times that may be missing."""
     return timestamp if exceeds(timestamp, other) else other
 
 
 def earlier(timestamp: int | None, other: int | None) -> int | None:
-    """Return the earlier of two times that may be missing."""
+    """Returns the earlier of two times that may be missing."""
     if timestamp is None or other is None:
         return other if timestamp is None else timestamp
     return min(timestamp, other)
 
 
 def left(due_ms: int, now_ms: int) -> int:
-    """Return how many ms remain until a moment; 0 once it has come."""
+    """Returns how many ms remain until a moment; 0 once it has come."""
     return max(due_ms - now_ms, 0)
 
 
 def is_due(due_ms: int, now_ms: int) -> bool:
-    """Tell whether a moment has come."""
+    """Returns whether a moment has come."""
     return now_ms >= due_ms

@@ -13,17 +13,23 @@ from storage.time.timestamp import is_due
 
 
 def delete_horizon(now_ms: int, delete_retention_ms: int) -> int:
-    """Return the delete horizon of what a cleaning finds now; never -1, which would mean no time."""
+    """Returns the delete horizon of what a cleaning finds now.
+
+    Never -1, which would mean no time.
+    """
     return capped(now_ms, delete_retention_ms)
 
 
 def is_past_horizon(delete_horizon_ms: int | None, now_ms: int) -> bool:
-    """Tell whether a batch's delete horizon has come; a batch without one (None) is never past it."""
+    """Returns whether a batch's delete horizon has come.
+
+    A batch without one (None) is never past it.
+    """
     return delete_horizon_ms is not None and is_due(delete_horizon_ms, now_ms)
 
 
 def old_format_horizon(clean_until_ms: int | None, delete_retention_ms: int) -> int | None:
-    """Return the append time up to which segments lose their tombstones of formats 0 and 1.
+    """Returns the append time up to which segments lose their tombstones of formats 0 and 1.
 
     `clean_until_ms` is the last append time of the section that was clean already; None if there
     is none, and then all tombstones stay.
@@ -32,5 +38,5 @@ def old_format_horizon(clean_until_ms: int | None, delete_retention_ms: int) -> 
 
 
 def keeps_old_tombstones(last_append_ms: int, horizon_ms: int | None) -> bool:
-    """Tell whether a segment with this last append time keeps its tombstones of formats 0 and 1."""
+    """Returns whether a segment appended last then keeps its tombstones of formats 0 and 1."""
     return horizon_ms is None or last_append_ms > horizon_ms

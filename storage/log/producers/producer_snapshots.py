@@ -42,7 +42,7 @@ class SnapshotError(ValueError):
 
 
 def write(directory: Path, offset: int, producers: Iterable[Producer]) -> None:
-    """Write the state of producers before `offset`; not made durable here. Raises OSError."""
+    """Writes the state of producers before `offset`; not made durable here. Raises OSError."""
     entries = [_pack(producer) for producer in producers]
     body = b"".join((_COUNT.pack(len(entries)), *entries))
     path = directory / filenames.segment_file(offset, filenames.SNAPSHOT_SUFFIX)
@@ -50,12 +50,12 @@ def write(directory: Path, offset: int, producers: Iterable[Producer]) -> None:
 
 
 def read(path: Path, expiration_ms: int) -> Producers:
-    """Read a snapshot. Raises SnapshotError, and OSError if there is none."""
+    """Reads a snapshot. Raises SnapshotError, and OSError if there is none."""
     return parse(path, path.read_bytes(), expiration_ms)
 
 
 def parse(path: Path | str, data: bytes, expiration_ms: int) -> Producers:
-    """Parse the bytes of a snapshot; `path` is for error texts. Raises SnapshotError."""
+    """Parses the bytes of a snapshot; `path` is for error texts. Raises SnapshotError."""
     if len(data) < _HEAD.size + _COUNT.size:
         raise SnapshotError(f"{path} is too short for a snapshot")
     version, checksum = _HEAD.unpack_from(data)

@@ -87,7 +87,7 @@ class Producers:
     """All producers of a partition. Not thread-safe."""
 
     def __init__(self, expiration_ms: int) -> None:
-        """Begin without producers; a producer expires after `expiration_ms` without appends."""
+        """Begins without producers; a producer expires after `expiration_ms` without appends."""
         self.expiration_ms = expiration_ms
         self._known: dict[int, Producer] = {}
         self._next_expiry_check_ms = MIN_TIMESTAMP
@@ -99,15 +99,15 @@ class Producers:
         return iter(self._known.values())
 
     def get(self, producer_id: int) -> Producer | None:
-        """Return the state of a producer; None if it is unknown."""
+        """Returns the state of a producer; None if it is unknown."""
         return self._known.get(producer_id)
 
     def put(self, producer: Producer) -> None:
-        """Add a producer that was read from a snapshot."""
+        """Adds a producer that was read from a snapshot."""
         self._known[producer.producer_id] = producer
 
     def check(self, batch: Sequenced, now_ms: int) -> ProducerBatch | None:
-        """Return the batch that this one duplicates, or None if it may be appended.
+        """Returns the batch that this one duplicates, or None if it may be appended.
 
         Raises InvalidProducerEpoch and OutOfOrderSequenceNumber.
         """
@@ -125,7 +125,7 @@ class Producers:
         raise _refusal(batch, known)
 
     def appended(self, batch: Sequenced, offsets: tuple[int, int], append_time_ms: int) -> None:
-        """Record a batch that was appended at `offsets`, its first and last one."""
+        """Records a batch that was appended at `offsets`, its first and last one."""
         producer_id, epoch, first_sequence, last_sequence = batch
         known = self._known.get(producer_id)
         if known is None or self._expired(known, append_time_ms):
@@ -139,7 +139,7 @@ class Producers:
         known.last_append_time_ms = append_time_ms
 
     def expire(self, now_ms: int) -> None:
-        """Remove producers that have not appended for too long."""
+        """Removes producers that have not appended for too long."""
         gone = [known.producer_id for known in self if self._expired(known, now_ms)]
         for producer_id in gone:
             del self._known[producer_id]
@@ -156,7 +156,7 @@ class Producers:
 
 
 def _refusal(batch: Sequenced, known: Producer) -> BrokerError:
-    """Return the error of a batch that neither continues the sequence nor is a duplicate."""
+    """Returns the error of a batch that neither continues the sequence nor is a duplicate."""
     if batch.epoch < known.epoch:
         return InvalidProducerEpoch(
             f"producer {batch.producer_id} sent epoch {batch.epoch}; "

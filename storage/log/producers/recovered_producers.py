@@ -44,7 +44,7 @@ def load_producers(
     *,
     log_start_offset: int,
 ) -> Producers:
-    """Read the newest valid snapshot and the log after it. Raises OSError.
+    """Reads the newest valid snapshot and the log after it. Raises OSError.
 
     After a power loss, deleted files may come back in part, in any order of names. A producer that
     wrote before such a hole may have written in it: it is dropped, because an unknown producer is
@@ -77,7 +77,7 @@ def load_producers(
 
 
 def _scan_producers(segment: Segment, offset: int, producers: Producers, now_ms: int) -> int:
-    """Record the batches of a segment from an offset on; return the end of the last batch."""
+    """Records the batches of a segment from an offset on; returns the end of the last batch."""
     entry, end_offset = segment.index.floor(offset), segment.base_offset
     for found in segment.walk(0 if entry is None else entry.position):
         batch = found.batch
@@ -95,7 +95,7 @@ def _scan_producers(segment: Segment, offset: int, producers: Producers, now_ms:
 
 
 def sequenced(batch: Batch) -> Sequenced:
-    """Return the producer fields of a batch's header."""
+    """Returns the producer fields of a batch's header."""
     return Sequenced(
         batch.producer_id,
         batch.producer_epoch,
@@ -105,7 +105,7 @@ def sequenced(batch: Batch) -> Sequenced:
 
 
 def _refill(segments: Sequence[Segment], end_offset: int, producers: Producers) -> None:
-    """Add the last batches from the log's tail to producers read from a snapshot at `end_offset`.
+    """Adds the last batches from the log's tail to producers read from a snapshot at `end_offset`.
 
     If the tail cannot be read as batches, the state is that of the snapshot alone. Raises OSError.
     """
@@ -130,13 +130,13 @@ def _refill(segments: Sequence[Segment], end_offset: int, producers: Producers) 
 
 
 def _remember(known: Producer, met: list[ProducerBatch]) -> None:
-    """Replace the one batch of a snapshot by the last batches found, if they end with it."""
+    """Replaces the one batch of a snapshot by the last batches found, if they end with it."""
     if met and known.batches and met[-1][1:4:2] == known.batches[-1][1:4:2]:
         known.batches = tuple(met[-REMEMBERED_BATCHES:])
 
 
 def _tail(segments: Sequence[Segment], end_offset: int) -> Iterator[Found]:
-    """Yield the batch headers in the last few megabytes before an offset."""
+    """Yields the batch headers in the last few megabytes before an offset."""
     left, parts = _REFILL_BYTES, []
     for segment in reversed(segments):
         if segment.base_offset >= end_offset:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def adopt_times(
     segments: Sequence[Segment], known: PartitionTimes | None, *, was_clean: bool
 ) -> None:
-    """Apply the lines of `partition.times` to segments of the same size.
+    """Applies the lines of `partition.times` to segments of the same size.
 
     After a clean stop the file describes everything: a longer log was written by another program,
     which may have changed all of it. After a crash the log may be longer.
@@ -40,7 +40,7 @@ def adopt_times(
 
 
 def clean_end(active: Segment, recovery_point: int, known: PartitionTimes | None) -> int | None:
-    """Return the end of the log after a clean stop; None if it is not certain.
+    """Returns the end of the log after a clean stop; None if it is not certain.
 
     `partition.times` gives it if the segment has the size in the file; else the log's last batches
     do.
@@ -52,7 +52,7 @@ def clean_end(active: Segment, recovery_point: int, known: PartitionTimes | None
 
 
 def _ends_at(segment: Segment, offset: int) -> bool:
-    """Tell whether the log's last batch ends before `offset`; reads few headers.
+    """Returns whether the log's last batch ends before `offset`; reads few headers.
 
     A checkpoint may be older than the log, and must not hide later batches.
     """
@@ -69,7 +69,7 @@ def _ends_at(segment: Segment, offset: int) -> bool:
 
 
 def was_open_in_kafka(segment: Segment) -> bool:
-    """Tell whether Kafka has opened the log since we did, and was not stopped cleanly.
+    """Returns whether Kafka has opened the log since we did, and was not stopped cleanly.
 
     Kafka gives the last segment's index its full size when it opens a log, and truncates it when it
     closes it. Our indexes never end with zeros, because no entry has position 0. Raises OSError.

@@ -31,7 +31,7 @@ def gaps_end(
     is_compacted: bool,
     is_ours: bool,
 ) -> int:
-    """Return the offset up to which a log may have gaps that was not stopped cleanly.
+    """Returns the offset up to which a log may have gaps that was not stopped cleanly.
 
     `is_ours` is false if another broker has written to the log since we did, `is_compacted` is the
     topic's setting. Raises OSError.
@@ -52,7 +52,7 @@ def gaps_end_after_clean_stop(
     cleaned_offset: int | None,
     end_offset: int,
 ) -> int:
-    """Return the offset up to which a log may have gaps that was stopped cleanly.
+    """Returns the offset up to which a log may have gaps that was stopped cleanly.
 
     If it is not the log that `partition.times` describes, another broker has written to it. All of
     it is durable, so a power loss has left no gap.
@@ -66,7 +66,7 @@ def gaps_end_after_clean_stop(
 
 
 def _end_of_adopted(segments: Sequence[Segment]) -> int:
-    """Return the last offset of the first segments that another broker wrote.
+    """Returns the last offset of the first segments that another broker wrote.
 
     Such segments have no append times. The first one that has some is ours: it begins where the
     one before it ends. Raises OSError.
@@ -78,7 +78,7 @@ def _end_of_adopted(segments: Sequence[Segment]) -> int:
 
 
 def has_append_times(segment: Segment) -> bool:
-    """Tell whether a segment's append times show that we wrote it.
+    """Returns whether a segment's append times show that we wrote it.
 
     An empty file of append times is what a power loss leaves of a new segment. Raises OSError.
     """

@@ -55,7 +55,7 @@ class _Swap(NamedTuple):
 
 
 def tidy(directory: Path) -> bool:
-    """Complete or undo interrupted changes; True if segments were replaced. Raises OSError."""
+    """Completes or undo interrupted changes; True if segments were replaced. Raises OSError."""
     names = [path.name for path in directory.iterdir()]
     for name in names:
         if filenames.is_leftover(name):
@@ -73,7 +73,7 @@ def tidy(directory: Path) -> bool:
 
 
 def remove_behind(directory: Path, offset: int, *, everything: bool) -> None:
-    """Remove the segments that begin after an offset, or all, durably. Raises OSError.
+    """Removes the segments that begin after an offset, or all, durably. Raises OSError.
 
     The last one is removed first, so that the files are a valid log at any moment. Snapshots of
     producers after the offset are removed too.
@@ -88,7 +88,7 @@ def remove_behind(directory: Path, offset: int, *, everything: bool) -> None:
 
 
 def set_aside(path: Path) -> Path:
-    """Rename a file to a name that brokers ignore, and return its path. Raises OSError.
+    """Renames a file to a name that brokers ignore, and returns its path. Raises OSError.
 
     The suffix is `.stray`, or `.2.stray` and so on, if there is one already.
     """
@@ -113,7 +113,7 @@ def _remove(directory: Path, found: Sequence[filenames.SegmentFile], suffix: str
 
 
 def _complete(directory: Path, swapped: Sequence[filenames.SegmentFile]) -> bool:
-    """Replace segments by the complete ones that were made from them."""
+    """Replaces segments by the complete ones that were made from them."""
     there = _ending([path.name for path in directory.iterdir()], "")
     logs = {file.offset for file in there if file.suffix == filenames.LOG_SUFFIX}
     swaps, aside = [], set()
@@ -158,14 +158,14 @@ def _complete(directory: Path, swapped: Sequence[filenames.SegmentFile]) -> bool
 
 
 def _put_in_place(directory: Path, file: filenames.SegmentFile) -> None:
-    """Give a file its final name; a missing index is built."""
+    """Gives a file its final name; a missing index is built."""
     path = directory / filenames.segment_file(*file)
     with contextlib.suppress(FileNotFoundError):
         files.rename(path.with_name(path.name + filenames.SWAP_SUFFIX), path)
 
 
 def _read(directory: Path, base_offset: int) -> _Swap:
-    """Read the headers of a segment whose name still ends in .swap."""
+    """Reads the headers of a segment whose name still ends in .swap."""
     name = filenames.segment_file(base_offset, filenames.LOG_SUFFIX) + filenames.SWAP_SUFFIX
     path = directory / name
     size = path.stat().st_size
@@ -182,7 +182,7 @@ def _read(directory: Path, base_offset: int) -> _Swap:
 
 
 def _remove_orphans(directory: Path) -> None:
-    """Remove indexes without a log, because a later segment with that name would use them."""
+    """Removes indexes without a log, because a later segment with that name would use them."""
     there = _ending([path.name for path in directory.iterdir()], "")
     logs = {file.offset for file in there if file.suffix == filenames.LOG_SUFFIX}
     for file in there:

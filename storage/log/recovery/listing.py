@@ -21,7 +21,7 @@ class Listing(NamedTuple):
 
 
 def listed(directory: Path) -> Listing:
-    """List the segment files in a partition's directory. Raises OSError."""
+    """Lists the segment files in a partition's directory. Raises OSError."""
     bases, snapshot_offsets = [], []
     for path in directory.iterdir():
         file = filenames.parse_segment_file(path.name)
@@ -35,7 +35,7 @@ def listed(directory: Path) -> Listing:
 
 
 def remove_later_snapshots(directory: Path, offsets: Sequence[int], end_offset: int) -> None:
-    """Remove producer snapshots after a cut, durably: other batches will get these offsets."""
+    """Removes producer snapshots after a cut, durably: other batches will get these offsets."""
     later = [offset for offset in offsets if offset > end_offset]
     for offset in later:
         files.unlink(filenames.snapshot_path(directory, offset))
@@ -44,7 +44,7 @@ def remove_later_snapshots(directory: Path, offsets: Sequence[int], end_offset: 
 
 
 def remove_stray_snapshots(directory: Path, segments: Sequence[Segment]) -> None:
-    """Remove all producer snapshots except those at the start of a segment or at the log's end."""
+    """Removes all producer snapshots except those at the start of a segment or at the log's end."""
     wanted = {segment.base_offset for segment in segments} | {segments[-1].tail.end_offset}
     for offset in listed(directory).snapshot_offsets:
         if offset not in wanted:

@@ -54,7 +54,7 @@ class Known(NamedTuple):
 
 
 def load(directory: Path, known: Known, index_interval_bytes: int) -> Loaded:
-    """Open the segments of a directory; an empty one gets a segment at the log's start.
+    """Opens the segments of a directory; an empty one gets a segment at the log's start.
 
     A truncation that was in progress is completed. Raises OSError.
     """
@@ -103,7 +103,7 @@ def load(directory: Path, known: Known, index_interval_bytes: int) -> Loaded:
 
 
 def _described(directory: Path, base_offsets: Sequence[int], start_offset: int) -> list[Segment]:
-    """Return the segments with their file sizes; else one empty segment. Raises OSError."""
+    """Returns the segments with their file sizes; else one empty segment. Raises OSError."""
     sizes = {
         base: (directory / filenames.segment_file(base, filenames.LOG_SUFFIX)).stat().st_size
         for base in base_offsets
@@ -122,7 +122,7 @@ def _recover(
     gaps_end: int,
     cut_offset: int,
 ) -> dict[int, int | None]:
-    """Check and cut a log after a crash; return the largest LogAppendTime time by segment."""
+    """Checks and cuts a log after a crash; returns the largest LogAppendTime time by segment."""
     was_compacted = known.is_compacted or known.cleaned_offset is not None
     stamps = torn_tail.cut_torn_tail(
         segments,
@@ -145,7 +145,10 @@ def _judge_append_times(
     *,
     is_ours: bool,
 ) -> tuple[int | None, int]:
-    """Mark the append times that are unknown; return the last one, and the last reset's offset."""
+    """Marks the append times that are unknown.
+
+    Returns the last one, and the last reset's offset.
+    """
     times = known.times
     back_offset = 0 if times is None else times.back_offset
     if segments[-1].base_offset < back_offset:

@@ -31,7 +31,7 @@ def cut_torn_tail(
     known: PartitionTimes | None,
     cut_offset: int,
 ) -> dict[int, int | None]:
-    """Check the log from the recovery point on, cut it, and drop the segments after a cut.
+    """Checks the log from the recovery point on, cut it, and drops the segments after a cut.
 
     No batch of the last segment that reaches `cut_offset` is kept. With `may_end_in_gap` the log
     may end with an empty segment after a gap; otherwise consumers would only wait there. Segments
@@ -89,7 +89,7 @@ def _log_cut(segment: Segment, tail: Tail, *, dropped_bytes: int, behind: int) -
 
 
 def _drop(segment: Segment) -> None:
-    """Remove a segment after a cut; a segment that another program wrote is renamed instead."""
+    """Removes a segment after a cut; a segment that another program wrote is renamed instead."""
     if segment.tail.size and not segment.append_times.is_complete:
         away = leftovers.set_aside(segment.path)
         _log.warning("segment behind a cut set aside", extra={"file": away})
@@ -97,7 +97,7 @@ def _drop(segment: Segment) -> None:
 
 
 def drop_empty(segments: list[Segment], log_start_offset: int, gaps_end: int) -> None:
-    """Remove the first segments if they are empty: the log begins where it can be read.
+    """Removes the first segments if they are empty: the log begins where it can be read.
 
     Compaction may have left a segment empty; that one stays.
     """

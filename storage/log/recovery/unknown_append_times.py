@@ -29,7 +29,7 @@ def unknown_from(
     is_ours: bool,
     boot_id: str,
 ) -> int | None:
-    """Return the offset after which append times are doubtful; None if all are right.
+    """Returns the offset after which append times are doubtful; None if all are right.
 
     `is_ours` is false if another broker has written to the log since its last stop.
     """
@@ -41,7 +41,7 @@ def unknown_from(
 
 
 def mark_unknown(segments: Sequence[Segment], covered_offset: int) -> None:
-    """Mark the append times after an offset as unknown.
+    """Marks the append times after an offset as unknown.
 
     Those that the file marks as durable stay known (flush mode). Raises OSError.
     """
@@ -61,7 +61,7 @@ def mark_unknown(segments: Sequence[Segment], covered_offset: int) -> None:
 
 
 def note_unknown(segments: Sequence[Segment], *, was_clean: bool) -> None:
-    """Record in the segments' times whether some append time is unknown. Raises OSError."""
+    """Records in the segments' times whether some append time is unknown. Raises OSError."""
     for segment in segments:
         times, size = segment.known_times
         if size < segment.tail.size:
@@ -73,7 +73,7 @@ def note_unknown(segments: Sequence[Segment], *, was_clean: bool) -> None:
 def last_append_time(
     segments: Sequence[Segment], back_offset: int, stamps: Mapping[int, int | None]
 ) -> int | None:
-    """Return the last stored append time, from the newest segment with one, or a later batch time.
+    """Returns the last stored append time, from the newest segment with one, or a later batch time.
 
     Segments before `back_offset` do not count. `stamps` are the largest LogAppendTime times in each
     segment, by base offset: if an append time is lost, they show how far the append clock had come.

@@ -41,7 +41,7 @@ def check(
     gaps_end: int,
     end_offset: int = NO_LIMIT,
 ) -> Checked:
-    """Verify a segment's batches from the recovery point on, and complete its index.
+    """Verifies a segment's batches from the recovery point on, and completes its index.
 
     Stops before a batch that reaches `end_offset`, to which a truncation was interrupted. A batch
     is good if its checksum is right and its offsets follow, below those of the next segment. A
@@ -87,7 +87,7 @@ def check(
 
 
 def _starting_point(segment: Segment, recovery_point: int) -> Tail:
-    """Return where the check begins: after the last index entry before the recovery point.
+    """Returns where the check begins: after the last index entry before the recovery point.
 
     The result is (the next offset there, position). It is the segment's beginning if there is no
     entry, or if the entry is wrong; then the whole index is built again.
@@ -107,7 +107,7 @@ def _starting_point(segment: Segment, recovery_point: int) -> Tail:
 
 
 def _follows(found: Found, expected_offset: int, gaps_end: int) -> bool:
-    """Tell whether a batch is valid where `expected_offset` is the next offset."""
+    """Returns whether a batch is valid where `expected_offset` is the next offset."""
     base_offset, last_offset = found.batch.base_offset, found.batch.last_offset
     if base_offset < 0:  # the header of a format-0/1 wrapper has only its last offset
         if last_offset < gaps_end:

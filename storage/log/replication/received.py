@@ -45,7 +45,7 @@ class Received(NamedTuple):
 
 
 def receive(data: Buffer, append_times: Sequence[AppendedFrom]) -> list[Received]:
-    """Parse and verify the whole batches of fetched bytes.
+    """Parses and verifies the whole batches of fetched bytes.
 
     Raises CorruptMessage if a batch fails its checksum, or offsets do not ascend.
     """
@@ -65,14 +65,14 @@ def receive(data: Buffer, append_times: Sequence[AppendedFrom]) -> list[Received
 
 
 def _time_of(append_times: Sequence[AppendedFrom], batch: Batch) -> int | None:
-    """Return the append time of a batch; None if it is unknown."""
+    """Returns the append time of a batch; None if it is unknown."""
     # The header of a format-0/1 wrapper lacks its first offset; its last has the same append time.
     number = bisect_right(append_times, batch.last_offset, key=_OFFSET) - 1
     return append_times[number].time_ms if number >= 0 else None
 
 
 def _prepared(batch: Batch, summary: Summary, base_offset: int) -> PreparedBatch:
-    """Describe a batch as an append does; one without records has no times, as control batches."""
+    """Describes a batch as an append does; one without records has no times, as control batches."""
     has_no_data = batch.is_control or batch.is_empty
     return PreparedBatch(
         batch.position,
@@ -93,7 +93,7 @@ def _prepared(batch: Batch, summary: Summary, base_offset: int) -> PreparedBatch
 
 
 def unpacked(slices: Sequence[tuple[int, bytes]]) -> list[AppendedFrom]:
-    """Return append times by log offset, from the entries that a leader sends for each slice.
+    """Returns append times by log offset, from the entries that a leader sends for each slice.
 
     A slice has a segment's base offset and entries of its `.appendtimes`; no entries mean unknown.
     Raises CorruptMessage for torn entries.

@@ -31,7 +31,7 @@ _log = logging.getLogger("tidelog.storage")
 
 
 def is_full(error: OSError) -> bool:
-    """Tell whether an error means a full disk, and not a failed sync, which leaves doubt."""
+    """Returns whether an error means a full disk, and not a failed sync, which leaves doubt."""
     return error.errno in FULL and not isinstance(error, files.SyncError)
 
 
@@ -50,7 +50,7 @@ class Deletion(NamedTuple):
 
 
 def candidates(segments: Sequence[Segment]) -> list[Candidate]:
-    """Return segments for judgement; their times are read on demand, which raises OSError."""
+    """Returns segments for judgement; their times are read on demand, which raises OSError."""
     return with_inherited_times(
         Candidate(s.tail.end_offset, s.tail.size, functools.partial(_times_of, s)) for s in segments
     )
@@ -61,7 +61,7 @@ def _times_of(segment: Segment) -> SegmentTimes:
 
 
 def learn(segments: Sequence[Segment]) -> None:
-    """Read unknown times of segments, so that the largest event time is kept after them.
+    """Reads unknown times of segments, so that the largest event time is kept after them.
 
     A segment that cannot be read does not prevent the deletion of others; its event times do not
     count.
@@ -77,7 +77,7 @@ def learn(segments: Sequence[Segment]) -> None:
 
 
 def make_room(segments: Sequence[Segment]) -> None:
-    """Remove the files of segments to delete that can be built again. Raises OSError."""
+    """Removes the files of segments to delete that can be built again. Raises OSError."""
     for segment in segments:
         segment.remove_indexes()
         files.unlink(filenames.snapshot_path(segment.directory, segment.base_offset))
@@ -90,7 +90,7 @@ def delete(
     log_start_offset: int,
     max_event_time: int | None,
 ) -> tuple[Deletion, list[Path]]:
-    """Rename a segment's files; return the deletion, and the files to remove later.
+    """Renames a segment's files; returns the deletion, and the files to remove later.
 
     Raises OSError; then the segment is as it was.
     """
@@ -121,7 +121,7 @@ def delete(
 
 
 def say(topic: str, partition: int, deletion: Deletion) -> None:
-    """Log the deletion of a segment."""
+    """Logs the deletion of a segment."""
     _log.info(
         "segment deleted", extra={"topic": topic, "partition": partition, **deletion._asdict()}
     )

@@ -99,7 +99,7 @@ class Moment(NamedTuple):
 def explain(
     topic: str, partition: int, log: Moment, rules: Retention, now_ms: int
 ) -> PartitionExplanation:
-    """Explain a partition's segments; reads their unknown times. Raises OSError."""
+    """Explains a partition's segments; reads their unknown times. Raises OSError."""
     candidates = log.candidates
     expected = retention_schedule(
         candidates,
@@ -136,7 +136,7 @@ def explain(
 def _with_compaction(
     explained: Sequence[SegmentExplanation], segments: Sequence[Segment], compacting: Compacting
 ) -> list[SegmentExplanation]:
-    """Add the effect of compaction to each segment."""
+    """Adds the effect of compaction to each segment."""
     told = explain_compaction.of_segments(segments, compacting)
     return [
         each._replace(compaction=what, sentence=f"{each.sentence} {sentence}")
@@ -145,7 +145,7 @@ def _with_compaction(
 
 
 def going(segments: Sequence[SegmentExplanation], now_ms: int, log_start_offset: int) -> Going:
-    """Return the sum of what is due."""
+    """Returns the sum of what is due."""
     due = [s for s in segments if s.due_ms is not None and is_due(s.due_ms, now_ms)]
     return Going(
         len(due),
@@ -209,7 +209,7 @@ def _held(
     *,
     is_empty: bool,
 ) -> tuple[str | None, int | None, str]:
-    """Return what holds a segment: a constant, the older segment if it is that, and a sentence."""
+    """Returns what holds a segment: a constant, the older segment if it is that, and a sentence."""
     if schedule.is_held:
         if is_empty:
             return EMPTY, None, "It is active and empty: there is nothing to delete."
@@ -237,7 +237,7 @@ def _held(
 
 
 def _waits_for(before: SegmentExplanation, due_ms: int | None, waits: Sequence[Wait]) -> bool:
-    """Tell whether only the segment before this one delays its deletion."""
+    """Returns whether only the segment before this one delays its deletion."""
     own = [wait.due_ms for wait in waits if wait.due_ms is not None]
     if due_ms is None:
         return before.due_ms is None and bool(own)
@@ -245,7 +245,7 @@ def _waits_for(before: SegmentExplanation, due_ms: int | None, waits: Sequence[W
 
 
 def _hold(wait: Wait) -> str:
-    """Return the name of what a policy waits for."""
+    """Returns the name of what a policy waits for."""
     if wait.policy != BY_EVENT_TIME:
         return wait.policy
     if wait.due_ms is not None:
@@ -254,7 +254,7 @@ def _hold(wait: Wait) -> str:
 
 
 def _sentence(wait: Wait, rules: Retention, now_ms: int, deletes: str) -> str:
-    """Describe what one policy does or waits for, or would do without an older segment."""
+    """Describes what one policy does or waits for, or would do without an older segment."""
     policy, due_ms, event_time, growth = wait
     due = due_ms is not None and is_due(due_ms, now_ms)
     if policy == BY_START:
@@ -287,5 +287,5 @@ def _sentence(wait: Wait, rules: Retention, now_ms: int, deletes: str) -> str:
 
 
 def _when(time_ms: int) -> str:
-    """Format a time for people; in milliseconds if it is outside the calendar's range."""
+    """Formats a time for people; in milliseconds if it is outside the calendar's range."""
     return to_iso(time_ms) or f"{time_ms} ms"

@@ -38,7 +38,7 @@ def at(
     high_watermark: int,
     max_event_time: int | None,
 ) -> Glance:
-    """Return the known times of a log's segments."""
+    """Returns the known times of a log's segments."""
     known = [segment.known_times for segment in segments]
     first = next((times.first for times, _ in known if times.first is not None), None)
     largest = None

@@ -28,12 +28,12 @@ class PendingDeletes:
         return len(self._waiting)
 
     def add(self, paths: Iterable[Path], due_ms: int, version: int) -> None:
-        """Remove these files from `due_ms` on; versions of the log up to this number use them."""
+        """Removes these files from `due_ms` on; versions of the log up to this number use them."""
         with self._lock:
             self._waiting += [(due_ms, version, path) for path in paths]
 
     def remove_due(self, now_ms: int, oldest_held: int | None) -> None:
-        """Remove the files that are due and in no version that is held. Raises OSError.
+        """Removes the files that are due and in no version that is held. Raises OSError.
 
         `oldest_held` is the number of the oldest held version; None if none is held.
         """

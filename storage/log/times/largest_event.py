@@ -31,12 +31,12 @@ class LargestEvent:
     __slots__ = ("_kept", "_pending")
 
     def __init__(self, kept: int | None) -> None:
-        """Begin with the stored value; None if there is none."""
+        """Begins with the stored value; None if there is none."""
         self._kept = kept
         self._pending: deque[_Pending] = deque()  # of appends above the high watermark
 
     def appending(self, active: Segment) -> None:
-        """Prepare for an append above the high watermark. Raises OSError.
+        """Prepares for an append above the high watermark. Raises OSError.
 
         If all records are below it now, the times of the active segment count first.
         """
@@ -44,7 +44,7 @@ class LargestEvent:
             self.keep(active.times.event)
 
     def appended(self, batches: Iterable[PreparedBatch], limit: int) -> None:
-        """Record an append above the high watermark; its event time counts at most as `limit`."""
+        """Records an append above the high watermark; its event time counts at most as `limit`."""
         for batch in batches:
             event = None
             if not batch.is_control and batch.largest is not None:
@@ -52,22 +52,22 @@ class LargestEvent:
             self._pending.append(_Pending(batch.last_offset + 1, event))
 
     def keep(self, event: int | None) -> None:
-        """Count an event time permanently."""
+        """Counts an event time permanently."""
         self._kept = later(event, self._kept)
 
     def advance(self, high_watermark: int) -> None:
-        """Count the records below a new high watermark."""
+        """Counts the records below a new high watermark."""
         pending = self._pending
         while pending and pending[0].end_offset <= high_watermark:
             self.keep(pending.popleft().event)
 
     def truncate_to(self, end_offset: int) -> None:
-        """Drop the appends above the high watermark that have been truncated."""
+        """Drops the appends above the high watermark that have been truncated."""
         while self._pending and self._pending[-1].end_offset > end_offset:
             self._pending.pop()
 
     def below(self, high_watermark: int, segments: Sequence[Segment]) -> int | None:
-        """Return the largest event time below the high watermark.
+        """Returns the largest event time below the high watermark.
 
         Segments whose times are not known yet are not read, and do not count.
         """
