@@ -112,6 +112,20 @@ def test_a_log_that_was_once_compacted_opens_whole_without_checkpoints(make_log,
     assert (offsets(log), log.partition.log_end_offset) == (before, 6)
 
 
+def test_a_log_of_an_older_tidelog_opens_whole_and_is_recorded(make_log):
+    """Its `partition.times` does not say where it may have gaps."""
+    log = led(make_log, 6, cleanup_policy=("compact",), min_cleanable_dirty_ratio=0.0)
+    log.partition.flush()
+    assert cleaning.clean(log.partition, 1000) is not None
+    before = offsets(log)
+    log.crash()
+    known = partition_times.read(log.directory)._replace(gaps_end_offset=None)
+    partition_times.write(log.directory, partition_times.pack(known), durable=False)
+    start(log, "another boot")
+    assert (offsets(log), log.partition.log_end_offset) == (before, 6)
+    assert partition_times.read(log.directory).gaps_end_offset == 6
+
+
 # --- of a leader that was compacted ---------------------------------------------------------------
 
 

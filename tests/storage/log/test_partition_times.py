@@ -12,8 +12,9 @@ TIMES = PartitionTimes(5, 6, 7, 8, "boot", ())
     "cut",
     [None, Cut(3, None), Cut(3, 2), Cut(3, None, 0), Cut(3, 4, 12, begins_anew=True)],
 )
-def test_what_is_packed_comes_back(mark, cut):
-    times = TIMES._replace(back_offset=mark, cut=cut)
+@pytest.mark.parametrize("gaps_end_offset", [None, 0, 11])
+def test_what_is_packed_comes_back(mark, cut, gaps_end_offset):
+    times = TIMES._replace(back_offset=mark, cut=cut, gaps_end_offset=gaps_end_offset)
     assert parse(pack(times)) == times
 
 
