@@ -1,10 +1,8 @@
 """The partitions of all log directories: which exist, and which are open.
 
 After a clean stop a partition is opened when it is first asked for, and its log is not read. After
-any other stop all partitions are recovered at start. A deleted partition is renamed first, which
-takes effect at once, then removed; the next start removes what a crash left of it. A directory that
-belongs to no topic is never removed: it is renamed to `-stray`, as Kafka does. Other files, such as
-`meta.properties`, are not touched.
+any other stop all partitions are recovered at start. `lifecycle.py` creates, opens and deletes
+partitions. Other files in the log directories, such as `meta.properties`, are not touched.
 """
 
 from __future__ import annotations
@@ -12,20 +10,20 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-import uuid
-from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from protocol.errors import KafkaStorageError, TopicAlreadyExists, UnknownTopicOrPartition
-from storage import checkpoints, filenames, files
+from protocol.errors import KafkaStorageError
+from storage import checkpoints, files
 from storage.directory import parallel, unopened
+from storage.directory.leader_epochs import LeaderEpochs
+from storage.directory.lifecycle import PartitionLifecycle
 from storage.directory.log_directory import LogDirectory, LogDirectoryError
-from storage.directory.partition_index import PartitionIndex
-from storage.log import epochs
+from storage.directory.partition_table import PartitionTable
 from storage.log.partition import Partition
 from storage.log.recovery import listing
 
 if TYPE_CHECKING:
+    import uuid
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
@@ -59,24 +57,26 @@ class LogStore:
         the machine, which tells a power loss from a killed process.
         """
         self.log_dirs = tuple(log_dirs)
-        self.default_config = default_config
-        self._producer_id_expiration_ms = producer_id_expiration_ms
-        self._boot_id = boot_id
         self._directories: list[LogDirectory] = []
-        self._partition_index = PartitionIndex()
-        self._open: dict[TopicPartition, Partition] = {}
-        self._configs: dict[str, TopicConfig] = {}
-        # Of partitions that were not open when read.
-        self._leader_epochs: dict[TopicPartition, int] = {}
-        # Begun by this process; see `begin_leader_epoch`.
-        self._begun_epochs: dict[TopicPartition, int] = {}
-        self._opened_ms = 0
         self._is_open = False  # the directories may be locked before
-        self._changing = threading.RLock()  # which partitions there are, and which are open
-        # Partitions that a thread opens, renames or deletes.
-        self._exclusive: set[TopicPartition] = set()
-        self._released = threading.Condition(self._changing)
+        self._table = PartitionTable(default_config)
+        self._leader_epochs = LeaderEpochs(self._table)
+        self._lifecycle = PartitionLifecycle(
+            self._table,
+            self._leader_epochs,
+            producer_id_expiration_ms=producer_id_expiration_ms,
+            boot_id=boot_id,
+        )
         self._checkpointing = threading.RLock()  # one at a time, and none after the last
+
+    @property
+    def default_config(self) -> TopicConfig:
+        """The settings of topics without their own."""
+        return self._table.default_config
+
+    @default_config.setter
+    def default_config(self, config: TopicConfig) -> None:
+        self._table.default_config = config
 
     # --- start and stop --------------------------------------------------------------------------
 
@@ -85,7 +85,7 @@ class LogStore:
 
         Nothing else in them is read or written. Raises LogDirectoryError.
         """
-        with self._checkpointing, self._changing:
+        with self._checkpointing, self._table.changing:
             self._lock()
 
     def _lock(self) -> None:
@@ -102,20 +102,20 @@ class LogStore:
         Locks the directories, unless `lock` has done so. `configs` holds the settings of topics by
         name. Raises LogDirectoryError.
         """
-        with self._checkpointing, self._changing:
+        with self._checkpointing, self._table.changing:
             self._lock()
             self._find_everything(now_ms, configs)
 
     def _find_everything(self, now_ms: int, configs: Mapping[str, TopicConfig] | None) -> None:
-        self._opened_ms = now_ms
-        self._configs = dict(configs or {})
+        self._lifecycle.opened_ms = now_ms
+        self._table.configs = dict(configs or {})
         with self._released_on_error():
             for directory in self._directories:
                 directory.begin()
-                self._partition_index.find(directory)
-            for key, directory in self._partition_index.items():
+                self._table.index.find(directory)
+            for key, directory in self._table.index.items():
                 if not directory.was_clean:
-                    self._open_partition(key)
+                    self._lifecycle.open(key)
         self._is_open = True
 
     @contextlib.contextmanager
@@ -138,8 +138,8 @@ class LogStore:
 
         Raises KafkaStorageError when a disk fails; the next start then recovers.
         """
-        with self._checkpointing, self._changing:
-            self._released.wait_for(lambda: not self._exclusive)
+        with self._checkpointing, self._table.changing:
+            self._table.wait_for_exclusive()
             self._close()
 
     def _close(self) -> None:
@@ -147,8 +147,8 @@ class LogStore:
             self._release()
             return
         try:
-            failures = parallel.each(Partition.close, list(self._open.values()))
-            unclean = {self._partition_index.get((p.topic, p.index)) for p in failures}
+            failures = parallel.each(Partition.close, list(self._table.opened.values()))
+            unclean = {self._table.index.get((p.topic, p.index)) for p in failures}
             self._write_checkpoints()
             for directory in self._directories:
                 if directory not in unclean:
@@ -170,7 +170,7 @@ class LogStore:
                 self._checkpoint()
 
     def _checkpoint(self) -> None:
-        opened = list(self._open.values())
+        opened = list(self._table.opened.values())
         failures = parallel.each(
             Partition.flush, [p for p in opened if p.log_end_offset > p.recovery_point]
         )
@@ -185,8 +185,8 @@ class LogStore:
     def _release(self) -> None:
         for directory in self._directories:
             directory.release()
-        self._directories, self._partition_index, self._open = [], PartitionIndex(), {}
-        self._is_open = False
+        self._table.clear()
+        self._directories, self._is_open = [], False
 
     # --- partitions ------------------------------------------------------------------------------
 
@@ -196,44 +196,31 @@ class LogStore:
         Raises KafkaStorageError when it cannot be opened.
         """
         key = (topic, index)
-        partition = self._open.get(key)
-        if partition is not None or key not in self._partition_index:
+        partition = self._table.opened.get(key)
+        if partition is not None or key not in self._table.index:
             return partition
         try:
-            with self._exclusive_access(key):
-                return self._open_partition(key)
+            with self._table.exclusive_access(key):
+                return self._lifecycle.open(key)
         except OSError as error:
             raise KafkaStorageError(f"{topic}-{index} cannot be opened: {error}") from error
 
     def opened_partition(self, topic: str, index: int) -> Partition | None:
         """Return a partition if it is open, else None."""
-        return self._open.get((topic, index))
+        return self._table.opened.get((topic, index))
 
     def is_closed(self, topic: str, index: int) -> bool:
         """Tell whether a partition exists here and is not open; opening it may take long."""
         key = (topic, index)
-        return key not in self._open and key in self._partition_index
-
-    @contextlib.contextmanager
-    def _exclusive_access(self, key: TopicPartition) -> Iterator[None]:
-        """Let only this thread open, rename or delete a partition; other partitions are unaffected."""
-        with self._changing:
-            self._released.wait_for(lambda: key not in self._exclusive)
-            self._exclusive.add(key)
-        try:
-            yield
-        finally:
-            with self._changing:
-                self._exclusive.remove(key)
-                self._released.notify_all()
+        return key not in self._table.opened and key in self._table.index
 
     def names(self) -> list[TopicPartition]:
         """List (topic, partition) of every partition here, open or not."""
-        return self._partition_index.names()
+        return self._table.index.names()
 
     def indexes(self, topic: str) -> frozenset[int]:
         """Return the partition numbers of a topic that exist here, open or not."""
-        return self._partition_index.indexes(topic)
+        return self._table.index.indexes(topic)
 
     def topic_id(self, topic: str, index: int) -> uuid.UUID | None:
         """Return the topic id written in a partition's directory, without opening the partition.
@@ -241,10 +228,10 @@ class LogStore:
         None if there is no such partition, or no readable id. Raises KafkaStorageError if the disk
         does not give the file: the log may be anybody's then.
         """
-        partition = self._open.get((topic, index))
+        partition = self._table.opened.get((topic, index))
         if partition is not None:
             return partition.topic_id
-        path = self._partition_index.path_of((topic, index))
+        path = self._table.index.path_of((topic, index))
         if path is None:
             return None
         try:
@@ -258,43 +245,15 @@ class LogStore:
 
     def leader_epoch(self, topic: str, index: int) -> int | None:
         """Return a partition's leader epoch; None if `read_leader_epochs` must read it first."""
-        key = (topic, index)
-        partition = self._open.get(key)
-        if partition is not None:
-            return partition.leader_epoch
-        if key not in self._partition_index:
-            return 0
-        epoch = self._leader_epochs.get(key)
-        return None if epoch is None else max(epoch, self._begun_epochs.get(key, 0))
+        return self._leader_epochs.known((topic, index))
 
     def read_leader_epochs(self, keys: Iterable[TopicPartition]) -> None:
         """Read the leader epochs of partitions without opening them; 0 where one cannot be read."""
-        for key in keys:
-            path = self._partition_index.path_of(key)
-            if path is None:
-                continue
-            try:
-                epoch = epochs.read_last_begun(path)
-            except OSError:
-                epoch = 0  # opening the partition will report the error
-            self._leader_epochs[key] = max(0, epoch)
+        self._leader_epochs.read(keys)
 
     def begin_leader_epoch(self, topic: str, index: int, epoch: int) -> Partition | None:
-        """Let a partition's log begin a leader epoch: now, or when it is opened.
-
-        Returns the partition if it begins the epoch now; None if it is closed, is not here, or has
-        reached the epoch. The first append writes the epoch to disk.
-        """
-        key = (topic, index)
-        with self._changing:
-            if key not in self._partition_index:
-                return None
-            self._begun_epochs[key] = epoch
-            partition = self._open.get(key)
-        if partition is None or partition.leader_epoch >= epoch:
-            return None
-        partition.leader_epoch = epoch
-        return partition
+        """Let a partition's log begin a leader epoch; see LeaderEpochs.begin."""
+        return self._leader_epochs.begin((topic, index), epoch)
 
     def partitions(self) -> list[Partition]:
         """Return every partition, opening those that are closed; raises KafkaStorageError."""
@@ -303,19 +262,19 @@ class LogStore:
 
     def opened(self) -> list[Partition]:
         """Return the partitions that are open."""
-        return list(self._open.values())
+        return list(self._table.opened.values())
 
     def durable_offset(self, topic: str, index: int) -> int:
         """Return the offset before which the next start takes a log to be durable, even after a crash."""
-        directory = self._partition_index.get((topic, index))
+        directory = self._table.index.get((topic, index))
         return 0 if directory is None else directory.durable_offset((topic, index))
 
     def has_sealed_segments(self, topic: str, index: int) -> bool:
         """Tell whether a partition has more segments than its active one, without opening it."""
-        partition = self._open.get((topic, index))
+        partition = self._table.opened.get((topic, index))
         if partition is not None:
             return len(partition.segments) > 1
-        path = self._partition_index.path_of((topic, index))
+        path = self._table.index.path_of((topic, index))
         if path is None:
             return False
         with contextlib.suppress(FileNotFoundError):  # it has just been deleted
@@ -330,12 +289,12 @@ class LogStore:
         Judges by `config` if it is given, else by the topic's settings. Raises KafkaStorageError.
         """
         key = (topic, index)
-        directory = self._partition_index.get(key)
-        if directory is None or key in self._open or not directory.was_clean:
+        directory = self._table.index.get(key)
+        if directory is None or key in self._table.opened or not directory.was_clean:
             return False
         path = directory.path_of(key)
         if config is None:
-            config = self._configs.get(topic, self.default_config)
+            config = self._table.config_of(topic)
         start = directory.log_start_offsets.get(key, 0)
         try:
             return unopened.keeps_everything(path, config, now_ms, start)
@@ -354,13 +313,15 @@ class LogStore:
         key = (topic, index)
         if any(key in directory.noted for directory in self._directories):
             self._uncheckpoint(key)
-        with self._changing:
-            return self._create_partition(topic, topic_id, index, config, now_ms)
+        with self._table.changing:
+            if not self._is_open:
+                raise KafkaStorageError("the log directories are closed")
+            return self._lifecycle.create(self._directories, key, topic_id, config, now_ms)
 
     def _uncheckpoint(self, key: TopicPartition) -> None:
         """Remove a deleted log from the checkpoints: a new log of the same name begins at 0."""
-        with self._checkpointing, self._changing:
-            if key in self._partition_index or not self._is_open:
+        with self._checkpointing, self._table.changing:
+            if key in self._table.index or not self._is_open:
                 return
             for directory in self._directories:
                 directory.forget(key)
@@ -369,187 +330,57 @@ class LogStore:
             except OSError as error:
                 raise KafkaStorageError(f"the checkpoints were not written: {error}") from error
 
-    def _create_partition(
-        self, topic: str, topic_id: uuid.UUID, index: int, config: TopicConfig, now_ms: int
-    ) -> Partition:
-        key = (topic, index)
-        if not self._is_open:
-            raise KafkaStorageError("the log directories are closed")
-        directory = self._partition_index.get(key)
-        if directory is not None:
-            raise TopicAlreadyExists(f"{topic}-{index} exists in {directory.path}")
-        for directory in self._directories:  # they may still know a deleted log of this name
-            directory.forget(key)
-        directory = min(self._directories, key=attrgetter("partitions"))
-        path = directory.path_of(key)
-        try:
-            files.make_directory(path)
-        except OSError as error:  # not removed: something else may be there
-            raise KafkaStorageError(f"{topic}-{index} cannot be created: {error}") from error
-        try:
-            checkpoints.write_topic_id(path, topic_id)
-            partition = Partition(
-                path,
-                topic,
-                index,
-                topic_id,
-                config,
-                now_ms=now_ms,
-                producer_id_expiration_ms=self._producer_id_expiration_ms,
-                boot_id=self._boot_id,
-            )
-        except OSError as error:
-            with contextlib.suppress(OSError):
-                files.remove_directory(path)
-            raise KafkaStorageError(f"{topic}-{index} cannot be created: {error}") from error
-        self._configs[topic] = config
-        self._open[key] = partition
-        self._partition_index.put(key, directory)
-        return partition
-
     def delete_partition(self, topic: str, index: int) -> None:
         """Delete a partition, so that appends fail, then remove its files. Nothing if it does not exist.
 
         Raises KafkaStorageError.
         """
-        name = filenames.deleted_directory(topic, index, uuid.uuid4().hex)
-        try:
-            gone = self._rename_away((topic, index), name)
-            if gone is not None:
-                files.remove_directory(gone)
-        except OSError as error:
-            raise KafkaStorageError(f"{topic}-{index} cannot be deleted: {error}") from error
-
-    def _stop(self, key: TopicPartition) -> None:
-        """Wait until no thread writes files of a partition to be deleted; needs exclusive access."""
-        partition = self._open.get(key)
-        if partition is not None:
-            partition.mark_deleted()
-
-    def _rename_away(self, key: TopicPartition, name: str) -> Path | None:
-        """Remove a partition from the index and rename its directory, durably; None if it does not exist.
-
-        Raises OSError.
-        """
-        with self._exclusive_access(key):
-            self._stop(key)
-            with self._changing:
-                directory = self._partition_index.get(key)
-                if directory is None:
-                    return None
-                away = directory.path / name
-                files.rename(directory.path_of(key), away)
-                self._open.pop(key, None)
-                self._leader_epochs.pop(key, None)
-                self._begun_epochs.pop(key, None)
-                self._partition_index.remove(key)
-        files.sync(directory.path)
-        return away
+        self._lifecycle.delete(topic, index)
 
     def delete_topic(self, topic: str) -> None:
         """Delete every partition of a topic; raises KafkaStorageError."""
-        with self._changing:
-            indexes = sorted(self._partition_index.indexes(topic))
+        with self._table.changing:
+            indexes = sorted(self._table.index.indexes(topic))
         for index in indexes:
             self.delete_partition(topic, index)
-        with self._changing:
-            self._configs.pop(topic, None)
+        with self._table.changing:
+            self._table.configs.pop(topic, None)
 
     def set_aside(self, topic: str, index: int) -> Path:
         """Rename a partition's directory to `-stray`, as one that belongs to no topic; return its new path.
 
         Raises UnknownTopicOrPartition if it does not exist here, and KafkaStorageError.
         """
-        name = filenames.stray_directory(topic, index, uuid.uuid4().hex)
-        try:
-            away = self._rename_away((topic, index), name)
-        except OSError as error:
-            raise KafkaStorageError(f"{topic}-{index} cannot be set aside: {error}") from error
-        if away is None:
-            raise UnknownTopicOrPartition(f"there is no partition {topic}-{index}")
-        return away
+        return self._lifecycle.set_aside(topic, index)
 
     def assign_topic_id(self, topic: str, index: int, topic_id: uuid.UUID | None) -> None:
         """Write a topic id into a partition's directory, durably; None removes the id.
 
         Raises UnknownTopicOrPartition if it does not exist here, and KafkaStorageError.
         """
-        key = (topic, index)
-        try:
-            with self._exclusive_access(key), self._changing:
-                directory = self._partition_index.get(key)
-                if directory is None:
-                    raise UnknownTopicOrPartition(f"there is no partition {topic}-{index}")
-                path = directory.path_of(key)
-                if topic_id is None:
-                    checkpoints.remove_topic_id(path)
-                else:
-                    checkpoints.write_topic_id(path, topic_id)
-                partition = self._open.get(key)
-                if partition is not None:
-                    partition.topic_id = topic_id
-            if topic_id is not None:
-                files.sync(path / filenames.PARTITION_METADATA_FILE)
-            files.sync(path)
-        except OSError as error:
-            raise KafkaStorageError(f"{topic}-{index} got no topic id: {error}") from error
+        self._lifecycle.assign_topic_id(topic, index, topic_id)
 
     def config_of(self, topic: str) -> TopicConfig:
         """Return a topic's settings, or the default ones if none were given."""
-        return self._configs.get(topic, self.default_config)
+        return self._table.config_of(topic)
 
     def set_config(self, topic: str, config: TopicConfig) -> None:
         """Replace a topic's settings, for its open partitions and for those opened later."""
-        with self._changing:
-            self._configs[topic] = config
-            for index in self._partition_index.indexes(topic):
-                partition = self._open.get((topic, index))
+        with self._table.changing:
+            self._table.configs[topic] = config
+            for index in self._table.index.indexes(topic):
+                partition = self._table.opened.get((topic, index))
                 if partition is not None:
                     partition.config = config
 
-    def _open_partition(self, key: TopicPartition) -> Partition | None:
-        """Open a partition, with exclusive access; None if it does not exist here. Raises OSError."""
-        partition = self._open.get(key)
-        directory = self._partition_index.get(key)
-        if partition is not None or directory is None:
-            return partition
-        topic, index = key
-        path = directory.path_of(key)
-        try:
-            topic_id = checkpoints.read_topic_id(path)
-        except checkpoints.CheckpointError as error:
-            _log.warning("topic id unknown", extra={"reason": str(error)})
-            topic_id = None
-        partition = Partition(
-            path,
-            topic,
-            index,
-            topic_id,
-            self._configs.get(topic, self.default_config),
-            now_ms=self._opened_ms,
-            recovery_point=directory.recovery_points.get(key, 0),
-            was_clean=directory.was_clean,
-            log_start_offset=directory.log_start_offsets.get(key, 0),
-            cleaned_offset=directory.cleaned_offsets.get(key),
-            producer_id_expiration_ms=self._producer_id_expiration_ms,
-            boot_id=self._boot_id,
-        )
-        with self._changing:
-            partition.config = self._configs.get(
-                topic, self.default_config
-            )  # may have changed meanwhile
-            partition.leader_epoch = max(partition.leader_epoch, self._begun_epochs.get(key, 0))
-            self._open[key] = partition
-        return partition
-
     def _write_checkpoints(self) -> None:
         """Write the checkpoints, with the offsets read at start for partitions that are closed."""
-        for key, partition in list(self._open.items()):
-            with self._changing:
-                place = self._partition_index.get(key)
+        for key, partition in list(self._table.opened.items()):
+            with self._table.changing:
+                place = self._table.index.get(key)
                 # Meanwhile it may have been deleted and another one of its name created.
-                if place is not None and self._open.get(key) is partition:
+                if place is not None and self._table.opened.get(key) is partition:
                     place.note(key, partition)
         for directory in self._directories:
-            here = [key for key, place in self._partition_index.items() if place is directory]
-            directory.write_checkpoints(here, self._open)
+            here = [key for key, place in self._table.index.items() if place is directory]
+            directory.write_checkpoints(here, self._table.opened)

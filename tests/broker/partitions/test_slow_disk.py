@@ -37,6 +37,7 @@ from broker.server import _listen
 from broker.topics.startup import open_topics
 from config import BrokerConfig
 from storage import files
+from storage.directory.lifecycle import PartitionLifecycle
 from storage.directory.store import LogStore
 from storage.log.partition import Partition
 from storage.log.reader import Reader
@@ -440,13 +441,13 @@ def partitions_are_opened_on_the_loop(monkeypatch):
 
 
 def partitions_are_opened_under_the_lock(monkeypatch):
-    open_partition = LogStore._open_partition
+    open_partition = PartitionLifecycle.open
 
-    def locked(store, key):
-        with store._changing:
-            return open_partition(store, key)
+    def locked(lifecycle, key):
+        with lifecycle._table.changing:
+            return open_partition(lifecycle, key)
 
-    monkeypatch.setattr(LogStore, "_open_partition", locked)
+    monkeypatch.setattr(PartitionLifecycle, "open", locked)
 
 
 def appends_read_on_the_loop(monkeypatch):

@@ -91,7 +91,7 @@ def test_a_checkpoint_says_nothing_of_the_old_log_under_the_name_of_the_new(log)
     log.store.checkpoint()
     checkpoint = log.path / "recovery-point-offset-checkpoint"
     assert checkpoint.read_text() == "0\n1\nt 0 3\n"
-    log.store._open = Changing(log.store._open)
+    log.store._table.opened = Changing(log.store._table.opened)
     log.store._write_checkpoints()
     assert renewed
     assert checkpoint.read_text() == "0\n1\nt 0 0\n"

@@ -1,0 +1,204 @@
+"""The life of a partition: it is created, opened, renamed away, and its files are removed.
+
+A deleted partition is renamed first, which takes effect at once, then removed; the next start
+removes what a crash left of it. A directory that belongs to no topic is never removed: it is
+renamed to `-stray`, as Kafka does. The methods are for several threads at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import uuid
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+from protocol.errors import KafkaStorageError, TopicAlreadyExists, UnknownTopicOrPartition
+from storage import checkpoints, filenames, files
+from storage.log.partition import Partition
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from config.topic import TopicConfig
+    from protocol.topic_partition import TopicPartition
+    from storage.directory.leader_epochs import LeaderEpochs
+    from storage.directory.log_directory import LogDirectory
+    from storage.directory.partition_table import PartitionTable
+
+_log = logging.getLogger("tidelog.storage")
+
+
+class PartitionLifecycle:
+    """Changes which partitions exist and which are open, on disk and in the table."""
+
+    def __init__(
+        self,
+        table: PartitionTable,
+        leader_epochs: LeaderEpochs,
+        *,
+        producer_id_expiration_ms: int,
+        boot_id: str,
+    ) -> None:
+        self._table = table
+        self._leader_epochs = leader_epochs
+        self._producer_id_expiration_ms = producer_id_expiration_ms
+        self._boot_id = boot_id
+        self.opened_ms = 0
+        """When the store was opened, in ms since the epoch."""
+
+    def create(
+        self,
+        directories: Sequence[LogDirectory],
+        key: TopicPartition,
+        topic_id: uuid.UUID,
+        config: TopicConfig,
+        now_ms: int,
+    ) -> Partition:
+        """Create a partition in the one of the directories that has the fewest.
+
+        The caller has the table's `changing`. Raises TopicAlreadyExists, KafkaStorageError.
+        """
+        topic, index = key
+        directory = self._table.index.get(key)
+        if directory is not None:
+            raise TopicAlreadyExists(f"{topic}-{index} exists in {directory.path}")
+        for directory in directories:  # they may still know a deleted log of this name
+            directory.forget(key)
+        directory = min(directories, key=attrgetter("partitions"))
+        path = directory.path_of(key)
+        try:
+            files.make_directory(path)
+        except OSError as error:  # not removed: something else may be there
+            raise KafkaStorageError(f"{topic}-{index} cannot be created: {error}") from error
+        try:
+            checkpoints.write_topic_id(path, topic_id)
+            partition = Partition(
+                path,
+                topic,
+                index,
+                topic_id,
+                config,
+                now_ms=now_ms,
+                producer_id_expiration_ms=self._producer_id_expiration_ms,
+                boot_id=self._boot_id,
+            )
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                files.remove_directory(path)
+            raise KafkaStorageError(f"{topic}-{index} cannot be created: {error}") from error
+        self._table.configs[topic] = config
+        self._table.opened[key] = partition
+        self._table.index.put(key, directory)
+        return partition
+
+    def open(self, key: TopicPartition) -> Partition | None:
+        """Open a partition, with exclusive access; None if it does not exist here. Raises OSError."""
+        partition = self._table.opened.get(key)
+        directory = self._table.index.get(key)
+        if partition is not None or directory is None:
+            return partition
+        topic, index = key
+        path = directory.path_of(key)
+        try:
+            topic_id = checkpoints.read_topic_id(path)
+        except checkpoints.CheckpointError as error:
+            _log.warning("topic id unknown", extra={"reason": str(error)})
+            topic_id = None
+        partition = Partition(
+            path,
+            topic,
+            index,
+            topic_id,
+            self._table.config_of(topic),
+            now_ms=self.opened_ms,
+            recovery_point=directory.recovery_points.get(key, 0),
+            was_clean=directory.was_clean,
+            log_start_offset=directory.log_start_offsets.get(key, 0),
+            cleaned_offset=directory.cleaned_offsets.get(key),
+            producer_id_expiration_ms=self._producer_id_expiration_ms,
+            boot_id=self._boot_id,
+        )
+        with self._table.changing:
+            partition.config = self._table.config_of(topic)  # may have changed meanwhile
+            partition.leader_epoch = max(partition.leader_epoch, self._leader_epochs.begun(key))
+            self._table.opened[key] = partition
+        return partition
+
+    def delete(self, topic: str, index: int) -> None:
+        """Delete a partition, so that appends fail, then remove its files. Nothing if it does not exist.
+
+        Raises KafkaStorageError.
+        """
+        name = filenames.deleted_directory(topic, index, uuid.uuid4().hex)
+        try:
+            gone = self._rename_away((topic, index), name)
+            if gone is not None:
+                files.remove_directory(gone)
+        except OSError as error:
+            raise KafkaStorageError(f"{topic}-{index} cannot be deleted: {error}") from error
+
+    def _stop(self, key: TopicPartition) -> None:
+        """Wait until no thread writes files of a partition to be deleted; needs exclusive access."""
+        partition = self._table.opened.get(key)
+        if partition is not None:
+            partition.mark_deleted()
+
+    def _rename_away(self, key: TopicPartition, name: str) -> Path | None:
+        """Remove a partition from the index and rename its directory, durably; None if it does not exist.
+
+        Raises OSError.
+        """
+        with self._table.exclusive_access(key):
+            self._stop(key)
+            with self._table.changing:
+                directory = self._table.index.get(key)
+                if directory is None:
+                    return None
+                away = directory.path / name
+                files.rename(directory.path_of(key), away)
+                self._table.opened.pop(key, None)
+                self._leader_epochs.forget(key)
+                self._table.index.remove(key)
+        files.sync(directory.path)
+        return away
+
+    def set_aside(self, topic: str, index: int) -> Path:
+        """Rename a partition's directory to `-stray`, as one that belongs to no topic; return its new path.
+
+        Raises UnknownTopicOrPartition if it does not exist here, and KafkaStorageError.
+        """
+        name = filenames.stray_directory(topic, index, uuid.uuid4().hex)
+        try:
+            away = self._rename_away((topic, index), name)
+        except OSError as error:
+            raise KafkaStorageError(f"{topic}-{index} cannot be set aside: {error}") from error
+        if away is None:
+            raise UnknownTopicOrPartition(f"there is no partition {topic}-{index}")
+        return away
+
+    def assign_topic_id(self, topic: str, index: int, topic_id: uuid.UUID | None) -> None:
+        """Write a topic id into a partition's directory, durably; None removes the id.
+
+        Raises UnknownTopicOrPartition if it does not exist here, and KafkaStorageError.
+        """
+        key = (topic, index)
+        try:
+            with self._table.exclusive_access(key), self._table.changing:
+                directory = self._table.index.get(key)
+                if directory is None:
+                    raise UnknownTopicOrPartition(f"there is no partition {topic}-{index}")
+                path = directory.path_of(key)
+                if topic_id is None:
+                    checkpoints.remove_topic_id(path)
+                else:
+                    checkpoints.write_topic_id(path, topic_id)
+                partition = self._table.opened.get(key)
+                if partition is not None:
+                    partition.topic_id = topic_id
+            if topic_id is not None:
+                files.sync(path / filenames.PARTITION_METADATA_FILE)
+            files.sync(path)
+        except OSError as error:
+            raise KafkaStorageError(f"{topic}-{index} got no topic id: {error}") from error
