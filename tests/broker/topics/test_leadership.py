@@ -91,22 +91,25 @@ async def _raise_epoch(broker, epoch, index=0):
     await broker.node.topics.start()
 
 
-def _produce(broker, value, index=0):
-    broker.node.append(broker.node.leader_partition("t", index), asking.batch_of(value), 7)
+async def _produce(broker, value):
+    partition = broker.node.leader_partition("t", 0)
+    appended = broker.node.append(partition, asking.batch_of(value), 7)
+    if isinstance(appended, asyncio.Future):  # the first append of an epoch writes it to disk
+        await appended
 
 
 async def test_the_log_begins_the_leader_epoch_of_the_image(tmp_path):
     checkpoint = tmp_path / "t-0" / "leader-epoch-checkpoint"
     async with Broker(tmp_path) as broker:
         await broker.node.topics.create("t", partitions=2)
-        _produce(broker, "a")
+        await _produce(broker, "a")
         assert checkpoint.read_text() == "0\n1\n0 0\n"
         await _raise_epoch(broker, 3)
         partition = broker.node.leader_partition("t", 0)
         assert partition.leader_epoch == 3
         assert broker.node.leader_partition("t", 1).leader_epoch == 0
         assert checkpoint.read_text() == "0\n1\n0 0\n", "an epoch without batches is not written"
-        _produce(broker, "b")
+        await _produce(broker, "b")
         assert [partition.reader.leader_epoch_at(offset) for offset in (0, 1, 2)] == [0, 3, 3]
         assert partition.reader.end_offset_for_epoch(0) == (0, 1)
         assert checkpoint.read_text() == "0\n2\n0 0\n3 1\n"
