@@ -31,7 +31,7 @@ def cut_torn_tail(
     known: PartitionTimes | None,
     cut_offset: int,
 ) -> dict[int, int | None]:
-    """Checks the log from the recovery point on, cut it, and drops the segments after a cut.
+    """Checks the log from the recovery point on, cuts it, and drops the segments after a cut.
 
     No batch of the last segment that reaches `cut_offset` is kept. With `may_end_in_gap` the log
     may end with an empty segment after a gap; otherwise consumers would only wait there. Segments
