@@ -3,7 +3,7 @@
 A round is due when log.cleaner.backoff.ms of the broker's clock have passed. It examines every log
 of a topic with cleanup.policy=compact and compacts those that need it, first the longest overdue,
 then the dirtiest. Each log is compacted in one of log.cleaner.threads processes
-(`cleaning_process`), which write files of their own; the log takes these over here, in a thread. A
+(`compaction_process`), which write files of their own; the log takes these over here, in a thread. A
 log that cannot be read, or whose process made no progress for log.cleaner.progress.timeout.ms and
 was killed, is reported and not compacted again until the next start or a round on demand. After any
 other failure the next round tries again.
@@ -20,8 +20,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from broker.maintenance import compaction_figures
-from broker.maintenance.compaction_figures import Uncleanable
+from broker.maintenance import compaction_counters
+from broker.maintenance.compaction_counters import Uncleanable
 from broker.maintenance.rounds import DueRounds
 from protocol.errors import BrokerError, CorruptMessage
 from storage.compaction import plan
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from broker.node import Node
-    from storage.compaction.cleaner import Job
+    from storage.compaction.job import Job
     from storage.compaction.plan import DirtySection
     from storage.log.partition import Partition
 
@@ -42,7 +42,7 @@ log = logging.getLogger("tidelog.compaction")
 _ROOT = Path(__file__).resolve().parents[2]
 _START = (
     f"import sys; sys.path.insert(0, {str(_ROOT)!r}); "
-    "from broker.maintenance.cleaning_process import main; main()"
+    "from broker.maintenance.compaction_process import main; main()"
 )
 _LEAST_BACKOFF_MS = 100
 _MOST_LINE_BYTES = 1 << 24
@@ -125,12 +125,12 @@ class Worker:
         except TimeoutError as error:
             raise CleaningError(
                 f"process {self.pid}, which cleaned it, has made no progress for {patience_s:g} s",
-                compaction_figures.STUCK,
+                compaction_counters.STUCK,
             ) from error
         except (OSError, ValueError, RuntimeError) as error:  # uvloop's word for a closed pipe
             raise CleaningError(f"the cleaning process is gone: {error}") from error
         if "error" in answer:
-            held_by = compaction_figures.UNREADABLE if answer["corrupt"] else None
+            held_by = compaction_counters.UNREADABLE if answer["corrupt"] else None
             raise CleaningError(answer["error"], held_by)
         return answer
 
@@ -368,7 +368,7 @@ def _find(node: Node, only: str | None, *, asked: bool) -> tuple[list[Found], li
             failed.append(FailedCleaning(topic, index, reason))
             if isinstance(error, CorruptMessage):
                 figures.uncleanable[topic, index] = Uncleanable(
-                    known.topic_id, reason, compaction_figures.UNREADABLE
+                    known.topic_id, reason, compaction_counters.UNREADABLE
                 )
             continue
         figures.seen(dirty_section)

@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from broker.maintenance.compaction_figures import CompactionFigures
+from broker.maintenance.compaction_counters import CompactionCounters
 
 if TYPE_CHECKING:
     from protocol.errors import ErrorCode
@@ -52,7 +52,7 @@ class Metrics:
         self.connections_refused = 0
         self.segments_deleted = 0
         self.commits = 0
-        self.compaction = CompactionFigures()
+        self.compaction = CompactionCounters()
         self.topics: defaultdict[str, _TopicCounts] = defaultdict(_TopicCounts)
         self.requests: defaultdict[tuple[int, int], int] = defaultdict(int)
         self.times: defaultdict[int, list[int]] = defaultdict(lambda: [0] * (len(BUCKETS_S) + 1))

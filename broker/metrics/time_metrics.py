@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from broker.metrics.family import Read, Samples
     from broker.metrics.time_watch import TopicAnomalies
     from storage.log.partition import Partition
-    from storage.log.retention.glance import Glance
+    from storage.log.retention.known_times import KnownTimes
 
 
 _DELAYS_S = tuple(bound / 1000 for bound in DELAYS_MS)
@@ -64,15 +64,15 @@ class _Kept(NamedTuple):
     next_policy: str | None = None
     next_due_ms: int | None = None
 
-    def plus(self, partition: Partition, glance: Glance) -> _Kept:
+    def plus(self, partition: Partition, times: KnownTimes) -> _Kept:
         """Return the values with those of one more partition."""
         policy, due_ms = self.next_policy, self.next_due_ms
-        if glance.next_due_ms is not None and (due_ms is None or glance.next_due_ms < due_ms):
-            policy, due_ms = glance.next_policy, glance.next_due_ms
+        if times.next_due_ms is not None and (due_ms is None or times.next_due_ms < due_ms):
+            policy, due_ms = times.next_policy, times.next_due_ms
         return _Kept(
-            earlier(glance.first_event_time, self.oldest_event),
-            later(glance.largest_record_time, self.largest_record),
-            earlier(glance.first_append_time, self.oldest_append),
+            earlier(times.first_event_time, self.oldest_event),
+            later(times.largest_record_time, self.largest_record),
+            earlier(times.first_append_time, self.oldest_append),
             later(partition.last_append_time, self.newest_append),
             policy,
             due_ms,
@@ -103,8 +103,8 @@ class _TimeScrape:
         for partition in self._scrape.partitions:
             if partition.topic in known:  # logs of no topic are never deleted from
                 kept = topics.get(partition.topic, _Kept())
-                glance = partition.retainer.glance(self._scrape.now_ms)
-                topics[partition.topic] = kept.plus(partition, glance)
+                times = partition.retainer.known_times(self._scrape.now_ms)
+                topics[partition.topic] = kept.plus(partition, times)
         return topics
 
 

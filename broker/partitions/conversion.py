@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from broker.pools import Permit
     from protocol.records.batch import Batch
     from storage.log.partition import Partition
-    from storage.log.reading import Fetched
+    from storage.log.slices import Fetched
 
 Buffer = bytes | bytearray | memoryview
 

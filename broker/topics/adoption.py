@@ -27,7 +27,7 @@ from broker.metadata.records import PartitionRecord
 from broker.topics.reconciler import set_aside
 from broker.topics.settings import KEEP, is_internal
 from protocol.errors import BrokerError
-from storage.log.reading import last_batch
+from storage.log.slices import last_batch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,7 +13,7 @@ would have made.
 from __future__ import annotations
 
 import contextlib
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from protocol.records import kernels, survivors
 from protocol.records.batch import verify
@@ -34,71 +34,15 @@ from storage.time.tombstones import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from protocol.records.layout import Batch
     from storage.compaction.cleaned_segment import Cleaned
+    from storage.compaction.job import Job
     from storage.segment.log_file import Found
 
-_SLOT_BYTES = 24  # memory of a key, by offset; by time it is a third more, as in the compiled map
-_SLOT_BYTES_BY_TIME = 32
-_LEAST_KEYS = 1_000
 _MOST_SEGMENTS = 64  # cleaned into one: appends wait while these are renamed
-
-
-class Source(NamedTuple):
-    """A segment as it was when the cleaning began."""
-
-    base_offset: int
-    end_offset: int
-    size: int
-
-
-class Writer(NamedTuple):
-    """The end of what an idempotent producer wrote: its last data offset (-1: none) and its epoch."""
-
-    last_offset: int
-    epoch: int
-
-
-class Job(NamedTuple):
-    """All that a cleaning needs to know, as plain values, so that another process can do it."""
-
-    sources: tuple[Source, ...]  # every segment that lies below the upper offset, in order
-    first_dirty_offset: int
-    upper_offset: int  # only what lies before it may be cleaned
-    log_start_offset: int
-    now_ms: int
-    delete_retention_ms: int
-    by_time: bool
-    segment_bytes: int
-    index_bytes: int
-    index_interval_bytes: int
-    dedupe_bytes: int  # memory for keys
-    load_factor: float
-    write_bytes: int  # gathered before they are written
-    event_slack_ms: int
-    back_offset: int  # where the append clock was last reset
-    writers: Mapping[int, Writer]  # by producer id
-
-    def packed(self) -> dict[str, Any]:
-        """Return the values as JSON can hold them."""
-        return {**self._asdict(), "writers": [[p, *w] for p, w in self.writers.items()]}
-
-    @classmethod
-    def unpacked(cls, packed: Mapping[str, Any]) -> Job:
-        """Return the value of which `packed` made a JSON object."""
-        fields = dict(packed)
-        fields["sources"] = tuple(Source(*each) for each in fields["sources"])
-        fields["writers"] = {p: Writer(*rest) for p, *rest in fields["writers"]}
-        return cls(**fields)
-
-    @property
-    def most_keys(self) -> int:
-        """The number of keys that fit into `dedupe_bytes`."""
-        slot = _SLOT_BYTES_BY_TIME if self.by_time else _SLOT_BYTES
-        return max(int(self.dedupe_bytes / slot * self.load_factor), _LEAST_KEYS)
 
 
 class Progress:

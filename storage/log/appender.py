@@ -25,7 +25,7 @@ from protocol.errors import (
 from protocol.records.layout import NO_TIMESTAMP
 from protocol.records.prepare import inspect, prepare
 from storage import files
-from storage.log import reading
+from storage.log import slices
 from storage.log.producers import producer_snapshots, recovered_producers
 from storage.log.settings import NEWEST_MAGIC
 from storage.segment.log_file import Tail
@@ -151,7 +151,7 @@ class Appender:
         state = self._state
         with state.hold() as version:
             try:
-                batch = reading.batch_at(version.segments, duplicate.first_offset)
+                batch = slices.batch_at(version.segments, duplicate.first_offset)
             except (OSError, CorruptMessage) as error:
                 raise state.read_error(version, error) from error
         if batch is not None and batch.is_log_append_time:

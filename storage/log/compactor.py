@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from protocol.errors import BrokerError, KafkaStorageError
 from storage import files
 from storage.compaction import plan, swap
-from storage.compaction.cleaner import Job, Source, Writer
 from storage.compaction.explain import Compacting
+from storage.compaction.job import Job, Source, Writer
 from storage.log.producers.recovered_producers import load_producers
 from storage.log.retention import deletion
 from storage.segment.log_file import Tail

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from protocol.errors import OffsetOutOfRange, UnsupportedVersion
 from protocol.records.batch import records, scan, summarize
-from storage.log import reading
+from storage.log import slices
 from storage.time.lookup import Target, is_target, reaches
 from storage.time.timestamp import exceeds, or_none
 
@@ -232,7 +232,7 @@ def _first_offset(data: Buffer, batch: Batch) -> int:
 
 def append_time_of(segments: Sequence[Segment], offset: int) -> int | None:
     """Return the append time of the batch at an offset, None if unknown. Raises OSError."""
-    segment = reading.segment_of(segments, offset)
+    segment = slices.segment_of(segments, offset)
     return None if segment is None else segment.append_times.at(offset)
 
 
@@ -249,7 +249,7 @@ def times_of(
     Raises OffsetOutOfRange for an offset before the log's start or after its end, CorruptMessage
     and OSError.
     """
-    segment = reading.segment_of(segments, offset)
+    segment = slices.segment_of(segments, offset)
     if segment is None or not start_offset <= offset < upper_offset:
         raise OffsetOutOfRange(
             f"there is no offset {offset}: the log holds {start_offset} to {upper_offset - 1}"

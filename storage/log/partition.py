@@ -20,7 +20,7 @@ from storage.log.reader import Reader
 from storage.log.recovery.opening import open_log
 from storage.log.replication.replica import Replica
 from storage.log.replication.truncater import Truncater
-from storage.log.retainer import Retainer
+from storage.log.retention.retainer import Retainer
 
 if TYPE_CHECKING:
     import uuid

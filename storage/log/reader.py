@@ -2,7 +2,7 @@
 
 Any thread may read, during an append, retention or compaction. A result comes from one version of
 the log, which is held until the result is complete. If a new leader epoch or a truncation begins
-meanwhile, NotLeaderOrFollower is raised. `reading` and `lookup` find the results; this module
+meanwhile, NotLeaderOrFollower is raised. `slices` and `lookup` find the results; this module
 chooses the version and turns errors into those that a client gets.
 
 A caller on a thread that serves others passes `may_block=False`: if the result takes a long read,
@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar
 
 from protocol.errors import CorruptMessage, OffsetOutOfRange
-from storage.log import lookup, reading
+from storage.log import lookup, slices
 from storage.time.lookup import Target, is_target
 from storage.would_block import WouldBlock
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from protocol.records.layout import OffsetAndTimestamp
-    from storage.log.reading import Fetched, SliceAppendTimes
+    from storage.log.slices import Fetched, SliceAppendTimes
     from storage.log.state import LogState
     from storage.log.version import Ends, Version
 
@@ -62,7 +62,7 @@ class Reader:
         try:
             if not version.log_start_offset <= offset <= state.ends[0]:
                 self._refuse(version, offset)
-            fetched = reading.read(
+            fetched = slices.read(
                 version.segments,
                 offset,
                 max_bytes,
@@ -92,7 +92,7 @@ class Reader:
         def look(version: Version, _: Ends) -> tuple[Fetched, list[SliceAppendTimes]]:
             if not version.log_start_offset <= offset <= self._state.ends.log_end_offset:
                 self._refuse(version, offset)
-            fetched = reading.read(
+            fetched = slices.read(
                 version.segments,
                 offset,
                 max_bytes,
@@ -100,7 +100,7 @@ class Reader:
                 minimum_one=minimum_one,
                 may_block=may_block,
             )
-            return fetched, reading.append_times_of(version.segments, fetched)
+            return fetched, slices.append_times_of(version.segments, fetched)
 
         return self._look(look)
 

@@ -1,6 +1,12 @@
 """One segment of a partition: its log file, the indexes beside it, and its append times.
 
 A segment takes whole batches that already have offsets and stamps, finds them by position, offset
-or time, and rebuilds missing indexes. It knows nothing of its partition. Begin with `segment.py`;
-`log_file.py` iterates over batches; every other file of a segment has a module of its name.
+or time, and rebuilds missing indexes. It knows nothing of its partition. Begin with `segment.py`:
+append, read, find, cut. `segment_files.py`: opening, syncing and renaming the files, known times.
+`log_file.py`: the `.log`, batch by batch; `batch_headers.py`: single fields of a header.
+`offset_index.py`, `time_index.py` (and `sparse_index.py`, what they share): `.index`, `.timeindex`.
+`append_times.py`: `.appendtimes`, whose entries `append_entries.py` lays out and finds.
+`transaction_index.py`: `.txnindex`. `survey.py` reads a log to learn its times or rebuild indexes.
+`named_file.py`: a file that is renamed while others read it. `segment_line.py`: what
+`partition.times` says of a segment.
 """

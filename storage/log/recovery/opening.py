@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from protocol.errors import CorruptMessage
 from storage import files
-from storage.log import reading
+from storage.log import slices
 from storage.log.epochs import NO_EPOCH, LeaderEpochs
 from storage.log.recovery import loading
 from storage.log.state import LogState
@@ -147,7 +147,7 @@ def _smaller(one: int | None, other: int | None) -> int | None:
 def _epoch_of_last_batch(segments: Sequence[Segment]) -> int:
     """Return the epoch in the last batch's header, if no checkpoint has it. Raises OSError."""
     try:
-        last = reading.last_batch(segments)
+        last = slices.last_batch(segments)
     except CorruptMessage:
         return NO_EPOCH
     return NO_EPOCH if last is None else last.leader_epoch

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from storage.log.appender import Appender
     from storage.log.replication.received import AppendedFrom, Received
     from storage.log.replication.truncater import Truncater
-    from storage.log.retainer import Retainer
+    from storage.log.retention.retainer import Retainer
     from storage.log.state import LogState
     from storage.segment.segment import Segment
 

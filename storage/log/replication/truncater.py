@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from protocol.errors import KafkaStorageError, OffsetOutOfRange
 from storage import filenames, files
-from storage.log import reading
+from storage.log import slices
 from storage.log.recovery import listing
 from storage.log.times.partition_times import Cut
 from storage.segment.log_file import Tail
@@ -168,7 +168,7 @@ class Truncater:
         if end_offset == back_offset > 0:
             return None, back_offset
         last_time = None
-        segment = reading.segment_of(state.version.segments, end_offset - 1)
+        segment = slices.segment_of(state.version.segments, end_offset - 1)
         if not begins_anew and segment is not None:
             last_time = segment.append_times.at(end_offset - 1)
         return state.last_append_time_ms if last_time is None else last_time, back_offset

@@ -1,6 +1,8 @@
-"""How segments are deleted, and when each will be.
+"""How segments of a log are deleted, and when each will be.
 
-The rules are in `storage/time/retention.py`. `explanation.py` explains every segment under every
-policy, `deletion.py` deletes, and `pending_deletes.py` keeps deleted files for
-file.delete.delay.ms.
+The rules are in `storage/time/retention.py`, and broker/maintenance says when a round is due.
+Begin with `retainer.py`: one log's round of retention, DeleteRecords, and `explain`.
+`deletion.py` renames the files of a segment and logs why. `pending_deletes.py` keeps the renamed
+files for file.delete.delay.ms. `explanation.py` puts into words what each policy does to each
+segment. `known_times.py` gives the metrics what is known without reading.
 """

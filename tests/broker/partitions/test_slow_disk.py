@@ -41,7 +41,7 @@ from storage.directory.lifecycle import PartitionLifecycle
 from storage.directory.store import LogStore
 from storage.log.partition import Partition
 from storage.log.reader import Reader
-from storage.log.retainer import Retainer
+from storage.log.retention.retainer import Retainer
 from tests.broker import asking
 from tests.oracle import recordset, wire
 from tests.oracle.recordset import Rec

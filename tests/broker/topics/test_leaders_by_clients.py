@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from broker.metadata.records import PartitionRecord
-from storage.log import lookup, reading
+from storage.log import lookup, slices
 from tests.broker import asking
 from tests.broker.inside import Inside
 from tests.broker.subject import eventually
@@ -145,7 +145,7 @@ def test_a_read_that_a_change_overtakes_is_refused(broker, ask, overtake, monkey
     with broker.connect() as connection:
         assert ask(connection) == 0
         with monkeypatch.context() as patched:
-            patched.setattr(reading, "read", overtaken(reading.read))
+            patched.setattr(slices, "read", overtaken(slices.read))
             patched.setattr(lookup, "find_time", overtaken(lookup.find_time))
             assert ask(connection) == NOT_LEADER
         assert ask(connection) == 0

@@ -10,9 +10,9 @@ import pytest
 from protocol.errors import BrokerError, CorruptMessage
 from protocol.records.batch import Record, build, records, scan
 from storage import files
-from storage.compaction import cleaner
+from storage.compaction import cleaner, job
 from storage.compaction.cleaner import Cleaner
-from storage.log import lookup, reading
+from storage.log import lookup, slices
 from storage.log.state import LogState
 from storage.log.version import Ends
 from storage.segment import transaction_index
@@ -106,7 +106,7 @@ def test_memory_for_a_part_of_the_keys_cleans_a_part(make):
 
 def test_a_tombstone_stays_until_all_that_came_late_has_been_weighed(make, monkeypatch):
     """Memory ends before a record that is older than the tombstone: it must not outlive that."""
-    monkeypatch.setattr(cleaner, "_LEAST_KEYS", 3)
+    monkeypatch.setattr(job, "_LEAST_KEYS", 3)
     log = make(compaction_strategy="timestamp")
     put(log, b"k", None, now=100, time=90)
     fill(log, 10, keys=2)
@@ -243,7 +243,7 @@ def test_who_was_overtaken_reads_what_it_holds(make, monkeypatch, planted):
     for look in ("read",) if planted else ("read", "find_time"):
         log = make(name=f"{look}-{planted}", file_delete_delay_ms=0)
         fill(log, 60)
-        partition, module = log.partition, {"read": reading, "find_time": lookup}[look]
+        partition, module = log.partition, {"read": slices, "find_time": lookup}[look]
         partition.flush()
         held, whole = rows(log), getattr(module, look)
 

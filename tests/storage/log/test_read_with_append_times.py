@@ -7,7 +7,7 @@ import pytest
 
 from protocol.errors import KafkaStorageError, OffsetOutOfRange
 from protocol.records.batch import scan
-from storage.log import lookup, reading
+from storage.log import lookup, slices
 from storage.log.times.partition_times import FILE_NAME
 from storage.segment.append_entries import UNKNOWN
 from tests.storage.cleaning import clean
@@ -168,7 +168,7 @@ def test_records_and_their_times_are_of_the_same_files(make_log, monkeypatch):
     partition = log.partition
     partition.flush()
     reads = []
-    plain = reading.read
+    plain = slices.read
 
     def read_then_compact(*args, **more):
         fetched = plain(*args, **more)
@@ -176,12 +176,12 @@ def test_records_and_their_times_are_of_the_same_files(make_log, monkeypatch):
         clean(partition, 10**9)
         return fetched
 
-    monkeypatch.setattr(reading, "read", read_then_compact)
+    monkeypatch.setattr(slices, "read", read_then_compact)
     fetched, told = read(partition, 0)
     assert len(reads) == 1
     assert are_right(fetched, told)
     assert sum(len(scan(data)) for data in fetched.buffers) == 60, "those of the version held"
-    mixed = reading.append_times_of(partition.segments, reads[0])
+    mixed = slices.append_times_of(partition.segments, reads[0])
     assert not are_right(reads[0], mixed), "the race would not be seen"
 
 
@@ -199,7 +199,7 @@ def test_records_that_retention_takes_meanwhile_have_their_append_times(make_log
     for number in range(60):
         log.append([5], now=1000 + number)
     partition = log.partition
-    plain, reads = reading.read, []
+    plain, reads = slices.read, []
 
     def read_then_delete(*args, **more):
         fetched = plain(*args, **more)
@@ -210,7 +210,7 @@ def test_records_that_retention_takes_meanwhile_have_their_append_times(make_log
             partition.retainer.apply_retention(10**9)  # removes what is due, as far as it may
         return fetched
 
-    monkeypatch.setattr(reading, "read", read_then_delete)
+    monkeypatch.setattr(slices, "read", read_then_delete)
     fetched, told = read(partition, 0)
     assert are_right(fetched, told)
     assert len(partition.segments) < 20

@@ -12,8 +12,9 @@ import pytest
 from protocol.errors import KafkaStorageError, OffsetOutOfRange
 from protocol.records.batch import scan
 from storage import files
-from storage.log import reader, reading, retainer
-from storage.log.retainer import Retainer
+from storage.log import reader, slices
+from storage.log.retention import retainer
+from storage.log.retention.retainer import Retainer
 from storage.log.times import partition_times
 from tests.simulation.disks import Disk
 
@@ -196,7 +197,7 @@ def told_in_between(make_log, upper_offset, is_retention_first):
         read = partial(read_one, log.partition, upper_offset, told)
         delete = partial(log.partition.retainer.apply_retention, 500)
         first, second = (delete, read) if is_retention_first else (read, delete)
-        modules = [retainer] if is_retention_first else [reader, reading]
+        modules = [retainer] if is_retention_first else [reader, slices]
         with AtLine(number, modules, second) as between:
             first()
         log.close()

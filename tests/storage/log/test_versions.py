@@ -7,7 +7,7 @@ import pytest
 from protocol.errors import NotLeaderOrFollower, UnknownTopicOrPartition
 from protocol.records.batch import records
 from storage import files
-from storage.log import reading
+from storage.log import slices
 from storage.segment import log_file
 
 
@@ -21,7 +21,7 @@ def log(make_log):
 
 
 def values(version):
-    fetched = reading.read(
+    fetched = slices.read(
         version.segments,
         version.log_start_offset,
         1 << 20,
@@ -92,7 +92,7 @@ def test_a_deleted_partition_never_opens_the_files_of_its_successor(log):
 
 @pytest.mark.parametrize("overtakes", ["a truncation", "a leader epoch", "nothing"])
 def test_what_overtakes_a_read(log, monkeypatch, overtakes):
-    partition, plain = log.partition, reading.read
+    partition, plain = log.partition, slices.read
 
     def overtaken(*arguments, **more):
         fetched = plain(*arguments, **more)
@@ -103,7 +103,7 @@ def test_what_overtakes_a_read(log, monkeypatch, overtakes):
             partition.leader_epoch = 7
         return fetched
 
-    monkeypatch.setattr(reading, "read", overtaken)
+    monkeypatch.setattr(slices, "read", overtaken)
     for read in (partition.read, partition.reader.read_with_append_times):
         if overtakes == "nothing":
             assert read(0, 1000, upper_offset=4, minimum_one=True)

@@ -6,7 +6,7 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from protocol.records.batch import records
-from storage.log import reading
+from storage.log import slices
 from storage.segment import append_entries
 from storage.segment.batch_headers import last_offset_at
 
@@ -62,7 +62,7 @@ def read(partition: Partition) -> list[tuple]:
 
 
 def append_time(partition: Partition, offset: int) -> int | None:
-    segment = reading.segment_of(partition.segments, offset)
+    segment = slices.segment_of(partition.segments, offset)
     assert segment is not None
     return segment.append_times.at(offset)
 

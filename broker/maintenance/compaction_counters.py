@@ -25,7 +25,7 @@ class Uncleanable(NamedTuple):
     held_by: str  # UNREADABLE or STUCK
 
 
-class CompactionFigures:
+class CompactionCounters:
     """The counters of one broker. Written by one round at a time, read by any thread."""
 
     def __init__(self) -> None:

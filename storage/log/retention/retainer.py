@@ -13,7 +13,7 @@ import logging
 from typing import TYPE_CHECKING, NamedTuple
 
 from protocol.errors import CorruptMessage, OffsetOutOfRange
-from storage.log.retention import deletion, explanation, glance
+from storage.log.retention import deletion, explanation, known_times
 from storage.log.retention.explanation import Moment
 from storage.time.retention import Retention, retention_of, segments_to_delete
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from storage.log.flusher import Flusher
     from storage.log.retention.deletion import Deletion
     from storage.log.retention.explanation import PartitionExplanation
-    from storage.log.retention.glance import Glance
+    from storage.log.retention.known_times import KnownTimes
     from storage.log.state import LogState
     from storage.log.version import Version
     from storage.segment.log_file import Tail
@@ -263,11 +263,11 @@ class Retainer:
         compacting = self._compactor.compacting(version.segments, now_ms, config, blocker)
         return moment._replace(compacting=compacting)
 
-    def glance(self, now_ms: int) -> Glance:
+    def known_times(self, now_ms: int) -> KnownTimes:
         """Returns what is known of the log's times without reading anything."""
         state, version = self._state, self._state.version
         rules = retention_of(state.config)
-        return glance.at(
+        return known_times.collect(
             version.segments,
             rules,
             now_ms=now_ms,

@@ -225,7 +225,7 @@ def cleanings(subject):
 def children(pid):
     """Those that have begun: a broker waits for one that has not."""
     with open(f"/proc/{pid}/task/{pid}/children", encoding="utf-8") as file:
-        return [int(each) for each in file.read().split() if "cleaning_process" in said_of(each)]
+        return [int(each) for each in file.read().split() if "compaction_process" in said_of(each)]
 
 
 def said_of(pid):

@@ -30,7 +30,8 @@ from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
 from protocol.errors import BrokerError
-from storage.compaction.cleaner import Cleaner, Job, Progress
+from storage.compaction.cleaner import Cleaner, Progress
+from storage.compaction.job import Job
 
 _NICENESS = 10
 _TELL_S = 0.5

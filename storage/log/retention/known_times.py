@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from storage.time.segment_times import SegmentTimes
 
 
-class Glance(NamedTuple):
+class KnownTimes(NamedTuple):
     """Times of a log in ms; None if there is none, or if it is unknown without reading."""
 
     first_event_time: int | None  # the first record time of the oldest segment with times
@@ -29,7 +29,7 @@ class Glance(NamedTuple):
     next_due_ms: int | None  # and the time at which it does
 
 
-def at(
+def collect(
     segments: Sequence[Segment],
     rules: Retention,
     *,
@@ -37,7 +37,7 @@ def at(
     log_start_offset: int,
     high_watermark: int,
     max_event_time: int | None,
-) -> Glance:
+) -> KnownTimes:
     """Returns the known times of a log's segments."""
     known = [segment.known_times for segment in segments]
     first = next((times.first for times, _ in known if times.first is not None), None)
@@ -61,7 +61,7 @@ def at(
         oldest = next(schedule)
         policy, due_ms = oldest.policy, oldest.due_ms
     created = next((times.created for times, size in known if size), None)
-    return Glance(first, largest, created, policy, due_ms)
+    return KnownTimes(first, largest, created, policy, due_ms)
 
 
 def _itself(times: SegmentTimes) -> SegmentTimes:

@@ -1,4 +1,4 @@
-"""Reading a partition's segments from an offset on: slices of the log, as they are stored.
+"""Slices of a log from an offset on, as they are stored: the bytes of a fetch.
 
 A read continues in the next segment at a segment's end, so it may return several slices. They are
 never joined, and follow one another without a gap in the bytes.
