@@ -96,7 +96,7 @@ class Partition:
 
     @config.setter
     def config(self, config: TopicConfig) -> None:
-        self.state.config = config
+        self.state.configure(config)
 
     @property
     def leader_epoch(self) -> int:

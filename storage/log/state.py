@@ -21,6 +21,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
+from dataclasses import KW_ONLY, InitVar, dataclass, field
 from typing import TYPE_CHECKING
 
 from config.setting import LONG_MAX
@@ -41,7 +42,6 @@ from storage.log.times import partition_times
 from storage.log.times.largest_event import LargestEvent
 from storage.log.times.partition_times import Cut
 from storage.log.version import Ends, Version
-from storage.segment.segment_line import SegmentLine
 from storage.time.arrivals import Arrivals
 from storage.time.event_time import event_slack
 
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from storage.log.epochs import LeaderEpochs
     from storage.log.high_watermark import HighWatermarkPolicy
     from storage.log.producers.producer_state import Producers
+    from storage.log.settings import Settings
     from storage.segment.segment import Segment
 
 _log = logging.getLogger("tidelog.storage")
@@ -60,143 +61,101 @@ _log = logging.getLogger("tidelog.storage")
 _NO_BOOT = "offline"  # differs from every boot id
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class LogState:
-    """The state of one partition's log."""
+    """The state of one partition's log; it begins with what was found on disk.
 
-    __slots__ = (
-        "_config",
-        "_replaced",
-        "_saved_times",
-        "active",
-        "append_lock",
-        "arrivals",
-        "back_offset",
-        "boot_id",
-        "cleaned_offset",
-        "commit_lock",
-        "covered_offset",
-        "cutting",
-        "directory",
-        "durable_offset",
-        "ends",
-        "epochs",
-        "event_slack_ms",
-        "flush_lock",
-        "gaps_end_offset",
-        "has_flush_rules",
-        "index",
-        "internal_settings",
-        "is_closed",
-        "is_deleted",
-        "is_follower",
-        "is_read",
-        "is_stopped",
-        "largest_event",
-        "last_append_time_ms",
-        "leader_epoch",
-        "logged_errors",
-        "offline",
-        "opened_ms",
-        "pending_deletes",
-        "policy",
-        "producer_id_expiration_ms",
-        "producers",
-        "recovery_point",
-        "replacing",
-        "settings",
-        "sync_lock",
-        "times_lock",
-        "topic",
-        "topic_id",
-        "version",
-        "version_lock",
-        "was_cut",
-    )
+    The log ends, and is readable, up to the end of its segments.
+    """
 
-    def __init__(
+    directory: Path
+    topic: str
+    index: int
+    topic_id: uuid.UUID | None
+    config: TopicConfig  # the topic's settings; see `configure`
+    _: KW_ONLY
+
+    segments: InitVar[tuple[Segment, ...]]
+    log_start_offset: InitVar[int]
+    version: Version = field(init=False)
+    version_lock: threading.Lock = field(init=False, default_factory=threading.Lock)
+    _replaced: list[Version] = field(init=False, default_factory=list)  # held when replaced
+    active: Segment = field(init=False)
+    append_lock: threading.RLock = field(init=False, default_factory=threading.RLock)
+    flush_lock: threading.Lock = field(init=False, default_factory=threading.Lock)
+    commit_lock: threading.Lock = field(init=False, default_factory=threading.Lock)
+    sync_lock: threading.Lock = field(init=False, default_factory=threading.Lock)
+
+    epochs: LeaderEpochs
+    leader_epoch: int = field(init=False)  # the last one that began here
+    is_follower: bool = field(init=False, default=False)  # a leader decides the high watermark
+    policy: HighWatermarkPolicy = field(init=False)
+    ends: Ends = field(init=False)
+    recovery_point: int  # everything before it is durable, indexes too
+    durable_offset: int = field(init=False)  # batches and append times before it are durable
+    covered_offset: int  # append times before it survive a power loss
+    cleaned_offset: int | None  # the log before it was compacted; None: never
+    gaps_end_offset: int  # up to which it may have gaps; see recovery/gaps.py
+    replacing: frozenset[int] = frozenset()  # segments that are being replaced
+    pending_deletes: PendingDeletes = field(init=False, default_factory=PendingDeletes)
+    cutting: tuple[int, bool] | tuple[()] = ()  # a truncation in progress, see `Cut`
+    was_cut: bool = False  # truncated since the last clean stop: checkpoints may be older
+
+    last_append_time_ms: int | None  # None: unknown
+    back_offset: int  # the last reset of the append clock; 0: none
+    boot_id: str
+    largest_event_time: InitVar[int | None]  # ever below the high watermark, as far as is known
+    largest_event: LargestEvent = field(init=False)
+    times_lock: threading.Lock = field(init=False, default_factory=threading.Lock)
+    _saved_times: bytes = field(init=False, default=b"")  # the content of partition.times
+    arrivals: Arrivals = field(init=False)
+    opened_ms: int
+    producer_id_expiration_ms: int
+    producers: Producers | None = field(init=False, default=None)  # see `read_producers`
+    is_read: bool = field(init=False)  # whether the data that appends need is in memory
+
+    has_flush_rules: bool = field(init=False)
+    event_slack_ms: int = field(init=False)
+    settings: Settings = field(init=False)
+    internal_settings: Settings = field(init=False)
+
+    is_deleted: bool = field(init=False, default=False)
+    offline: str | None = field(init=False, default=None)  # why, until the process ends
+    is_closed: bool = field(init=False, default=False)
+    is_stopped: bool = field(init=False, default=False)  # deleted, offline or closed: no appends
+    # What was logged once, until a flush succeeds.
+    logged_errors: set[tuple[str, str]] = field(init=False, default_factory=set)
+
+    def __post_init__(
         self,
-        directory: Path,
-        topic: str,
-        index: int,
-        topic_id: uuid.UUID | None,
-        config: TopicConfig,
-        *,
         segments: tuple[Segment, ...],
-        epochs: LeaderEpochs,
         log_start_offset: int,
-        recovery_point: int,
-        covered_offset: int,
-        cleaned_offset: int | None,
-        gaps_end_offset: int,
-        last_append_time_ms: int | None,
-        back_offset: int,
-        max_event_time: int | None,
-        boot_id: str,
-        now_ms: int,
-        producer_id_expiration_ms: int,
-        was_cut: bool = False,
+        largest_event_time: int | None,
     ) -> None:
-        """Store what was found on disk; the log ends, and is readable, up to its segments' end."""
-        self.directory = directory
-        self.topic = topic
-        self.index = index
-        self.topic_id = topic_id
-        self.append_lock = threading.RLock()
-        self.flush_lock = threading.Lock()
-        self.commit_lock = threading.Lock()
-        self.sync_lock = threading.Lock()  # a failed sync is reported before the next sync
-        self.times_lock = threading.Lock()  # held while partition.times is written
-        self.version_lock = threading.Lock()
-
+        """Derive what follows from the segments and the settings."""
         end_offset = segments[-1].tail.end_offset
         self.version = Version(0, segments, log_start_offset, 0, self.version_lock)
-        self._replaced: list[Version] = []  # versions that a reader held when they were replaced
         self.active = segments[-1]
         self.ends = Ends(end_offset, end_offset, end_offset)
-        self.epochs = epochs
-        self.leader_epoch = max(0, epochs.last_begun)  # the last one that began here
-        self.recovery_point = recovery_point  # everything before it is durable, indexes too
-        self.durable_offset = recovery_point  # batches and append times before it are durable
-        self.covered_offset = covered_offset  # append times before it survive a power loss
-        self.cleaned_offset = cleaned_offset  # the log before it was compacted; None: never
-        self.gaps_end_offset = gaps_end_offset  # up to which it may have gaps; see recovery/gaps.py
-        self.replacing: frozenset[int] = frozenset()  # segments that are being replaced
-        self.pending_deletes = PendingDeletes()
-
-        self.last_append_time_ms = last_append_time_ms  # None: unknown
-        self.back_offset = back_offset  # the last reset of the append clock; 0: none
-        self.largest_event = LargestEvent(max_event_time)
-        self.boot_id = boot_id
-        self._saved_times = b""  # the content of partition.times
-        self.producers: Producers | None = None  # see `read_producers`
-        self.producer_id_expiration_ms = producer_id_expiration_ms
-        self.opened_ms = now_ms
-        self.is_read = not self.size  # whether the data that appends need is in memory
-
-        self.is_deleted = False
-        self.offline: str | None = None  # why, from a failed sync to the end of the process
-        self.is_closed = False
-        self.is_stopped = False  # deleted, offline or closed: accepts no batches
-        self.logged_errors: set[tuple[str, str]] = set()  # logged once, until a flush succeeds
-        self.cutting: tuple[int, bool] | tuple[()] = ()  # a truncation in progress, see `Cut`
-        self.was_cut = was_cut  # truncated since the last clean stop: checkpoints may be older
-        self.arrivals = Arrivals(config)
-        self.is_follower = False  # a leader decides the high watermark
-        self.config = config
+        self.leader_epoch = max(0, self.epochs.last_begun)
+        self.durable_offset = self.recovery_point
+        self.largest_event = LargestEvent(largest_event_time)
+        self.arrivals = Arrivals(self.config)
+        self.is_read = not self.size
+        self.configure(self.config)
 
     def __repr__(self) -> str:
         return f"<LogState {self.topic}-{self.index} at {self.ends.log_end_offset}>"
 
+    def _named(self, **fields: object) -> dict[str, object]:
+        """Return fields of a log line about this partition."""
+        return {"topic": self.topic, "partition": self.index, **fields}
+
     # --- settings ---------------------------------------------------------------------------------
 
-    @property
-    def config(self) -> TopicConfig:
-        """The topic's settings; a replacement applies from the next append on."""
-        return self._config
-
-    @config.setter
-    def config(self, config: TopicConfig) -> None:
-        self._config = config
+    def configure(self, config: TopicConfig) -> None:
+        """Replace the topic's settings, from the next append on."""
+        self.config = config
         self.choose_policy()
         self.has_flush_rules = (config.flush_messages, config.flush_ms) != (LONG_MAX, LONG_MAX)
         self.event_slack_ms = event_slack(config)
@@ -268,14 +227,7 @@ class LogState:
                 before.number + 1, segments, log_start_offset, generation, self.version_lock
             )
         if log_start_offset > before.log_start_offset:
-            _log.info(
-                "log start moved",
-                extra={
-                    "topic": self.topic,
-                    "partition": self.index,
-                    "log_start_offset": log_start_offset,
-                },
-            )
+            _log.info("log start moved", extra=self._named(log_start_offset=log_start_offset))
         return before
 
     def oldest_held(self) -> int | None:
@@ -306,7 +258,7 @@ class LogState:
 
     def choose_policy(self) -> None:
         """Choose the high watermark policy for the role and the settings."""
-        own = AFTER_FLUSH if self._config.flush_messages == 1 else AT_ONCE
+        own = AFTER_FLUSH if self.config.flush_messages == 1 else AT_ONCE
         self.policy: HighWatermarkPolicy = FOLLOWER if self.is_follower else own
 
     def cut_ends(self, end_offset: int, high_watermark: int) -> None:
@@ -358,27 +310,13 @@ class LogState:
 
     def current_times(self) -> partition_times.PartitionTimes:
         """Return the content for `partition.times`; nothing is read for it."""
-        lines = []
-        for segment in self.version.segments:
-            times, size = segment.known_times
-            tail = segment.tail
-            if size == tail.size and segment.base_offset not in self.replacing:
-                lines.append(
-                    SegmentLine(
-                        segment.base_offset,
-                        *tail,
-                        times.copy(),
-                        *segment.index_entries,
-                        segment.is_true,
-                    )
-                )
         return partition_times.PartitionTimes(
             self.max_event_time,
             self.last_append_time_ms,
             self.version.log_start_offset,
             self.ends.log_end_offset,
             self.boot_id,
-            tuple(lines),
+            partition_times.lines_of(self.version.segments, self.replacing),
             self.back_offset,
             Cut(self.recovery_point, self.cleaned_offset, *self.cutting) if self.was_cut else None,
             self.gaps_end_offset,
@@ -457,10 +395,7 @@ class LogState:
                 return
             self.offline, self.is_stopped = why, True
             segments = self.version.segments
-        _log.critical(
-            "log offline",
-            extra={"topic": self.topic, "partition": self.index, "reason": why},
-        )
+        _log.critical("log offline", extra=self._named(reason=why))
         self.boot_id = _NO_BOOT
         self.note_offline()
         for segment in segments:
@@ -498,13 +433,5 @@ class LogState:
             self.go_offline(f"{what}: {reason}")
         if (what, reason) not in self.logged_errors:  # with a full disk every append fails
             self.logged_errors.add((what, reason))
-            _log.error(
-                "storage error",
-                extra={
-                    "topic": self.topic,
-                    "partition": self.index,
-                    "what": what,
-                    "reason": reason,
-                },
-            )
+            _log.error("storage error", extra=self._named(what=what, reason=reason))
         return KafkaStorageError(f"{self.topic}-{self.index}: {what}: {reason}")

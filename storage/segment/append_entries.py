@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from storage import files
 from storage.time.append_time import goes_back
+from storage.time.lookup import reaches
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -90,6 +91,37 @@ def floor(descriptor: files.Descriptor, relative_offset: int, count: int) -> int
         else:
             high = middle
     return low - 1
+
+
+def first_reaching(descriptor: files.Descriptor, count: int, append_time_ms: int) -> int:
+    """Return the number of the first of `count` entries with a known time at or after another time.
+
+    Returns `count` if there is none. Known times never decrease, so this is a binary search that
+    skips unknown entries.
+    """
+    low, high = 0, count
+    while low < high:
+        middle = number = (low + high) // 2
+        entry = at(descriptor, number)
+        while entry.time == UNKNOWN and number > low:
+            number -= 1
+            entry = at(descriptor, number)
+        if entry.time != UNKNOWN and reaches(entry.time, append_time_ms):
+            high = number
+        else:
+            low = middle + 1
+    return high
+
+
+def unknown_before(descriptor: files.Descriptor, number: int) -> Entry | None:
+    """Return the first of the unknown entries just before an entry; None if that one is known."""
+    unknown: Entry | None = None
+    for before in reversed(range(number)):
+        entry = at(descriptor, before)
+        if entry.time != UNKNOWN:
+            break
+        unknown = entry
+    return unknown
 
 
 def before_zeros(descriptor: files.Descriptor, count: int) -> int:

@@ -257,36 +257,19 @@ class AppendTimes:
         return next((entry.time for entry in self.entries() if entry.time != UNKNOWN), None)
 
     def first_reaching(self, append_time_ms: int) -> Reached:
-        """Find the first batches appended at a time or later; raises OSError.
-
-        Known times never decrease, so this is a binary search that skips unknown entries. Unknown
-        entries before a known smaller time cannot be the answer.
-        """
-        low = high = count = self._count
+        """Find the first batches appended at a time or later; raises OSError."""
+        count, base_offset = self._count, self.base_offset
         if not count:
-            return Reached(None, self.base_offset)
+            return Reached(None, base_offset)
         descriptor = self._reader()
+        number = count
         if reaches(self._last_known, append_time_ms):
-            low = 0
-        while low < high:
-            middle = number = (low + high) // 2
-            entry = append_entries.at(descriptor, number)
-            while entry.time == UNKNOWN and number > low:
-                number -= 1
-                entry = append_entries.at(descriptor, number)
-            if entry.time != UNKNOWN and reaches(entry.time, append_time_ms):
-                high = number
-            else:
-                low = middle + 1
-        unknown_from = None
-        for before in reversed(range(high)):
-            entry = append_entries.at(descriptor, before)
-            if entry.time != UNKNOWN:
-                break
-            unknown_from = entry.offset + self.base_offset
-        if high == count:
-            return Reached(None, unknown_from)
-        return Reached(append_entries.at(descriptor, high).offset + self.base_offset, unknown_from)
+            number = append_entries.first_reaching(descriptor, count, append_time_ms)
+        unknown = append_entries.unknown_before(descriptor, number)
+        return Reached(
+            None if number == count else append_entries.at(descriptor, number).offset + base_offset,
+            None if unknown is None else unknown.offset + base_offset,
+        )
 
     def append(self, append_time_ms: int, offset: int) -> None:
         """Note that batches from `offset` on are appended at this time, if it is a new one.

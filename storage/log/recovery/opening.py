@@ -72,9 +72,9 @@ def open_log(
         gaps_end_offset=loaded.gaps_end_offset,
         last_append_time_ms=loaded.last_append_time_ms,
         back_offset=loaded.back_offset,
-        max_event_time=None if times is None else times.max_event_time,
+        largest_event_time=None if times is None else times.max_event_time,
         boot_id=boot_id,
-        now_ms=now_ms,
+        opened_ms=now_ms,
         producer_id_expiration_ms=producer_id_expiration_ms,
         was_cut=times is not None and times.cut is not None,
     )

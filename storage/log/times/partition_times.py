@@ -44,7 +44,10 @@ from storage.segment.segment_line import SegmentLine
 from storage.time.segment_times import SegmentTimes
 
 if TYPE_CHECKING:
+    from collections.abc import Container, Iterable
     from pathlib import Path
+
+    from storage.segment.segment import Segment
 
 FILE_NAME = "partition.times"
 MAGIC = b"tidp"
@@ -84,6 +87,28 @@ class PartitionTimes(NamedTuple):
     back_offset: int = 0  # offset of the last reset of the append clock; 0: none
     cut: Cut | None = None  # None: not truncated since the last clean stop
     gaps_end_offset: int | None = None  # up to which the log may have gaps; None: not recorded
+
+
+def lines_of(segments: Iterable[Segment], left_out: Container[int]) -> tuple[SegmentLine, ...]:
+    """Return the lines of the segments whose times are all known; nothing is read for it.
+
+    `left_out` has the base offsets of segments that get no line.
+    """
+    lines = []
+    for segment in segments:
+        times, size = segment.known_times
+        tail = segment.tail
+        if size == tail.size and segment.base_offset not in left_out:
+            lines.append(
+                SegmentLine(
+                    segment.base_offset,
+                    *tail,
+                    times.copy(),
+                    *segment.index_entries,
+                    segment.is_true,
+                )
+            )
+    return tuple(lines)
 
 
 def read(directory: Path) -> PartitionTimes | None:
