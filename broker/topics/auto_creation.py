@@ -37,7 +37,7 @@ async def create_missing(node: Node, session: Session, name: str) -> None:
 
 
 def _require_rights(node: Node, session: Session, name: str) -> None:
-    """Raises TopicAuthorizationFailed unless the client may describe the topic and creates it."""
+    """Raises TopicAuthorizationFailed unless the client may describe the topic and create it."""
     node.authorizer.require(session, Operation.DESCRIBE, ResourceType.TOPIC, name)
     if not node.authorizer.allows_on_cluster(session, Operation.CREATE):
         node.authorizer.require(session, Operation.CREATE, ResourceType.TOPIC, name)

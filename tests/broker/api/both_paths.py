@@ -1,4 +1,4 @@
-"""The same frame by a short way and by the ordinary one, on two nodes: the same answers, the same logs."""
+"""The same frame by a fast path and by the ordinary path, on two nodes: the same answers, the same logs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The short way of OffsetCommit answers what the ordinary way answers, to the byte, and stores the same.
+"""The fast path of OffsetCommit answers what the ordinary path answers, to the byte, and stores the same.
 
 Two nodes with logs of their own get the same frames; one of them may take the short way.
 """
