@@ -25,7 +25,7 @@ from protocol.message import ZERO_UUID, Codec, codec
 from protocol.schema import Message
 from tests.protocol.random_messages import all_codecs, codec_name, is_own, messages
 
-QUICK, LONG = 5, 100
+QUICK, LONG = 3, 100
 EPOCH = dt.datetime.fromtimestamp(0, dt.UTC)
 
 KAFKA_PYTHON_MODULES = (

@@ -21,6 +21,11 @@ FIRST = int(os.environ.get("TIDELOG_LOG_MODEL_SEED", "0"))
 ONE_IN = 1 if os.environ.keys() & {"TIDELOG_LOG_MODEL_RUNS", "TIDELOG_LOG_MODEL_SEED"} else 3
 PARTS = 10
 MOST_LIVES_FOR_A_BUG = 300
+# Lives that catch what most do not, to begin with.
+CAUGHT_BY = {
+    "the offset index is not cut": 58,
+    "the checkpoint's recovery point is believed": 58,
+}
 
 
 def live(path, seed):
@@ -49,7 +54,7 @@ def test_a_log_is_what_its_model_says(tmp_path, part):
 @pytest.mark.parametrize("bug", PLANTED)
 def test_a_planted_bug_is_caught(tmp_path, monkeypatch, bug):
     monkeypatch.setattr(*PLANTED[bug])
-    for seed in range(MOST_LIVES_FOR_A_BUG):
+    for seed in (CAUGHT_BY.get(bug, 0), *range(MOST_LIVES_FOR_A_BUG)):
         try:
             live(tmp_path / "life", seed)
         except AssertionError:
