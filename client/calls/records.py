@@ -9,6 +9,7 @@ from client.errors import RequestError, raise_for_code
 from client.flow import Call, Leader, Node
 from protocol.api import delete_records, fetch, list_offsets, produce
 from protocol.errors import ErrorCode
+from protocol.records.layout import NO_TIMESTAMP
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -175,7 +176,9 @@ def append(topic: str, partition: int, batches: Buffer, *, acks: int = -1) -> Ca
         apis.PRODUCE,
         produce_request(topic, partition, batches, acks=acks),
         Leader(topic, partition),
-        lambda answer: Produced(-1, -1, -1) if answer is None else read_produced(answer, where),
+        lambda answer: (
+            Produced(-1, NO_TIMESTAMP, -1) if answer is None else read_produced(answer, where)
+        ),
         wait_s=PRODUCE_WAIT_MS / 1000,
         is_repeatable=False,
         has_answer=acks != 0,

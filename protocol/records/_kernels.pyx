@@ -1205,7 +1205,7 @@ def describe_messages(list batches, plan):
     for batch in batches:
         size = item(batch, 1)
         own = stamp if stamped else <object>PyTuple_GET_ITEM(batch, 8)
-        if not stamped and (not magic or <int64_t>own == -1):
+        if not stamped and (not magic or <int64_t>own == NO_TIMESTAMP):
             own = None
         at = offset
         described = new_tuple(PreparedBatch, 14)

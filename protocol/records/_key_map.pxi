@@ -226,7 +226,8 @@ cdef int sift_loop(
     cdef uint64_t hash[2]
     cdef int stays
     to.number = to.kept = 0
-    to.largest = to.first = to.first_offset = to.last_offset = -1
+    to.largest = to.first = NO_TIMESTAMP
+    to.first_offset = to.last_offset = -1
     to.has_time = to.has_missing = to.has_tombstone = 0
     if fault:
         return fault
