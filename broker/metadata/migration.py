@@ -3,7 +3,7 @@
 Layouts 1 and 2 had a table for each type of object; layout 3 holds keys (see `records`). All of it
 happens in one transaction of the caller, so a crash leaves the old file as it was. The partitions
 of migrated topics have no leader and no known leader epoch, because the old tables had neither. The
-broker that opens the file claims them (`broker/topics/controller.py`).
+broker that opens the file claims them (`broker/topics/leadership.py`).
 """
 
 from __future__ import annotations
