@@ -9,7 +9,7 @@ from config.topic import TopicConfig
 from protocol.records.batch import Record, build, records
 from storage.directory.store import LogStore
 
-VECTORS = Path(__file__).parents[2] / "vectors" / "kafka-0.10.2.2"
+VECTORS = Path(__file__).parents[3] / "vectors" / "kafka-0.10.2.2"
 NAMES = sorted(path.name for path in VECTORS.iterdir() if path.is_dir())
 STAMPS = {  # first and last, as the broker's own consumer read them back
     "f-0.10.2-LogAppendTime-none-c0901-0": (1795228755442, 1795228755489),
