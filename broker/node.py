@@ -145,7 +145,14 @@ class Node:
         knows. Raises NotLeaderOrFollower, FencedLeaderEpoch, UnknownLeaderEpoch, and what
         `opened_partition` raises, or `partition` with `may_block`.
         """
-        check_leader(self.metadata, topic, index)
+        metadata = self.metadata  # looked at here, because every produce and fetch asks
+        known = metadata.image.topics.get(topic)
+        if (
+            known is None
+            or not 0 <= index < len(known.assignments)
+            or known.assignments[index].leader != metadata.node_id
+        ):
+            check_leader(metadata, topic, index)  # raises
         found = self.store.opened_partition(topic, index)
         if found is None or found.state.offline is not None:
             lookup = self.partition if may_block else self.opened_partition

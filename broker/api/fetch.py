@@ -259,24 +259,26 @@ class _Attempt:
         upper_offset = ends[self._at_end]
         self.partitions.append(partition)
         self.upper_offsets.append(upper_offset)
-        records: Sequence[Buffer] = ()
+        records: list[Buffer] = []
         append_times = None
         if wanted.fetch_offset != upper_offset:  # the consumer has not caught up
             records, append_times = self._read(partition, wanted, upper_offset)
             ends = state.ends
-        return PartitionData(
+        result = PartitionData(
             partition_index=wanted.partition,
             high_watermark=ends[_HIGH_WATERMARK],
             last_stable_offset=ends[_LAST_STABLE_OFFSET],
             log_start_offset=state.version.log_start_offset,
             aborted_transactions=[] if self._at_end == _LAST_STABLE_OFFSET else None,
-            records=list(records),
-            append_times=append_times,
+            records=records,
         )
+        if append_times:
+            result.append_times = append_times
+        return result
 
     def _read(
         self, partition: Partition, wanted: FetchPartition, upper_offset: int
-    ) -> tuple[Sequence[Buffer], list[SegmentAppendTimes] | None]:
+    ) -> tuple[list[Buffer], list[SegmentAppendTimes] | None]:
         """Read and count records as the version carries them; return append times if asked for."""
         offset, limit = wanted.fetch_offset, min(wanted.partition_max_bytes, self._left_bytes)
         is_first, may_block = not self.size_bytes, self._permit.may_block
@@ -307,12 +309,12 @@ class _Attempt:
                     may_block=may_block,
                 )
             if size < first_batch_size:  # a batch is returned whole or not at all
-                return (), None
+                return [], None
         if size:
             self._served.append((partition.topic, size, converted))
             self.size_bytes += size
             self._left_bytes = max(0, self._left_bytes - size)
-        return buffers, append_times or None
+        return list(buffers), append_times
 
     def _failed(self, wanted: FetchPartition, error: BrokerError) -> PartitionData:
         """Return a partition's error, and remember it."""

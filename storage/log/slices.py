@@ -7,6 +7,7 @@ never joined, and follow one another without a gap in the bytes.
 from __future__ import annotations
 
 from bisect import bisect_right
+from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -55,12 +56,14 @@ def read(
     max_bytes = max(max_bytes, 0)
     if not max_bytes and not minimum_one:
         return Fetched(buffers, size, first_batch_size)
+    active = segments[-1]
     while offset < upper_offset:
-        part = _read_part(
-            segments,
+        # Nearly all reads are of the active segment, and reach it without another call.
+        read_part = active.read if offset >= active.base_offset else partial(_read_part, segments)
+        part = read_part(
             offset,
             max_bytes - size,
-            upper_offset,
+            upper_offset=upper_offset,
             minimum_one=minimum_one and not size,
             may_block=may_block,
         )
@@ -74,7 +77,8 @@ def read(
         if part.next_offset is None or size >= max_bytes:
             break
         offset = part.next_offset
-    return Fetched(buffers, size, first_batch_size)
+    # The same as Fetched(...), without the Python frame of a NamedTuple's constructor.
+    return tuple.__new__(Fetched, (buffers, size, first_batch_size))
 
 
 def append_times_of(segments: Sequence[Segment], fetched: Fetched) -> list[SliceAppendTimes]:
@@ -129,8 +133,8 @@ def _read_part(
     segments: Sequence[Segment],
     offset: int,
     max_bytes: int,
-    upper_offset: int,
     *,
+    upper_offset: int,
     minimum_one: bool,
     may_block: bool,
 ) -> Slice | None:
