@@ -66,7 +66,7 @@ def run(config: BrokerConfig, clock: Clock | None = None) -> int:
 
 
 def _clock(config: BrokerConfig) -> Clock:
-    """The machine's clock, or one that stands still until it is told."""
+    """The machine's clock, or a manual one that stands still until it is moved."""
     system = SystemClock()
     if config.clock != "manual":
         return system
@@ -243,8 +243,8 @@ def _say_ready(
     control: socket.socket | None,
 ) -> None:
     """Tells the parent that clients may connect."""
-    told = ",".join(f"{at.name}://{_joined(at.host, at.port)}" for at in listeners)
-    parts = [f"ready listeners={told}"]
+    shown = ",".join(f"{at.name}://{_joined(at.host, at.port)}" for at in listeners)
+    parts = [f"ready listeners={shown}"]
     if http is not None:
         parts.append(f"http={_joined(*http.getsockname()[:2])}")
     if control is not None:

@@ -133,7 +133,7 @@ class Field(NamedTuple):
         return self.kind not in _IMPLIED_DEFAULTS
 
 
-def _field(name: str, annotation: str, told: _Since) -> Field:
+def _field(name: str, annotation: str, since: _Since) -> Field:
     """Combines an annotation with its `since`. Raises TypeError for an invalid combination."""
     kind = annotation.removesuffix(" | None")
     may_be_none = kind != annotation
@@ -143,28 +143,28 @@ def _field(name: str, annotation: str, told: _Since) -> Field:
     if not kind.isidentifier():
         raise TypeError(f"{name}: {annotation!r} is not a type of the protocol")
     is_lone_struct = not is_array and kind not in _IMPLIED_DEFAULTS
-    default = told.default
+    default = since.default
     if default is MISSING:
         default = None if is_array or is_lone_struct else _IMPLIED_DEFAULTS[kind]
     nullable_first: int | None = None
-    if may_be_none and (told.tag is None or not is_lone_struct):
-        nullable_first = told.version if told.nullable is None else told.nullable
-    if is_lone_struct and told.tag is not None and not may_be_none:
+    if may_be_none and (since.tag is None or not is_lone_struct):
+        nullable_first = since.version if since.nullable is None else since.nullable
+    if is_lone_struct and since.tag is not None and not may_be_none:
         raise TypeError(f"{name}: a tagged struct may be None")
-    if is_lone_struct and told.tag is None and may_be_none != (told.default is None):
+    if is_lone_struct and since.tag is None and may_be_none != (since.default is None):
         raise TypeError(f"{name}: a struct that may be None has that default, and no other has it")
-    if is_array and told.default is None and not may_be_none:
+    if is_array and since.default is None and not may_be_none:
         raise TypeError(f"{name}: the default None needs '| None'")
     return Field(
         name,
         kind,
         is_array,
-        told.version,
-        told.until,
+        since.version,
+        since.until,
         nullable_first,
-        [] if is_array and told.default is MISSING else default,
-        told.tag,
-        told.ignorable,
+        [] if is_array and since.default is MISSING else default,
+        since.tag,
+        since.ignorable,
     )
 
 

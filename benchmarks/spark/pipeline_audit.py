@@ -125,7 +125,7 @@ def audited(session: Session, where: list[str], out: Path, run: str) -> dict[str
 def agree(rows: list[Any], report: dict[str, Any]) -> None:
     """Exit if the results of the query and the audit differ."""
     found = report["topics"][0]["summary"]
-    told = {
+    queried = {
         "records": sum(row[2] for row in rows),
         "out_of_order": sum(row[6] for row in rows),
         "latest": max(row[7] or 0 for row in rows),
@@ -135,8 +135,8 @@ def agree(rows: list[Any], report: dict[str, Any]) -> None:
         "out_of_order": found["out_of_order"],
         "latest": found["lateness_ms"]["max"],
     }
-    if told != mine:
-        raise SystemExit(f"the query says {told}, the audit {mine}")
+    if queried != mine:
+        raise SystemExit(f"the query says {queried}, the audit {mine}")
 
 
 def timed(work: Callable[[], Any]) -> tuple[float, Any]:

@@ -203,9 +203,9 @@ def measure(bench: Bench, results: table.Results, turns: list[int]) -> None:
     """Runs the missing turns, after one that is dropped."""
     for number in (_WARM_UP, *turns):
         for row, who, figures in bench.turn(number):
-            told = "  ".join(f"{key} {value:,.0f} k/s" for key, value in figures.items())
+            shown = "  ".join(f"{key} {value:,.0f} k/s" for key, value in figures.items())
             counted = "" if number >= 0 else " (not counted)"
-            print(f"turn {number} {row:14} {who:8} {told}{counted}", file=sys.stderr, flush=True)
+            print(f"turn {number} {row:14} {who:8} {shown}{counted}", file=sys.stderr, flush=True)
             if number < 0:
                 continue
             now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

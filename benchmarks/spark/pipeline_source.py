@@ -174,7 +174,7 @@ def in_spark(
 
 
 def spark_rows(arguments: argparse.Namespace) -> None:
-    """Start Spark and the brokers, and compare."""
+    """Starts Spark and the brokers, and compares."""
     from pipeline.source.timelog import register
 
     fetched = spark_kafka.fetch()

@@ -273,9 +273,9 @@ class Group(Membership):
             raise CoordinatorNotAvailable(f"group {self.group_id} is being deleted")
         member = self._known(member_id, instance_id)
         self._check_generation(generation)
-        for told, ours in zip(protocols, (self.protocol_type, self.protocol), strict=True):
-            if told is not None and told != ours:
-                raise InconsistentGroupProtocol(f"{told} is not the group's: that is {ours}")
+        for requested, ours in zip(protocols, (self.protocol_type, self.protocol), strict=True):
+            if requested is not None and requested != ours:
+                raise InconsistentGroupProtocol(f"{requested} is not the group's: that is {ours}")
         refusal = ON_SYNC[self.state]
         if refusal is not None:
             raise refusal

@@ -175,14 +175,16 @@ class Loading:
     def record(self, at: int, key: bytes | None, value: bytes | None) -> None:
         """Takes in the record at an offset; one that cannot be read is counted and skipped."""
         try:
-            told = group_records.read_key(key or b"")
-            if told is None:
+            parsed = group_records.read_key(key or b"")
+            if parsed is None:
                 return
-            if isinstance(told, GroupMetadataKey):
-                self._group(told.group, None if value is None else group_records.read_group(value))
+            if isinstance(parsed, GroupMetadataKey):
+                self._group(
+                    parsed.group, None if value is None else group_records.read_group(value)
+                )
                 return
-            kept = self._of(told.group)
-            name = (told.topic, told.partition)
+            kept = self._of(parsed.group)
+            name = (parsed.topic, parsed.partition)
             if value is None:
                 kept.offsets.pop(name, None)
                 return

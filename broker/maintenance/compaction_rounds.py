@@ -99,7 +99,7 @@ class Worker:
 
     @classmethod
     async def start(cls) -> Worker:
-        """Start a process; raises OSError."""
+        """Starts a process; raises OSError."""
         # Not in the broker's group: what ends a broker from the keyboard is told by it to this one.
         process = await asyncio.create_subprocess_exec(
             sys.executable,
@@ -119,7 +119,7 @@ class Worker:
         return self._process.pid
 
     async def ask(self, question: dict[str, Any], patience_s: float) -> dict[str, Any]:
-        """Send a request and return its answer; raises CleaningError, also without progress."""
+        """Sends a request and returns its answer; raises CleaningError, also without progress."""
         try:
             answer = await self._answer(question, patience_s)
         except TimeoutError as error:
@@ -153,7 +153,7 @@ class Worker:
                     waiting.reschedule(asyncio.get_running_loop().time() + patience_s)
 
     async def stop(self) -> bool:
-        """Kill the process; False if it does not end because it waits for a disk."""
+        """Kills the process; False if it does not end because it waits for a disk."""
         with contextlib.suppress(ProcessLookupError):
             self._process.kill()
         try:
@@ -183,7 +183,7 @@ class CompactionRounds(DueRounds):
         await self._round(None, asked=False)
 
     async def sweep(self, topic: str | None = None) -> CompactionRound:
-        """Do a round now, of one topic or of all, however little is dirty."""
+        """Does a round now, of one topic or of all, however little is dirty."""
         async with self._lock:
             return await self._round(topic, asked=True)
 
@@ -223,7 +223,7 @@ class CompactionRounds(DueRounds):
     async def _clean_some(
         self, left: Iterable[Found], done: CompactionRound, workers: int, *, asked: bool
     ) -> None:
-        """Compact one log after another in one process, until none is left or the broker stops."""
+        """Compacts one log after another in one process, until none is left or the broker stops."""
         worker: Worker | None = None
         try:
             for partition, _ in left:
@@ -254,7 +254,10 @@ class CompactionRounds(DueRounds):
     async def _clean(
         self, worker: Worker, partition: Partition, workers: int, *, asked: bool
     ) -> Cleaning | None:
-        """Compact one log; raises BrokerError, CleaningError and OSError, without loss of records."""
+        """Compacts one log.
+
+        Raises BrokerError, CleaningError and OSError, without loss of records.
+        """
         node, started_s = self._node, self._node.clock.monotonic_s()
         job = await node.pools.maintenance.run_to_end(
             partial(_begin, node, partition, workers, asked=asked)
@@ -298,7 +301,7 @@ class CompactionRounds(DueRounds):
     async def _work(
         self, worker: Worker, partition: Partition, job: Job, written: list[Cleaned]
     ) -> int:
-        """Compact and swap in every group; return the offset before which the log is clean."""
+        """Compacts and swaps in every group; returns the offset before which the log is clean."""
         directory = str(partition.directory.resolve())
         patience_s = self._node.config.log_cleaner_progress_timeout_ms / 1_000
         answer = await worker.ask({"directory": directory, "job": job.packed()}, patience_s)
@@ -336,7 +339,7 @@ def _begin(node: Node, partition: Partition, workers: int, *, asked: bool) -> Jo
 
 
 def _find(node: Node, only: str | None, *, asked: bool) -> tuple[list[Found], list[FailedCleaning]]:
-    """Find the logs to compact, the most urgent first; for a thread.
+    """Finds the logs to compact, the most urgent first; for a thread.
 
     Logs of no topic, or of a partition that its topic does not have, are never touched. Logs with
     only an active segment are not opened.

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("tidelog.retention")
 
-_MOST_UNTOLD = 10_000
+_MOST_UNREPORTED = 10_000
 
 
 class SweptSegment(NamedTuple):
@@ -96,7 +96,7 @@ class Rounds(DueRounds):
 
     def __init__(self, node: Node) -> None:
         super().__init__(node)
-        self._untold: deque[SweptSegment] = deque(maxlen=_MOST_UNTOLD)
+        self._unreported: deque[SweptSegment] = deque(maxlen=_MOST_UNREPORTED)
         self._forgotten = 0
 
     def _interval_ms(self) -> int:
@@ -104,21 +104,21 @@ class Rounds(DueRounds):
 
     async def _do_due(self) -> None:
         deleted = (await self._round(None, asked=False)).deleted
-        self._forgotten += max(len(self._untold) + len(deleted) - _MOST_UNTOLD, 0)
-        self._untold += deleted
+        self._forgotten += max(len(self._unreported) + len(deleted) - _MOST_UNREPORTED, 0)
+        self._unreported += deleted
 
     async def sweep(self, topic: str | None = None) -> Round:
         """Does a round now; returns also the deletions since the last round on demand."""
         async with self._lock:
             done = await self._round(topic, asked=True)
-            told, forgotten = [*self._untold, *done.deleted], self._forgotten
-            self._untold.clear()
+            reported, forgotten = [*self._unreported, *done.deleted], self._forgotten
+            self._unreported.clear()
             if topic is None:
                 self._forgotten = 0
             else:
-                self._untold += (swept for swept in told if swept.topic != topic)
-                told = [swept for swept in told if swept.topic == topic]
-            return Round(told, done.failed, forgotten)
+                self._unreported += (swept for swept in reported if swept.topic != topic)
+                reported = [swept for swept in reported if swept.topic == topic]
+            return Round(reported, done.failed, forgotten)
 
     async def _round(self, topic: str | None, *, asked: bool) -> Round:
         done = await self._node.pools.maintenance.run_to_end(

@@ -62,13 +62,13 @@ class Metrics:
         self.clients: defaultdict[tuple[str, str], int] = defaultdict(int)
 
     def request_done(self, api_key: int, version: int, seconds: float) -> None:
-        """Count a request that was answered, or that needed no answer."""
+        """Counts a request that was answered, or that needed no answer."""
         self.requests[api_key, version] += 1
         self.times[api_key][bisect_left(BUCKETS_S, seconds)] += 1
         self.times_sum_s[api_key] += seconds
 
     def appended(self, topic: str, appended: Appended) -> None:
-        """Count records written to a topic."""
+        """Counts records written to a topic."""
         counts = self.topics[topic]
         if appended.duplicate:
             counts.duplicates += 1
@@ -79,26 +79,29 @@ class Metrics:
             counts.produce_converted += appended.count
 
     def forget(self, topic: str) -> None:
-        """Drop the counters of a deleted topic."""
+        """Drops the counters of a deleted topic."""
         self.topics.pop(topic, None)
 
     def bytes_out(self, topic: str, size_bytes: int) -> None:
-        """Count records fetched from a topic."""
+        """Counts records fetched from a topic."""
         self.topics[topic].bytes_out += size_bytes
 
     def down_converted(self, topic: str, records: int) -> None:
-        """Count records converted to an older format for a fetch."""
+        """Counts records converted to an older format for a fetch."""
         self.topics[topic].down_converted += records
 
     def produce_failed(self, code: ErrorCode) -> None:
-        """Count an append that was refused."""
+        """Counts an append that was refused."""
         self.failed_produces[code] += 1
 
     def fetch_failed(self, code: ErrorCode) -> None:
-        """Count a read that was refused."""
+        """Counts a read that was refused."""
         self.failed_fetches[code] += 1
 
     def client_seen(self, name: str, version: str) -> None:
-        """Count a client's software; the number of names is bounded, because clients choose them."""
+        """Counts a client's software.
+
+        The number of names is bounded, because clients choose them.
+        """
         if (name, version) in self.clients or len(self.clients) < 1000:
             self.clients[name, version] += 1

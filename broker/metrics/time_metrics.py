@@ -40,7 +40,7 @@ class _Arrived:
         self.longest_delay_ms: int | None = None
 
     def add(self, arrivals: Arrivals) -> None:
-        """Add the counts of a partition."""
+        """Adds the counts of a partition."""
         self.delays = _sums(self.delays, arrivals.delays)
         self.lateness = _sums(self.lateness, arrivals.lateness)
         self.late_batches += arrivals.late_batches
@@ -65,7 +65,7 @@ class _Kept(NamedTuple):
     next_due_ms: int | None = None
 
     def plus(self, partition: Partition, times: KnownTimes) -> _Kept:
-        """Return the values with those of one more partition."""
+        """Returns the values with those of one more partition."""
         policy, due_ms = self.next_policy, self.next_due_ms
         if times.next_due_ms is not None and (due_ms is None or times.next_due_ms < due_ms):
             policy, due_ms = times.next_policy, times.next_due_ms
@@ -119,7 +119,7 @@ def _shared(scrape: Scrape) -> _TimeScrape:
 
 
 def _of_arrived(attribute: str, divisor: int = 1) -> Read:
-    """Declare a number of each topic's arrivals; None is left out."""
+    """Declares a number of each topic's arrivals; None is left out."""
 
     def read(scrape: Scrape) -> Samples:
         for topic, arrived in _shared(scrape).arrived.items():
@@ -131,7 +131,7 @@ def _of_arrived(attribute: str, divisor: int = 1) -> Read:
 
 
 def _of_kept(attribute: str) -> Read:
-    """Declare a time of each topic's open partitions; None is left out."""
+    """Declares a time of each topic's open partitions; None is left out."""
 
     def read(scrape: Scrape) -> Samples:
         for topic, kept in _shared(scrape).kept.items():

@@ -119,7 +119,7 @@ class Connection(asyncio.Protocol):
         return True
 
     def pause_writing(self) -> None:
-        """Stop serving while the peer reads slowly."""
+        """Stops serving while the peer reads slowly."""
         self._writable = False
 
     def resume_writing(self) -> None:

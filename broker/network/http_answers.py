@@ -37,9 +37,9 @@ class Refused(Exception):
         self.name = name
 
 
-def line(told: Any) -> str:
+def line(answer: Any) -> str:
     """Returns a value as one line of JSON."""
-    return json.dumps(told) + "\n"
+    return json.dumps(answer) + "\n"
 
 
 def twice(name: str, time_ms: int | None) -> dict[str, Any]:

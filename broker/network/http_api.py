@@ -47,13 +47,13 @@ def offsets(asked: Asked) -> dict[str, Any]:
         raise Refused(
             400, "BAD_REQUEST", f"isolation={isolation[:40]}: expected {' or '.join(_ISOLATION)}"
         )
-    told = asked.about()
+    answer = asked.about()
     if at is not None:
-        told |= twice("at", at)
+        answer |= twice("at", at)
     elif appended_at is not None:
-        told |= twice("appended_at", appended_at)
+        answer |= twice("appended_at", appended_at)
     look = partial(_look, at=at, appended_at=appended_at, is_committed=isolation == _ISOLATION[1])
-    return {**told, "partitions": asked.each(look)}
+    return {**answer, "partitions": asked.each(look)}
 
 
 def _look(
@@ -61,14 +61,14 @@ def _look(
 ) -> dict[str, Any]:
     upper = partition.last_stable_offset if is_committed else partition.high_watermark
     start = min(partition.log_start_offset, upper)
-    told: dict[str, Any] = {"log_start_offset": start, "end_offset": upper}
+    answer: dict[str, Any] = {"log_start_offset": start, "end_offset": upper}
     if at is not None:
         found = partition.reader.find_by_time(at, upper_offset=upper)
         offset = _NONE if found is None else found[0]
-        return told | _times(partition, offset) | _before(partition, offset, upper)
+        return answer | _times(partition, offset) | _before(partition, offset, upper)
     if appended_at is None:
         largest = partition.reader.find_largest_time(upper_offset=upper)
-        return told | {
+        return answer | {
             "first": _times(partition, start if start < upper else _NONE),
             "last": _times(partition, upper - 1 if start < upper else _NONE),
             "largest": _times(partition, _NONE if largest is None else largest[0]),
@@ -76,12 +76,12 @@ def _look(
     since = partition.reader.find_by_append_time(appended_at, upper_offset=upper)
     offset = _NONE if since.offset is None else since.offset
     if since.unknown_from is None:
-        told |= _times(partition, offset) | _before(partition, offset, upper)
-        return told | {"unknown": None}
+        answer |= _times(partition, offset) | _before(partition, offset, upper)
+        return answer | {"unknown": None}
     until = upper if since.offset is None else since.offset
-    told |= {**_times(partition, _NONE), "offset": None}
-    told |= _before(partition, since.unknown_from, upper)
-    return told | {"unknown": {"start_offset": since.unknown_from, "end_offset": until}}
+    answer |= {**_times(partition, _NONE), "offset": None}
+    answer |= _before(partition, since.unknown_from, upper)
+    return answer | {"unknown": {"start_offset": since.unknown_from, "end_offset": until}}
 
 
 def _times(partition: Partition, offset: int) -> dict[str, Any]:
@@ -141,7 +141,7 @@ class _Route(NamedTuple):
     """One route, and the parameters that it accepts."""
 
     path: str
-    tell: Callable[[Asked], dict[str, Any]]
+    handle: Callable[[Asked], dict[str, Any]]
     parameters: tuple[str, ...] = ()
 
 
@@ -187,19 +187,19 @@ def _handler(node: Node, route: _Route, web: Any) -> Any:
                 )
             given.setdefault(name, []).append(value)
         asked = Asked(node, request.match_info, given, node.clock.now_ms())
-        text = await node.pools.http.run(_told, route, asked)
+        text = await node.pools.http.run(_response_text, route, asked)
         return web.Response(text=text, content_type="application/json")
 
     return handle
 
 
-def _told(route: _Route, asked: Asked) -> str:
+def _response_text(route: _Route, asked: Asked) -> str:
     """Returns the response's text, built in the thread, partition by partition.
 
     One call that formats all of a long response would hold the interpreter's lock for too long.
     """
-    told = route.tell(asked)
-    if "partitions" not in told:
-        return line(told)
-    rows = ", ".join(json.dumps(row) for row in told.pop("partitions"))
-    return f'{json.dumps(told)[:-1]}, "partitions": [{rows}]}}\n'
+    answer = route.handle(asked)
+    if "partitions" not in answer:
+        return line(answer)
+    rows = ", ".join(json.dumps(row) for row in answer.pop("partitions"))
+    return f'{json.dumps(answer)[:-1]}, "partitions": [{rows}]}}\n'

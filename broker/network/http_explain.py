@@ -76,19 +76,23 @@ def _settings(config: TopicConfig) -> dict[str, Any]:
 def _explained(
     partition: Partition, *, node: Node, now_ms: int, preview: TopicConfig | None
 ) -> dict[str, Any]:
-    told = partition.retainer.explain(now_ms, preview, _compaction_blocker(node, partition))
-    as_is = told if preview is None else partition.retainer.explain(now_ms)
+    explanation = partition.retainer.explain(now_ms, preview, _compaction_blocker(node, partition))
+    as_is = explanation if preview is None else partition.retainer.explain(now_ms)
     return {
-        "log_start_offset": told.log_start_offset,
-        "high_watermark": told.high_watermark,
-        "log_end_offset": told.log_end_offset,
-        "size": told.size,
-        **twice("max_event_time", told.max_event_time),
-        **twice("last_append_time", told.last_append_time),
-        "going": _going(told.going),
+        "log_start_offset": explanation.log_start_offset,
+        "high_watermark": explanation.high_watermark,
+        "log_end_offset": explanation.log_end_offset,
+        "size": explanation.size,
+        **twice("max_event_time", explanation.max_event_time),
+        **twice("last_append_time", explanation.last_append_time),
+        "going": _going(explanation.going),
         **({} if preview is None else {"going_as_it_is": _going(as_is.going)}),
-        **({} if told.compacting is None else {"compaction": _compacting(told, partition)}),
-        "segments": list(_segments(told)),
+        **(
+            {}
+            if explanation.compacting is None
+            else {"compaction": _compacting(explanation, partition)}
+        ),
+        "segments": list(_segments(explanation)),
     }
 
 
@@ -106,13 +110,13 @@ def _compaction_blocker(node: Node, partition: Partition) -> CompactionBlocker |
     )
 
 
-def _compacting(told: PartitionExplanation, partition: Partition) -> dict[str, Any]:
+def _compacting(explanation: PartitionExplanation, partition: Partition) -> dict[str, Any]:
     """Describes what compaction would do to the log, and its last result since the start."""
-    assert told.compacting is not None
+    assert explanation.compacting is not None
     last = partition.compactor.last_compaction
     shown = {
-        **told.compacting.dirty_section._asdict(),
-        "strategy": told.compacting.strategy,
+        **explanation.compacting.dirty_section._asdict(),
+        "strategy": explanation.compacting.strategy,
         "last": None,
     }
     if last is not None:
@@ -125,8 +129,8 @@ def _going(going: Going) -> dict[str, Any]:
     return going._asdict()
 
 
-def _segments(told: PartitionExplanation) -> Iterator[dict[str, Any]]:
-    for segment in told.segments:
+def _segments(explanation: PartitionExplanation) -> Iterator[dict[str, Any]]:
+    for segment in explanation.segments:
         yield _segment(segment)
 
 

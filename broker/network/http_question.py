@@ -105,8 +105,8 @@ class Asked(NamedTuple):
             )
         return [index]
 
-    def each(self, told: Callable[[Partition], dict[str, Any]]) -> list[dict[str, Any]]:
-        """Returns the result of `told` for every requested partition.
+    def each(self, answer_of: Callable[[Partition], dict[str, Any]]) -> list[dict[str, Any]]:
+        """Returns the result of `answer_of` for every requested partition.
 
         A partition that fails has its error in its place. If it is the only one requested, its
         BrokerError is raised. Raises Refused when the broker stops.
@@ -118,9 +118,9 @@ class Asked(NamedTuple):
             try:
                 partition = self.node.partition(self.path["topic"], index)
                 try:
-                    row = told(partition)
+                    row = answer_of(partition)
                 except OffsetOutOfRange:  # retention deleted it meanwhile: describe what remains
-                    row = told(partition)
+                    row = answer_of(partition)
                 rows.append({"partition": index, **row})
             except BrokerError as error:
                 if "partition" in self.given:

@@ -57,7 +57,7 @@ class Reading(NamedTuple):
     permit: Permit
 
     def fetch(self, offset: int, *, minimum_one: bool) -> Fetched:
-        """Read the log from an offset."""
+        """Reads the log from an offset."""
         return self.partition.read(
             offset,
             self.limit,
@@ -67,7 +67,7 @@ class Reading(NamedTuple):
         )
 
     def may_convert(self, batches: Sequence[Batch]) -> None:
-        """Raise WouldConvert if converting these batches would block the loop for too long.
+        """Raises WouldConvert if converting these batches would block the loop for too long.
 
         The decompressed size of a compressed batch is not known in advance.
         """
@@ -79,7 +79,7 @@ class Reading(NamedTuple):
 
 
 def read_for_version(reading: Reading) -> Records:
-    """Read one partition for a version before AS_STORED_SINCE.
+    """Reads one partition for a version before AS_STORED_SINCE.
 
     Raises what `Partition.read` raises, WouldConvert on the loop, Abandoned in a thread, and
     UnsupportedVersion if the topic's records are not down-converted.
@@ -98,7 +98,7 @@ def read_for_version(reading: Reading) -> Records:
 
 
 def _read_old(reading: Reading) -> Records:
-    """Read for a version without format 2: convert where needed, and always make progress."""
+    """Reads for a version without format 2: converts where needed, and always makes progress."""
     hard = reading.version < _SOFT_LIMIT_SINCE
     magic = 0 if reading.version < 2 else 1
     fetched = reading.fetch(reading.offset, minimum_one=hard or reading.is_first)
@@ -137,12 +137,12 @@ def _converted(reading: Reading, fetched: Fetched, magic: int) -> tuple[Buffer, 
 
 
 def _batches(buffers: Sequence[Buffer]) -> list[Batch]:
-    """Return the whole batches of what was read."""
+    """Returns the whole batches of what was read."""
     return [batch for buffer in buffers for batch in scan(buffer)]
 
 
 def _cut(buffers: Sequence[Buffer], limit: int) -> Sequence[Buffer]:
-    """Return the first `limit` bytes: a truncated message makes an old client raise its limit."""
+    """Returns the first `limit` bytes: a truncated message makes an old client raise its limit."""
     kept: list[Buffer] = []
     for buffer in buffers:
         if limit <= 0:

@@ -183,17 +183,17 @@ async def sweep(control: Control, given: Mapping[str, Any]) -> dict[str, Any]:
 
 def _deletion(swept: SweptSegment) -> dict[str, Any]:
     """Returns a deletion as JSON, with each time twice."""
-    told: dict[str, Any] = {
+    answer: dict[str, Any] = {
         "topic": swept.topic,
         "partition": swept.partition,
         "asked": swept.asked,
     }
     for name, value in swept.deletion._asdict().items():
         if name.endswith("_time"):
-            told[f"{name}_ms"] = value
+            answer[f"{name}_ms"] = value
             value = to_iso(value)  # noqa: PLW2901 - the second of the two
-        told[name] = value
-    return told
+        answer[name] = value
+    return answer
 
 
 # --- faults --------------------------------------------------------------------------------------
@@ -237,8 +237,8 @@ def _fault(find: Callable[[int], Fault | None], given: Mapping[str, Any]) -> Fau
 
 
 def _told(fault: Fault) -> dict[str, Any]:
-    told = fault.shown()
-    return {"fault": told.pop("id"), **told}
+    answer = fault.shown()
+    return {"fault": answer.pop("id"), **answer}
 
 
 # --- append times ---------------------------------------------------------------------------------
@@ -335,8 +335,8 @@ async def start_control(control: Control, listening: socket.socket) -> Any:
 def _handler(control: Control, route: _Route, web: Any) -> Callable[[Any], Awaitable[Any]]:
     async def handle(request: Any) -> Any:
         given = _body(await request.text(), route)
-        told = await route.do(control, {**given, **request.match_info})
-        return web.json_response(told, status=route.status, dumps=line)
+        answer = await route.do(control, {**given, **request.match_info})
+        return web.json_response(answer, status=route.status, dumps=line)
 
     return handle
 

@@ -135,7 +135,7 @@ class Fault:
     def shown(self) -> dict[str, Any]:
         """Returns the fault as JSON: as it was given, and how often it has struck."""
         target, effect, trigger = self.target, self.effect, self.trigger
-        told: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "api": target.api,
             "storage": target.storage,
             "topic": target.topic,
@@ -149,8 +149,8 @@ class Fault:
             "skip": trigger.skip or None,
         }
         if trigger.probability < 1:
-            told |= {"probability": trigger.probability, "seed": trigger.seed}
-        given = {name: value for name, value in told.items() if value is not None}
+            fields |= {"probability": trigger.probability, "seed": trigger.seed}
+        given = {name: value for name, value in fields.items() if value is not None}
         return {"id": self.number, **given, "seen": self.seen, "hits": self.hits}
 
 
@@ -246,9 +246,11 @@ def _target(given: Mapping[str, Any], log_dirs: Mapping[str, Path]) -> Target:
     if log_dir is not None:
         raise FaultError("log_dir goes with storage, not with api")
     if topic is not None and api not in BY_PARTITION + BY_TOPIC:
-        raise FaultError(f"{api} cannot be told by topic; {', '.join(BY_PARTITION + BY_TOPIC)} can")
+        raise FaultError(
+            f"{api} cannot be selected by topic; {', '.join(BY_PARTITION + BY_TOPIC)} can"
+        )
     if partition is not None and api not in BY_PARTITION:
-        raise FaultError(f"{api} cannot be told by partition; {', '.join(BY_PARTITION)} can")
+        raise FaultError(f"{api} cannot be selected by partition; {', '.join(BY_PARTITION)} can")
     return Target(api, None, topic, partition, None)
 
 

@@ -45,7 +45,7 @@ _log = logging.getLogger("tidelog.node")
 
 
 async def adopt_logs(node: Node) -> None:
-    """Create a topic for every log without one, except for logs of deleted topics."""
+    """Creates a topic for every log without one, except for logs of deleted topics."""
     image = node.metadata.image
     found: dict[str, list[int]] = defaultdict(list)
     for name, index in node.store.names():
@@ -62,7 +62,10 @@ async def adopt_logs(node: Node) -> None:
 
 
 async def _adopt(node: Node, name: str, indexes: Sequence[int]) -> None:
-    """Create a topic for the logs of one name. Raises BrokerError; then they are left unchanged."""
+    """Creates a topic for the logs of one name. Raises BrokerError.
+
+    Then they are left unchanged.
+    """
     partitions = max(indexes) + 1
     if partitions - len(indexes) > _MOST_MISSING:
         _log.error(
@@ -100,7 +103,7 @@ async def _adopt(node: Node, name: str, indexes: Sequence[int]) -> None:
 
 
 def _give_one_id(store: LogStore, name: str, indexes: Sequence[int], image: Image) -> UUID:
-    """Give the logs of a name one topic id, in a thread; return it.
+    """Gives the logs of a name one topic id, in a thread; returns it.
 
     That is the id of most of them, or a new one if a topic has it already, because then the logs
     are a copy of that topic's. A log with yet another id keeps it. Raises KafkaStorageError.
@@ -124,19 +127,19 @@ def _give_one_id(store: LogStore, name: str, indexes: Sequence[int], image: Imag
 
 
 def _ids(store: LogStore, name: str, indexes: Sequence[int]) -> dict[int, UUID | None]:
-    """Return the topic id of each log; None if it has none, or one that no topic has."""
+    """Returns the topic id of each log; None if it has none, or one that no topic has."""
     ids = {index: store.topic_id(name, index) for index in indexes}
     return {index: None if named in RESERVED_IDS else named for index, named in ids.items()}
 
 
 def _leader_epochs(node: Node, name: str, indexes: Sequence[int]) -> dict[int, int]:
-    """Return the latest leader epoch of each log."""
+    """Returns the latest leader epoch of each log."""
     node.store.read_leader_epochs([(name, index) for index in indexes])
     return {index: node.store.leader_epoch(name, index) or 0 for index in indexes}
 
 
 def _settings_of(node: Node, name: str, indexes: Sequence[int]) -> dict[str, str]:
-    """Return settings that continue the topic as it was, and delete nothing."""
+    """Returns settings that continue the topic as it was, and deletes nothing."""
     settings = dict(KEEP)
     last = [each for each in (_last_batch(node, name, index) for index in indexes) if each]
     if last and not is_internal(name):
@@ -149,7 +152,7 @@ def _settings_of(node: Node, name: str, indexes: Sequence[int]) -> dict[str, str
 
 
 def _last_batch(node: Node, name: str, index: int) -> Batch | None:
-    """Return the last batch of a log; None if there is none, or it cannot be read."""
+    """Returns the last batch of a log; None if there is none, or it cannot be read."""
     try:
         partition = node.store.partition(name, index)
         return None if partition is None else last_batch(partition.segments)

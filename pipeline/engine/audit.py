@@ -276,7 +276,7 @@ class Auditor:
         is_odd: Bools | None,
         is_suspect: Bools | None,
     ) -> None:
-        """Count delays, and what windows would have refused."""
+        """Counts delays, and what windows would have refused."""
         is_out = times.is_log_append
         if unknown:
             is_out = is_out | is_unknown

@@ -66,7 +66,7 @@ class Lateness:
         self._head: list[tuple[Ints, npt.NDArray[np.bool_]]] = []
 
     def note(self, times: Ints, is_unknown: npt.NDArray[np.bool_]) -> None:
-        """Count records: their times, and whether their append time is unknown."""
+        """Counts records: their times, and whether their append time is unknown."""
         if self._room and len(times):
             kept = min(self._room, len(times))
             self._room -= kept
@@ -108,7 +108,7 @@ def _count(
     limits: Magnitudes,
     counted: Counted,
 ) -> int:
-    """Count late records after a time of `largest`; return the new largest time."""
+    """Counts late records after a time of `largest`; returns the new largest time."""
     reached = np.maximum.accumulate(times)
     if largest is not None and largest > int(times[0]):
         np.maximum(reached, largest, out=reached)

@@ -340,7 +340,7 @@ def build_plain(pairs: Sequence[tuple[bytes, bytes | None]], timestamp: int) -> 
 
 
 def _encode_records(records: Sequence[Record]) -> bytearray:
-    """Encode the records of a format-2 batch, without its header."""
+    """Encodes the records of a format-2 batch, without its header."""
     base, first = records[0].offset, records[0].timestamp
     payload = bytearray()
     for record in records:

@@ -238,7 +238,7 @@ def headers_of(data: Buffer, position: int, stop: int) -> list[tuple[bytes, byte
 
 
 def count_headers(encoded: Buffer) -> int:
-    """Count well-formed encoded headers."""
+    """Counts well-formed encoded headers."""
     number = position = 0
     while position < len(encoded):
         _, position = bytes_field(encoded, position, len(encoded))

@@ -55,7 +55,7 @@ class Cleaner:
     """One cleaning of one log."""
 
     def __init__(self, directory: Path, job: Job, progress: Progress | None = None) -> None:
-        """Read the keys of the dirty section; raises OSError and CorruptMessage."""
+        """Reads the keys of the dirty section; raises OSError and CorruptMessage."""
         self.directory = directory
         self.job = job
         self._progress = Progress() if progress is None else progress
@@ -77,7 +77,7 @@ class Cleaner:
         return self.latest_offset + 1
 
     def _read_keys(self) -> int:
-        """Collect the keys of the dirty section; return the last offset that was read."""
+        """Collects the keys of the dirty section; returns the last offset that was read."""
         job = self.job
         latest = job.upper_offset - 1
         transactions = Transactions(self._aborted, job.first_dirty_offset)
@@ -111,7 +111,7 @@ class Cleaner:
         return None
 
     def _compare_with_clean_section(self) -> None:
-        """Let records of the clean section win where their time is newer than in the dirty section."""
+        """Lets records of the clean section win if their time is newer than in the dirty one."""
         job = self.job
         for segment in self.segments:
             if segment.base_offset >= job.first_dirty_offset:
@@ -123,14 +123,14 @@ class Cleaner:
                     survivors.weigh(self.keys, found.buffer, found.batch, job.log_start_offset)
 
     def _clean_until_ms(self) -> int | None:
-        """Return the last append time of the clean section, None if there is none."""
+        """Returns the last append time of the clean section, None if there is none."""
         clean = [s for s in self.segments if s.base_offset < self.job.first_dirty_offset]
         return _written_ms(clean[-1]) if clean else None
 
     # --- groups ----------------------------------------------------------------------------------
 
     def groups(self) -> list[list[Segment]]:
-        """Split the segments into runs that fit into one segment each, as Kafka does.
+        """Splits the segments into runs that fit into one segment each, as Kafka does.
 
         A run also ends where the append clock was reset, because append times never decrease within
         a segment.
@@ -171,7 +171,10 @@ class Cleaner:
     # --- one group -------------------------------------------------------------------------------
 
     def clean(self, group: Sequence[Segment]) -> Cleaned:
-        """Write what stays of a group of segments into `.cleaned` files; raises OSError, CorruptMessage."""
+        """Writes what stays of a group of segments into `.cleaned` files.
+
+        Raises OSError, CorruptMessage.
+        """
         job = self.job
         target = CleanedSegment(
             self.directory,
@@ -191,7 +194,7 @@ class Cleaner:
         return target.finish(self._transactions.take_named())
 
     def _survivor(self, found: Found, *, keep_old_tombstones: bool) -> Survivor | None:
-        """Return what stays of a batch, None if nothing does."""
+        """Returns what stays of a batch, None if nothing does."""
         batch, now_ms = found.batch, self.job.now_ms
         verify(found.buffer, batch)
         if batch.is_control:
@@ -232,7 +235,7 @@ class Cleaner:
         return delete_horizon(self.job.now_ms, self.job.delete_retention_ms)
 
     def _empty_if_needed(self, found: Found) -> Survivor | None:
-        """Keep a batch without its records if it tells the state of its producer, or the end of the log."""
+        """Keeps a batch without records if it has its producer's state, or is the log's end."""
         batch = found.batch
         if batch.magic < 2:
             return None
@@ -264,7 +267,7 @@ class _Room(NamedTuple):
 
 
 def _room_of(segment: Segment) -> _Room:
-    """Return the sizes of one segment, whose indexes are read if they are not in memory."""
+    """Returns the sizes of one segment, whose indexes are read if they are not in memory."""
     offsets, times = len(segment.index), len(segment.time_index)
     return _Room(
         1, segment.tail.size, offsets * OffsetIndex.entry_size, times * TimeIndex.entry_size
@@ -272,7 +275,7 @@ def _room_of(segment: Segment) -> _Room:
 
 
 def _written_ms(segment: Segment) -> int:
-    """Return the last append time of a segment; the date of its file where that is unknown."""
+    """Returns the last append time of a segment; the date of its file where that is unknown."""
     last_time = segment.append_times.last_time
     return _modified_ms(segment) if last_time is None else last_time
 
@@ -282,7 +285,7 @@ def _modified_ms(segment: Segment) -> int:
 
 
 def _read_aborted(directory: Path) -> list[transaction_index.Aborted]:
-    """Read every `.txnindex` of a log, also those of segments after the section to be cleaned."""
+    """Reads every `.txnindex` of a log, also those of segments after the section to be cleaned."""
     found: list[transaction_index.Aborted] = []
     for path in sorted(directory.iterdir()):
         file = filenames.parse_segment_file(path.name)

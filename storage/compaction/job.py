@@ -48,12 +48,12 @@ class Job(NamedTuple):
     writers: Mapping[int, Writer]  # by producer id
 
     def packed(self) -> dict[str, Any]:
-        """Return the values as JSON can hold them."""
+        """Returns the values as JSON can hold them."""
         return {**self._asdict(), "writers": [[p, *w] for p, w in self.writers.items()]}
 
     @classmethod
     def unpacked(cls, packed: Mapping[str, Any]) -> Job:
-        """Return the value of which `packed` made a JSON object."""
+        """Returns the value of which `packed` made a JSON object."""
         fields = dict(packed)
         fields["sources"] = tuple(Source(*each) for each in fields["sources"])
         fields["writers"] = {p: Writer(*rest) for p, *rest in fields["writers"]}

@@ -23,7 +23,7 @@ class LeaderEpochs:
         self._begun: dict[TopicPartition, int] = {}  # by this process; see `begin`
 
     def known(self, key: TopicPartition) -> int | None:
-        """Return a partition's leader epoch; None if `read` must read it first."""
+        """Returns a partition's leader epoch; None if `read` must read it first."""
         partition = self._table.opened.get(key)
         if partition is not None:
             return partition.leader_epoch
@@ -33,7 +33,10 @@ class LeaderEpochs:
         return None if epoch is None else max(epoch, self._begun.get(key, 0))
 
     def read(self, keys: Iterable[TopicPartition]) -> None:
-        """Read the leader epochs of partitions without opening them; 0 where one cannot be read."""
+        """Reads the leader epochs of partitions without opening them.
+
+        0 where one cannot be read.
+        """
         for key in keys:
             path = self._table.index.path_of(key)
             if path is None:
@@ -45,7 +48,7 @@ class LeaderEpochs:
             self._read[key] = max(0, epoch)
 
     def begin(self, key: TopicPartition, epoch: int) -> Partition | None:
-        """Let a partition's log begin a leader epoch: now, or when it is opened.
+        """Lets a partition's log begin a leader epoch: now, or when it is opened.
 
         Returns the partition if it begins the epoch now; None if it is closed, is not here, or has
         reached the epoch. The first append writes the epoch to disk.
@@ -61,10 +64,10 @@ class LeaderEpochs:
         return partition
 
     def begun(self, key: TopicPartition) -> int:
-        """Return the leader epoch that a partition begins when it is opened; 0 if none."""
+        """Returns the leader epoch that a partition begins when it is opened; 0 if none."""
         return self._begun.get(key, 0)
 
     def forget(self, key: TopicPartition) -> None:
-        """Forget a partition that is no longer here."""
+        """Forgets a partition that is no longer here."""
         self._read.pop(key, None)
         self._begun.pop(key, None)

@@ -56,7 +56,7 @@ class PartitionLifecycle:
         config: TopicConfig,
         now_ms: int,
     ) -> Partition:
-        """Create a partition in the one of the directories that has the fewest.
+        """Creates a partition in the one of the directories that has the fewest.
 
         The caller has the table's `changing`. Raises TopicAlreadyExists, KafkaStorageError.
         """
@@ -94,7 +94,10 @@ class PartitionLifecycle:
         return partition
 
     def open(self, key: TopicPartition) -> Partition | None:
-        """Open a partition, with exclusive access; None if it does not exist here. Raises OSError."""
+        """Opens a partition, with exclusive access; None if it does not exist here.
+
+        Raises OSError.
+        """
         partition = self._table.opened.get(key)
         directory = self._table.index.get(key)
         if partition is not None or directory is None:
@@ -127,7 +130,9 @@ class PartitionLifecycle:
         return partition
 
     def delete(self, topic: str, index: int) -> None:
-        """Delete a partition, so that appends fail, then remove its files. Nothing if it does not exist.
+        """Deletes a partition, so that appends fail, then removes its files.
+
+        Nothing if it does not exist.
 
         Raises KafkaStorageError.
         """
@@ -140,13 +145,18 @@ class PartitionLifecycle:
             raise KafkaStorageError(f"{topic}-{index} cannot be deleted: {error}") from error
 
     def _stop(self, key: TopicPartition) -> None:
-        """Wait until no thread writes files of a partition to be deleted; needs exclusive access."""
+        """Waits until no thread writes files of a partition to be deleted.
+
+        Needs exclusive access.
+        """
         partition = self._table.opened.get(key)
         if partition is not None:
             partition.mark_deleted()
 
     def _rename_away(self, key: TopicPartition, name: str) -> Path | None:
-        """Remove a partition from the index and rename its directory, durably; None if it does not exist.
+        """Removes a partition from the index and renames its directory, durably.
+
+        None if it does not exist.
 
         Raises OSError.
         """
@@ -165,7 +175,9 @@ class PartitionLifecycle:
         return away
 
     def set_aside(self, topic: str, index: int) -> Path:
-        """Rename a partition's directory to `-stray`, as one that belongs to no topic; return its new path.
+        """Renames a partition's directory to `-stray`, as one that belongs to no topic.
+
+        Returns its new path.
 
         Raises UnknownTopicOrPartition if it does not exist here, and KafkaStorageError.
         """
@@ -179,7 +191,7 @@ class PartitionLifecycle:
         return away
 
     def assign_topic_id(self, topic: str, index: int, topic_id: uuid.UUID | None) -> None:
-        """Write a topic id into a partition's directory, durably; None removes the id.
+        """Writes a topic id into a partition's directory, durably; None removes the id.
 
         Raises UnknownTopicOrPartition if it does not exist here, and KafkaStorageError.
         """

@@ -25,7 +25,7 @@ class PartitionTable:
     """The partitions of one store, and the settings of their topics."""
 
     def __init__(self, default_config: TopicConfig) -> None:
-        """Begin with no partitions. `default_config` is for topics without settings."""
+        """Begins with no partitions. `default_config` is for topics without settings."""
         self.default_config = default_config
         self.configs: dict[str, TopicConfig] = {}
         self.index = PartitionIndex()
@@ -35,12 +35,15 @@ class PartitionTable:
         self._released = threading.Condition(self.changing)
 
     def config_of(self, topic: str) -> TopicConfig:
-        """Return a topic's settings, or the default ones if none were given."""
+        """Returns a topic's settings, or the default ones if none were given."""
         return self.configs.get(topic, self.default_config)
 
     @contextlib.contextmanager
     def exclusive_access(self, key: TopicPartition) -> Iterator[None]:
-        """Let only this thread open, rename or delete a partition; other partitions are unaffected."""
+        """Lets only this thread open, rename or delete a partition.
+
+        Other partitions are unaffected.
+        """
         with self.changing:
             self._released.wait_for(lambda: key not in self._exclusive)
             self._exclusive.add(key)
@@ -52,9 +55,9 @@ class PartitionTable:
                 self._released.notify_all()
 
     def wait_for_exclusive(self) -> None:
-        """Wait until no thread has exclusive access to a partition; the caller has `changing`."""
+        """Waits until no thread has exclusive access to a partition; the caller has `changing`."""
         self._released.wait_for(lambda: not self._exclusive)
 
     def clear(self) -> None:
-        """Forget every partition."""
+        """Forgets every partition."""
         self.index, self.opened = PartitionIndex(), {}

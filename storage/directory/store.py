@@ -51,7 +51,7 @@ class LogStore:
         producer_id_expiration_ms: int = 86_400_000,
         boot_id: str = "",
     ) -> None:
-        """Take the directories; `open` is the first to touch them.
+        """Takes the directories; `open` is the first to touch them.
 
         `default_config` is for partitions of topics without settings. `boot_id` names this start of
         the machine, which tells a power loss from a killed process.
@@ -81,7 +81,7 @@ class LogStore:
     # --- start and stop --------------------------------------------------------------------------
 
     def lock(self) -> None:
-        """Lock the directories for this process, and make those that do not exist.
+        """Locks the directories for this process, and makes those that do not exist.
 
         Nothing else in them is read or written. Raises LogDirectoryError.
         """
@@ -97,7 +97,7 @@ class LogStore:
                 self._directories.append(LogDirectory(path))
 
     def open(self, now_ms: int, configs: Mapping[str, TopicConfig] | None = None) -> None:
-        """Find the partitions, and recover them after an unclean stop.
+        """Finds the partitions, and recovers them after an unclean stop.
 
         Locks the directories, unless `lock` has done so. `configs` holds the settings of topics by
         name. Raises LogDirectoryError.
@@ -120,7 +120,7 @@ class LogStore:
 
     @contextlib.contextmanager
     def _released_on_error(self) -> Iterator[None]:
-        """Unlock the directories if the start fails. Raises LogDirectoryError for an OSError."""
+        """Unlocks the directories if the start fails. Raises LogDirectoryError for an OSError."""
         try:
             yield
         except OSError as error:
@@ -134,7 +134,7 @@ class LogStore:
             raise
 
     def close(self) -> None:
-        """Close every partition, write the checkpoints and the marks of a clean stop, and unlock.
+        """Closes every partition, writes the checkpoints and the marks of a clean stop, and unlocks.
 
         Raises KafkaStorageError when a disk fails; the next start then recovers.
         """
@@ -161,7 +161,7 @@ class LogStore:
             raise failure
 
     def checkpoint(self) -> None:
-        """Make every log durable and write down up to where, which bounds the recovery after a crash.
+        """Makes every log durable and notes up to where, which bounds recovery after a crash.
 
         Meant for a thread, at intervals. Raises KafkaStorageError.
         """
@@ -191,7 +191,7 @@ class LogStore:
     # --- partitions ------------------------------------------------------------------------------
 
     def partition(self, topic: str, index: int) -> Partition | None:
-        """Return a partition, which is opened if necessary; None if it does not exist here.
+        """Returns a partition, which is opened if necessary; None if it does not exist here.
 
         Raises KafkaStorageError when it cannot be opened.
         """
@@ -206,24 +206,24 @@ class LogStore:
             raise KafkaStorageError(f"{topic}-{index} cannot be opened: {error}") from error
 
     def opened_partition(self, topic: str, index: int) -> Partition | None:
-        """Return a partition if it is open, else None."""
+        """Returns a partition if it is open, else None."""
         return self._table.opened.get((topic, index))
 
     def is_closed(self, topic: str, index: int) -> bool:
-        """Tell whether a partition exists here and is not open; opening it may take long."""
+        """Returns whether a partition exists here and is not open; opening it may take long."""
         key = (topic, index)
         return key not in self._table.opened and key in self._table.index
 
     def names(self) -> list[TopicPartition]:
-        """List (topic, partition) of every partition here, open or not."""
+        """Lists (topic, partition) of every partition here, open or not."""
         return self._table.index.names()
 
     def indexes(self, topic: str) -> frozenset[int]:
-        """Return the partition numbers of a topic that exist here, open or not."""
+        """Returns the partition numbers of a topic that exist here, open or not."""
         return self._table.index.indexes(topic)
 
     def topic_id(self, topic: str, index: int) -> uuid.UUID | None:
-        """Return the topic id written in a partition's directory, without opening the partition.
+        """Returns the topic id written in a partition's directory, without opening the partition.
 
         None if there is no such partition, or no readable id. Raises KafkaStorageError if the disk
         does not give the file: the log may be anybody's then.
@@ -244,33 +244,36 @@ class LogStore:
             ) from error
 
     def leader_epoch(self, topic: str, index: int) -> int | None:
-        """Return a partition's leader epoch; None if `read_leader_epochs` must read it first."""
+        """Returns a partition's leader epoch; None if `read_leader_epochs` must read it first."""
         return self._leader_epochs.known((topic, index))
 
     def read_leader_epochs(self, keys: Iterable[TopicPartition]) -> None:
-        """Read the leader epochs of partitions without opening them; 0 where one cannot be read."""
+        """Reads the leader epochs of partitions without opening them.
+
+        0 where one cannot be read.
+        """
         self._leader_epochs.read(keys)
 
     def begin_leader_epoch(self, topic: str, index: int, epoch: int) -> Partition | None:
-        """Let a partition's log begin a leader epoch; see LeaderEpochs.begin."""
+        """Lets a partition's log begin a leader epoch; see LeaderEpochs.begin."""
         return self._leader_epochs.begin((topic, index), epoch)
 
     def partitions(self) -> list[Partition]:
-        """Return every partition, opening those that are closed; raises KafkaStorageError."""
+        """Returns every partition, opening those that are closed; raises KafkaStorageError."""
         found = [self.partition(*key) for key in self.names()]
         return [partition for partition in found if partition is not None]
 
     def opened(self) -> list[Partition]:
-        """Return the partitions that are open."""
+        """Returns the partitions that are open."""
         return list(self._table.opened.values())
 
     def durable_offset(self, topic: str, index: int) -> int:
-        """Return the offset before which the next start takes a log to be durable, even after a crash."""
+        """Returns the offset before which the next start takes a log to be durable."""
         directory = self._table.index.get((topic, index))
         return 0 if directory is None else directory.durable_offset((topic, index))
 
     def has_sealed_segments(self, topic: str, index: int) -> bool:
-        """Tell whether a partition has more segments than its active one, without opening it."""
+        """Returns whether a partition has more segments than its active one, without opening it."""
         partition = self._table.opened.get((topic, index))
         if partition is not None:
             return len(partition.segments) > 1
@@ -284,7 +287,7 @@ class LogStore:
     def keeps_everything(
         self, topic: str, index: int, now_ms: int, config: TopicConfig | None = None
     ) -> bool:
-        """Tell whether a partition is closed and retention has nothing to delete in it.
+        """Returns whether a partition is closed and retention has nothing to delete in it.
 
         Judges by `config` if it is given, else by the topic's settings. Raises KafkaStorageError.
         """
@@ -306,7 +309,7 @@ class LogStore:
     def create_partition(
         self, topic: str, topic_id: uuid.UUID, index: int, config: TopicConfig, now_ms: int
     ) -> Partition:
-        """Create a partition in the log directory that has the fewest.
+        """Creates a partition in the log directory that has the fewest.
 
         Raises TopicAlreadyExists if it exists, and KafkaStorageError if it cannot be created.
         """
@@ -319,7 +322,7 @@ class LogStore:
             return self._lifecycle.create(self._directories, key, topic_id, config, now_ms)
 
     def _uncheckpoint(self, key: TopicPartition) -> None:
-        """Remove a deleted log from the checkpoints: a new log of the same name begins at 0."""
+        """Removes a deleted log from the checkpoints: a new log of the same name begins at 0."""
         with self._checkpointing, self._table.changing:
             if key in self._table.index or not self._is_open:
                 return
@@ -331,14 +334,16 @@ class LogStore:
                 raise KafkaStorageError(f"the checkpoints were not written: {error}") from error
 
     def delete_partition(self, topic: str, index: int) -> None:
-        """Delete a partition, so that appends fail, then remove its files. Nothing if it does not exist.
+        """Deletes a partition, so that appends fail, then removes its files.
+
+        Nothing if it does not exist.
 
         Raises KafkaStorageError.
         """
         self._lifecycle.delete(topic, index)
 
     def delete_topic(self, topic: str) -> None:
-        """Delete every partition of a topic; raises KafkaStorageError."""
+        """Deletes every partition of a topic; raises KafkaStorageError."""
         with self._table.changing:
             indexes = sorted(self._table.index.indexes(topic))
         for index in indexes:
@@ -347,25 +352,27 @@ class LogStore:
             self._table.configs.pop(topic, None)
 
     def set_aside(self, topic: str, index: int) -> Path:
-        """Rename a partition's directory to `-stray`, as one that belongs to no topic; return its new path.
+        """Renames a partition's directory to `-stray`, as one that belongs to no topic.
+
+        Returns its new path.
 
         Raises UnknownTopicOrPartition if it does not exist here, and KafkaStorageError.
         """
         return self._lifecycle.set_aside(topic, index)
 
     def assign_topic_id(self, topic: str, index: int, topic_id: uuid.UUID | None) -> None:
-        """Write a topic id into a partition's directory, durably; None removes the id.
+        """Writes a topic id into a partition's directory, durably; None removes the id.
 
         Raises UnknownTopicOrPartition if it does not exist here, and KafkaStorageError.
         """
         self._lifecycle.assign_topic_id(topic, index, topic_id)
 
     def config_of(self, topic: str) -> TopicConfig:
-        """Return a topic's settings, or the default ones if none were given."""
+        """Returns a topic's settings, or the default ones if none were given."""
         return self._table.config_of(topic)
 
     def set_config(self, topic: str, config: TopicConfig) -> None:
-        """Replace a topic's settings, for its open partitions and for those opened later."""
+        """Replaces a topic's settings, for its open partitions and for those opened later."""
         with self._table.changing:
             self._table.configs[topic] = config
             for index in self._table.index.indexes(topic):
@@ -374,7 +381,7 @@ class LogStore:
                     partition.config = config
 
     def _write_checkpoints(self) -> None:
-        """Write the checkpoints, with the offsets read at start for partitions that are closed."""
+        """Writes the checkpoints, with the offsets read at start for partitions that are closed."""
         for key, partition in list(self._table.opened.items()):
             with self._table.changing:
                 place = self._table.index.get(key)

@@ -83,7 +83,7 @@ class Appender:
         internal: bool = False,
         may_block: bool = True,
     ) -> Appended:
-        """Store a produced record set; return its offsets and the other facts of the response.
+        """Stores a produced record set; returns its offsets and the other facts of the response.
 
         `internal` is for the broker's own appends and for internal topics, which have format 2
         whatever the settings are, and may hold control batches. Raises the errors of `inspect` and
@@ -136,7 +136,7 @@ class Appender:
         )
 
     def _sequence_of(self, batch: Batch, magic: int, internal: bool) -> Sequenced | None:
-        """Return the producer fields of an idempotent batch; None if `prepare` will refuse it."""
+        """Returns the producer fields of an idempotent batch; None if `prepare` will refuse it."""
         if batch.is_transactional and magic == NEWEST_MAGIC and not internal:
             raise InvalidTxnState(
                 f"{self._state.topic}-{self._state.index}: this broker does not serve transactions yet"
@@ -146,7 +146,7 @@ class Appender:
         return recovered_producers.sequenced(batch)
 
     def _answer_duplicate(self, duplicate: ProducerBatch) -> Appended:
-        """Return the result of the first append: its offsets and its stored append time."""
+        """Returns the result of the first append: its offsets and its stored append time."""
         log_append_time_ms = NO_TIMESTAMP
         state = self._state
         with state.hold() as version:
@@ -174,7 +174,7 @@ class Appender:
         settings: Settings,
         sequenced: Sequenced | None,
     ) -> int | None:
-        """Append prepared batches to the active segment, or to a new one, and publish them.
+        """Appends prepared batches to the active segment, or to a new one, and publishes them.
 
         Returns their largest time.
         """
@@ -224,7 +224,7 @@ class Appender:
         return largest
 
     def _refuse(self, size: int, segment_bytes: int) -> NoReturn:
-        """Raise the reason why the log does not accept the batches, or their size."""
+        """Raises the reason why the log does not accept the batches, or their size."""
         state = self._state
         if state.is_stopped:
             state.check_usable()
@@ -247,7 +247,7 @@ class Appender:
         )
 
     def read_for_appends(self, *, may_block: bool = True) -> None:
-        """Read what appends need of the log: its producers and its times.
+        """Reads what appends need of the log: its producers and its times.
 
         This reads up to a segment. The first append does it if it has not been done. Raises
         KafkaStorageError; without `may_block` WouldBlock if it has not been read yet.
@@ -263,7 +263,7 @@ class Appender:
         state.is_read = True
 
     def roll(self) -> Segment:
-        """Begin a new active segment at the log's end; needs the append lock. Raises OSError.
+        """Begins a new active segment at the log's end; needs the append lock. Raises OSError.
 
         The segment before it is written out, with a snapshot of the producers.
         """
@@ -293,7 +293,7 @@ class Appender:
         return active
 
     def reset_append_clock(self, now_ms: int) -> int | None:
-        """Let the next append use the clock's time once, although earlier append times are later.
+        """Lets the next append use the clock's time once, although earlier append times are later.
 
         This is for a clock that was far ahead: else its times would be used until the right time
         reaches them. It begins a new segment, because append times never decrease within one. Do

@@ -82,7 +82,7 @@ class Compactor:
         )
 
     def dirty_section(self, now_ms: int, config: TopicConfig | None = None) -> DirtySection:
-        """Return what there is to clean, and whether it is due; `config` replaces the settings.
+        """Returns what there is to clean, and whether it is due; `config` replaces the settings.
 
         Call it in a thread: times of segments that are not known are read. Raises OSError.
         """
@@ -110,7 +110,7 @@ class Compactor:
         config: TopicConfig,
         blocker: CompactionBlocker | None = None,
     ) -> Compacting | None:
-        """Return what compaction would do to the log with these settings; None if nothing."""
+        """Returns what compaction would do to the log with these settings; None if nothing."""
         if not config.is_compacted:
             return None
         dirty_section = self._judge_dirty_section(segments, now_ms, config)
@@ -129,7 +129,7 @@ class Compactor:
         load_factor: float = LOAD_FACTOR,
         write_bytes: int = WRITE_BYTES,
     ) -> Job | None:
-        """Return what is to be cleaned now; None if nothing is, or a cleaning is in progress.
+        """Returns what is to be cleaned now; None if nothing is, or a cleaning is in progress.
 
         `asked` cleans as soon as anything may be cleaned. Only the log before `durable_offset`, or
         the recovery point, is cleaned: recovery takes no gap in it for one of a power loss.
@@ -176,7 +176,7 @@ class Compactor:
         )
 
     def _claim(self, wanted: tuple[Segment, ...]) -> bool:
-        """Begin cleaning these segments, if they are still the oldest and none is in progress."""
+        """Begins cleaning these segments, if they are still the oldest and none is in progress."""
         state = self._state
         with state.append_lock:
             if (
@@ -189,7 +189,7 @@ class Compactor:
         return True
 
     def _discard_leftovers(self) -> None:
-        """Remove leftovers of earlier cleanings; if that fails, end this one and raise."""
+        """Removes leftovers of earlier cleanings; if that fails, ends this one and raises."""
         try:
             with self._state.flush_lock:
                 self._state.check_usable()
@@ -199,7 +199,7 @@ class Compactor:
             raise
 
     def _last_writers(self, version: Version, now_ms: int) -> dict[int, Writer]:
-        """Return the last write of each known producer. Raises OSError.
+        """Returns the last write of each known producer. Raises OSError.
 
         If the producers have not been read yet, they are read for this call only, because an append
         may be reading them at the same time.
@@ -228,13 +228,13 @@ class Compactor:
         }
 
     def overtake(self) -> None:
-        """Make the current cleaning fail, for a truncation; needs the append lock."""
+        """Makes the current cleaning fail, for a truncation; needs the append lock."""
         self._cleaning, self._is_overtaken = (), True
 
     def end_cleaning(
         self, first_dirty_offset: int | None, compaction: Compaction | None = None
     ) -> None:
-        """End the current cleaning; the offset is how far it came, None if it failed."""
+        """Ends the current cleaning; the offset is how far it came, None if it failed."""
         with self._state.append_lock:
             self._is_cleaning, self._cleaning = False, ()
             if first_dirty_offset is not None and not self._is_overtaken:
@@ -243,7 +243,7 @@ class Compactor:
                 self.last_compaction = compaction
 
     def take_in(self, cleaned: Cleaned, now_ms: int) -> bool:
-        """Replace segments by the cleaned one; return False if they are gone.
+        """Replaces segments by the cleaned one; returns False if they are gone.
 
         The cleaned segment is then durable. The old files are removed file.delete.delay.ms later,
         once no reader holds them. Raises KafkaStorageError. If a rename fails half way, the log is
@@ -281,7 +281,7 @@ class Compactor:
         return True
 
     def discard_cleaned(self) -> None:
-        """Remove the files of an abandoned cleaning, as far as the disk allows.
+        """Removes the files of an abandoned cleaning, as far as the disk allows.
 
         Files that remain prevent the next cleaning. In a log that is offline, a part of the data
         may have no other name; the next start completes the replacement.
@@ -296,7 +296,7 @@ class Compactor:
             swap.discard(self._state.directory, cleaned.base_offset)
 
     def _sources_of(self, cleaned: Cleaned) -> tuple[Segment, ...]:
-        """Return the segments that a cleaned one was made from, if all of them still exist."""
+        """Returns the segments that a cleaned one was made from, if all of them still exist."""
         segments = () if self._state.is_stopped else self._state.version.segments
         for number, segment in enumerate(segments):
             if segment.base_offset == cleaned.base_offset:
@@ -310,7 +310,7 @@ class Compactor:
         return ()
 
     def _swap(self, cleaned: Cleaned, sources: tuple[Segment, ...], now_ms: int) -> None:
-        """Rename the files, then replace the version.
+        """Renames the files, then replaces the version.
 
         This has two parts, so that neither appends nor reads wait while the first is made durable.
         The old segments are readable under their new names. Raises KafkaStorageError; then the log
@@ -337,7 +337,7 @@ class Compactor:
         state.pending_deletes.add(away, due_ms, replaced)
 
     def _segment_of(self, cleaned: Cleaned) -> Segment:
-        """Describe a cleaned segment under its final name."""
+        """Describes a cleaned segment under its final name."""
         segment = Segment(
             self._state.directory, cleaned.base_offset, Tail(cleaned.end_offset, cleaned.size)
         )
@@ -356,7 +356,7 @@ class Compactor:
 
     @contextlib.contextmanager
     def _half_way(self) -> Iterator[None]:
-        """Take the log offline if a rename fails: the next start completes the replacement."""
+        """Takes the log offline if a rename fails: the next start completes the replacement."""
         try:
             yield
         except OSError as error:

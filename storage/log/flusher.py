@@ -139,7 +139,7 @@ class Flusher:
             raise state.storage_error("the log's times cannot be kept", error) from error
 
     def close(self) -> None:
-        """Stop cleanly: write producers and indexes, make all durable. Raises KafkaStorageError.
+        """Stops cleanly: writes producers and indexes, makes all durable. Raises KafkaStorageError.
 
         A log that is offline is not closed: the next start reads what is on disk.
         """

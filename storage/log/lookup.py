@@ -46,7 +46,7 @@ class AppendedSince(NamedTuple):
 
     @property
     def is_exact(self) -> bool:
-        """Tell whether the result is certain. Only tests use it."""
+        """Returns whether the result is certain. Only tests use it."""
         return self.unknown_from is None
 
 
@@ -67,7 +67,7 @@ ABSENT = "absent"  # there was a record, and compaction has removed it
 def find_time(
     segments: Sequence[Segment], timestamp: int, *, start_offset: int, upper_offset: int
 ) -> OffsetAndTimestamp | None:
-    """Return (offset, time) of the first record at or after a time. Raises OSError."""
+    """Returns (offset, time) of the first record at or after a time. Raises OSError."""
     for segment in segments:
         if segment.tail.end_offset <= start_offset:
             continue
@@ -82,7 +82,7 @@ def find_time(
 
 
 def is_cached(segments: Sequence[Segment], target: int, *, start_offset: int) -> bool:
-    """Tell whether looking up a time, or MAX_TIMESTAMP, reads no more than an index interval.
+    """Returns whether looking up a time, or MAX_TIMESTAMP, reads no more than an index interval.
 
     Otherwise an index may have to be read first, or a good part of a segment.
     """
@@ -106,7 +106,7 @@ def is_cached(segments: Sequence[Segment], target: int, *, start_offset: int) ->
 def find_largest(
     segments: Sequence[Segment], *, start_offset: int, upper_offset: int
 ) -> OffsetAndTimestamp | None:
-    """Return (offset, time) of the first record that has the largest time. Raises OSError."""
+    """Returns (offset, time) of the first record that has the largest time. Raises OSError."""
     largest: int | None = None
     for segment in segments:
         if segment.tail.end_offset <= start_offset or segment.base_offset >= upper_offset:
@@ -130,7 +130,7 @@ def offsets_before(
     start_offset: int,
     upper_offset: int,
 ) -> list[int]:
-    """Return the result of ListOffsets v0: an offset, then earlier base offsets, descending.
+    """Returns the result of ListOffsets v0: an offset, then earlier base offsets, descending.
 
     For a time the first offset is the result of its lookup, or the upper offset if that finds
     nothing. For -1 it is the upper offset, for -2 the result is only the log's start. Raises
@@ -158,7 +158,7 @@ def find_append_time(
     upper_offset: int,
     back_offset: int = 0,
 ) -> AppendedSince:
-    """Return where the batches appended at or after a time begin. Raises OSError.
+    """Returns where the batches appended at or after a time begin. Raises OSError.
 
     `back_offset` is the offset of the last reset of the append clock; 0 means none.
     """
@@ -183,7 +183,7 @@ def find_append_time(
 def _reach(
     segments: Sequence[Segment], append_time_ms: int, back_offset: int
 ) -> tuple[int | None, int | None]:
-    """Return the first offset known to be at or after an append time, and the first doubtful one.
+    """Returns the first offset known to be at or after an append time, and the first doubtful one.
 
     Unknown append times before a known earlier time are not in doubt, unless append times decrease
     between them. An operator may have reset the append clock after a clock was ahead.
@@ -212,7 +212,7 @@ def _reach(
 
 
 def _first_present(segments: Sequence[Segment], offset: int) -> int | None:
-    """Return the first offset from `offset` on that a batch has; compaction leaves holes."""
+    """Returns the first offset from `offset` on that a batch has; compaction leaves holes."""
     for segment in segments:
         if segment.tail.end_offset <= offset:
             continue
@@ -224,27 +224,27 @@ def _first_present(segments: Sequence[Segment], offset: int) -> int | None:
 
 
 def _first_offset(data: Buffer, batch: Batch) -> int:
-    """Return a batch's first offset; in a wrapper of format 0 or 1 only the messages have it."""
+    """Returns a batch's first offset; in a wrapper of format 0 or 1 only the messages have it."""
     if batch.base_offset >= 0:
         return batch.base_offset
     return summarize(data, batch).base_offset
 
 
 def append_time_of(segments: Sequence[Segment], offset: int) -> int | None:
-    """Return the append time of the batch at an offset, None if unknown. Raises OSError."""
+    """Returns the append time of the batch at an offset, None if unknown. Raises OSError."""
     segment = slices.segment_of(segments, offset)
     return None if segment is None else segment.append_times.at(offset)
 
 
 def _batch_at(segment: Segment, offset: int) -> Slice | None:
-    """Read the batch that holds an offset, or the next one of the segment."""
+    """Reads the batch that holds an offset, or the next one of the segment."""
     return segment.read(offset, 1, upper_offset=segment.tail.end_offset, minimum_one=True)
 
 
 def times_of(
     segments: Sequence[Segment], offset: int, *, start_offset: int, upper_offset: int
 ) -> OffsetTimes:
-    """Return both times of an offset.
+    """Returns both times of an offset.
 
     Raises OffsetOutOfRange for an offset before the log's start or after its end, CorruptMessage
     and OSError.
@@ -277,7 +277,7 @@ def times_of(
 def first_record(
     segments: Sequence[Segment], offset: int, *, start_offset: int, upper_offset: int
 ) -> tuple[int, OffsetTimes] | None:
-    """Return the first data record from an offset on, and both its times; None if there is none.
+    """Returns the first data record from an offset on, and both its times; None if there is none.
 
     Transaction markers and records that compaction removed are skipped. Raises CorruptMessage and
     OSError.
@@ -305,7 +305,7 @@ def first_record(
 
 
 def size_before(segments: Sequence[Segment], offset: int, *, start_offset: int) -> int:
-    """Return the number of bytes of batches between the log's start and an offset. Raises OSError.
+    """Returns the number of bytes of batches between the log's start and an offset. Raises OSError.
 
     A batch that holds one of the two offsets counts from its beginning, because batches are kept
     whole.
@@ -314,7 +314,7 @@ def size_before(segments: Sequence[Segment], offset: int, *, start_offset: int) 
 
 
 def _position_of(segments: Sequence[Segment], offset: int) -> int:
-    """Return the number of bytes of these segments before the batch of an offset."""
+    """Returns the number of bytes of these segments before the batch of an offset."""
     size = 0
     for segment in segments:
         if segment.tail.end_offset > offset:
@@ -324,7 +324,7 @@ def _position_of(segments: Sequence[Segment], offset: int) -> int:
 
 
 def _largest_between(segment: Segment, start_offset: int, upper_offset: int) -> int | None:
-    """Return the largest time of a segment's records between two offsets, the second excluded."""
+    """Returns the largest time of a segment's records between two offsets, the second excluded."""
     largest: int | None = None
     for found in segment.walk():
         if found.batch.last_offset < start_offset:

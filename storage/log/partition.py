@@ -58,7 +58,7 @@ class Partition:
         config: TopicConfig,
         **left: Unpack[Left],
     ) -> None:
-        """Open the directory, and in flush mode make its content durable. Raises OSError."""
+        """Opens the directory, and in flush mode makes its content durable. Raises OSError."""
         state = self.state = open_log(directory, topic, index, topic_id, config, **left)
         self.directory, self.topic, self.index = directory, topic, index
         self.appender = Appender(state)
@@ -162,7 +162,7 @@ class Partition:
         return self.state.version.segments
 
     def hold(self) -> Version:
-        """Hold the current segments and log start for a `with` block; see `Version`."""
+        """Holds the current segments and log start for a `with` block; see `Version`."""
         return self.state.hold()
 
     @property
@@ -212,23 +212,23 @@ class Partition:
         return self.state.is_deleted
 
     def check_online(self) -> None:
-        """Raise KafkaStorageError if the log is offline."""
+        """Raises KafkaStorageError if the log is offline."""
         self.state.check_online()
 
     def commit(self) -> int:
-        """Make durable what acknowledgements wait for; see `Flusher.commit`."""
+        """Makes durable what acknowledgements wait for; see `Flusher.commit`."""
         return self.flusher.commit()
 
     def flush(self) -> int:
-        """Make all durable, indexes too; see `Flusher.flush`."""
+        """Makes all durable, indexes too; see `Flusher.flush`."""
         return self.flusher.flush()
 
     def close(self) -> None:
-        """Stop cleanly; see `Flusher.close`."""
+        """Stops cleanly; see `Flusher.close`."""
         self.flusher.close()
 
     def mark_deleted(self) -> None:
-        """Accept no more batches and touch no more files, because another log may get their names.
+        """Accepts no more batches and touches no files: another log may get their names.
 
         Waits for threads that are writing.
         """

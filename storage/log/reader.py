@@ -48,7 +48,7 @@ class Reader:
         minimum_one: bool,
         may_block: bool = True,
     ) -> Fetched:
-        """Read from the batch that holds `offset`, at most `max_bytes`, below `upper_offset`.
+        """Reads from the batch that holds `offset`, at most `max_bytes`, below `upper_offset`.
 
         Returns whole slices of the log, unchanged: the first batch may begin before `offset`, the
         last may be truncated by `max_bytes`. With `minimum_one` the first batch is returned whole,
@@ -87,7 +87,7 @@ class Reader:
         minimum_one: bool,
         may_block: bool = True,
     ) -> tuple[Fetched, list[SliceAppendTimes]]:
-        """Read as `read` does, and return the append times of exactly these batches."""
+        """Reads as `read` does, and returns the append times of exactly these batches."""
 
         def look(version: Version, _: Ends) -> tuple[Fetched, list[SliceAppendTimes]]:
             if not version.log_start_offset <= offset <= self._state.ends.log_end_offset:
@@ -112,7 +112,7 @@ class Reader:
         )
 
     def _look(self, look: Callable[[Version, Ends], _Answer]) -> _Answer:
-        """Compute a result in one version of the log."""
+        """Computes a result in one version of the log."""
         state = self._state
         state.check_online()
         ends = state.ends  # read before the version, so that its segments reach the ends
@@ -129,7 +129,7 @@ class Reader:
     def find_by_time(
         self, timestamp: int, *, upper_offset: int, may_block: bool = True
     ) -> OffsetAndTimestamp | None:
-        """Return (offset, time) of the first data record at or after a time, or None.
+        """Returns (offset, time) of the first data record at or after a time, or None.
 
         Exact, in offset order, below `upper_offset`; any time is a real one here, -1 excepted.
         Raises NotLeaderOrFollower and KafkaStorageError; without `may_block` also WouldBlock.
@@ -150,7 +150,7 @@ class Reader:
     def find_largest_time(
         self, *, upper_offset: int, may_block: bool = True
     ) -> OffsetAndTimestamp | None:
-        """Return (offset, time) of the first record with the largest time, or None (KIP-734).
+        """Returns (offset, time) of the first record with the largest time, or None (KIP-734).
 
         Raises NotLeaderOrFollower and KafkaStorageError; without `may_block` also WouldBlock.
         """
@@ -167,7 +167,7 @@ class Reader:
         return self._look(look)
 
     def _check_cached(self, version: Version, target: int) -> None:
-        """Raise WouldBlock if looking up a time, or MAX_TIMESTAMP, would read for long."""
+        """Raises WouldBlock if looking up a time, or MAX_TIMESTAMP, would read for long."""
         state = self._state
         if state.size > _SHORT_LOG_BYTES and not lookup.is_cached(
             version.segments, target, start_offset=version.log_start_offset
@@ -177,7 +177,7 @@ class Reader:
     def find_by_append_time(
         self, append_time_ms: int, *, upper_offset: int
     ) -> lookup.AppendedSince:
-        """Return the first offset from the log's start on that was appended at or after a time.
+        """Returns the first offset from the log's start on that was appended at or after a time.
 
         Searches below `upper_offset`; the result says if it is not exact. Raises
         NotLeaderOrFollower and KafkaStorageError.
@@ -193,7 +193,7 @@ class Reader:
         )
 
     def times_of(self, offset: int) -> lookup.OffsetTimes:
-        """Return both times of an offset: its record time and its append time.
+        """Returns both times of an offset: its record time and its append time.
 
         Raises OffsetOutOfRange, CorruptMessage, NotLeaderOrFollower and KafkaStorageError.
         """
@@ -207,7 +207,7 @@ class Reader:
         )
 
     def append_time_of(self, offset: int) -> int | None:
-        """Return the append time of the batch with this offset, None if it is unknown.
+        """Returns the append time of the batch with this offset, None if it is unknown.
 
         Raises NotLeaderOrFollower and KafkaStorageError.
         """
@@ -220,7 +220,7 @@ class Reader:
         return self._look(look)
 
     def read_max_event_time(self) -> int | None:
-        """Return the largest event time ever; reads the segments whose times are not known.
+        """Returns the largest event time ever; reads the segments whose times are not known.
 
         Only tests use it: retention keeps what is known. Raises OSError.
         """
@@ -232,7 +232,9 @@ class Reader:
     # --- offsets ----------------------------------------------------------------------------------
 
     def first_record(self, offset: int) -> tuple[int, lookup.OffsetTimes] | None:
-        """Return the first data record from an offset on, and both its times; None if none is left.
+        """Returns the first data record from an offset on, and both its times.
+
+        None if none is left.
 
         Raises CorruptMessage, NotLeaderOrFollower and KafkaStorageError.
         """
@@ -246,7 +248,7 @@ class Reader:
         )
 
     def size_before(self, offset: int) -> int:
-        """Return the number of bytes of batches before an offset.
+        """Returns the number of bytes of batches before an offset.
 
         Raises NotLeaderOrFollower and KafkaStorageError.
         """
@@ -259,7 +261,7 @@ class Reader:
     def offsets_before_v0(
         self, timestamp: int, max_offsets: int, *, may_block: bool = True
     ) -> list[int]:
-        """Return the result of ListOffsets v0; see `lookup.offsets_before`.
+        """Returns the result of ListOffsets v0; see `lookup.offsets_before`.
 
         Raises UnsupportedVersion, NotLeaderOrFollower and KafkaStorageError; without `may_block`
         also WouldBlock.
@@ -281,7 +283,7 @@ class Reader:
     # --- leader epochs ----------------------------------------------------------------------------
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """Return (the largest epoch up to `epoch`, its end offset); (-1, -1) for a future epoch.
+        """Returns (the largest epoch up to `epoch`, its end offset); (-1, -1) for a future epoch.
 
         The current epoch ends at the log's end, even if it has no batches yet.
         """
@@ -291,7 +293,7 @@ class Reader:
         return state.epochs.end_offset_of(epoch, state.ends.log_end_offset)
 
     def leader_epoch_at(self, offset: int) -> int:
-        """Return the leader epoch of the batch at an offset, -1 if it is unknown.
+        """Returns the leader epoch of the batch at an offset, -1 if it is unknown.
 
         At the log's end it is the epoch of the next append.
         """

@@ -132,7 +132,7 @@ class LogState:
         log_start_offset: int,
         largest_event_time: int | None,
     ) -> None:
-        """Derive what follows from the segments and the settings."""
+        """Derives what follows from the segments and the settings."""
         end_offset = segments[-1].tail.end_offset
         self.version = Version(0, segments, log_start_offset, 0, self.version_lock)
         self.active = segments[-1]
@@ -148,13 +148,13 @@ class LogState:
         return f"<LogState {self.topic}-{self.index} at {self.ends.log_end_offset}>"
 
     def _named(self, **fields: object) -> dict[str, object]:
-        """Return fields of a log line about this partition."""
+        """Returns fields of a log line about this partition."""
         return {"topic": self.topic, "partition": self.index, **fields}
 
     # --- settings ---------------------------------------------------------------------------------
 
     def configure(self, config: TopicConfig) -> None:
-        """Replace the topic's settings, from the next append on."""
+        """Replaces the topic's settings, from the next append on."""
         self.config = config
         self.choose_policy()
         self.has_flush_rules = (config.flush_messages, config.flush_ms) != (LONG_MAX, LONG_MAX)
@@ -173,14 +173,14 @@ class LogState:
         return sum(segment.tail.size for segment in self.version.segments)
 
     def hold(self) -> Version:
-        """Return the current version, held: use it in a `with` block, or release it."""
+        """Returns the current version, held: use it in a `with` block, or releases it."""
         with self.version_lock:
             version = self.version
             version.holders += 1
         return version
 
     def replace_segments(self, segments: tuple[Segment, ...], log_start_offset: int) -> int:
-        """Replace the segments, and perhaps raise the start; needs the append lock.
+        """Replaces the segments, and perhaps raise the start; needs the append lock.
 
         Returns the number of the replaced version, whose holders still use its segments.
         """
@@ -189,12 +189,12 @@ class LogState:
         return before.number
 
     def move_start(self, offset: int) -> None:
-        """Raise the log start to an offset, if it is lower; needs the append lock."""
+        """Raises the log start to an offset, if it is lower; needs the append lock."""
         if offset > self.version.log_start_offset:
             self._replace(self.version.segments, offset, self.version.generation)
 
     def begin_generation(self) -> None:
-        """Make reads in progress fail with NOT_LEADER_OR_FOLLOWER; needs the append lock.
+        """Makes reads in progress fail with NOT_LEADER_OR_FOLLOWER; needs the append lock.
 
         For a new leader epoch, and for a truncation both before the files are cut and when the log
         is whole again.
@@ -203,14 +203,14 @@ class LogState:
         self._replace(version.segments, version.log_start_offset, version.generation + 1)
 
     def check_generation(self, version: Version) -> None:
-        """Raise NotLeaderOrFollower if a truncation or leader epoch has come since this version."""
+        """Raises NotLeaderOrFollower after a truncation or a new epoch since this version."""
         if self.version.generation != version.generation:
             raise NotLeaderOrFollower(
                 f"{self.topic}-{self.index}: the leader epoch has changed, or the log was truncated"
             )
 
     def begin_leader_epoch(self, epoch: int) -> None:
-        """Set the leader epoch, as leader or follower."""
+        """Sets the leader epoch, as leader or follower."""
         with self.append_lock:
             if epoch != self.leader_epoch:
                 self.leader_epoch = epoch
@@ -231,13 +231,13 @@ class LogState:
         return before
 
     def oldest_held(self) -> int | None:
-        """Return the number of the oldest replaced version that is still held, or None."""
+        """Returns the number of the oldest replaced version that is still held, or None."""
         with self.version_lock:
             self._replaced = [each for each in self._replaced if each.holders]
             return self._replaced[0].number if self._replaced else None
 
     def remove_pending_deletes(self, now_ms: int) -> None:
-        """Remove files of deleted segments that are due and not in use. Raises OSError."""
+        """Removes files of deleted segments that are due and not in use. Raises OSError."""
         self.pending_deletes.remove_due(now_ms, self.oldest_held())
 
     def give_up_files(self) -> None:
@@ -251,24 +251,24 @@ class LogState:
     # --- ends -------------------------------------------------------------------------------------
 
     def follow(self, is_follower: bool) -> None:
-        """Let a leader decide the high watermark from now on, or the log's own policy again."""
+        """Lets a leader decide the high watermark from now on, or the log's own policy again."""
         with self.append_lock:
             self.is_follower = is_follower
             self.choose_policy()
 
     def choose_policy(self) -> None:
-        """Choose the high watermark policy for the role and the settings."""
+        """Chooses the high watermark policy for the role and the settings."""
         own = AFTER_FLUSH if self.config.flush_messages == 1 else AT_ONCE
         self.policy: HighWatermarkPolicy = FOLLOWER if self.is_follower else own
 
     def cut_ends(self, end_offset: int, high_watermark: int) -> None:
-        """Set the end of a truncated log; needs the append lock."""
+        """Sets the end of a truncated log; needs the append lock."""
         self.ends = Ends(end_offset, high_watermark, high_watermark)
         self.durable_offset = min(self.durable_offset, end_offset)
         self.producers, self.is_read = None, False
 
     def publish(self, end_offset: int) -> None:
-        """Set the log's end after a batch has been stored; needs the append lock.
+        """Sets the log's end after a batch has been stored; needs the append lock.
 
         The policy decides whether others may read it at once.
         """
@@ -280,7 +280,7 @@ class LogState:
         self.ends = tuple.__new__(Ends, (end_offset, high_watermark, stable))
 
     def advance_high_watermark(self, offset: int) -> None:
-        """Let others read up to an offset; needs the append lock.
+        """Lets others read up to an offset; needs the append lock.
 
         The high watermark never exceeds the log's end, and never decreases. There are no open
         transactions here, so the last stable offset is the same.
@@ -291,7 +291,7 @@ class LogState:
             self.ends = tuple.__new__(Ends, (end_offset, offset, offset))
 
     def mark_durable(self, end_offset: int) -> None:
-        """Record that batches and append times are durable up to an offset."""
+        """Records that batches and append times are durable up to an offset."""
         with self.append_lock:
             self.durable_offset = max(end_offset, self.durable_offset)
             self.policy.flushed(self, self.durable_offset)
@@ -309,7 +309,7 @@ class LogState:
             return self.largest_event.below(self.ends.high_watermark, self.version.segments)
 
     def current_times(self) -> partition_times.PartitionTimes:
-        """Return the content for `partition.times`; nothing is read for it."""
+        """Returns the content for `partition.times`; nothing is read for it."""
         return partition_times.PartitionTimes(
             self.max_event_time,
             self.last_append_time_ms,
@@ -323,18 +323,18 @@ class LogState:
         )
 
     def covered_times(self) -> partition_times.PartitionTimes:
-        """Return the content for `partition.times`, with only the append times that are durable."""
+        """Returns the content for `partition.times`, with only durable append times."""
         with self.append_lock:
             return self.current_times()._replace(covered_offset=self.covered_offset)
 
     def note_saved_times(self, times: partition_times.PartitionTimes) -> None:
-        """Record that `partition.times` has this content already, durably."""
+        """Records that `partition.times` has this content already, durably."""
         self._saved_times = partition_times.pack(times)
 
     def save_times(
         self, times: partition_times.PartitionTimes, *, durable: bool, losable: bool = False
     ) -> None:
-        """Write `partition.times` if it has changed. Raises OSError."""
+        """Writes `partition.times` if it has changed. Raises OSError."""
         with self.times_lock:
             times = times._replace(gaps_end_offset=self.gaps_end_offset)  # a follower's may be new
             if self.offline is not None:
@@ -347,7 +347,7 @@ class LogState:
     # --- producers --------------------------------------------------------------------------------
 
     def read_producers(self) -> Producers:
-        """Return the idempotent producers, read from snapshot and log on first use.
+        """Returns the idempotent producers, reads from snapshot and log on first use.
 
         Raises KafkaStorageError and CorruptMessage.
         """
@@ -373,18 +373,18 @@ class LogState:
     # --- when the disk fails ----------------------------------------------------------------------
 
     def check_online(self) -> None:
-        """Raise KafkaStorageError if the log is offline."""
+        """Raises KafkaStorageError if the log is offline."""
         if self.offline is not None:
             raise KafkaStorageError(f"{self.topic}-{self.index} is offline: {self.offline}")
 
     def check_usable(self) -> None:
-        """Raise the error of a log whose files must not be written; for holders of a lock."""
+        """Raises the error of a log whose files must not be written; for holders of a lock."""
         if self.is_deleted:
             raise UnknownTopicOrPartition(f"{self.topic}-{self.index} has been deleted")
         self.check_online()
 
     def go_offline(self, why: str) -> None:
-        """Serve nothing until the next start, which finds out what is on disk.
+        """Serves nothing until the next start, which finds out what is on disk.
 
         The system has reported once that it lost data, and may have dropped it from memory: the
         next sync would succeed. Data that is still in memory would hide from recovery what is
@@ -404,7 +404,7 @@ class LogState:
                     segment.forget_cached()
 
     def note_offline(self) -> None:
-        """Record in partition.times that the log went offline, as soon as the disk allows it.
+        """Records in partition.times that the log went offline, as soon as the disk allows it.
 
         If the disk never allows it, the next start trusts the append times that it reads, unless
         the machine was restarted.
@@ -413,7 +413,7 @@ class LogState:
             self.save_times(self.covered_times(), durable=False)
 
     def read_error(self, version: Version, error: OSError | CorruptMessage) -> BrokerError:
-        """Return the error for the client whose read of a version failed."""
+        """Returns the error for the client whose read of a version failed."""
         try:
             self.check_generation(version)
         except NotLeaderOrFollower as overtaken:
@@ -423,7 +423,7 @@ class LogState:
         return self.storage_error("the log cannot be read", error)
 
     def storage_error(self, what: str, error: OSError) -> BrokerError:
-        """Return the error for the client; a failed sync takes the log offline."""
+        """Returns the error for the client; a failed sync takes the log offline."""
         if self.is_deleted:
             return UnknownTopicOrPartition(f"{self.topic}-{self.index} has been deleted")
         reason = error.strerror or str(error)

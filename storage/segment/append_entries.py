@@ -45,7 +45,7 @@ class Entry(NamedTuple):
 
 
 def read(descriptor: files.Descriptor, number: int, count: int) -> bytes:
-    """Return the bytes of `count` entries, from entry `number` on."""
+    """Returns the bytes of `count` entries, from entry `number` on."""
     data = files.read_at(descriptor, count * ENTRY_SIZE, len(HEADER) + number * ENTRY_SIZE)
     if len(data) != count * ENTRY_SIZE:
         raise OSError(5, "append times were cut short by somebody else")
@@ -53,30 +53,30 @@ def read(descriptor: files.Descriptor, number: int, count: int) -> bytes:
 
 
 def at(descriptor: files.Descriptor, number: int) -> Entry:
-    """Return the entry of this number."""
+    """Returns the entry of this number."""
     return Entry(*ENTRY.unpack(read(descriptor, number, 1)))
 
 
 def _block(descriptor: files.Descriptor, number: int, count: int) -> list[Entry]:
-    """Return a block of entries from `number` on, of `count` that the file has."""
+    """Returns a block of entries from `number` on, of `count` that the file has."""
     data = read(descriptor, number, min(_BLOCK_ENTRIES, count - number))
     return [Entry(*entry) for entry in ENTRY.iter_unpack(data)]
 
 
 def walk(descriptor: files.Descriptor, first: int, count: int) -> Iterator[Entry]:
-    """Iterate over the entries from `first` on, of `count` that the file has."""
+    """Iterates over the entries from `first` on, of `count` that the file has."""
     for number in range(first, count, _BLOCK_ENTRIES):
         yield from _block(descriptor, number, count)
 
 
 def backwards(descriptor: files.Descriptor, count: int) -> Iterator[Entry]:
-    """Iterate over the first `count` entries, the last one first."""
+    """Iterates over the first `count` entries, the last one first."""
     for number in reversed(range(0, count, _BLOCK_ENTRIES)):
         yield from reversed(_block(descriptor, number, count))
 
 
 def floor(descriptor: files.Descriptor, relative_offset: int, count: int) -> int:
-    """Return the number of the entry that holds for an offset, -1 if there is none.
+    """Returns the number of the entry that holds for an offset, -1 if there is none.
 
     Searches `count` entries, up to the first gap or END entry that a power loss has left among
     them.
@@ -94,7 +94,7 @@ def floor(descriptor: files.Descriptor, relative_offset: int, count: int) -> int
 
 
 def first_reaching(descriptor: files.Descriptor, count: int, append_time_ms: int) -> int:
-    """Return the number of the first of `count` entries with a known time at or after another time.
+    """Returns the first of `count` entries with a known time at or after another time.
 
     Returns `count` if there is none. Known times never decrease, so this is a binary search that
     skips unknown entries.
@@ -114,7 +114,7 @@ def first_reaching(descriptor: files.Descriptor, count: int, append_time_ms: int
 
 
 def unknown_before(descriptor: files.Descriptor, number: int) -> Entry | None:
-    """Return the first of the unknown entries just before an entry; None if that one is known."""
+    """Returns the first of the unknown entries just before an entry; None if that one is known."""
     unknown: Entry | None = None
     for before in reversed(range(number)):
         entry = at(descriptor, before)
@@ -125,7 +125,7 @@ def unknown_before(descriptor: files.Descriptor, number: int) -> Entry | None:
 
 
 def before_zeros(descriptor: files.Descriptor, count: int) -> int:
-    """Return how many of `count` entries precede trailing zeros.
+    """Returns how many of `count` entries precede trailing zeros.
 
     Only the first entry of a file has offset 0.
     """
@@ -142,7 +142,7 @@ def before_zeros(descriptor: files.Descriptor, count: int) -> int:
 
 
 def growing(descriptor: files.Descriptor, count: int) -> int:
-    """Return how many of `count` entries come before an END or an offset that does not grow."""
+    """Returns how many of `count` entries come before an END or an offset that does not grow."""
     last = -1
     for number in range(0, count, _BLOCK_ENTRIES):
         block = _block(descriptor, number, count)
@@ -158,7 +158,7 @@ def growing(descriptor: files.Descriptor, count: int) -> int:
 
 
 def has_unknown(descriptor: files.Descriptor, count: int) -> bool:
-    """Tell whether the append time of one of `count` entries is unknown."""
+    """Returns whether the append time of one of `count` entries is unknown."""
     for number in range(0, count, _BLOCK_ENTRIES):
         data = read(descriptor, number, min(_BLOCK_ENTRIES, count - number))
         found = data.find(_UNKNOWN_BYTES)
@@ -170,7 +170,7 @@ def has_unknown(descriptor: files.Descriptor, count: int) -> bool:
 
 
 def may_follow(entry: Entry, last: Entry, last_known: int | None, *, is_first: bool) -> bool:
-    """Tell whether an entry can be the next: its offset grows, its known time does not decrease."""
+    """Returns whether an entry can be next: its offset grows, its time does not decrease."""
     if is_first:
         return entry.offset == 0
     if entry.time != UNKNOWN and last_known is not None and goes_back(last_known, entry.time):

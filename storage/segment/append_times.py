@@ -56,7 +56,7 @@ class AppendTimes:
     )
 
     def __init__(self, path: Path | NamedFile, base_offset: int) -> None:
-        """Name the file; nothing is read before `load`."""
+        """Names the file; nothing is read before `load`."""
         self.file = NamedFile.of(path)
         self.base_offset = base_offset
         self._descriptor: files.Descriptor | None = None
@@ -79,7 +79,9 @@ class AppendTimes:
         return self._count
 
     def load(self) -> bool:
-        """Read the file's end; False if the file is missing or not ours, and then no time is known.
+        """Reads the file's end.
+
+        False if the file is missing or not ours, and then no time is known.
 
         A torn last entry is dropped, and so are zeros after the entries, which a power loss may
         leave. The entries themselves are believed; see `check`. Raises OSError.
@@ -102,7 +104,7 @@ class AppendTimes:
         return bool(self._count)
 
     def _shorten(self, descriptor: files.Descriptor, count: int) -> None:
-        """Use only the first `count` entries; readers in other threads can always read these."""
+        """Uses only the first `count` entries; readers in other threads can always read these."""
         if count <= 0:
             self._forget()
             return
@@ -116,7 +118,7 @@ class AppendTimes:
         self._end, self._is_durable = None, False
 
     def check(self, from_offset: int) -> bool:
-        """Check the entries from an offset on; forget all from the first impossible one on.
+        """Checks the entries from an offset on; forgets all from the first impossible one on.
 
         What lies before the offset was durable. From there, or from the end of the last possible
         entry, append times are unknown. False when that happened. Raises OSError.
@@ -145,7 +147,7 @@ class AppendTimes:
     def confirm(
         self, first_time: int | None, last_time: int | None, durable_offset: int | None = None
     ) -> bool:
-        """Compare with the known append times of the first and the last batch.
+        """Compares with the known append times of the first and the last batch.
 
         If the last entry has a smaller time than the last batch, entries after it are lost, and
         times there are unknown. If it has a larger one, it belongs to a batch that a crash has
@@ -180,7 +182,7 @@ class AppendTimes:
         relative_offset: int,
         end: int | None = None,
     ) -> None:
-        """Keep the first `count` entries; append times from an offset on are unknown.
+        """Keeps the first `count` entries; append times from an offset on are unknown.
 
         `end` is the offset of the new END entry, None for none.
         """
@@ -197,7 +199,7 @@ class AppendTimes:
 
     @property
     def end_offset(self) -> int:
-        """Append times before this offset are durable, as the file's END entry says."""
+        """Appends times before this offset are durable, as the file's END entry says."""
         return self.base_offset + (self._end or 0)
 
     @property
@@ -219,7 +221,7 @@ class AppendTimes:
         return complete
 
     def at(self, offset: int) -> int | None:
-        """Return the append time of the batch with this offset, None if it is unknown.
+        """Returns the append time of the batch with this offset, None if it is unknown.
 
         Raises OSError.
         """
@@ -236,7 +238,7 @@ class AppendTimes:
         return None if time == UNKNOWN else time
 
     def entries_between(self, first_offset: int, last_offset: int) -> bytes:
-        """Return the bytes of the entries that hold for a range of offsets.
+        """Returns the bytes of the entries that hold for a range of offsets.
 
         The first entry may begin before the range. If no entry holds for the first offset, its
         append time is unknown. Raises OSError.
@@ -257,7 +259,7 @@ class AppendTimes:
         return next((entry.time for entry in self.entries() if entry.time != UNKNOWN), None)
 
     def first_reaching(self, append_time_ms: int) -> Reached:
-        """Find the first batches appended at a time or later; raises OSError."""
+        """Finds the first batches appended at a time or later; raises OSError."""
         count, base_offset = self._count, self.base_offset
         if not count:
             return Reached(None, base_offset)
@@ -272,7 +274,7 @@ class AppendTimes:
         )
 
     def append(self, append_time_ms: int, offset: int) -> None:
-        """Note that batches from `offset` on are appended at this time, if it is a new one.
+        """Notes that batches from `offset` on are appended at this time, if it is a new one.
 
         Raises OSError, and then nothing has changed: bytes that may have reached the file lie after
         the entries, and the next entry overwrites them.
@@ -303,7 +305,7 @@ class AppendTimes:
         self._is_durable = False
 
     def mark_end(self, end_offset: int) -> None:
-        """Write an END entry: all times before the offset are known, and there is nothing after it.
+        """Writes an END entry: all times before the offset are known, and nothing follows.
 
         Durable with the next `sync`. Not to be called during an append. Raises OSError.
         """
@@ -321,7 +323,7 @@ class AppendTimes:
         self._is_durable = False
 
     def sync(self) -> None:
-        """Make new entries durable; raises OSError. May run during an append."""
+        """Makes new entries durable; raises OSError. May run during an append."""
         if not self._is_durable:
             self._is_durable = (
                 True  # of what comes from here on, the append will say that it is not
@@ -329,7 +331,9 @@ class AppendTimes:
             files.sync_data(self._reader())
 
     def truncate(self, end_offset: int) -> None:
-        """Forget the times of offsets from `end_offset` on, in memory and in the file. Raises OSError.
+        """Forgets the times of offsets from `end_offset` on, in memory and in the file.
+
+        Raises OSError.
 
         Also removes what lies after the last whole entry, so that the file is well formed.
         """
@@ -344,7 +348,7 @@ class AppendTimes:
         self._cut_file()
 
     def size(self) -> int:
-        """Return the size of the file in bytes, 0 if it does not exist; raises OSError."""
+        """Returns the size of the file in bytes, 0 if it does not exist; raises OSError."""
         try:
             return self.file.path.stat().st_size
         except FileNotFoundError:
@@ -357,7 +361,7 @@ class AppendTimes:
             files.truncate(self.file.path, size)
 
     def mark_unknown(self, from_offset: int | None = None) -> None:
-        """Mark the append times of the segment, or those from an offset on, as unknown.
+        """Marks the append times of the segment, or those from an offset on, as unknown.
 
         They are unknown where another program wrote the batches. Raises OSError.
         """
@@ -372,11 +376,11 @@ class AppendTimes:
         self._count = 1
 
     def close(self) -> None:
-        """Release the descriptor; the times in memory stay known."""
+        """Releases the descriptor; the times in memory stay known."""
         self._descriptor = None
 
     def entries(self) -> Iterator[Entry]:
-        """Iterate over all entries; raises OSError."""
+        """Iterates over all entries; raises OSError."""
         if self._count:
             yield from append_entries.walk(self._reader(), 0, self._count)
 

@@ -2,7 +2,7 @@
 
 The functions, results and errors are the same as in the compiled module; one test class runs both.
 A machine without a compiler uses this module, and it documents what each kernel does. No length is
-trusted: inconsistent data inside a batch raises InvalidRecord; batches that cannot be told apart,
+trusted: inconsistent data inside a batch raises InvalidRecord; batches that cannot be distinguished,
 or a wrong inner CRC, raise CorruptMessage.
 
 The loops over the records of one batch take a `layout.Region`. Integers wrap as int64, as in every

@@ -44,7 +44,7 @@ def open_log(
     producer_id_expiration_ms: int = 86_400_000,
     boot_id: str = "",
 ) -> LogState:
-    """Open a directory; recover the log if the last stop was not clean.
+    """Opens a directory; recovers the log if the last stop was not clean.
 
     `boot_id` identifies this boot of the machine: appends since the last flush in another boot have
     no reliable append time. Before `cleaned_offset` the log has been compacted; None means never.
@@ -86,7 +86,7 @@ def open_log(
 
 
 def _known(times: PartitionTimes | None, given: loading.Known) -> loading.Known:
-    """Return what is known of a log: after a truncation checkpoints may be older than the log."""
+    """Returns what is known of a log: after a truncation checkpoints may be older than the log."""
     if times is None:
         return given
     start_offset, cut = max(given.log_start_offset, times.log_start_offset), times.cut
@@ -102,7 +102,7 @@ def _known(times: PartitionTimes | None, given: loading.Known) -> loading.Known:
 
 
 def _save_times(state: LogState, known: loading.Known) -> None:
-    """Write `partition.times` if it does not describe the log as it was opened. Raises OSError."""
+    """Writes `partition.times` if it does not describe the log as it was opened. Raises OSError."""
     times, was_clean = known.times, known.was_clean
     if times is None:
         is_adopted = state.size > 0 and not was_clean
@@ -127,7 +127,7 @@ def _save_times(state: LogState, known: loading.Known) -> None:
 
 
 def _complete(state: LogState, cut: Cut) -> None:
-    """Complete a truncation that a crash has interrupted, durably; raises OSError."""
+    """Completes a truncation that a crash has interrupted, durably; raises OSError."""
     if cut.begins_anew:
         state.epochs.forget_all()
     else:
@@ -138,14 +138,14 @@ def _complete(state: LogState, cut: Cut) -> None:
 
 
 def _smaller(one: int | None, other: int | None) -> int | None:
-    """Return the smaller of two offsets before which a log was compacted; None is never."""
+    """Returns the smaller of two offsets before which a log was compacted; None is never."""
     if one is None or other is None:
         return None if one is other else 0
     return min(one, other)
 
 
 def _epoch_of_last_batch(segments: Sequence[Segment]) -> int:
-    """Return the epoch in the last batch's header, if no checkpoint has it. Raises OSError."""
+    """Returns the epoch in the last batch's header, if no checkpoint has it. Raises OSError."""
     try:
         last = slices.last_batch(segments)
     except CorruptMessage:

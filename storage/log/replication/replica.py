@@ -67,7 +67,7 @@ class Replica:
         *,
         now_ms: int,
     ) -> int:
-        """Store batches as the leader has them, and apply the leader's facts about its log.
+        """Stores batches as the leader has them, and applies the leader's facts about its log.
 
         A partial batch at the end of the bytes is left for the next fetch. `epochs` are the
         leader's entries for these offsets, because formats 0 and 1 have none in their bytes. A
@@ -90,7 +90,7 @@ class Replica:
         return state.ends.log_end_offset
 
     def _begin_at_first(self, first: Received) -> None:
-        """Check that a batch follows the log; an empty log begins with the batch at its start.
+        """Checks that a batch follows the log; an empty log begins with the batch at its start.
 
         A leader's log may start within a batch, and a follower that begins there gets the whole
         batch.
@@ -107,7 +107,7 @@ class Replica:
         self._truncater.start_at(base_offset)
 
     def _check_times(self, received: Sequence[Received], back_offset: int) -> None:
-        """Raise CorruptMessage if append times decrease without a reset of the append clock."""
+        """Raises CorruptMessage if append times decrease without a reset of the append clock."""
         last: int | None = None
         if self._state.back_offset >= back_offset:
             last = self._last_stored_time()
@@ -123,7 +123,7 @@ class Replica:
             last = time
 
     def _last_stored_time(self) -> int | None:
-        """Return the last known append time of the log's batches."""
+        """Returns the last known append time of the log's batches."""
         times = (
             segment.append_times.last_time for segment in reversed(self._state.version.segments)
         )
@@ -152,7 +152,7 @@ class Replica:
     def _epochs_of(
         self, received: Sequence[Received], epochs: Sequence[EpochStart]
     ) -> Iterator[EpochStart]:
-        """Yield the epochs of batches: those received, and those in the headers of format 2."""
+        """Yields the epochs of batches: those received, and those in the headers of format 2."""
         first_offset = self._state.version.segments[0].base_offset
         end_offset = received[-1].prepared.last_offset + 1
         entries = [
@@ -196,7 +196,7 @@ class Replica:
             raise
 
     def _store(self, received: Received, back_offset: int, now_ms: int) -> None:
-        """Append a batch and publish it. Raises OSError."""
+        """Appends a batch and publishes it. Raises OSError."""
         state, time = self._state, received.append_time_ms
         prepared, settings = received.prepared, state.settings
         first_offset = prepared.base_offset
@@ -225,10 +225,10 @@ class Replica:
         state.publish(prepared.last_offset + 1)
 
     def _active_for(self, received: Received, back_offset: int) -> Segment:
-        """Return the segment for a batch, a new one if necessary. Raises OSError.
+        """Returns the segment for a batch, a new one if necessary. Raises OSError.
 
         The log's own limits of size and index apply, and the time rules, as if the batch had come
-        at its append time. If that is unknown, no time rule applies. Append times never decrease
+        at its append time. If that is unknown, no time rule applies. Appends times never decrease
         within a segment, so a reset of the append clock begins a new one.
         """
         state, time = self._state, received.append_time_ms
@@ -256,7 +256,7 @@ class Replica:
         return self._appender.roll() if is_back or is_full or is_old else active
 
     def _take_mark(self, back_offset: int, last_append_time_ms: int | None) -> None:
-        """Reset the append clock at the log's end, as the leader did."""
+        """Resets the append clock at the log's end, as the leader did."""
         state = self._state
         if state.active.tail.size:
             self._appender.roll()
@@ -265,7 +265,7 @@ class Replica:
     # --- what the leader says of its log ----------------------------------------------------------
 
     def _follow(self, leader: LeaderState) -> None:
-        """Apply the leader's high watermark, log start, times and reset, up to the log's end."""
+        """Applies the leader's high watermark, log start, times and reset, up to the log's end."""
         state = self._state
         with state.append_lock:
             state.check_usable()

@@ -44,7 +44,7 @@ class Truncater:
         self._compactor = compactor
 
     def truncate_to(self, offset: int, *, below_high_watermark: bool = False) -> int:
-        """Drop every batch that reaches `offset` or is after it; return the log end offset.
+        """Drops every batch that reaches `offset` or is after it; returns the log end offset.
 
         The log ends after its last batch that is wholly before the offset. If no batch remains, and
         the offset is before the log's start, the log restarts empty there. The truncation is
@@ -71,7 +71,7 @@ class Truncater:
         return state.ends.log_end_offset
 
     def start_at(self, offset: int) -> None:
-        """Drop every batch, and restart the log, empty, at an offset. Durable when it returns.
+        """Drops every batch, and restart the log, empty, at an offset. Durable when it returns.
 
         This is for a follower whose leader's log starts after the end of its own. Raises
         OffsetOutOfRange and KafkaStorageError; if removing the files fails half way, the log is
@@ -159,7 +159,7 @@ class Truncater:
         state.cutting = end_offset, begins_anew
 
     def _last_times(self, end_offset: int, *, begins_anew: bool) -> tuple[int | None, int]:
-        """Return the last append time that remains, and the last reset in the log. Raises OSError.
+        """Returns the last append time that remains, and the last reset in the log. Raises OSError.
 
         If nothing remains, or it is unknown, the append clock does not go back.
         """
@@ -180,7 +180,7 @@ class Truncater:
         end_offset: int,
         high_watermark: int,
     ) -> None:
-        """Let readers see the shorter log from now on; reads in progress are refused."""
+        """Lets readers see the shorter log from now on; reads in progress are refused."""
         state = self._state
         state.cut_ends(end_offset, high_watermark)
         state.replace_segments(segments, start_offset)
@@ -188,14 +188,14 @@ class Truncater:
         self._compactor.overtake()
 
     def _remove(self, gone: Sequence[Segment]) -> None:
-        """Remove the files of segments, the last segment first. Raises OSError."""
+        """Removes the files of segments, the last segment first. Raises OSError."""
         for segment in reversed(gone):
             for path in segment.rename_away():
                 files.unlink(path)
             segment.give_up()
 
     def _finish(self, end_offset: int, *, begins_anew: bool) -> None:
-        """Truncate the shared files, make all durable, and record the end. Raises OSError."""
+        """Truncates the shared files, makes all durable, and records the end. Raises OSError."""
         state = self._state
         self._drop_snapshots(-1 if begins_anew else end_offset)
         if begins_anew:
@@ -220,7 +220,7 @@ class Truncater:
         )
 
     def _drop_snapshots(self, end_offset: int) -> None:
-        """Remove the producer snapshots after an offset. Raises OSError."""
+        """Removes the producer snapshots after an offset. Raises OSError."""
         directory = self._state.directory
         for offset in listing.listed(directory).snapshot_offsets:
             if offset > end_offset:
@@ -228,7 +228,7 @@ class Truncater:
 
     @contextlib.contextmanager
     def _as_before(self) -> Iterator[None]:
-        """Raise the error of a step before any change."""
+        """Raises the error of a step before any change."""
         try:
             yield
         except OSError as error:
@@ -236,7 +236,7 @@ class Truncater:
 
     @contextlib.contextmanager
     def _half_way(self) -> Iterator[None]:
-        """Take the log offline if a step fails on disk: the next start completes the truncation."""
+        """Takes the log offline if a step fails: the next start completes the truncation."""
         try:
             yield
         except OSError as error:

@@ -137,10 +137,10 @@ def _with_compaction(
     explained: Sequence[SegmentExplanation], segments: Sequence[Segment], compacting: Compacting
 ) -> list[SegmentExplanation]:
     """Adds the effect of compaction to each segment."""
-    told = explain_compaction.of_segments(segments, compacting)
+    explanations = explain_compaction.of_segments(segments, compacting)
     return [
         each._replace(compaction=what, sentence=f"{each.sentence} {sentence}")
-        for each, (what, sentence) in zip(explained, told, strict=True)
+        for each, (what, sentence) in zip(explained, explanations, strict=True)
     ]
 
 

@@ -90,7 +90,7 @@ class PartitionTimes(NamedTuple):
 
 
 def lines_of(segments: Iterable[Segment], left_out: Container[int]) -> tuple[SegmentLine, ...]:
-    """Return the lines of the segments whose times are all known; nothing is read for it.
+    """Returns the lines of the segments whose times are all known; nothing is read for it.
 
     `left_out` has the base offsets of segments that get no line.
     """
@@ -112,7 +112,7 @@ def lines_of(segments: Iterable[Segment], left_out: Container[int]) -> tuple[Seg
 
 
 def read(directory: Path) -> PartitionTimes | None:
-    """Read the file; None if it is missing, damaged or of another version. Raises OSError."""
+    """Reads the file; None if it is missing, damaged or of another version. Raises OSError."""
     try:
         data = (directory / FILE_NAME).read_bytes()
     except FileNotFoundError:
@@ -121,7 +121,7 @@ def read(directory: Path) -> PartitionTimes | None:
 
 
 def parse(data: bytes) -> PartitionTimes | None:
-    """Parse the bytes of the file; None if they are damaged or of another version."""
+    """Parses the bytes of the file; None if they are damaged or of another version."""
     if len(data) < _HEAD.size:
         return None
     magic, version, checksum = _HEAD.unpack_from(data)
@@ -149,7 +149,7 @@ def parse(data: bytes) -> PartitionTimes | None:
 
 
 def pack(times: PartitionTimes) -> bytes:
-    """Return the bytes of the file."""
+    """Returns the bytes of the file."""
     boot_id = times.boot_id.encode()
     has_more = times.cut is not None or times.gaps_end_offset is not None
     body = b"".join(
@@ -173,7 +173,7 @@ def pack(times: PartitionTimes) -> bytes:
 
 
 def write(directory: Path, data: bytes, *, durable: bool, losable: bool = False) -> None:
-    """Replace the file by packed bytes; see `files.replace`. Raises OSError."""
+    """Replaces the file by packed bytes; see `files.replace`. Raises OSError."""
     files.replace(directory / FILE_NAME, data, durable=durable, losable=losable)
 
 

@@ -1,6 +1,6 @@
 """The fast path of OffsetCommit answers what the ordinary path answers, to the byte, and stores the same.
 
-Two nodes with logs of their own get the same frames; one of them may take the short way.
+Two nodes with logs of their own get the same frames; one of them may take the fast path.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def ordinary(tmp_path):
 
 
 def both(monkeypatch, short, ordinary, frame):
-    """The same frame to both; returns the answer they agree on, and whether the short way was taken."""
+    """The same frame to both; returns the answer they agree on, and whether the fast path was taken."""
     for node in (short, ordinary):
         node.clock.step(5)
     agreed = both_paths.both(monkeypatch, offset_commit_single, short, ordinary, frame)

@@ -304,7 +304,7 @@ async def test_a_sweep_says_how_much_it_does_not_tell(monkeypatch, tmp_path):
     node.metadata = SimpleNamespace(image=SimpleNamespace(topics={"a": None}))
     deletion = Deletion(0, 1, 69, "retention.ms", None, None, 1, None, None)
     going = []
-    monkeypatch.setattr(retention_rounds, "_MOST_UNTOLD", 5)
+    monkeypatch.setattr(retention_rounds, "_MOST_UNREPORTED", 5)
     monkeypatch.setattr(
         retention_rounds,
         "delete_due",

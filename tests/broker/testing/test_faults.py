@@ -94,10 +94,13 @@ def code(connection, topic, partition=0, **how):
         ),
         ({"api": "Fetch", "topic": "t", "partition": True, "delay": 1}, "partition=True: expected"),
         ({"api": "Fetch", "topic": "", "delay": 1}, "topic='': expected a name"),
-        ({"api": "ApiVersions", "topic": "t", "delay": 1}, "ApiVersions cannot be told by topic; "),
+        (
+            {"api": "ApiVersions", "topic": "t", "delay": 1},
+            "ApiVersions cannot be selected by topic; ",
+        ),
         (
             {"api": "Metadata", "topic": "t", "partition": 0, "delay": 1},
-            "Metadata cannot be told by partition; Produce, Fetch, ",
+            "Metadata cannot be selected by partition; Produce, Fetch, ",
         ),
         (
             {"api": "Fetch", "log_dir": "data", "delay": 1},
