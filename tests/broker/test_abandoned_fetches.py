@@ -25,6 +25,7 @@ RECORDS = 100_000  # of a batch: converting it takes some 50 ms
 NAMINGS = 1_500  # of one partition: over a minute of work for each request
 PARTITIONS = 200  # distinct ones: over ten seconds of work for each request
 IN_TIME_S = 5.0  # for what takes a fraction of a second while nobody else needs the processors
+STOP_IN_TIME_S = 2.0  # 0.1 to 0.8 with ten processes on two processors
 IDLE_MS = 4_000  # a checkpoint is due every quarter of it
 
 
@@ -84,7 +85,8 @@ def test_topics_are_made_and_checkpoints_happen_meanwhile(busy_broker):
 def test_a_stop_does_not_wait_for_them(busy_broker):
     began_s = time.monotonic()
     assert busy_broker.stop() == 0
-    assert time.monotonic() - began_s < IN_TIME_S
+    took_s = time.monotonic() - began_s
+    assert took_s < STOP_IN_TIME_S
 
 
 def test_an_abandoned_fetch_is_not_finished(busy_broker):
