@@ -54,9 +54,9 @@ def open_log(
     given = given._replace(is_compacted=config.is_compacted, boot_id=boot_id)
     known = _known(partition_times.read(directory), given)
     loaded = loading.load(directory, known, config.index_interval_bytes)
-    times, segments = known.times, loaded.segments
+    recorded, segments = known.times, loaded.segments
     end_offset = segments[-1].tail.end_offset
-    covered_offset = 0 if times is None else min(times.covered_offset, end_offset)
+    covered_offset = 0 if recorded is None else min(recorded.covered_offset, end_offset)
     state = LogState(
         directory,
         topic,
@@ -72,11 +72,11 @@ def open_log(
         gaps_end_offset=loaded.gaps_end_offset,
         last_append_time_ms=loaded.last_append_time_ms,
         back_offset=loaded.back_offset,
-        largest_event_time=None if times is None else times.max_event_time,
+        largest_event_time=None if recorded is None else recorded.max_event_time,
         boot_id=boot_id,
         opened_ms=now_ms,
         producer_id_expiration_ms=producer_id_expiration_ms,
-        was_cut=times is not None and times.cut is not None,
+        was_cut=recorded is not None and recorded.cut is not None,
     )
     if state.epochs.last_begun == NO_EPOCH:
         state.leader_epoch = max(0, _epoch_of_last_batch(segments))
@@ -85,19 +85,19 @@ def open_log(
     return state
 
 
-def _known(times: PartitionTimes | None, given: loading.Known) -> loading.Known:
+def _known(recorded: PartitionTimes | None, given: loading.Known) -> loading.Known:
     """Returns what is known of a log: after a truncation checkpoints may be older than the log."""
-    if times is None:
+    if recorded is None:
         return given
-    start_offset, cut = max(given.log_start_offset, times.log_start_offset), times.cut
+    start_offset, cut = max(given.log_start_offset, recorded.log_start_offset), recorded.cut
     if cut is None or (given.was_clean and cut.offset is None):  # the checkpoints are newer
-        return given._replace(log_start_offset=start_offset, times=times._replace(cut=None))
+        return given._replace(log_start_offset=start_offset, times=recorded._replace(cut=None))
     return given._replace(
         recovery_point=min(given.recovery_point, cut.recovery_point),
         was_clean=False,
-        log_start_offset=times.log_start_offset,
+        log_start_offset=recorded.log_start_offset,
         cleaned_offset=_smaller(given.cleaned_offset, cut.cleaned_offset),
-        times=times,
+        times=recorded,
     )
 
 
