@@ -91,7 +91,7 @@ class Coordinator(GroupRegistry):
                 for kept in loading.groups(self._clock.steady_ms()):
                     self._found(kept, index)
             self._loading.discard(index)
-        log.info("groups are at hand", extra={"groups": len(self._groups)})
+        log.info("groups loaded", extra={"groups": len(self._groups)})
 
     def _found(self, kept: StoredGroup, index: int) -> None:
         """Takes in a group read from a partition; if several have it, its own partition wins."""
