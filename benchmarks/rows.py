@@ -262,7 +262,7 @@ def _many_partitions_fetch_row() -> Row:
 def _old_produce_row(
     key: str, title: str, config: Mapping[str, str] | None = None, only: str = ""
 ) -> Row:
-    """Produce v2 with sets of 100 format-1 messages, as a client of 0.10 sends them."""
+    """Produces v2 with sets of 100 format-1 messages, as a client of 0.10 sends them."""
     requests, messages = 2000, 100
 
     def run(place: Place, name: str) -> float:

@@ -194,11 +194,11 @@ class Node:
     def append(
         self, partition: Partition, records: Buffer, produce_version: int, *, waits: bool = True
     ) -> Appended | asyncio.Future[Appended]:
-        """Append as the leader; see `Appends.append`."""
+        """Appends as the leader; see `Appends.append`."""
         return self.appends.append(partition, records, produce_version, waits=waits)
 
     async def checkpoint(self) -> None:
-        """Make every log durable, and notify those who wait of what can be read only now.
+        """Makes every log durable, and notifies those who wait of what can be read only now.
 
         Raises KafkaStorageError.
         """
@@ -212,7 +212,7 @@ class Node:
         return [each for each in self.store.opened() if each.offline is not None]
 
     def _count(self, partition: Partition, appended: Appended) -> None:
-        """Count an append that others may read now."""
+        """Counts an append that others may read now."""
         self.metrics.appended(partition.topic, appended)
         if appended.anomaly is not None:
             self.time_watch.note_anomaly(partition, appended, appended.anomaly)

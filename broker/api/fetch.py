@@ -71,7 +71,7 @@ _HIGH_WATERMARK, _LAST_STABLE_OFFSET = 1, 2
 def handle(
     node: Node, request: FetchRequest, context: Context
 ) -> FetchResponse | Coroutine[Any, Any, FetchResponse]:
-    """Read what is available; wait if it is too little."""
+    """Reads what is available; waits if it is too little."""
     if request.session_id != 0:
         raise FetchSessionIdNotFound("fetch sessions are answered statelessly")
     if request.session_epoch > 0:
@@ -88,7 +88,7 @@ def handle(
 
 
 def _name_each_once(request: FetchRequest, *, by_id: bool) -> None:
-    """Keep one mention of each partition: the last one, at the position of the first."""
+    """Keeps one mention of each partition: the last one, at the position of the first."""
     topics = request.topics
     keys: list[Any] = [topic.topic_id if by_id else topic.topic for topic in topics]
     if len(set(keys)) == len(keys) and not any(map(_names_twice, topics)):
@@ -115,7 +115,10 @@ def _names_twice(topic: FetchTopic) -> bool:
 async def _wait(
     node: Node, request: FetchRequest, context: Context, attempt: _Attempt | None
 ) -> FetchResponse:
-    """Wait for more data, then read again; the last attempt is the response, whatever it finds."""
+    """Waits for more data, then reads again.
+
+    The last attempt is the response, whatever it finds.
+    """
     deadline_s = node.clock.monotonic_s() + request.max_wait_ms / 1000
     if attempt is None:
         attempt = await _attempt_anywhere(node, request, context)
@@ -134,13 +137,13 @@ async def _wait(
 
 
 async def _attempt_anywhere(node: Node, request: FetchRequest, context: Context) -> _Attempt:
-    """Read on the loop; in a thread if much has to be converted, or read from disk."""
+    """Reads on the loop; in a thread if much has to be converted, or reads from disk."""
     attempt = partial(_Attempt, node, request, context)
     return await offload(node, _names(node, request, context.version), attempt)
 
 
 def _names(node: Node, request: FetchRequest, version: int) -> Iterator[TopicPartition]:
-    """Yield the requested partitions that may be here."""
+    """Yields the requested partitions that may be here."""
     for topic in request.topics:
         name = topic.topic
         if version >= _TOPIC_IDS_SINCE:
@@ -174,7 +177,7 @@ class _Attempt:
     )
 
     def __init__(self, node: Node, request: FetchRequest, context: Context, permit: Permit) -> None:
-        """Read within the request's limits.
+        """Reads within the request's limits.
 
         Raises WouldBlock on the loop alone, and Abandoned in a thread alone.
         """
@@ -203,7 +206,7 @@ class _Attempt:
         self._response = FetchResponse(responses=responses)
 
     def is_enough(self) -> bool:
-        """Tell whether the response can be sent now; at once if a partition has an error."""
+        """Returns whether the response can be sent now; at once if a partition has an error."""
         return (
             self.size_bytes >= self._request.min_bytes
             or self._request.max_wait_ms <= 0
@@ -212,7 +215,7 @@ class _Attempt:
         )
 
     def has_grown(self) -> bool:
-        """Tell whether there is more to read than there was."""
+        """Returns whether there is more to read than there was."""
         at = self._at_end
         return any(
             partition.state.ends[at] != upper_offset
@@ -220,7 +223,7 @@ class _Attempt:
         )
 
     def answer(self) -> FetchResponse:
-        """Return the response, and count what it serves."""
+        """Returns the response, and counts what it serves."""
         metrics = self._node.metrics
         for topic, size_bytes, converted in self._served:
             metrics.bytes_out(topic, size_bytes)
@@ -231,7 +234,7 @@ class _Attempt:
         return self._response
 
     def _authorized_name(self) -> str:
-        """Return the name of the topic being read. Raises TopicAuthorizationFailed."""
+        """Returns the name of the topic being read. Raises TopicAuthorizationFailed."""
         node, request, topic = self._node, self._request, self._topic
         session = self._context.connection.session
         name = topic.topic if self._version < _TOPIC_IDS_SINCE else node.topic_name(topic.topic_id)
@@ -244,7 +247,7 @@ class _Attempt:
         return name
 
     def _serve(self, wanted: FetchPartition) -> PartitionData:
-        """Read one partition."""
+        """Reads one partition."""
         permit = self._permit
         if permit.may_block:  # a permit of the loop is never withdrawn
             permit.check()
@@ -279,7 +282,10 @@ class _Attempt:
     def _read(
         self, partition: Partition, wanted: FetchPartition, upper_offset: int
     ) -> tuple[list[Buffer], list[SegmentAppendTimes] | None]:
-        """Read and count records as the version carries them; return append times if asked for."""
+        """Reads and counts records as the version carries them.
+
+        Returns append times if asked for.
+        """
         offset, limit = wanted.fetch_offset, min(wanted.partition_max_bytes, self._left_bytes)
         is_first, may_block = not self.size_bytes, self._permit.may_block
         append_times, converted = None, 0
@@ -317,13 +323,13 @@ class _Attempt:
         return list(buffers), append_times
 
     def _failed(self, wanted: FetchPartition, error: BrokerError) -> PartitionData:
-        """Return a partition's error, and remember it."""
+        """Returns a partition's error, and remembers it."""
         self._errors.append(error.code)
         return _failed(wanted.partition, self._node.code_for(error.code, self._version <= 5))
 
 
 def _is_replica(request: FetchRequest) -> bool:
-    """Tell whether a broker asks, for a replica of its own."""
+    """Returns whether a broker asks, for a replica of its own."""
     state = request.replica_state
     return request.replica_id >= 0 or (state is not None and state.replica_id >= 0)
 
@@ -341,7 +347,7 @@ def _failed(index: int, code: int) -> PartitionData:
 
 
 def refuse(request: FetchRequest, error: BrokerError) -> FetchResponse:
-    """Return the error at the top from version 7 on; before, for every partition."""
+    """Returns the error at the top from version 7 on; before, for every partition."""
     return FetchResponse(
         error_code=error.code,
         responses=[]

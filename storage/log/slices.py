@@ -47,7 +47,7 @@ def read(
     minimum_one: bool,
     may_block: bool = True,
 ) -> Fetched:
-    """Read from the batch that holds `offset`, or the next one, below `upper_offset`.
+    """Reads from the batch that holds `offset`, or the next one, below `upper_offset`.
 
     See `Partition.read`; raises OSError, and WouldBlock without `may_block`.
     """
@@ -82,7 +82,7 @@ def read(
 
 
 def append_times_of(segments: Sequence[Segment], fetched: Fetched) -> list[SliceAppendTimes]:
-    """Return the append times of the whole batches that were just read, slice by slice.
+    """Returns the append times of the whole batches that were just read, slice by slice.
 
     There is at most one entry for each append time among them. Raises OSError and CorruptMessage.
     """
@@ -102,7 +102,7 @@ def append_times_of(segments: Sequence[Segment], fetched: Fetched) -> list[Slice
 
 
 def last_batch(segments: Sequence[Segment]) -> Batch | None:
-    """Return the header of a log's last batch, None if there is none.
+    """Returns the header of a log's last batch, None if there is none.
 
     Raises OSError and CorruptMessage.
     """
@@ -114,7 +114,7 @@ def last_batch(segments: Sequence[Segment]) -> Batch | None:
 
 
 def batch_at(segments: Sequence[Segment], offset: int) -> Batch | None:
-    """Return the header of the batch that holds an offset; None if compaction has removed it.
+    """Returns the header of the batch that holds an offset; None if compaction has removed it.
 
     Raises OSError and CorruptMessage.
     """
@@ -124,7 +124,7 @@ def batch_at(segments: Sequence[Segment], offset: int) -> Batch | None:
 
 
 def segment_of(segments: Sequence[Segment], offset: int) -> Segment | None:
-    """Return the segment whose range has an offset, None if it is before all of them."""
+    """Returns the segment whose range has an offset, None if it is before all of them."""
     number = bisect_right(segments, offset, key=_BASE_OFFSET) - 1
     return segments[number] if number >= 0 else None
 
@@ -138,7 +138,7 @@ def _read_part(
     minimum_one: bool,
     may_block: bool,
 ) -> Slice | None:
-    """Read from the first segment that has data from `offset` on."""
+    """Reads from the first segment that has data from `offset` on."""
     number = len(segments) - 1
     if offset < segments[number].base_offset:
         number = max(bisect_right(segments, offset, key=_BASE_OFFSET) - 1, 0)
