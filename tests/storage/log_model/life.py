@@ -236,7 +236,7 @@ class Life:
 
     def last_stored(self) -> int | None:
         known = [b.append for b in self.model.batches if b.append is not None]
-        return known[-1] if known else None
+        return known[-1] if known else self.model.last_append  # a deleted batch may come back
 
     def truncate(self) -> None:
         pick, model = self.random, self.model
