@@ -15,13 +15,22 @@ Who enforces a setting is found by its field: max_message_bytes leads to protoco
 from config.broker import BROKER_SETTINGS, BrokerConfig
 from config.describe import Entry, Source, Synonym, broker_entries, topic_entries
 from config.listeners import Listener
-from config.load import load, reconfigured, topic_config
+from config.load import (
+    BROKER_ALIASES,
+    TOPIC_ALIASES,
+    load,
+    reconfigured,
+    topic_config,
+    without_aliases,
+)
 from config.setting import ConfigError, Setting, Type
 from config.topic import TOPIC_SETTINGS, TopicConfig
 from config.unenforced import unenforced
 
 __all__ = [
+    "BROKER_ALIASES",
     "BROKER_SETTINGS",
+    "TOPIC_ALIASES",
     "TOPIC_SETTINGS",
     "BrokerConfig",
     "ConfigError",
@@ -38,4 +47,5 @@ __all__ = [
     "topic_config",
     "topic_entries",
     "unenforced",
+    "without_aliases",
 ]

@@ -1,8 +1,8 @@
 """Settings as DescribeConfigs and CreateTopics show them: value, source, synonyms, type, doc.
 
 The source of an entry is the strongest place in which its value was set. Its synonyms are all the
-places, strongest first, ending with the default (KIP-226). A setting given under an alias is shown
-under its own name.
+places, strongest first, ending with the default (KIP-226). A setting that has a second name is shown
+under its own, and each place in which it was set has a synonym for either name.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from config.setting import Setting, Type, written
 from config.topic import TOPIC_SETTINGS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from config.broker import BrokerConfig
+    from config.setting import Given
     from config.topic import TopicConfig
 
 
@@ -63,18 +64,18 @@ def topic_entries(
     """Returns an entry for every setting of a topic, whose `config` was made from `overrides`."""
     entries = []
     for attribute, setting in TOPIC_SETTINGS.items():
+        value = next((overrides[name] for name in setting.names if name in overrides), None)
         set_here = [
-            Synonym(setting.name, overrides[name].strip(), Source.TOPIC)
+            Synonym(name, value.strip(), Source.TOPIC)
             for name in setting.names
-            if name in overrides
+            if value is not None
         ]
-        names = [name.name for name in setting.broker_names]
         # A topic's own symmetric window replaces the broker's window, which is then no synonym.
         counts = setting.name in config.sources
-        below = _given(broker, (*names, *setting.broker_aliases)) if counts else []
-        final = Synonym(names[0] if names else setting.name, setting.default, Source.DEFAULT)
+        below = _given(broker, *_default_names(setting)) if counts else []
+        final = Synonym(setting.broker_names[0].name, setting.default, Source.DEFAULT)
         entries.append(
-            _entry(setting, getattr(config, attribute), (*set_here[:1], *below, final), fixed=False)
+            _entry(setting, getattr(config, attribute), (*set_here, *below, final), fixed=False)
         )
     return entries
 
@@ -84,38 +85,50 @@ def broker_entries(broker: BrokerConfig) -> list[Entry]:
     entries = []
     for attribute, setting in BROKER_SETTINGS.items():
         synonyms = (
-            *_given(broker, setting.names),
+            *_given(broker, (setting.name, *setting.aliases), setting.fallbacks),
             Synonym(setting.name, setting.default, Source.DEFAULT),
         )
         value = getattr(broker, attribute)
         entries.append(_entry(setting, value, synonyms, fixed=not setting.dynamic))
     for attribute, setting in TOPIC_SETTINGS.items():
         name = setting.broker_names[0].name
-        names = (*(each.name for each in setting.broker_names), *setting.broker_aliases)
-        synonyms = (*_given(broker, names), Synonym(name, setting.default, Source.DEFAULT))
+        synonyms = (
+            *_given(broker, *_default_names(setting)),
+            Synonym(name, setting.default, Source.DEFAULT),
+        )
         value = getattr(broker.topic_defaults, attribute)
         entry = _entry(setting, value, synonyms, fixed=not setting.dynamic)
         entries.append(entry._replace(name=name))
     return entries
 
 
-def _given(broker: BrokerConfig, names: Iterable[str]) -> list[Synonym]:
-    """Returns where any of the names was set on the broker, strongest first."""
-    found = [
-        (name, given)
-        for name in dict.fromkeys(names)
-        if name in broker.given
-        for given in (broker.given[name], broker.given[name].below)
-        if given is not None
-    ]
-    found.sort(key=lambda item: -item[1].rank)  # stable: equal sources keep the order of the names
+def _default_names(setting: Setting) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Returns the equal names of a topic setting's broker default, and the weaker ones."""
+    strongest, *weaker = (each.name for each in setting.broker_names)
+    aliases = (name for name in setting.default_names if name not in weaker)
+    return (strongest, *(name for name in aliases if name != strongest)), tuple(weaker)
+
+
+def _given(broker: BrokerConfig, equal: tuple[str, ...], weaker: tuple[str, ...]) -> list[Synonym]:
+    """Returns where a setting was set on the broker, strongest first.
+
+    A value under one of the `equal` names is told under all of them, because each can replace it.
+    """
+    found: dict[tuple[str, int], Given] = {}
+    for name in (*equal, *weaker):
+        given = broker.given.get(name)
+        while given is not None:
+            for told in equal if name in equal else (name,):
+                found.setdefault((told, given.rank), given)
+            given = given.below
+    ranked = sorted(found.items(), key=lambda item: -item[0][1])  # stable: names keep their order
     return [
         Synonym(
             name,
             given.value.strip(),
-            Source.DYNAMIC_BROKER if given.rank == DYNAMIC else Source.STATIC_BROKER,
+            Source.DYNAMIC_BROKER if rank == DYNAMIC else Source.STATIC_BROKER,
         )
-        for name, given in found
+        for (name, rank), given in ranked
     ]
 
 

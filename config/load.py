@@ -11,7 +11,7 @@ topic's own symmetric window replaces a one-sided window of the broker.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from config.broker import BROKER_SETTINGS, BrokerConfig
 from config.broker_checks import check_clock, check_listeners
@@ -30,6 +30,8 @@ TOPIC = "topic"
 _DYNAMIC_ORIGIN = "changed while running"
 # How similar to a known name an unknown KAFKA_ variable must be to count as a misspelling of it.
 _MISSPELT = 0.8
+
+_Text = TypeVar("_Text", str, str | None)
 
 # A candidate for a value: the rank of its name, the name, where it was given, and the parsed value.
 _Candidate = tuple[int, str, Given, Any]
@@ -211,10 +213,7 @@ def _strongest(candidates: list[_Candidate]) -> _Candidate:
     winner = min(candidates, key=lambda candidate: (-candidate[2].rank, candidate[0]))
     for place, name, given, value in candidates:
         if (given.rank, place) == (winner[2].rank, winner[0]) and value != winner[3]:
-            raise ConfigError(
-                f"{winner[1]}={winner[2].value} and {name}={given.value} are two names of one setting "
-                "and contradict each other: give one of them"
-            )
+            raise _contradiction(winner[1], winner[2].value, name, given.value)
     return winner
 
 
@@ -235,13 +234,60 @@ TOPIC_NAMES: Mapping[str, Setting] = _by_name((s, s.names) for s in TOPIC_SETTIN
 """Every name a topic setting can be given by on a topic."""
 
 DEFAULT_NAMES: Mapping[str, Setting] = _by_name(
-    (s, (*(name.name for name in s.broker_names), *s.broker_aliases))
-    for s in TOPIC_SETTINGS.values()
+    (s, s.default_names) for s in TOPIC_SETTINGS.values()
 )
 """Every broker setting that is a topic setting's default."""
 
 BROKER_NAMES: Mapping[str, Setting] = _by_name((s, s.names) for s in BROKER_SETTINGS.values())
 """Every name of every other broker setting."""
+
+TOPIC_ALIASES: Mapping[str, str] = {
+    alias: setting.name for setting in TOPIC_SETTINGS.values() for alias in setting.aliases
+}
+"""The second names of topic settings, each with the name under which the setting is stored."""
+
+BROKER_ALIASES: Mapping[str, str] = {
+    **{alias: setting.name for setting in BROKER_SETTINGS.values() for alias in setting.aliases},
+    **{
+        alias: setting.broker_names[0].name
+        for setting in TOPIC_SETTINGS.values()
+        for alias in setting.broker_aliases
+        if alias not in {each.name for each in setting.broker_names}
+    },
+}
+"""The second names of broker settings, each with the name under which the setting is stored."""
+
+
+def without_aliases(given: Mapping[str, _Text], aliases: Mapping[str, str]) -> dict[str, _Text]:
+    """Returns settings under their own names instead of their second ones.
+
+    Raises ConfigError for a setting that is given different values under its names.
+    """
+    found: dict[str, _Text] = {}
+    said_as: dict[str, str] = {}
+    for said, value in given.items():
+        name = aliases.get(said, said)
+        if name in found and _stripped(found[name]) != _stripped(value):
+            raise _contradiction(said_as[name], found[name], said, value)
+        if name not in found or said == name:
+            found[name], said_as[name] = value, said
+    return found
+
+
+def _stripped(value: str | None) -> str | None:
+    return None if value is None else value.strip()
+
+
+def _contradiction(
+    name: str, value: str | None, other: str, other_value: str | None
+) -> ConfigError:
+    def said(name: str, value: str | None) -> str:
+        return f"the removal of {name}" if value is None else f"{name}={value}"
+
+    return ConfigError(
+        f"{said(name, value)} and {said(other, other_value)} are two names of one setting "
+        "and contradict each other: give one of them"
+    )
 
 
 def _is_known(name: str) -> bool:

@@ -90,6 +90,12 @@ class Setting:
         """Every name of the setting in its own scope, strongest first."""
         return (self.name, *self.aliases, *self.fallbacks)
 
+    @property
+    def default_names(self) -> tuple[str, ...]:
+        """Every name of the broker setting that is a topic setting's default, strongest first."""
+        names = (*(each.name for each in self.broker_names), *self.broker_aliases)
+        return tuple(dict.fromkeys(names))
+
     def parse(self, text: str, name: str | None = None, origin: str = "") -> Any:
         """Returns the value of `text`; raises ConfigError, which says `name` and `origin`."""
         try:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from broker.api.describe_configs import BROKER, TOPIC, check_broker, no_such_resource
 from broker.api.incremental_alter_configs import altered, topic_to_alter
+from broker.topics.settings import broker_changes, topic_changes
 from config import broker_entries
 from protocol.api.alter_configs import AlterConfigsResourceResponse, AlterConfigsResponse
 from protocol.errors import InvalidRequest
@@ -47,12 +48,13 @@ async def handle(
 async def _replace(node: Node, resource: AlterConfigsResource, *, validate_only: bool) -> None:
     name, image = resource.resource_name, node.metadata.image
     if resource.resource_type == TOPIC:
-        changes = _changes(resource, topic_to_alter(node, name).configs)
+        current = topic_to_alter(node, name).configs
+        changes = _complete(topic_changes(_named(resource)), current)
         await node.topics.alter(name, changes, validate_only=validate_only)
     elif resource.resource_type == BROKER:
         check_broker(node, name)
         fixed = {entry.name for entry in broker_entries(node.config) if entry.read_only}
-        changes = _changes(resource, image.broker_configs)
+        changes = _complete(broker_changes(_named(resource)), image.broker_configs)
         for changed in changes:
             if changed in fixed:
                 raise InvalidRequest(f"{changed} can only be set when the broker starts")
@@ -61,15 +63,20 @@ async def _replace(node: Node, resource: AlterConfigsResource, *, validate_only:
         raise no_such_resource(resource.resource_type)
 
 
-def _changes(resource: AlterConfigsResource, current: Mapping[str, str]) -> dict[str, str | None]:
-    """Returns the new value of each setting; None restores its default."""
-    changes: dict[str, str | None] = {}
+def _named(resource: AlterConfigsResource) -> dict[str, str]:
+    """Returns the settings that a request names. Raises InvalidRequest."""
+    changes: dict[str, str] = {}
     for config in resource.configs:
         if config.name in changes:
             raise InvalidRequest(f"{config.name} is named more than once")
         if config.value is None:
             raise InvalidRequest(f"{config.name} needs a value")
         changes[config.name] = config.value
+    return changes
+
+
+def _complete(changes: Mapping[str, str], current: Mapping[str, str]) -> dict[str, str | None]:
+    """Returns the new value of each setting; None restores the default of one that is not named."""
     forgotten = {name for name in current if name not in changes} - _kept(current)
     return {**dict.fromkeys(forgotten), **changes}
 

@@ -1,8 +1,9 @@
 """DescribeConfigs (key 32): settings of topics and brokers, and the source of each value.
 
 Behaviour: resources are topics (type 2) and brokers (type 4: this one by its id, or "" for the
-cluster's defaults); others are INVALID_REQUEST. A request without keys asks for all settings. Each
-resource succeeds or fails on its own.
+cluster's defaults); others are INVALID_REQUEST. A request without keys asks for all settings, each
+under its own name; one with keys gets the entry of a second name too, under that name. Each resource
+succeeds or fails on its own.
 
 Version notes: 1 source and synonyms instead of a default flag (KIP-226); 3 type and documentation
 (KIP-569); 4 flexible.
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING
 from broker.metadata.names import check_topic_name
 from broker.network.per_partition import per_partition
 from broker.security.authorizer import CLUSTER_NAME
-from config import Source, broker_entries, topic_entries
+from config import BROKER_ALIASES, TOPIC_ALIASES, Source, broker_entries, topic_entries
 from protocol.acl import Operation, ResourceType
 from protocol.api.describe_configs import (
     DescribeConfigsResourceResult,
@@ -27,6 +28,8 @@ from protocol.api.describe_configs import (
 from protocol.errors import InvalidRequest, UnknownTopicOrPartition
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
     from broker.network.context import Context
     from broker.node import Node
     from broker.security.session import Session
@@ -57,16 +60,25 @@ def _describe(
     resource: DescribeConfigsResource,
 ) -> DescribeConfigsResult:
     require_on(node, session, Operation.DESCRIBE_CONFIGS, resource)
-    wanted = resource.configuration_keys
+    entries = _entries(node, resource)
+    if resource.configuration_keys:
+        aliases = TOPIC_ALIASES if resource.resource_type == TOPIC else BROKER_ALIASES
+        entries = _asked(entries, resource.configuration_keys, aliases)
     return DescribeConfigsResult(
         resource_type=resource.resource_type,
         resource_name=resource.resource_name,
-        configs=[
-            _shown(entry, request)
-            for entry in _entries(node, resource)
-            if not wanted or entry.name in wanted
-        ],
+        configs=[_shown(entry, request) for entry in entries],
     )
+
+
+def _asked(
+    entries: Iterable[Entry], keys: Iterable[str], aliases: Mapping[str, str]
+) -> list[Entry]:
+    """Returns the entries that a client asks for, each under the name by which it asks."""
+    names: dict[str, list[str]] = {}
+    for key in dict.fromkeys(keys):
+        names.setdefault(aliases.get(key, key), []).append(key)
+    return [entry._replace(name=name) for entry in entries for name in names.get(entry.name, ())]
 
 
 def _entries(node: Node, resource: DescribeConfigsResource) -> list[Entry]:

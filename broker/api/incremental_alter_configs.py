@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, TypeVar
 from broker.api.describe_configs import BROKER, TOPIC, check_broker, no_such_resource, require_on
 from broker.metadata.names import check_topic_name
 from broker.network.per_partition import per_partition_async
-from config import TOPIC_SETTINGS, Type, broker_entries, topic_entries
+from broker.topics.settings import broker_changes, topic_changes
+from config import BROKER_ALIASES, TOPIC_ALIASES, Type, broker_entries, topic_entries
 from protocol.acl import Operation
 from protocol.api.incremental_alter_configs import (
     AlterConfigsResourceResponse,
@@ -87,12 +88,13 @@ async def _alter(node: Node, resource: AlterConfigsResource, *, validate_only: b
         entries = topic_entries(
             node.config, node.settings.of_topic(topic.name, topic.configs), topic.configs
         )
-        changes = _changes(resource, {entry.name: entry for entry in entries})
+        by_name = {entry.name: entry for entry in entries}
+        changes = topic_changes(_changes(resource, by_name, TOPIC_ALIASES))
         await node.topics.alter(name, changes, validate_only=validate_only)
     elif resource.resource_type == BROKER:
         check_broker(node, name)
         by_name = {entry.name: entry for entry in broker_entries(node.config)}
-        changes = _changes(resource, by_name)
+        changes = broker_changes(_changes(resource, by_name, BROKER_ALIASES))
         for changed in changes:
             if changed in by_name and by_name[changed].read_only:
                 raise InvalidRequest(f"{changed} can only be set when the broker starts")
@@ -112,7 +114,9 @@ def topic_to_alter(node: Node, name: str) -> Topic:
     return topic
 
 
-def _changes(resource: AlterConfigsResource, entries: Mapping[str, Entry]) -> dict[str, str | None]:
+def _changes(
+    resource: AlterConfigsResource, entries: Mapping[str, Entry], aliases: Mapping[str, str]
+) -> dict[str, str | None]:
     """Returns the new value of each named setting; None restores its default."""
     changes: dict[str, str | None] = {}
     for config in resource.configs:
@@ -126,21 +130,13 @@ def _changes(resource: AlterConfigsResource, entries: Mapping[str, Entry]) -> di
         elif operation == SET:
             changes[name] = value
         elif operation in (APPEND, SUBTRACT):
-            entry = entries.get(_own_name(name))
+            entry = entries.get(aliases.get(name, name))
             if entry is None or entry.type is not Type.LIST:
                 raise InvalidConfig(f"{name} is not a list: it can be set, not added to")
             changes[name] = _edited(entry.value, value, add=operation == APPEND)
         else:
             raise InvalidRequest(f"operation {operation} is not known")
     return changes
-
-
-def _own_name(name: str) -> str:
-    """Returns the name under which an entry is shown, for one of its aliases."""
-    for setting in TOPIC_SETTINGS.values():
-        if name in setting.names:
-            return setting.name
-    return name
 
 
 def _edited(current: str | None, given: str, *, add: bool) -> str:

@@ -14,6 +14,7 @@ from uuid import UUID
 
 from broker.metadata.names import collision_key, written_id
 from broker.metadata.store import Put
+from config import BROKER_ALIASES, TOPIC_ALIASES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -170,11 +171,11 @@ def _read(key: str, said: dict[str, Any]) -> Record:
     if key == CLUSTER:
         return ClusterRecord(_text(said["id"]))
     if key == BROKER_CONFIGS:
-        return BrokerConfigsRecord(_configs(said))
+        return BrokerConfigsRecord(_configs(said, BROKER_ALIASES))
     if key == PRODUCER_IDS:
         return ProducerIdsRecord(int(said["next"]))
     if key.startswith(TOPIC_PREFIX):
-        topic_id, configs = _read_id(said["id"]), _configs(said["configs"])
+        topic_id, configs = _read_id(said["id"]), _configs(said["configs"], TOPIC_ALIASES)
         return TopicRecord(_text(said["name"]), topic_id, int(said["partitions"]), configs)
     if key.startswith(PARTITION_PREFIX):
         partition_of(key)
@@ -201,8 +202,12 @@ def _text(value: object) -> str:
     return value
 
 
-def _configs(said: Mapping[str, object]) -> Mapping[str, str]:
-    return MappingProxyType({_text(name): _text(value) for name, value in said.items()})
+def _configs(said: Mapping[str, object], aliases: Mapping[str, str]) -> Mapping[str, str]:
+    """Returns settings under their own names: older versions stored second names as well."""
+    configs = {_text(name): _text(value) for name, value in said.items()}
+    named = {aliases.get(name, name): value for name, value in configs.items()}
+    own = {name: value for name, value in configs.items() if name not in aliases}
+    return MappingProxyType({**named, **own})
 
 
 def _read_id(written: str) -> UUID:

@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from broker.network.http_answers import Refused, twice
+from broker.topics.settings import topic_changes
 from config.instants import parse_duration
 from storage.compaction.explain import CompactionBlocker
 
@@ -36,7 +37,7 @@ _SHOWN_SETTINGS = {
 def explain(asked: Asked) -> dict[str, Any]:
     """Explains every segment: what will delete it and when, or what holds it."""
     topic = asked.topic
-    changes = _changes(asked.given.get("set", []))
+    changes = topic_changes(_changes(asked.given.get("set", [])))
     config, brought = asked.node.settings.settled(topic.name, {**topic.configs, **changes})
     look = partial(
         _explained, node=asked.node, now_ms=asked.now_ms, preview=config if changes else None

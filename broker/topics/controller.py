@@ -15,7 +15,7 @@ from broker.metadata.cluster import ChangedMeanwhileError
 from broker.metadata.image import Topic
 from broker.metadata.names import new_id
 from broker.metadata.records import PartitionRecord
-from broker.topics.settings import KEEP, differing, merged
+from broker.topics.settings import KEEP, broker_changes, differing, merged, topic_changes
 from broker.unenforced_settings import warn_unenforced
 from protocol.errors import InvalidPartitions, UnknownTopicOrPartition
 
@@ -80,7 +80,7 @@ class Controller:
         A topic that takes over logs which name no topic keeps everything unless `configs` say
         otherwise. Raises InvalidTopic, TopicAlreadyExists, InvalidConfig.
         """
-        given = {**(KEEP if self._unclaimed(name) else {}), **configs}
+        given = {**(KEEP if self._unclaimed(name) else {}), **topic_changes(configs)}
         _, brought = self._settings.settled(name, given)
         settings = {**given, **brought}
         if validate_only:
@@ -137,6 +137,7 @@ class Controller:
 
         Raises UnknownTopicOrPartition, InvalidConfig.
         """
+        changes = topic_changes(changes)
         while True:
             image = self._metadata.image
             topic = self._known(name)
@@ -157,6 +158,7 @@ class Controller:
         self, changes: Mapping[str, str | None], *, validate_only: bool = False
     ) -> None:
         """Changes the brokers' dynamic settings; None removes one. Raises InvalidConfig."""
+        changes = broker_changes(changes)
         while True:
             image = self._metadata.image
             settled = self._settings.settled_broker(image.broker_configs, changes)

@@ -9,9 +9,16 @@ from __future__ import annotations
 
 import logging
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from config import ConfigError, reconfigured, topic_config
+from config import (
+    BROKER_ALIASES,
+    TOPIC_ALIASES,
+    ConfigError,
+    reconfigured,
+    topic_config,
+    without_aliases,
+)
 from protocol.errors import InvalidConfig
 from storage.time.retention import APPEND_BASIS
 
@@ -20,6 +27,8 @@ if TYPE_CHECKING:
 
     from broker.metadata.image import Image, Topic
     from config import BrokerConfig, TopicConfig
+
+Text = TypeVar("Text", str, str | None)
 
 log = logging.getLogger("tidelog.topics")
 
@@ -125,6 +134,26 @@ class Settings:
             return reconfigured(self._start, changes)
         except ConfigError as error:
             raise InvalidConfig(str(error)) from None
+
+
+def topic_changes(changes: Mapping[str, Text]) -> dict[str, Text]:
+    """Returns changes of a topic's settings without second names.
+
+    Raises InvalidConfig if two names of one setting have different values.
+    """
+    return _named(changes, TOPIC_ALIASES)
+
+
+def broker_changes(changes: Mapping[str, Text]) -> dict[str, Text]:
+    """Returns changes of the broker's settings without second names, as `topic_changes` does."""
+    return _named(changes, BROKER_ALIASES)
+
+
+def _named(changes: Mapping[str, Text], aliases: Mapping[str, str]) -> dict[str, Text]:
+    try:
+        return without_aliases(changes, aliases)
+    except ConfigError as error:
+        raise InvalidConfig(str(error)) from None
 
 
 def merged(settings: Mapping[str, str], changes: Mapping[str, str | None]) -> dict[str, str]:

@@ -61,11 +61,20 @@ class Setting(NamedTuple):
 
 
 def describe(
-    resource: Resource, *, with_synonyms: bool = False, with_documentation: bool = False
+    resource: Resource,
+    *,
+    names: Sequence[str] | None = None,
+    with_synonyms: bool = False,
+    with_documentation: bool = False,
 ) -> Call[list[Setting]]:
-    """Every setting of a resource, by name."""
+    """The settings of a resource that have these names, or with None all, sorted by name.
+
+    A name that the broker does not know is missing from the result.
+    """
     asked = describe_configs.DescribeConfigsResource(
-        resource_type=resource.kind, resource_name=resource.name, configuration_keys=None
+        resource_type=resource.kind,
+        resource_name=resource.name,
+        configuration_keys=None if names is None else list(names),
     )
     request = describe_configs.DescribeConfigsRequest(
         resources=[asked],

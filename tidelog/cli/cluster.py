@@ -197,10 +197,16 @@ class Cluster:
 
     # --- settings ----------------------------------------------------------------------------
 
-    def settings(self, topic: str | None) -> list[Entry]:
-        """Returns every setting of a topic, or with None of the broker."""
+    def settings(self, topic: str | None, names: Sequence[str] = ()) -> list[Entry]:
+        """Returns settings of a topic, or with None of the broker: those named, or all.
+
+        A setting is found by any of its names, and has the name by which it was asked for.
+        """
         call = setting_calls.describe(
-            self._resource(topic), with_synonyms=True, with_documentation=True
+            self._resource(topic),
+            names=list(names) or None,
+            with_synonyms=True,
+            with_documentation=True,
         )
         return [
             Entry(

@@ -139,15 +139,10 @@ def settings_of(given: Iterable[str]) -> dict[str, str]:
 def _show(
     cluster: Cluster, topic: str | None, names: Sequence[str], options: argparse.Namespace
 ) -> None:
-    entries = cluster.settings(topic)
+    entries = cluster.settings(topic, names)
     if unknown := [name for name in names if name not in {entry.name for entry in entries}]:
         raise CommandError(f"there is no setting {unknown[0]}", USAGE)
-    shown = [
-        entry
-        for entry in entries
-        if (not names or entry.name in names)
-        and not (options.changed and entry.source == "default")
-    ]
+    shown = [entry for entry in entries if not (options.changed and entry.source == "default")]
     if options.json:
         print_json({"topic": topic, "settings": {entry.name: as_json(entry) for entry in shown}})
         return
@@ -236,7 +231,7 @@ def _check_unset(cluster: Cluster, topic: str | None, changes: Changes) -> None:
     """Raises CommandError for removing an unknown setting, which brokers accept silently."""
     names = [name for name, value in changes.items() if value is None]
     if names:
-        entries = cluster.settings(topic)
+        entries = (*cluster.settings(topic), *cluster.settings(topic, names))
         known = {name for each in entries for name in (each.name, *(s[0] for s in each.synonyms))}
         for name in names:
             if name not in known:
