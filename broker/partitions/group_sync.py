@@ -4,6 +4,9 @@ While a partition's log is being made durable in a thread, appends to it go on. 
 this sync covers is left to the next one, which covers everything appended meanwhile. So there are
 as many syncs as the disk manages, however many producers there are. Each partition has one timer
 for flush.ms. Those who wait for a sync wait in `waiting.py`, which is notified of its outcome.
+
+A sync that fails takes the log offline, and those who wait are refused. If it could not be tried at
+all, it is tried again: what is stored must not be refused, because it would be read later.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from config.setting import LONG_MAX
-from protocol.errors import BrokerError
+from protocol.errors import BrokerError, KafkaStorageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,6 +25,8 @@ if TYPE_CHECKING:
     from broker.partitions.waiting import Waiting
     from broker.pools import Pool
     from storage.log.partition import Partition
+
+_RETRY_S = 1.0  # after a sync that could not be tried, for want of descriptors for example
 
 
 class GroupSync:
@@ -84,7 +89,11 @@ class GroupSync:
         """Notifies those whom it covered, and begins again for those who came later."""
         error = work.exception()
         if error is not None:
-            self._failed(partition, error)
+            may_retry = partition.offline is None and not partition.is_deleted
+            if may_retry and isinstance(error, KafkaStorageError):
+                asyncio.get_running_loop().call_later(_RETRY_S, self._start, partition)
+            else:
+                self._failed(partition, error)
             return
         self._metrics.commits += 1
         self._waiting.advanced(partition)

@@ -98,7 +98,7 @@ class Waiting:
     def advanced_anywhere(self) -> None:
         """Does what `advanced` does for every partition: a checkpoint has made all logs durable.
 
-        So appends whose sync failed, on a full disk for example, are read at last.
+        So appends whose sync has not succeeded so far are read at last.
         """
         for partition in {*self._unreadable, *self._acknowledgements}:
             self.advanced(partition)

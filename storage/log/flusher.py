@@ -2,12 +2,16 @@
 
 `commit` makes durable what acknowledgements wait for. `flush` makes everything durable, indexes
 too, and moves the recovery point. Both may run in a thread during appends.
+
+A commit needs no room on the disk: the batches are there already, and it only syncs them. So a
+full disk refuses a batch before it is stored or not at all, and what was refused never comes back.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from protocol.errors import KafkaStorageError
 from storage import filenames, files
 from storage.log.producers import producer_snapshots
 from storage.log.recovery import listing
@@ -16,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from storage.log.state import LogState
+    from storage.segment.segment import Segment
 
 _NO_SEGMENT = -1
 
@@ -45,8 +50,9 @@ class Flusher:
         Returns the offset up to which.
 
         Acknowledgements wait for this: usually two syncs, for everything that was appended
-        meanwhile. The indexes, and with them the recovery point, are left to `flush`. May run in a
-        thread during appends. Raises KafkaStorageError; if a sync failed, the log is offline.
+        meanwhile. The indexes, and with them the recovery point, are left to `flush`. Where the
+        disk has no room for what `flush` writes, this is left to the next one. May run in a thread
+        during appends. Raises KafkaStorageError; if a sync failed, the log is offline.
         """
         state = self._state
         with state.commit_lock:
@@ -55,16 +61,48 @@ class Flusher:
             state.check_usable()
             if end_offset <= state.durable_offset:
                 return state.durable_offset
-            if active.base_offset != self._flushed_base:
-                return self.flush()  # syncs the names of new files, and older files
             try:
-                with state.append_lock:
-                    active.append_times.mark_end(active.tail.end_offset)
+                if active.base_offset != self._flushed_base:
+                    return self._commit_new_files(end_offset, active)
+                self._mark_end(active)
                 self.sync(active.commit)
             except OSError as error:
                 raise state.storage_error("the log cannot be made durable", error) from error
             state.mark_durable(end_offset)
             return end_offset
+
+    def _commit_new_files(self, end_offset: int, active: Segment) -> int:
+        """Makes durable what was appended, together with the names of new files.
+
+        Returns the offset up to which. Raises OSError and KafkaStorageError.
+        """
+        state = self._state
+        try:
+            return self.flush()
+        except KafkaStorageError:
+            if state.offline is not None or state.is_deleted:
+                raise
+        with state.flush_lock:
+            state.check_usable()
+            self._mark_end(active)
+            for segment in state.version.segments:
+                if segment.tail.end_offset > state.durable_offset:
+                    self.sync(segment.commit)
+            self._sync_names()
+        state.mark_durable(end_offset)
+        return end_offset
+
+    def _mark_end(self, active: Segment) -> None:
+        """Lets the append times say that they are complete and durable, if the disk has room.
+
+        Without the mark, those that are not covered yet are unknown after a power loss.
+        """
+        state = self._state
+        with state.append_lock:
+            try:
+                active.append_times.mark_end(active.tail.end_offset)
+            except OSError as error:
+                state.storage_error("the end of the append times is not marked", error)
 
     def flush(self) -> int:
         """Makes everything appended durable, indexes too; returns the offset up to which it is.
@@ -117,6 +155,11 @@ class Flusher:
         for segment in state.version.segments:
             if segment.tail.end_offset > state.recovery_point:
                 self.sync(segment.sync)
+        self._sync_names()
+
+    def _sync_names(self) -> None:
+        """Makes the names of all files durable, and the leader epochs; needs the flush lock."""
+        state = self._state
         if not state.recovery_point:  # the first time, sync the partition's directory itself
             metadata = state.directory / filenames.PARTITION_METADATA_FILE
             if metadata.exists():

@@ -225,51 +225,81 @@ def test_a_real_client_meets_a_full_disk_and_gets_over_it(broker, disk):
     assert broker.page("/readyz")[0] == 200
 
 
-class Picky(Disk):
-    """A disk on which partition.times finds no room, so that no commit that needs it comes to its end."""
+def log_bytes(directory):
+    return [each.stat().st_size for each in directory.glob("*.log")]
 
-    is_full = False
+
+class Picky(Disk):
+    """A disk without room for partition.times, or a process without descriptors for a commit's names."""
+
+    is_full = has_no_descriptors = False
 
     def rename(self, path, target):
         if self.is_full and target.name == "partition.times":
             raise OSError(errno.ENOSPC, "No space left on device")
         super().rename(path, target)
 
+    def open(self, path, flags):
+        if self.has_no_descriptors and path.is_dir() and any(log_bytes(path)):
+            raise OSError(errno.EMFILE, "Too many open files")
+        return super().open(path, flags)
 
-@pytest.mark.parametrize("later", ["checkpoint", "append"])
-def test_what_failed_to_become_durable_at_first_wakes_who_waits_once_it_has(tmp_path, later):
+
+@pytest.fixture
+def picky(tmp_path):
     disk = Picky()
     before = files.use(disk)
     try:
         with Inside(tmp_path) as broker:
-            topic, node = asking.new_name(), broker.node
-            with broker.connect() as connection:
-                asking.create(connection, topic, **{"flush.messages": "1"})
-                disk.is_full = True
-                for _ in range(2):
-                    answer = asking.produce(connection, topic, asking.batch_of("more"))
-                    assert answer["error_code"] == STORAGE_ERROR
-                partition = node.store.partition(topic, 0)
-                assert (partition.high_watermark, partition.log_end_offset) == (0, 2)
-                size, fetched = partition.size, []
-
-                def wait():
-                    with broker.connect() as other:
-                        fetched.append(
-                            asking.fetch(other, topic, 0, min_bytes=size, max_wait_ms=200_000)
-                        )
-
-                waiting = threading.Thread(target=wait)
-                waiting.start()
-                eventually(lambda: len(node.waiting) == 1, what="a fetch to wait")
-                disk.is_full = False
-                if later == "checkpoint":
-                    checkpoint = node.checkpoint()
-                    asyncio.run_coroutine_threadsafe(checkpoint, broker._loop).result(60)
-                else:
-                    asking.produce(connection, topic, asking.batch_of("x"))
-                waiting.join(60)
-                assert fetched, "nobody has told it"
-                assert len(fetched[0]["records"]) >= size
+            yield broker, disk
     finally:
         files.use(before)
+
+
+def test_what_is_stored_becomes_durable_on_a_disk_without_room(picky):
+    broker, disk = picky
+    topic, node = asking.new_name(), broker.node
+    with broker.connect() as connection:
+        asking.create(connection, topic, **{"flush.messages": "1"})
+        disk.is_full = True
+        for _ in range(2):
+            assert asking.produce(connection, topic, asking.batch_of("more"))["error_code"] == 0
+        partition = node.store.partition(topic, 0)
+        assert (partition.high_watermark, partition.durable_offset) == (2, 2)
+        assert partition.recovery_point == 0, "partition.times was written after all"
+        disk.is_full = False
+        asyncio.run_coroutine_threadsafe(node.checkpoint(), broker._loop).result(60)
+        assert partition.recovery_point == 2
+
+
+@pytest.mark.parametrize("later", ["checkpoint", "retry"])
+def test_what_failed_to_become_durable_at_first_wakes_who_waits_once_it_has(picky, later):
+    """Nobody is refused meanwhile: what is stored would be read later, and be there twice."""
+    broker, disk = picky
+    topic, node = asking.new_name(), broker.node
+    with broker.connect() as connection:
+        asking.create(connection, topic, **{"flush.messages": "1"})
+        disk.has_no_descriptors = True
+        producing = [Producing(broker, topic) for _ in range(2)]
+        partition = node.store.partition(topic, 0)
+        eventually(lambda: partition.log_end_offset == 2, what="both to be stored")
+        eventually(lambda: partition.state.logged_errors, what="a commit to fail")
+        assert (partition.high_watermark, partition.offline) == (0, None)
+        size, fetched = partition.size, []
+
+        def wait():
+            with broker.connect() as other:
+                fetched.append(asking.fetch(other, topic, 0, min_bytes=size, max_wait_ms=200_000))
+
+        waiting = threading.Thread(target=wait)
+        waiting.start()
+        eventually(lambda: len(node.waiting) == 1, what="a fetch to wait")
+        assert [each.answer for each in producing] == [None, None]
+        disk.has_no_descriptors = False
+        if later == "checkpoint":
+            asyncio.run_coroutine_threadsafe(node.checkpoint(), broker._loop).result(60)
+        waiting.join(60)
+        assert fetched, "nobody has told it"
+        assert len(fetched[0]["records"]) >= size
+        assert [each.join()["error_code"] for each in producing] == [0, 0]
+        assert len(asking.read_values(connection, topic)) == 2

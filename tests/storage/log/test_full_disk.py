@@ -1,5 +1,7 @@
 """A full disk: no append, but reads, lookups and retention, and appends again once there is room."""
 
+import errno
+
 import pytest
 
 from protocol.errors import KafkaStorageError
@@ -66,8 +68,73 @@ def test_a_full_disk_does_not_take_a_log_offline(make_log, disk):
         log.append([now], now=now)
     disk.room = 0
     with pytest.raises(KafkaStorageError, match="disk is full"):
-        log.partition.commit()  # the first one writes indexes as well
+        log.partition.flush()
     assert log.partition.offline is None
     assert log.partition.high_watermark == 0
+    assert log.partition.commit() == 3, "what is stored needs no room to become durable"
+    assert log.partition.high_watermark == 3
     disk.room = None
-    assert log.partition.commit() == 3
+    assert log.partition.flush() == 3
+
+
+class _FailingWrites(Disk):
+    """A disk that refuses one write, or all from one on, as a disk that has just become full."""
+
+    def __init__(self, first, count):
+        super().__init__()
+        self.left, self.count = first, count
+
+    def write(self, number, buffers, position):
+        self.left -= 1
+        if self.left < 0 and self.left >= -self.count:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return super().write(number, buffers, position)
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+@pytest.mark.parametrize("count", [1, 1000])
+@pytest.mark.parametrize("first", range(12))
+def test_in_flush_mode_nothing_refused_comes_back(make_log, first, count, is_new):
+    """Whatever write fails, an append and its commit both succeed, or nothing is left of them."""
+    log = make_log(flush_messages=1, index_interval_bytes=0).create()
+    acknowledged = []
+    if not is_new:
+        log.append([1], now=1, values=[b"kept"])
+        log.partition.commit()
+        acknowledged.append(b"kept")
+    disk = _FailingWrites(first, count)
+    before = files.use(disk)
+    try:
+        for value in (b"a", b"b"):
+            try:
+                log.append([2], now=disk.left, values=[value])
+                log.partition.commit()
+            except KafkaStorageError:
+                continue
+            acknowledged.append(value)
+        disk.count = 0
+        log.append([3], now=20, values=[b"last"])
+        log.partition.commit()
+        acknowledged.append(b"last")
+        assert [value for _, _, value in log.contents()] == acknowledged
+        assert log.partition.high_watermark == len(acknowledged)
+        log.crash()
+        log.open()
+        assert [value for _, _, value in log.contents()] == acknowledged
+    finally:
+        files.use(before)
+
+
+def test_a_commit_after_a_roll_needs_no_room(make_log, disk):
+    log = make_log(flush_messages=1, segment_bytes=200, index_interval_bytes=0).create()
+    log.append([1], now=1)
+    log.partition.commit()
+    for now in range(2, 8):
+        log.append([now], now=now)
+    assert len(log.partition.segments) > 2, "no segment between the durable one and the active one"
+    disk.room = 0
+    assert log.partition.commit() == 7
+    assert (log.partition.durable_offset, log.partition.recovery_point) == (7, 1)
+    disk.room = None
+    assert log.partition.flush() == 7
+    assert log.partition.recovery_point == 7
