@@ -98,7 +98,7 @@ def test_the_high_watermark_of_a_running_broker_is_in_its_checkpoint(broker, top
     try:
         found = read_from(plan(selection, logs=[str(broker.log_dir)]))
     except SourceError as error:  # the checkpoint is written now and then
-        assert "no replication-offset-checkpoint tells" in str(error)  # noqa: PT017
+        assert "no replication-offset-checkpoint contains" in str(error)  # noqa: PT017
     else:
         rows = found.get((topic, 0), [])
         assert rows == truth(broker.log_dir / f"{topic}-0")[: len(rows)]
