@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from broker.node import Node
+    from storage.log.lookup import AppendedSince
     from storage.log.partition import Partition
 
 log = logging.getLogger("tidelog.http")
@@ -77,11 +78,19 @@ def _look(
     offset = _NONE if since.offset is None else since.offset
     if since.unknown_from is None:
         answer |= _times(partition, offset) | _before(partition, offset, upper)
-        return answer | {"unknown": None}
+        return answer | {"unknown": None, "absent": _absent(since)}
     until = upper if since.offset is None else since.offset
     answer |= {**_times(partition, _NONE), "offset": None}
     answer |= _before(partition, since.unknown_from, upper)
-    return answer | {"unknown": {"start_offset": since.unknown_from, "end_offset": until}}
+    unknown = {"start_offset": since.unknown_from, "end_offset": until}
+    return answer | {"unknown": unknown, "absent": None}
+
+
+def _absent(since: AppendedSince) -> dict[str, Any] | None:
+    """Returns the offsets right before the one found whose records compaction has removed."""
+    if since.absent_from is None:
+        return None
+    return {"start_offset": since.absent_from, "end_offset": since.offset}
 
 
 def _times(partition: Partition, offset: int) -> dict[str, Any]:

@@ -9,7 +9,8 @@ if nothing is found. Each segment says whether it may hold the record, then find
 A lookup by append time finds the first batch appended at or after a time. The first segment that
 has one is searched by bisection, because append times never decrease within a segment. If some
 append times are unknown, the result says whether it is exact, which it is if the known times around
-them leave only one possible result.
+them leave only one possible result. Where compaction has removed the first record, the result is
+the next one that is there, and says so.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ from storage.time.lookup import Target, is_target, reaches
 from storage.time.timestamp import exceeds, or_none
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
-    from protocol.records.batch import Batch
+    from protocol.records.batch import Batch, Record
     from protocol.records.layout import OffsetAndTimestamp
     from protocol.wire import Buffer
     from storage.segment.log_file import Found
@@ -37,12 +38,15 @@ class AppendedSince(NamedTuple):
 
     `offset` is the first offset that is known to be appended then, or None. With `unknown_from`,
     the append times of the offsets from there to `offset`, or to the end, are unknown: the true
-    result is one of them or `offset`, and if `offset` is None there may be none.
+    result is one of them or `offset`, and if `offset` is None there may be none. With
+    `absent_from`, compaction has removed the records from there to `offset`: the first one that was
+    appended then may have been among them.
     """
 
     offset: int | None
     append_time: int | None  # of the batch at `offset`; None: unknown, but not before the time
     unknown_from: int | None
+    absent_from: int | None = None
 
     @property
     def is_exact(self) -> bool:
@@ -168,16 +172,21 @@ def find_append_time(
         if segment.tail.size and segment.tail.end_offset > start_offset
     ]
     offset, unknown_from = _reach(segments, append_time_ms, back_offset)
+    absent_from = None
     if offset is not None:
-        offset = _first_present(segments, max(offset, start_offset))
+        reached = max(offset, start_offset)
+        offset = _first_present(segments, reached, upper_offset)
+        absent_from = max(_end_before(segments, reached), start_offset)
     end_offset = upper_offset if offset is None else min(offset, upper_offset)
     if unknown_from is not None:
         unknown_from = max(unknown_from, start_offset)
         if unknown_from >= end_offset:
             unknown_from = None
-    if offset is None or offset >= upper_offset:
+    if offset is None:
         return AppendedSince(None, None, unknown_from)
-    return AppendedSince(offset, append_time_of(segments, offset), unknown_from)
+    if absent_from == offset:
+        absent_from = None
+    return AppendedSince(offset, append_time_of(segments, offset), unknown_from, absent_from)
 
 
 def _reach(
@@ -211,16 +220,25 @@ def _reach(
     return None, unknown_from if doubt is None else doubt
 
 
-def _first_present(segments: Sequence[Segment], offset: int) -> int | None:
-    """Returns the first offset from `offset` on that a batch has; compaction leaves holes."""
+def _first_present(segments: Sequence[Segment], offset: int, upper_offset: int) -> int | None:
+    """Returns the first offset from `offset` on that has a record; compaction leaves holes."""
+    found = _records_from(segments, offset, upper_offset)
+    return next((record.offset for _, _, record in found), None)
+
+
+def _end_before(segments: Sequence[Segment], offset: int) -> int:
+    """Returns where the last batch ends that is wholly before an offset; 0 if there is none."""
+    end_offset = 0
     for segment in segments:
+        if segment.base_offset >= offset:
+            break
         if segment.tail.end_offset <= offset:
+            end_offset = segment.tail.end_offset
             continue
-        part = _batch_at(segment, offset)
-        if part is not None:
-            data = part.data[: part.first_batch_size]
-            return max(offset, _first_offset(data, scan(data)[0]))
-    return None
+        tail = segment.end_before(offset)
+        if tail.size:
+            end_offset = tail.end_offset
+    return end_offset
 
 
 def _first_offset(data: Buffer, batch: Batch) -> int:
@@ -282,26 +300,33 @@ def first_record(
     Transaction markers and records that compaction removed are skipped. Raises CorruptMessage and
     OSError.
     """
-    first = max(offset, start_offset)
+    for segment, batch, record in _records_from(segments, max(offset, start_offset), upper_offset):
+        if not batch.is_control:
+            return record.offset, OffsetTimes(
+                DATA,
+                or_none(record.timestamp),
+                segment.append_times.at(record.offset),
+                batch.is_log_append_time,
+            )
+    return None
+
+
+def _records_from(
+    segments: Sequence[Segment], offset: int, upper_offset: int
+) -> Iterator[tuple[Segment, Batch, Record]]:
+    """Iterates over the records from an offset on and below another, transaction markers too."""
     for segment in segments:
-        if segment.tail.end_offset <= first:
+        if segment.tail.end_offset <= offset:
             continue
         if segment.base_offset >= upper_offset:
-            break
-        at = segment.header_of(first)
+            return
+        at = segment.header_of(offset)
         for found in () if at is None else segment.walk(at.position):
-            batch = found.batch
-            if batch.base_offset >= upper_offset:
-                return None
-            for record in () if batch.is_control else records(found.buffer, batch):
-                if first <= record.offset < upper_offset:
-                    return record.offset, OffsetTimes(
-                        DATA,
-                        or_none(record.timestamp),
-                        segment.append_times.at(record.offset),
-                        batch.is_log_append_time,
-                    )
-    return None
+            if found.batch.base_offset >= upper_offset:
+                return
+            for record in records(found.buffer, found.batch):
+                if offset <= record.offset < upper_offset:
+                    yield segment, found.batch, record
 
 
 def size_before(segments: Sequence[Segment], offset: int, *, start_offset: int) -> int:

@@ -128,6 +128,15 @@ def _print_found(answer: dict[str, Any]) -> None:
             "",
             "?: the append times there are unknown; the answer is in that range, or right after it.",
         )
+    for row in answer["partitions"]:
+        if row.get("absent"):
+            first, last = row["absent"]["start_offset"], row["absent"]["end_offset"] - 1
+            which = f"offset {first}" if first == last else f"offsets {first} to {last}"
+            print_lines(
+                "",
+                f"{answer['topic']}-{row['partition']}: compaction has removed {which}; "
+                f"{row['offset']} is the next record that is there.",
+            )
 
 
 # --- tidelog times -------------------------------------------------------------------------------

@@ -236,11 +236,11 @@ class Play:
             reached = [r for r in rows if r.append >= time]
             since = partition.reader.find_by_append_time(time, upper_offset=end)
             assert since.is_exact
-            if reached:  # an empty batch, or a record that has gone from one, may come before
-                assert since.offset <= reached[0].offset
-                assert since.append_time >= time
-                gone = [r for r in rows if r.append < time and r.offset >= since.offset]
-                assert not gone
+            assert since.offset == (reached[0].offset if reached else None)
+            if reached:
+                assert since.append_time == reached[0].append
+            if since.absent_from is not None:
+                assert not [r for r in rows if since.absent_from <= r.offset < since.offset]
         wanted = max((r.time for r in rows if r.time != -1 and not r.control), default=None)
         largest = partition.reader.find_largest_time(upper_offset=end)
         assert (None if largest is None else largest[1]) == wanted

@@ -382,7 +382,7 @@ def clear_doubts_where_times_went_back(monkeypatch):
 
 
 def answer_before_the_start(monkeypatch):
-    monkeypatch.setattr(lookup, "_first_present", lambda segments, offset: segments[0].base_offset)
+    monkeypatch.setattr(lookup, "_first_present", lambda segments, *_: segments[0].base_offset)
 
 
 def believe_after_a_power_loss(monkeypatch):

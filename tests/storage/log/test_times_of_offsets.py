@@ -7,6 +7,7 @@ from protocol.records.batch import Record, build
 from storage.log import lookup
 from storage.log.times.partition_times import FILE_NAME
 from storage.segment.append_times import AppendTimes
+from tests.storage.cleaning import clean
 
 
 def record(offset, time):
@@ -62,14 +63,38 @@ def test_what_compaction_left_first_is_the_answer(make_log):
     for time, (offset, append_time) in answers.items():
         found = partition.reader.find_by_append_time(time, upper_offset=9)
         assert (found.offset, found.append_time, found.unknown_from) == (offset, append_time, None)
-    assert partition.reader.find_by_append_time(401, upper_offset=6) == (None, None, None)
-    assert partition.reader.find_by_append_time(501, upper_offset=9) == (None, None, None)
+    for time, upper in ((401, 6), (501, 9)):
+        found = partition.reader.find_by_append_time(time, upper_offset=upper)
+        assert found == (None, None, None, None)
+
+
+def test_what_compaction_removed_before_the_answer_is_named(make_log):
+    partition = holed(make_log, with_times=True)
+    for time, absent_from in ((100, None), (101, 1), (201, 1), (301, 5), (401, 5)):
+        found = partition.reader.find_by_append_time(time, upper_offset=9)
+        assert found.absent_from == absent_from, time
+
+
+@pytest.mark.parametrize("compression", [0, 1])
+def test_the_answer_is_a_record_where_the_first_of_its_batch_is_gone(make_log, compression):
+    """In format 2 a batch keeps its first offset when the record there is removed."""
+    log = make_log(cleanup_policy="compact").create()
+    for now, keys in ((1, b"ab"), (2, b"cd"), (3, b"c")):
+        data = [Record(i, now, bytes([key]), b"v", ()) for i, key in enumerate(keys)]
+        built = build(data, compression=compression)
+        log.partition.append(built, now_ms=now, produce_version=9)
+    log.partition.appender.roll()
+    assert clean(log.partition, 4) is not None
+    assert [log.partition.reader.times_of(offset).kind for offset in (2, 3)] == ["absent", "data"]
+    for start in (0, 2):
+        log.partition.retainer.delete_records_before(start)
+        assert log.partition.reader.find_by_append_time(2, upper_offset=5) == (3, 2, None, 2)
 
 
 def test_somebody_elses_holes_have_no_append_time(make_log):
     partition = holed(make_log, with_times=False)
     assert [partition.reader.times_of(n).append_time for n in range(9)] == [None] * 9
-    assert partition.reader.find_by_append_time(0, upper_offset=9) == (None, None, 0)
+    assert partition.reader.find_by_append_time(0, upper_offset=9)[:3] == (None, None, 0)
 
 
 def test_a_mark_of_a_transaction_has_no_record_time(log):

@@ -152,6 +152,24 @@ def test_what_has_no_time_and_what_nobody_knows_is_said(run, broker, connection)
     assert "some append times are unknown" in out
 
 
+def test_an_offset_that_compaction_removed_is_not_the_answer(run, broker, connection):
+    topic = asking.new_name()
+    asking.create(connection, topic, cleanup_policy="compact", segment_bytes="220")
+    for keys in (b"ab", b"cd", b"c", b"e", b"e"):
+        batch = recordset.batch([Rec(NEW_YEAR_MS, b"v" * 30, bytes([key])) for key in keys])
+        assert asking.produce(connection, topic, batch)["error_code"] == 0
+        broker.clock.step("1h")
+    broker.compact(topic)
+    assert "compaction has removed the record" in run("times", topic, "0", "2")[1]
+    status, out, _ = run("offsets", topic, "--appended-at", "-4h")
+    assert (status, rows(out)[0][:2]) == (0, ["0", "3"])
+    assert f"{topic}-0: compaction has removed offset 2; 3 is the next record" in out
+    row = json.loads(run("offsets", topic, "--appended-at", "-4h", "--json")[1])["partitions"][0]
+    assert (row["offset"], row["absent"]) == (3, {"start_offset": 2, "end_offset": 3})
+    status, out, _ = run("offsets", topic, "--appended-at", "-5h")
+    assert "compaction" not in out
+
+
 # --- explain -------------------------------------------------------------------------------------
 
 
