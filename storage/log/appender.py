@@ -189,7 +189,7 @@ class Appender:
             active = state.active
             try:
                 if not active.has_room(
-                    size, prepared.last_offset, settings.segment_bytes, settings.max_index_entries
+                    size, prepared.last_offset, settings.segment_bytes, settings.index_bytes
                 ) or should_roll(
                     active.times,
                     largest,
@@ -277,6 +277,7 @@ class Appender:
         producer_snapshots.write(state.directory, base_offset, state.read_producers())
         active = Segment(state.directory, base_offset, Tail(base_offset, 0))
         active.event_slack_ms = state.event_slack_ms
+        active.index_interval_bytes = state.config.index_interval_bytes
         try:
             active.activate()
         except OSError:  # a batch may go to the previous segment; then none may begin here

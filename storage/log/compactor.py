@@ -342,6 +342,7 @@ class Compactor:
             self._state.directory, cleaned.base_offset, Tail(cleaned.end_offset, cleaned.size)
         )
         segment.event_slack_ms = self._state.event_slack_ms
+        segment.index_interval_bytes = self._state.config.index_interval_bytes
         line = SegmentLine(
             cleaned.base_offset,
             cleaned.end_offset,

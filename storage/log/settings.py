@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from protocol.records.plan import Plan
-from storage.segment.offset_index import ENTRY_SIZE
 from storage.time.rolling import segment_span
 from storage.time.stamping import Rules, Stamps, rules_of
 
@@ -24,7 +23,7 @@ class Settings(NamedTuple):
     compacted: bool
     max_message_bytes: int
     segment_bytes: int
-    max_index_entries: int
+    index_bytes: int
     index_interval_bytes: int
     segment_ms: int
     min_roll_interval_ms: int
@@ -64,7 +63,7 @@ def settings_of(config: TopicConfig, magic: int) -> Settings:
         config.is_compacted,
         config.max_message_bytes,
         config.segment_bytes,
-        config.segment_index_bytes // ENTRY_SIZE,
+        config.segment_index_bytes,
         config.index_interval_bytes,
         segment_span(config),
         config.segment_min_roll_interval_ms,

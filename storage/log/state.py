@@ -161,6 +161,7 @@ class LogState:
         self.event_slack_ms = event_slack(config)
         for segment in self.version.segments:
             segment.event_slack_ms = self.event_slack_ms
+            segment.index_interval_bytes = config.index_interval_bytes
         self.arrivals.expect(config)
         self.settings = settings_of(config, config.target_magic)
         self.internal_settings = settings_of(config, NEWEST_MAGIC)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from protocol.errors import CorruptMessage
 from protocol.records.batch import find_offset, find_time
 from storage import filenames, files
-from storage.segment import survey, transaction_index
+from storage.segment import offset_index, survey, time_index, transaction_index
 from storage.segment.append_entries import UNKNOWN
 from storage.segment.batch_headers import (
     HEADER_SIZE,
@@ -27,7 +27,6 @@ from storage.segment.batch_headers import (
     whole_size,
 )
 from storage.segment.log_file import Tail
-from storage.segment.offset_index import MAX_RELATIVE_OFFSET
 from storage.segment.segment_files import SegmentFiles
 from storage.time.lookup import is_searchable, reaches
 from storage.time.segment_times import SegmentTimes
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
 
 _SLACK = 8 * 1024  # read beyond max_bytes, for the batches between an index entry and the offset
 _MAX_HINTS = 32
+_MOST_ENTRY_BYTES = 2 * time_index.ENTRY_SIZE  # of both indexes, for an entry of the offset index
 _SHORT_LOG_BYTES = 4 << 20  # the indexes of a smaller log are quickly rebuilt
 
 
@@ -93,15 +93,25 @@ class Segment(SegmentFiles):
         self.append_times.truncate(self.tail.end_offset)
         self.append_times.close()
 
-    def has_room(self, size: int, last_offset: int, max_bytes: int, max_entries: int) -> bool:
-        """Returns whether the segment may take a batch; an empty segment takes any."""
+    def has_room(self, size: int, last_offset: int, max_bytes: int, index_bytes: int) -> bool:
+        """Returns whether the segment may take a batch; an empty segment takes any.
+
+        `index_bytes` is the size that none of its indexes may exceed.
+        """
         used = self.tail.size
         if not used:
             return True
         return (
             used + size <= max_bytes
-            and last_offset - self.base_offset <= MAX_RELATIVE_OFFSET
-            and len(self.index) < max_entries
+            and last_offset - self.base_offset <= offset_index.MAX_RELATIVE_OFFSET
+            and (len(self.index) * _MOST_ENTRY_BYTES < index_bytes or self._have_room(index_bytes))
+        )
+
+    def _have_room(self, index_bytes: int) -> bool:
+        """Returns whether both indexes may take one more entry."""
+        return (
+            len(self.index) < index_bytes // offset_index.ENTRY_SIZE
+            and len(self.time_index) < index_bytes // time_index.ENTRY_SIZE
         )
 
     def append(

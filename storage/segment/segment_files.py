@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("tidelog.storage")
 
 # In the order of removal: an interrupted removal leaves a segment that can be opened, or nothing.
+_INTERVAL_BYTES = 4096  # Kafka's default index.interval.bytes
 _SUFFIXES = (
     filenames.OFFSET_INDEX_SUFFIX,
     filenames.TIME_INDEX_SUFFIX,
@@ -61,6 +62,7 @@ class SegmentFiles(LogFile):
         "_time_index",
         "_times",
         "event_slack_ms",
+        "index_interval_bytes",
         "is_true",
     )
 
@@ -78,6 +80,7 @@ class SegmentFiles(LogFile):
         self._known_size = 0
         self.is_true = not tail.size  # headers and indexes agree with the records
         self.event_slack_ms = EVENT_SLACK_MS
+        self.index_interval_bytes = _INTERVAL_BYTES  # for indexes that are rebuilt
 
     @property
     def index(self) -> OffsetIndex:

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from storage.segment.log_file import Found
     from storage.segment.segment_files import SegmentFiles
 
-_INTERVAL_BYTES = 4096  # Kafka's default index.interval.bytes
 _MS_PER_NS = 1_000_000
 
 _log = logging.getLogger("tidelog.storage")
@@ -62,7 +61,7 @@ def rebuild_indexes(segment: SegmentFiles) -> None:
         candidate = segment.largest_of(found)
         if exceeds(candidate, largest):
             largest, largest_offset = candidate, batch.last_offset
-        if found.position - last_indexed > _INTERVAL_BYTES:
+        if found.position - last_indexed > segment.index_interval_bytes:
             index.append(batch.last_offset, found.position)
             time_index.append(largest, largest_offset)
             last_indexed = found.position
@@ -85,7 +84,7 @@ def verify(segment: SegmentFiles) -> None:
         last_indexed = 0
         for found in segment.walk():
             honest = _note(segment, found, times, fallback) and honest
-            if found.position - last_indexed > _INTERVAL_BYTES:
+            if found.position - last_indexed > segment.index_interval_bytes:
                 index.append(found.batch.last_offset, found.position)
                 time_index.append(times.largest, times.largest_offset)
                 last_indexed = found.position

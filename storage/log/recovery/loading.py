@@ -66,6 +66,8 @@ def load(directory: Path, known: Known, index_interval_bytes: int) -> Loaded:
         leftovers.remove_behind(directory, cut_offset, everything=times.cut.begins_anew)
     found = listing.listed(directory)
     segments = _described(directory, found.base_offsets, known.log_start_offset)
+    for segment in segments:
+        segment.index_interval_bytes = index_interval_bytes
     if not found.base_offsets:
         segments[-1].activate()
         if times is None or cut_offset == verification.NO_LIMIT:

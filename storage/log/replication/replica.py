@@ -244,7 +244,7 @@ class Replica:
             prepared.size,
             prepared.last_offset,
             settings.segment_bytes,
-            settings.max_index_entries,
+            settings.index_bytes,
         )
         is_old = time is not None and should_roll(
             active.times,

@@ -103,6 +103,7 @@ class Truncater:
             start_offset = min(log_start_offset, tail.end_offset)
             self._intend(kept, start_offset, tail.end_offset, begins_anew=False)
         cut = Segment(state.directory, old.base_offset, tail)
+        cut.index_interval_bytes = old.index_interval_bytes
         cut.event_slack_ms, cut.is_true = old.event_slack_ms, old.is_true or not tail.size
         state.largest_event.truncate_to(tail.end_offset)
         high_watermark = min(state.ends.high_watermark, tail.end_offset)
@@ -119,6 +120,7 @@ class Truncater:
         gone = state.version.segments
         first = Segment(state.directory, offset, Tail(offset, 0))
         first.event_slack_ms = state.event_slack_ms
+        first.index_interval_bytes = state.config.index_interval_bytes
         with self._as_before():
             self._intend((), offset, offset, begins_anew=True)
         state.largest_event.truncate_to(0)

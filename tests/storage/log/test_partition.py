@@ -83,12 +83,43 @@ def test_segments_roll_by_size(make_log):
         assert len(list(log.directory.glob(f"*{suffix}"))) == len(segments) - (suffix == ".index")
 
 
-def test_segments_roll_when_the_index_is_full(make_log):
-    log = make_log(segment_index_bytes=16, index_interval_bytes=0).create()
-    for i in range(9):
-        log.append([i])
-    assert [s.base_offset for s in log.partition.segments] == [0, 3, 6]
-    assert [r[1] for r in log.contents()] == list(range(9))
+@pytest.mark.parametrize(
+    ("index_bytes", "times", "bases"),
+    [
+        (16, range(9), [0, 2, 4, 6, 8]),
+        (24, range(9), [0, 3, 6]),  # two entries of the time index, which is full before the other
+        (24, [7] * 9, [0, 4, 8]),  # three entries of the offset index
+        (48, range(9), [0, 5]),
+    ],
+)
+def test_segments_roll_when_an_index_is_full(make_log, index_bytes, times, bases):
+    log = make_log(segment_index_bytes=index_bytes, index_interval_bytes=0).create()
+    for time in times:
+        log.append([time])
+    assert [s.base_offset for s in log.partition.segments] == bases
+    assert [r[1] for r in log.contents()] == list(times)
+    log.close()
+    sizes = [each.stat().st_size for each in log.directory.glob("*index")]
+    assert 0 < max(sizes) <= index_bytes
+
+
+@pytest.mark.parametrize("lost", [".index", ".timeindex"])
+def test_an_index_is_rebuilt_by_the_topics_own_interval(make_log, lost):
+    log = make_log(segment_bytes=2000, index_interval_bytes=300).create()
+    for time in range(50):
+        log.append([time])
+    log.close()
+    names = sorted(log.directory.glob("*index"))
+    files = {each.name: each.read_bytes() for each in names}
+    for each in log.directory.glob(f"*{lost}"):
+        each.unlink()
+    log.open()
+    assert [r[1] for r in log.contents()] == list(range(50))
+    for segment in log.partition.segments:
+        assert segment.find_time(49, min_offset=0, upper_offset=50) or segment.base_offset < 40
+        segment.complete_indexes()
+    log.close()
+    assert {each.name: each.read_bytes() for each in sorted(log.directory.glob("*index"))} == files
 
 
 def test_segments_roll_before_offsets_outgrow_the_index(log):
