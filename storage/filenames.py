@@ -3,7 +3,8 @@
 The names are Apache Kafka's, so its tools work on our directories. The files of a segment are named
 `<base offset, 20 digits><suffix>`, a partition's directory `<topic>-<partition>`, one that waits
 for its removal `<topic>-<partition>.<unique>-delete`, and one that belongs to no topic
-`<topic>-<partition>.<unique>-stray`. Only `.appendtimes` is ours.
+`<topic>-<partition>.<unique>-stray`. Only `.appendtimes` and
+`max-latency-checkpoint` are ours.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ RECOVERY_POINT_CHECKPOINT = "recovery-point-offset-checkpoint"
 LOG_START_CHECKPOINT = "log-start-offset-checkpoint"
 HIGH_WATERMARK_CHECKPOINT = "replication-offset-checkpoint"
 CLEANER_CHECKPOINT = "cleaner-offset-checkpoint"  # how far compaction has come
+MAX_LATENCY_CHECKPOINT = "max-latency-checkpoint"  # ours: the longest delays of records, in ms
 META_PROPERTIES_FILE = "meta.properties"  # Kafka's: which broker of which cluster
 
 LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"

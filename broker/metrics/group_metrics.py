@@ -4,7 +4,8 @@ A group's lag in a partition begins at the first record that it has not committe
 offset or later, because transaction markers and records removed by compaction do not count, and not
 before the log's start. The lag in seconds is the clock minus the time of that record, which is read
 from the log, exact to the millisecond: by append time it says how long the record has been unread,
-by event time how old its content is. With nothing unread the lag is 0. If the record has no time,
+by event time how old its content is. With nothing unread the lag is 0, and also if the record's
+time is ahead of the clock, as it is after a step back of the clock. If the record has no time,
 or its append time is unknown, there is no sample. Partitions are opened if necessary; this runs in
 a thread.
 """
@@ -70,8 +71,8 @@ def _lag(scrape: Scrape, group: str, topic: str, index: int, committed: int) -> 
     return _Lag(
         (group, topic, str(index)),
         count,
-        None if event_time is None else now_ms - event_time,
-        None if append_time is None else now_ms - append_time,
+        None if event_time is None else max(now_ms - event_time, 0),
+        None if append_time is None else max(now_ms - append_time, 0),
     )
 
 

@@ -2,8 +2,8 @@
 
 They are by topic, so that many partitions cost little; by partition only what an operator needs
 there, and only where it occurs. Partitions keep the counts themselves, from their first use after a
-start; those of a deleted topic are lost with it. They count batches: format-2 batches, or message
-sets of format 0 or 1.
+start; those of a deleted topic are lost with it. The longest latency survives restarts. They count
+batches: format-2 batches, or message sets of format 0 or 1.
 """
 
 from __future__ import annotations
@@ -37,7 +37,6 @@ class _Arrived:
         self.lateness: Sequence[int] = ()
         self.late_batches = self.late_records = self.timeless_batches = 0
         self.most_late_ms = 0
-        self.longest_delay_ms: int | None = None
 
     def add(self, arrivals: Arrivals) -> None:
         """Adds the counts of a partition."""
@@ -47,7 +46,6 @@ class _Arrived:
         self.late_records += arrivals.late_records
         self.timeless_batches += arrivals.timeless_batches
         self.most_late_ms = max(self.most_late_ms, arrivals.most_late_ms)
-        self.longest_delay_ms = later(arrivals.longest_delay_ms, self.longest_delay_ms)
 
 
 def _sums(counts: Sequence[int], more: Sequence[int]) -> Sequence[int]:
@@ -168,6 +166,15 @@ def _delays(scrape: Scrape) -> Samples:
         yield (topic,), Buckets(_DELAYS_S, arrived.delays, None)
 
 
+def _max_latency(scrape: Scrape) -> Samples:
+    topics: dict[str, int | None] = {}
+    for (topic, _), delay_ms in scrape.node.store.longest_delays_ms().items():
+        topics[topic] = later(delay_ms, topics.get(topic))
+    for topic, longest_ms in topics.items():
+        if longest_ms is not None:
+            yield (topic,), longest_ms / 1000
+
+
 def _lateness(scrape: Scrape) -> Samples:
     for topic, arrived in _shared(scrape).arrived.items():
         if arrived.late_batches:
@@ -201,10 +208,10 @@ FAMILIES = (
     Family(
         "tidelog_max_latency_seconds",
         GAUGE,
-        "Largest append time minus event time of a batch's first record (KIP-33's MaxLatency); times that "
-        "look like another unit are left out",
+        "Largest append time minus event time of a batch's first record, ever (KIP-33's MaxLatency); times "
+        "that look like another unit, or lie more than ten years back, are left out",
         _TOPIC,
-        _of_arrived("longest_delay_ms", 1000),
+        _max_latency,
     ),
     Family(
         "tidelog_late_batches",
@@ -230,7 +237,8 @@ FAMILIES = (
     Family(
         "tidelog_max_lateness_seconds",
         GAUGE,
-        "How far the latest of late batches lay behind; times that look like another unit are left out",
+        "How far the latest of late batches lay behind; times that look like another unit, or lie more than "
+        "ten years back, are left out",
         _TOPIC,
         _of_arrived("most_late_ms", 1000),
     ),

@@ -70,8 +70,8 @@ def _row(
         "records": max(end - offset, 0),
         "event_time_ms": event,
         "append_time_ms": append,
-        "event_lag_ms": None if event is None else now_ms - event,
-        "append_lag_ms": None if append is None else now_ms - append,
+        "event_lag_ms": None if event is None else max(now_ms - event, 0),
+        "append_lag_ms": None if append is None else max(now_ms - append, 0),
         "event_behind_ms": (
             None if event is None or newest is None else max(newest.timestamp_ms - event, 0)
         ),

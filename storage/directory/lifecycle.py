@@ -123,6 +123,7 @@ class PartitionLifecycle:
             producer_id_expiration_ms=self._producer_id_expiration_ms,
             boot_id=self._boot_id,
         )
+        partition.arrivals.longest_delay_ms = directory.longest_delays_ms.get(key)
         with self._table.changing:
             partition.config = self._table.config_of(topic)  # may have changed meanwhile
             partition.leader_epoch = max(partition.leader_epoch, self._leader_epochs.begun(key))

@@ -3,7 +3,8 @@
 It uses three kinds of Kafka's files. `.lock` keeps a second process out. `.kafka_cleanshutdown`
 exists only between a clean stop and the next start. The checkpoints say for each log up to where it
 is durable, where it starts, its high watermark, and up to where it is compacted. A checkpoint that
-cannot be read is ignored, and then there is more to recover or to compact.
+cannot be read is ignored, and then there is more to recover or to compact. A checkpoint of ours
+keeps the longest delay with which records of each log arrived.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("tidelog.storage")
 
-_MAY_BE_MISSING = (filenames.CLEANER_CHECKPOINT,)  # not written while it is empty
+# Not written while they are empty.
+_MAY_BE_MISSING = (filenames.CLEANER_CHECKPOINT, filenames.MAX_LATENCY_CHECKPOINT)
 _CLEAN_SHUTDOWN = b'{"version":0,"brokerEpoch":-1}'
 
 
@@ -47,6 +49,7 @@ class LogDirectory:
         self.recovery_points: Offsets = {}
         self.log_start_offsets: Offsets = {}
         self.cleaned_offsets: Offsets = {}
+        self.longest_delays_ms: Offsets = {}  # see `Arrivals`
         self.noted: set[TopicPartition] = set()  # the partitions that its checkpoints may name
 
     def begin(self) -> None:
@@ -57,10 +60,12 @@ class LogDirectory:
         self.recovery_points = _read(path / filenames.RECOVERY_POINT_CHECKPOINT)
         self.log_start_offsets = _read(path / filenames.LOG_START_CHECKPOINT)
         self.cleaned_offsets = _read(path / filenames.CLEANER_CHECKPOINT)
+        self.longest_delays_ms = _read(path / filenames.MAX_LATENCY_CHECKPOINT)
         self.noted = (
             self.recovery_points.keys()
             | self.log_start_offsets.keys()
             | self.cleaned_offsets.keys()
+            | self.longest_delays_ms.keys()
         )
         if self.was_clean:
             # From here on the next start must see that there was no clean stop.
@@ -88,6 +93,16 @@ class LogDirectory:
             self.log_start_offsets.pop(key, None)
         if partition.cleaned_offset is not None:
             self.cleaned_offsets[key] = partition.cleaned_offset
+        if partition.arrivals.longest_delay_ms is not None:
+            self.longest_delays_ms[key] = partition.arrivals.longest_delay_ms
+
+    def delays_ms(self, opened: Mapping[TopicPartition, Partition]) -> Offsets:
+        """Returns the longest delays of its logs, as they are now where a log is open."""
+        found = dict(self.longest_delays_ms)
+        for key, partition in list(opened.items()):
+            if partition.arrivals.longest_delay_ms is not None:
+                found[key] = partition.arrivals.longest_delay_ms
+        return found
 
     def durable_offset(self, key: TopicPartition) -> int:
         """Returns the offset before which, by the checkpoint on disk, a log is durable."""
@@ -98,6 +113,7 @@ class LogDirectory:
         self.recovery_points.pop(key, None)
         self.log_start_offsets.pop(key, None)
         self.cleaned_offsets.pop(key, None)
+        self.longest_delays_ms.pop(key, None)
 
     def write_checkpoints(
         self, here: Iterable[TopicPartition], opened: Mapping[TopicPartition, Partition]
@@ -114,6 +130,7 @@ class LogDirectory:
             key: offset for key, offset in list(self.log_start_offsets.items()) if key in here
         }
         cleaned = {key: offset for key, offset in list(self.cleaned_offsets.items()) if key in here}
+        delays = {key: ms for key, ms in list(self.longest_delays_ms.items()) if key in here}
         marks = points | {
             key: partition.high_watermark for key, partition in list(opened.items()) if key in here
         }
@@ -122,6 +139,7 @@ class LogDirectory:
             (filenames.LOG_START_CHECKPOINT, starts),
             (filenames.HIGH_WATERMARK_CHECKPOINT, marks),
             (filenames.CLEANER_CHECKPOINT, cleaned),
+            (filenames.MAX_LATENCY_CHECKPOINT, delays),
         ):
             if self._written.get(name, {} if name in _MAY_BE_MISSING else None) != offsets:
                 checkpoints.write_offsets(self.path / name, offsets)

@@ -248,10 +248,7 @@ class LogStore:
         return self._leader_epochs.known((topic, index))
 
     def read_leader_epochs(self, keys: Iterable[TopicPartition]) -> None:
-        """Reads the leader epochs of partitions without opening them.
-
-        0 where one cannot be read.
-        """
+        """Reads leader epochs without opening the partitions; 0 where one cannot be read."""
         self._leader_epochs.read(keys)
 
     def begin_leader_epoch(self, topic: str, index: int, epoch: int) -> Partition | None:
@@ -266,6 +263,13 @@ class LogStore:
     def opened(self) -> list[Partition]:
         """Returns the partitions that are open."""
         return list(self._table.opened.values())
+
+    def longest_delays_ms(self) -> Offsets:
+        """Returns the longest delay of every partition that has one; see LogDirectory."""
+        found: Offsets = {}
+        for directory in self._directories:
+            found |= directory.delays_ms(self._table.opened)
+        return {key: delay_ms for key, delay_ms in found.items() if key in self._table.index}
 
     def durable_offset(self, topic: str, index: int) -> int:
         """Returns the offset before which the next start takes a log to be durable."""

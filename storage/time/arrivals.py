@@ -130,11 +130,13 @@ class Arrivals:
     def __init__(self, config: TopicConfig) -> None:
         """Begins with no appends."""
         self.delays = [0] * (len(DELAYS_MS) + 1)  # append - first event time, by DELAYS_MS
-        self.longest_delay_ms: int | None = None  # unit mismatches excluded
+        # Of all appends ever, kept over restarts by the log directory. Unit mismatches and times
+        # more than ten years back are excluded: one absurd time would be the maximum for ever.
+        self.longest_delay_ms: int | None = None
         self.late_batches = 0  # whose first time is smaller than a time that came before
         self.late_records = 0  # the records of those batches
         self.lateness = [0] * (len(LATENESS_MS) + 1)  # late batches, by LATENESS_MS
-        self.most_late_ms = 0  # unit mismatches excluded
+        self.most_late_ms = 0  # the same are excluded
         self.timeless_batches = 0  # no record has a time
         # The largest event time so far, each counted at most a bounded way beyond its append time:
         # one absurd stamp must not make all that follows late.
@@ -192,8 +194,9 @@ class Arrivals:
         self.delays[bisect_left(DELAYS_MS, delay_ms)] += 1
         unit_mismatch = find_unit_mismatch(largest, now_ms) or find_unit_mismatch(first, now_ms)
         longest_ms = self.longest_delay_ms
-        if unit_mismatch is None and (longest_ms is None or delay_ms > longest_ms):
-            self.longest_delay_ms = longest_ms = delay_ms
+        is_plausible = unit_mismatch is None and delay_ms <= _PLAUSIBLE_MS
+        if is_plausible and (longest_ms is None or delay_ms > longest_ms):
+            self.longest_delay_ms = longest_ms = max(delay_ms, 0)
         retention_ms, _, slack_ms = self._expected
         usual_ms = _PLAUSIBLE_MS if retention_ms is None else min(retention_ms, _PLAUSIBLE_MS)
         self._usual_ms = -1 if longest_ms is None else min(longest_ms, usual_ms)
@@ -222,7 +225,7 @@ class Arrivals:
         self.late_batches += 1
         self.late_records += batches[-1].last_offset - batches[0].base_offset + 1
         self.lateness[bisect_left(LATENESS_MS, late_ms)] += 1
-        if anomaly is None or anomaly.unit_mismatch is None:
+        if late_ms <= _PLAUSIBLE_MS and (anomaly is None or anomaly.unit_mismatch is None):
             self.most_late_ms = max(self.most_late_ms, late_ms)
         event_ms = self._expected.event_ms
         behind_ms = 0 if event_ms is None else self.reached - largest - event_ms

@@ -136,10 +136,15 @@ def _with_times(lag: Lag, times: _Times, now_ms: int, no_http: str | None) -> La
         )
     return lag._replace(
         first=times,
-        event_ms=None if times.timestamp_ms is None else now_ms - times.timestamp_ms,
-        append_ms=None if times.append_time_ms is None else now_ms - times.append_time_ms,
+        event_ms=_lag_ms(times.timestamp_ms, now_ms),
+        append_ms=_lag_ms(times.append_time_ms, now_ms),
         unknown=unknown,
     )
+
+
+def _lag_ms(time_ms: int | None, now_ms: int) -> int | None:
+    """Returns the clock minus a time; 0 if the time is ahead, as after a step back of the clock."""
+    return None if time_ms is None else max(now_ms - time_ms, 0)
 
 
 # --- the times of the first unread record ---------------------------------------------------------

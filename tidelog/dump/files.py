@@ -236,6 +236,7 @@ _OTHER_FILES = {
     filenames.LOG_START_CHECKPOINT: Kind("checkpoint", _read_offsets),
     filenames.HIGH_WATERMARK_CHECKPOINT: Kind("checkpoint", _read_offsets),
     filenames.CLEANER_CHECKPOINT: Kind("checkpoint", _read_offsets),
+    filenames.MAX_LATENCY_CHECKPOINT: Kind("checkpoint", _read_offsets),
     filenames.META_PROPERTIES_FILE: Kind("broker properties", _read_meta_properties),
     filenames.LEADER_EPOCH_CHECKPOINT: Kind("leader epochs", _read_epochs),
     partition_times.FILE_NAME: Kind("partition times", _read_partition_times),

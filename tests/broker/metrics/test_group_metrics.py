@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 from tests.broker.asking import create, produce
 from tests.broker.members import RawMember, commit, settled
 from tests.oracle import recordset
 from tests.oracle.recordset import Rec
+from tidelog.cli.parser import main
 
 START_MS = 1_700_000_000_000
 
@@ -38,6 +41,21 @@ def test_lag_is_exact(start):
         broker.clock.step(40)
         assert lags(broker, "g") == {"records": 1, "event": 0, "append": 0.04}
         assert 'by="event"' not in broker.page("/metrics").partition("tidelog_group_lag_s")[2]
+
+
+def test_a_step_back_of_the_clock_makes_no_lag_negative(start, capsys):
+    broker = start({"clock": "manual", "control.listener": "127.0.0.1:0"})
+    with broker.connect() as connection:
+        create(connection, "t")
+        broker.clock.set(START_MS)
+        produce(connection, "t", recordset.batch([Rec(START_MS + 5_000, b"v")]))
+        commit(connection, "g", "t", 0)
+    broker.clock.set(START_MS - 60_000)
+    assert lags(broker, "g") == {"records": 1, "event": 0, "append": 0}
+    told = ["groups", "describe", "g", "--json", "--broker", broker.bootstrap]
+    assert main([*told, "--http", broker.http]) == 0
+    ((lag,),) = (group["partitions"] for group in json.loads(capsys.readouterr().out))
+    assert (lag["lag_records"], lag["lag_event_ms"], lag["lag_append_ms"]) == (1, 0, 0)
 
 
 def test_what_is_gone_is_not_counted(start):

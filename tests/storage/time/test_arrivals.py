@@ -59,6 +59,9 @@ def some_time(random, now_ms):
     )
 
 
+TEN_YEARS_MS = 315_576_000_000
+
+
 class Recount:
     """The same from the rules as they are told, one append at a time."""
 
@@ -77,15 +80,15 @@ class Recount:
         unit_mismatch = find_unit_mismatch(each.largest, now_ms) or find_unit_mismatch(
             each.first, now_ms
         )
-        if unit_mismatch is None:
-            delays = [append_ms - each.first, self.longest_delay_ms]
-            self.longest_delay_ms = max(delay for delay in delays if delay is not None)
+        delay_ms = append_ms - each.first
+        if unit_mismatch is None and delay_ms <= TEN_YEARS_MS:
+            self.longest_delay_ms = max(delay_ms, self.longest_delay_ms or 0)
         if self.reached is not None and each.first < self.reached:
             late_ms = self.reached - each.first
             self.late_batches += 1
             self.late_records += each.count
             self.lateness[sum(bound < late_ms for bound in LATENESS_MS)] += 1
-            if unit_mismatch is None:
+            if unit_mismatch is None and late_ms <= TEN_YEARS_MS:
                 self.most_late_ms = max(self.most_late_ms, late_ms)
         odd = self._odd(config, each, append_ms, now_ms, unit_mismatch)
         slack_ms = config.message_timestamp_after_max_ms
