@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from config.compression import CODECS, gzip_level
+from config.compression import CODECS, COMPRESSION_TYPE, GZIP_LEVEL, LZ4_LEVEL, ZSTD_LEVEL
 from config.setting import LONG_MAX, BrokerName, Setting, Type, declared_in, setting
 from config.versions import check_release, magic_of
 
@@ -106,43 +106,10 @@ class TopicConfig:
         broker_names=(BrokerName("max.decompressed.message.bytes"),),
         effective=False,
     )
-    compression_type: str = setting(
-        "compression.type",
-        Type.STRING,
-        "producer",
-        "The codec of stored batches; producer keeps the codec that the producer chose.",
-        choices=tuple(CODECS),
-        broker_names=(BrokerName("compression.type"),),
-    )
-    compression_gzip_level: int = setting(
-        "compression.gzip.level",
-        Type.INT,
-        -1,
-        "The gzip level of batches that the broker compresses; -1 is the codec's own default.",
-        convert=gzip_level,
-        broker_names=(BrokerName("compression.gzip.level"),),
-        effective=False,
-    )
-    compression_lz4_level: int = setting(
-        "compression.lz4.level",
-        Type.INT,
-        9,
-        "The lz4 level of batches that the broker compresses.",
-        low=1,
-        high=17,
-        broker_names=(BrokerName("compression.lz4.level"),),
-        effective=False,
-    )
-    compression_zstd_level: int = setting(
-        "compression.zstd.level",
-        Type.INT,
-        3,
-        "The zstd level of batches that the broker compresses.",
-        low=-131_072,
-        high=22,
-        broker_names=(BrokerName("compression.zstd.level"),),
-        effective=False,
-    )
+    compression_type: str = COMPRESSION_TYPE
+    compression_gzip_level: int = GZIP_LEVEL
+    compression_lz4_level: int = LZ4_LEVEL
+    compression_zstd_level: int = ZSTD_LEVEL
     cleanup_policy: tuple[str, ...] = setting(
         "cleanup.policy",
         Type.LIST,
@@ -256,6 +223,16 @@ class TopicConfig:
         "means not at all. Not a Kafka setting.",
         low=0,
         broker_names=(BrokerName("log.retention.max.eventtime.grace.ms"),),
+    )
+    event_time_ahead_max_ms: int = setting(
+        "event.time.ahead.max.ms",
+        Type.LONG,
+        _HOUR_MS,
+        "How far, in ms, the time of a record may be after its append time and still count as an "
+        "event time: a later time counts as this much after the append time, so that one wrong "
+        "time expires nothing. Not a Kafka setting.",
+        low=0,
+        broker_names=(BrokerName("log.event.time.ahead.max.ms"),),
     )
     flush_messages: int = setting(
         "flush.messages",

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from pipeline.engine.whatif import Log, LogSegment
-from storage.time.event_time import event_limit
+from storage.time.event_time import event_limit, event_slack
 from storage.time.rolling import segment_span, should_roll
 from storage.time.segment_times import SegmentTimes
 from storage.time.stamping import rules_of
@@ -47,7 +47,7 @@ def log_of(
 ) -> Log:
     """Returns the log that these batches would make by a topic's settings, appended at `now_ms`."""
     rules = rules_of(config, NEWEST_MAGIC)
-    limit = event_limit(rules, now_ms)
+    limit = event_limit(event_slack(config), now_ms)
     span_ms, least_ms = segment_span(config), config.segment_min_roll_interval_ms
     segments: list[LogSegment] = []
     times, base, size, offset = SegmentTimes(), start_offset, 0, start_offset

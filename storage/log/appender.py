@@ -203,7 +203,7 @@ class Appender:
                 is_unseen = not state.policy.reads_at_once
                 if is_unseen:
                     state.largest_event.appending(active)
-                limit = event_limit(settings.rules, append_time_ms)
+                limit = event_limit(state.event_slack_ms, append_time_ms)
                 active.append(
                     prepared.buffers,
                     size,

@@ -9,18 +9,16 @@ from storage.time.timestamp import MAX_TIMESTAMP
 
 if TYPE_CHECKING:
     from config.topic import TopicConfig
-    from storage.time.stamping import Rules
 
-EVENT_SLACK_MS = 3_600_000  # the limit where a topic sets none
+EVENT_SLACK_MS = 3_600_000  # the default of event.time.ahead.max.ms
 
 
-def event_limit(rules: Rules, append_time_ms: int) -> int:
+def event_limit(slack_ms: int, append_time_ms: int) -> int:
     """Returns the largest event time that a record appended now can count as.
 
     The limit keeps one absurd stamp from expiring the rest of the log.
     """
-    after_ms = rules.after_ms
-    limit = append_time_ms + (EVENT_SLACK_MS if after_ms is None else after_ms)
+    limit = append_time_ms + slack_ms
     return limit if 0 <= limit <= MAX_TIMESTAMP else capped(limit, 0)
 
 
@@ -31,6 +29,5 @@ def capped(append_time_ms: int, slack_ms: int) -> int:
 
 
 def event_slack(config: TopicConfig) -> int:
-    """Returns how many ms beyond its append time an event counts in batches read back."""
-    after_ms = config.timestamp_window[1]
-    return EVENT_SLACK_MS if after_ms is None else after_ms
+    """Returns how many ms beyond its append time an event time counts."""
+    return config.event_time_ahead_max_ms

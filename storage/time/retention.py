@@ -10,6 +10,7 @@ import functools
 import itertools
 from typing import TYPE_CHECKING, NamedTuple
 
+from storage.time.event_time import capped, event_slack
 from storage.time.lookup import reaches
 from storage.time.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP, is_due
 
@@ -38,6 +39,7 @@ class Retention(NamedTuple):
     by_append: bool  # age is counted from the append time alone
     event_ms: int | None = None  # how far an event time may lie behind partition.maxEventTime
     grace_ms: int = 0  # event time deletes no segment for so long after its last append
+    ahead_ms: int = MAX_TIMESTAMP  # how far after its append time an event time may count
 
 
 class Candidate(NamedTuple):
@@ -91,6 +93,7 @@ def retention_of(config: TopicConfig) -> Retention:
         config.retention_time_basis == APPEND_BASIS,
         _bounded(config.retention_max_eventtime_ms),
         config.retention_max_eventtime_grace_ms,
+        event_slack(config),
     )
 
 
@@ -141,6 +144,23 @@ def expires_from(
     return times.last_append + retention.grace_ms + 1 if retention.grace_ms else MIN_TIMESTAMP
 
 
+def counted_event_time(
+    candidates: Sequence[Candidate], retention: Retention, max_event_time: int | None
+) -> int | None:
+    """Returns partition.maxEventTime as far as the newest append time lets it count now.
+
+    What was counted while the limit was larger, or the clock ahead, must not expire records that
+    are written under the limit of today.
+    """
+    newest = next((each for each in reversed(candidates) if each.size), None)
+    if newest is None or max_event_time is None:
+        return max_event_time
+    appended = newest.times().last_append
+    if appended is None:
+        return max_event_time
+    return min(max_event_time, capped(appended, retention.ahead_ms))
+
+
 def segments_to_delete(
     candidates: Sequence[Candidate],
     retention: Retention,
@@ -186,14 +206,14 @@ def retention_schedule(
     A segment is judged when the iterator comes to it. Its times are read only if no earlier policy
     deletes it at that moment, or if the caller asks for its `waits`.
     """
-    dated = _EventTimes(candidates, high_watermark)
+    dated = _EventTimes(candidates, high_watermark, retention, max_event_time)
     excess = 0  # by how many bytes the rest of the log exceeds retention.bytes
     if retention.retention_bytes is not None:
         excess = sum(candidate.size for candidate in candidates) - retention.retention_bytes
     before_ms: int | None = now_ms  # when all segments before are deleted; None: never
     for number, candidate in enumerate(candidates):
         waits = functools.partial(
-            _waits, candidate, number, dated, retention, log_start_offset, excess, max_event_time
+            _waits, candidate, number, dated, retention, log_start_offset, excess
         )
         policy = None
         is_held = _is_held(candidates, number, high_watermark)
@@ -212,7 +232,6 @@ def _waits(
     retention: Retention,
     log_start_offset: int,
     excess: int,
-    max_event_time: int | None,
 ) -> Iterator[Wait]:
     """Yields what each policy that is switched on needs.
 
@@ -228,8 +247,9 @@ def _waits(
         yield Wait(BY_TIME, aged_from(times(), retention))
     if retention.event_ms is not None:
         judged = dated.times(number)
-        due_ms = expires_from(judged, retention, max_event_time)
-        yield Wait(BY_EVENT_TIME, due_ms, outdated_by(judged, retention))
+        outdated = outdated_by(judged, retention)
+        due_ms = expires_from(judged, retention, dated.largest(outdated))
+        yield Wait(BY_EVENT_TIME, due_ms, outdated)
 
 
 def _first_due(waits: Iterable[Wait], before_ms: int) -> tuple[str | None, int | None]:
@@ -256,8 +276,16 @@ class _EventTimes:
     deleted with the first segment after it that event time deletes.
     """
 
-    def __init__(self, candidates: Sequence[Candidate], high_watermark: int) -> None:
+    def __init__(
+        self,
+        candidates: Sequence[Candidate],
+        high_watermark: int,
+        retention: Retention,
+        max_event_time: int | None,
+    ) -> None:
         self._candidates, self._high_watermark = candidates, high_watermark
+        self._retention, self._max_event_time = retention, max_event_time
+        self._is_bounded = False
         # The segments from the first number up to, not including, the second have no event time.
         self._first = self._next = -1
 
@@ -267,6 +295,19 @@ class _EventTimes:
             self._first, self._next = number, self._find(number)
         judged = number if self._next == len(self._candidates) else self._next
         return self._candidates[judged].times()
+
+    def largest(self, outdated: int | None) -> int | None:
+        """Returns partition.maxEventTime as far as it counts now, to be compared with `outdated`.
+
+        The newest segment is read for it only where that can make a difference.
+        """
+        is_reached = outdated is not None and reaches(self._max_event_time, outdated)
+        if is_reached and not self._is_bounded:
+            self._is_bounded = True
+            self._max_event_time = counted_event_time(
+                self._candidates, self._retention, self._max_event_time
+            )
+        return self._max_event_time
 
     def _find(self, number: int) -> int:
         """Returns the first segment from this one on that has an event time.

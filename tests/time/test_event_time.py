@@ -40,8 +40,18 @@ PLANTS = {
     "an absurd stamp counts as it came when learnt again": patched(
         time_rules, "event_slack", lambda _: 2**50
     ),
-    "after.max is not looked at": patched(
+    "event.time.ahead.max.ms is not looked at": patched(
         time_rules, "event_limit", lambda _, append: capped(append, 100)
+    ),
+    "the window says how far ahead an event counts": patched(
+        time_rules,
+        "event_slack",
+        lambda config: (
+            3_600_000 if config.timestamp_window[1] is None else config.timestamp_window[1]
+        ),
+    ),
+    "what was counted under a larger limit expires what is written now": patched(
+        time_rules, "counted_event_time", lambda _, __, largest: largest
     ),
     "the largest event time goes with its segment": patched(LargestEvent, "keep", lambda *_: None),
     "the largest event time is forgotten at a start": patched(

@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from config.instants import to_iso
 from storage.compaction import explain as explain_compaction
-from storage.time.retention import BY_EVENT_TIME, BY_SIZE, BY_START, BY_TIME, retention_schedule
+from storage.time.retention import (
+    BY_EVENT_TIME,
+    BY_SIZE,
+    BY_START,
+    BY_TIME,
+    counted_event_time,
+    retention_schedule,
+)
 from storage.time.timestamp import exceeds, is_due
 
 if TYPE_CHECKING:
@@ -124,7 +131,7 @@ def explain(
         log.high_watermark,
         log.log_end_offset,
         sum(candidate.size for candidate in candidates),
-        log.max_event_time,
+        counted_event_time(candidates, rules, log.max_event_time),
         log.last_append_time,
         rules,
         tuple(explained),

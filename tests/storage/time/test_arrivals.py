@@ -39,7 +39,7 @@ def some_config(random):
         retention_ms=random.choice([-1, HOUR_MS, 7 * DAY_MS, 2**63 - 1]),
         retention_time_basis=random.choice(["record", "record", "append"]),
         retention_max_eventtime_ms=random.choice([-1, HOUR_MS, 7 * DAY_MS]),
-        message_timestamp_after_max_ms=random.choice([2**63 - 1, 5_000]),
+        event_time_ahead_max_ms=random.choice([HOUR_MS, 5_000]),
     )
 
 
@@ -91,9 +91,7 @@ class Recount:
             if unit_mismatch is None and late_ms <= TEN_YEARS_MS:
                 self.most_late_ms = max(self.most_late_ms, late_ms)
         odd = self._odd(config, each, append_ms, now_ms, unit_mismatch)
-        slack_ms = config.message_timestamp_after_max_ms
-        slack_ms = HOUR_MS if slack_ms == 2**63 - 1 else slack_ms
-        counted = min(each.largest, append_ms + slack_ms)
+        counted = min(each.largest, append_ms + config.event_time_ahead_max_ms)
         self.reached = counted if self.reached is None else max(self.reached, counted)
         return odd
 

@@ -310,7 +310,7 @@ def counted(times, append_time_ms):
 NOTE_CONTROL, EXPIRES_FROM = SegmentTimes.note_control, expires_from
 MISTAKES = {
     "control batches are counted": (SegmentTimes, "note_control", counted),
-    "an absurd stamp counts as it came": (time_rules, "event_limit", lambda *_: 2**62),
+    "an absurd stamp counts as it came": (time_rules, "event_slack", lambda _: 2**62),
     "there is no grace": (
         time_rules,
         "expires_from",
@@ -413,11 +413,11 @@ TELLING = {
         START + 2 * DAY,
         [(0, EVENT), (1, EVENT)],
     ),
-    "where after.max allows five days ahead, a stamp five days ahead counts": (
+    "where event.time.ahead.max.ms is five days, a stamp five days ahead counts": (
         {
             "retention_max_eventtime_ms": DAY,
             "retention_max_eventtime_grace_ms": 0,
-            "message_timestamp_after_max_ms": 5 * DAY,
+            "event_time_ahead_max_ms": 5 * DAY,
         },
         [(START, [START]), (START, [START + 5 * DAY])],
         START,
@@ -604,12 +604,14 @@ def test_lost_it_is_made_again_from_the_log_as_far_as_that_goes_and_this_is_said
 
 
 def test_made_again_it_is_counted_at_most_as_the_topic_allows(make_log):
-    for after_ms, counted in (
-        (None, START + HOUR),
-        (DAY, START + 20 * HOUR),
-        (5 * DAY, START + 20 * HOUR),
+    for settings, counted in (
+        ({}, START + HOUR),
+        ({"message_timestamp_after_max_ms": 2**63 - 1}, START + HOUR),
+        ({"message_timestamp_after_max_ms": 2**63 - 2}, START + HOUR),
+        ({"event_time_ahead_max_ms": DAY}, START + 20 * HOUR),
+        ({"event_time_ahead_max_ms": 2**63 - 1}, START + 20 * HOUR),
     ):
-        log = make_log(str(after_ms), message_timestamp_after_max_ms=after_ms).create()
+        log = make_log(str(settings), **settings).create()
         log.append([START + 20 * HOUR], now=START)
         for stop in (None, log.crash, log.close):
             if stop is not None:
