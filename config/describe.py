@@ -64,14 +64,15 @@ def topic_entries(
     """Returns an entry for every setting of a topic, whose `config` was made from `overrides`."""
     entries = []
     for attribute, setting in TOPIC_SETTINGS.items():
+        # A topic's own symmetric window replaces the broker's window, which is then no synonym, and
+        # no window counts on the broker's own topics.
+        counts = setting.name in config.sources
         value = next((overrides[name] for name in setting.names if name in overrides), None)
         set_here = [
             Synonym(name, value.strip(), Source.TOPIC)
             for name in setting.names
-            if value is not None
+            if counts and value is not None
         ]
-        # A topic's own symmetric window replaces the broker's window, which is then no synonym.
-        counts = setting.name in config.sources
         below = _given(broker, *_default_names(setting)) if counts else []
         final = Synonym(setting.broker_names[0].name, setting.default, Source.DEFAULT)
         entries.append(

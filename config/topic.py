@@ -7,7 +7,7 @@ Settings with `effective=False` are stored and described, but have no effect yet
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from config.compression import CODECS, COMPRESSION_TYPE, GZIP_LEVEL, LZ4_LEVEL, ZSTD_LEVEL
@@ -364,6 +364,17 @@ class TopicConfig:
         """
         basis = "retention.time.basis"
         return self.retention_max_eventtime_ms >= 0 and basis not in self.sources
+
+    def without_window(self) -> TopicConfig:
+        """Returns these settings without limits for record times, as if none had been given."""
+        names = {f"message.timestamp.{side}.max.ms" for side in ("before", "after", "difference")}
+        return replace(
+            self,
+            message_timestamp_before_max_ms=None,
+            message_timestamp_after_max_ms=None,
+            message_timestamp_difference_max_ms=LONG_MAX,
+            sources={name: origin for name, origin in self.sources.items() if name not in names},
+        )
 
     def _bound(self, side: str) -> int | None:
         """Returns a side of the window: its own setting if set, else the symmetric (KIP-937)."""

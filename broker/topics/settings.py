@@ -73,14 +73,17 @@ class Settings:
     ) -> TopicConfig:
         """Returns a topic's settings over the broker's. Raises InvalidConfig with the sentence.
 
-        Internal topics always have the newest format, and keep the last record of each key.
+        Internal topics always have the newest format, and keep the last record of each key. They
+        have no window of record times: what the broker writes there must never be refused.
         """
-        if is_internal(name):
+        internal = is_internal(name)
+        if internal:
             overrides = {**overrides, **_INTERNAL}
         try:
-            return topic_config(self.broker if broker is None else broker, overrides)
+            config = topic_config(self.broker if broker is None else broker, overrides)
         except ConfigError as error:
             raise InvalidConfig(str(error)) from None
+        return config.without_window() if internal else config
 
     def settled(
         self, name: str, overrides: Mapping[str, str]
