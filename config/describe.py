@@ -67,17 +67,18 @@ def topic_entries(
         # A topic's own symmetric window replaces the broker's window, which is then no synonym, and
         # no window counts on the broker's own topics.
         counts = setting.name in config.sources
-        value = next((overrides[name] for name in setting.names if name in overrides), None)
+        named = (setting.name, *setting.aliases)
+        value = next((overrides[name] for name in named if name in overrides), None)
         set_here = [
             Synonym(name, value.strip(), Source.TOPIC)
-            for name in setting.names
+            for name in named
             if counts and value is not None
         ]
         below = _given(broker, *_default_names(setting)) if counts else []
+        implied = _implied(broker, setting, overrides)
         final = Synonym(setting.broker_names[0].name, setting.default, Source.DEFAULT)
-        entries.append(
-            _entry(setting, getattr(config, attribute), (*set_here, *below, final), fixed=False)
-        )
+        synonyms = (*set_here, *below, *implied, final)
+        entries.append(_entry(setting, getattr(config, attribute), synonyms, fixed=False))
     return entries
 
 
@@ -95,6 +96,7 @@ def broker_entries(broker: BrokerConfig) -> list[Entry]:
         name = setting.broker_names[0].name
         synonyms = (
             *_given(broker, *_default_names(setting)),
+            *_implied(broker, setting, {}),
             Synonym(name, setting.default, Source.DEFAULT),
         )
         value = getattr(broker.topic_defaults, attribute)
@@ -106,8 +108,17 @@ def broker_entries(broker: BrokerConfig) -> list[Entry]:
 def _default_names(setting: Setting) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Returns the equal names of a topic setting's broker default, and the weaker ones."""
     strongest, *weaker = (each.name for each in setting.broker_names)
-    aliases = (name for name in setting.default_names if name not in weaker)
+    aliases = (name for name in setting.broker_aliases if name not in weaker)
     return (strongest, *(name for name in aliases if name != strongest)), tuple(weaker)
+
+
+def _implied(broker: BrokerConfig, setting: Setting, overrides: Mapping[str, str]) -> list[Synonym]:
+    """Returns the values of a setting that other settings implied; they are weaker than given ones."""
+    if setting.implied_names is None:
+        return []
+    of_topic, of_broker = setting.implied_names
+    own = [Synonym(of_topic, overrides[of_topic], Source.TOPIC)] if of_topic in overrides else []
+    return [*own, *_given(broker, (of_broker,), ())]
 
 
 def _given(broker: BrokerConfig, equal: tuple[str, ...], weaker: tuple[str, ...]) -> list[Synonym]:

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 FILE, ENVIRONMENT, FLAG, DYNAMIC = 1, 2, 3, 4
 TOPIC = "topic"
+# Event-time retention implies a basis where nobody has given one.
+IMPLIED_BY_TOPIC = "kept since retention.max.eventtime.ms was set on the topic"
+IMPLIED_BY_BROKER = "kept since log.retention.max.eventtime.ms was set on the broker"
 _DYNAMIC_ORIGIN = "changed while running"
 # How similar to a known name an unknown KAFKA_ variable must be to count as a misspelling of it.
 _MISSPELT = 0.8
@@ -94,9 +97,13 @@ def topic_config(broker: BrokerConfig, overrides: Mapping[str, str]) -> TopicCon
             for name in setting.names
             if name in overrides
         ]
-        if candidates:
-            values[attribute] = _strongest(candidates)[3]
+        given = [each for each in candidates if not _is_implied(setting, each[1])]
+        if given:
+            values[attribute] = _strongest(given)[3]
             sources[setting.name] = TOPIC
+        elif candidates and sources.get(setting.name) in (None, IMPLIED_BY_BROKER):
+            values[attribute] = candidates[0][3]
+            sources[setting.name] = IMPLIED_BY_TOPIC
         else:
             values[attribute] = getattr(broker.topic_defaults, attribute)
     if sources.get("message.timestamp.difference.max.ms") == TOPIC:
@@ -147,6 +154,11 @@ def _build(given: Mapping[str, Given], strays: Mapping[str, str]) -> BrokerConfi
 def _topic_defaults(given: Mapping[str, Given]) -> TopicConfig:
     """Returns the broker's defaults of topic settings."""
     values, sources = _resolve(TOPIC_SETTINGS, partial(_default_candidates, given))
+    for attribute, setting in TOPIC_SETTINGS.items():
+        implied = None if setting.implied_names is None else given.get(setting.implied_names[1])
+        if implied is not None and setting.name not in sources:
+            values[attribute] = setting.parse(implied.value, setting.name, implied.origin)
+            sources[setting.name] = IMPLIED_BY_BROKER
     return TopicConfig(**values, sources=sources)
 
 
@@ -215,6 +227,10 @@ def _strongest(candidates: list[_Candidate]) -> _Candidate:
         if (given.rank, place) == (winner[2].rank, winner[0]) and value != winner[3]:
             raise _contradiction(winner[1], winner[2].value, name, given.value)
     return winner
+
+
+def _is_implied(setting: Setting, name: str) -> bool:
+    return setting.implied_names is not None and name in setting.implied_names
 
 
 # --- names ---------------------------------------------------------------------------------------

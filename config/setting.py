@@ -78,6 +78,9 @@ class Setting:
     fallbacks: tuple[str, ...] = ()  # weaker names: used if the name itself is not set
     broker_names: tuple[BrokerName, ...] = ()  # topic settings: broker defaults, strongest first
     broker_aliases: tuple[str, ...] = ()  # topic settings: other names of broker_names[0]
+    # The names, of a topic and of the broker, under which a value is kept that another setting
+    # implied. It is weaker than every value that somebody gave.
+    implied_names: tuple[str, str] | None = None
     low: float | None = None
     high: float | None = None
     choices: tuple[str, ...] = ()
@@ -88,12 +91,14 @@ class Setting:
     @property
     def names(self) -> tuple[str, ...]:
         """Every name of the setting in its own scope, strongest first."""
-        return (self.name, *self.aliases, *self.fallbacks)
+        implied = self.implied_names[:1] if self.implied_names else ()
+        return (self.name, *self.aliases, *self.fallbacks, *implied)
 
     @property
     def default_names(self) -> tuple[str, ...]:
         """Every name of the broker setting that is a topic setting's default, strongest first."""
-        names = (*(each.name for each in self.broker_names), *self.broker_aliases)
+        implied = self.implied_names[1:] if self.implied_names else ()
+        names = (*(each.name for each in self.broker_names), *self.broker_aliases, *implied)
         return tuple(dict.fromkeys(names))
 
     def parse(self, text: str, name: str | None = None, origin: str = "") -> Any:

@@ -190,9 +190,11 @@ class TopicConfig:
         Type.STRING,
         "record",
         "What retention.ms counts from: record is the time of the newest record, but at most "
-        "its append time; append is the last append time.",
+        "its append time; append is the last append time. Event-time retention keeps append under "
+        "the name with .implied, which counts where nobody has given a basis.",
         choices=("record", "append"),
         broker_names=(BrokerName("log.retention.time.basis"),),
+        implied_names=("retention.time.basis.implied", "log.retention.time.basis.implied"),
     )
     retention_bytes: int = setting(
         "retention.bytes",

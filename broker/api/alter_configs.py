@@ -17,7 +17,14 @@ from typing import TYPE_CHECKING
 
 from broker.api.describe_configs import BROKER, TOPIC, check_broker, no_such_resource
 from broker.api.incremental_alter_configs import altered, topic_to_alter
-from broker.topics.settings import broker_changes, topic_changes
+from broker.topics.settings import (
+    BASIS,
+    BROKER_BASIS,
+    IMPLIED_BASIS,
+    IMPLIED_BROKER_BASIS,
+    broker_changes,
+    topic_changes,
+)
 from config import broker_entries
 from protocol.api.alter_configs import AlterConfigsResourceResponse, AlterConfigsResponse
 from protocol.errors import InvalidRequest
@@ -31,7 +38,7 @@ if TYPE_CHECKING:
     from protocol.api.alter_configs import AlterConfigsRequest, AlterConfigsResource
     from protocol.errors import BrokerError
 
-_BASES = ("retention.time.basis", "log.retention.time.basis")
+_BASES = (BASIS, IMPLIED_BASIS, BROKER_BASIS, IMPLIED_BROKER_BASIS)
 
 
 async def handle(

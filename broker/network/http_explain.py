@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from broker.network.http_answers import Refused, twice
-from broker.topics.settings import topic_changes
+from broker.topics.settings import BASIS, topic_changes
 from config.instants import parse_duration
 from storage.compaction.explain import CompactionBlocker
 
@@ -45,8 +45,9 @@ def explain(asked: Asked) -> dict[str, Any]:
     return {
         **asked.about(),
         **twice("now", asked.now_ms),
-        "preview": {**changes, **brought} if changes else None,
+        "preview": _preview(changes, config, has_implied=bool(brought)) if changes else None,
         "settings": _settings(config),
+        "basis_from": config.sources.get(BASIS, "default"),
         "partitions": asked.each(look),
     }
 
@@ -64,6 +65,10 @@ def _changes(given: list[str]) -> dict[str, str]:
         if changes.setdefault(name, value) != value:
             raise Refused(400, "BAD_REQUEST", f"set={text[:80]} contradicts another one")
     return changes
+
+
+def _preview(changes: dict[str, str], config: TopicConfig, *, has_implied: bool) -> dict[str, str]:
+    return {**changes, BASIS: config.retention_time_basis} if has_implied else changes
 
 
 def _settings(config: TopicConfig) -> dict[str, Any]:

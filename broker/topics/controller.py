@@ -15,7 +15,14 @@ from broker.metadata.cluster import ChangedMeanwhileError
 from broker.metadata.image import Topic
 from broker.metadata.names import new_id
 from broker.metadata.records import PartitionRecord
-from broker.topics.settings import KEEP, broker_changes, differing, merged, topic_changes
+from broker.topics.settings import (
+    KEEP,
+    broker_changes,
+    differing,
+    merged,
+    replacing_implied,
+    topic_changes,
+)
 from broker.unenforced_settings import warn_unenforced
 from protocol.errors import InvalidPartitions, UnknownTopicOrPartition
 
@@ -137,7 +144,7 @@ class Controller:
 
         Raises UnknownTopicOrPartition, InvalidConfig.
         """
-        changes = topic_changes(changes)
+        changes = replacing_implied(topic_changes(changes))
         while True:
             image = self._metadata.image
             topic = self._known(name)
@@ -158,7 +165,7 @@ class Controller:
         self, changes: Mapping[str, str | None], *, validate_only: bool = False
     ) -> None:
         """Changes the brokers' dynamic settings; None removes one. Raises InvalidConfig."""
-        changes = broker_changes(changes)
+        changes = replacing_implied(broker_changes(changes))
         while True:
             image = self._metadata.image
             settled = self._settings.settled_broker(image.broker_configs, changes)

@@ -45,9 +45,12 @@ KEEP: Mapping[str, str] = MappingProxyType(
 _INTERNAL: Mapping[str, str] = MappingProxyType(
     {"message.format.version": "3.0", "compaction.strategy": "offset"}
 )
-# The setting that event-time retention implies without a basis: on a topic, and on the broker.
-_BASIS: Mapping[str, str] = MappingProxyType({"retention.time.basis": APPEND_BASIS})
-_BROKER_BASIS: Mapping[str, str] = MappingProxyType({"log.retention.time.basis": APPEND_BASIS})
+# The basis of retention, as somebody gives it, and as event-time retention implies it without one:
+# of a topic, and of the broker.
+BASIS, BROKER_BASIS = "retention.time.basis", "log.retention.time.basis"
+IMPLIED_BASIS, IMPLIED_BROKER_BASIS = f"{BASIS}.implied", f"{BROKER_BASIS}.implied"
+_BASIS: Mapping[str, str] = MappingProxyType({IMPLIED_BASIS: APPEND_BASIS})
+_BROKER_BASIS: Mapping[str, str] = MappingProxyType({IMPLIED_BROKER_BASIS: APPEND_BASIS})
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 
 
@@ -90,9 +93,9 @@ class Settings:
     ) -> tuple[TopicConfig, Mapping[str, str]]:
         """Returns a topic's effective settings, and its own settings with those that they imply.
 
-        Event-time retention without a basis implies retention.time.basis=append. That setting
+        Event-time retention without a basis implies retention.time.basis=append. That basis
         remains when event-time retention is switched off again, or old data that was just written
-        would be deleted at once. Raises InvalidConfig.
+        would be deleted at once. A basis that somebody gives wins over it. Raises InvalidConfig.
         """
         config = self.of_topic(name, overrides)
         if not config.lacks_basis:
@@ -157,6 +160,12 @@ def _named(changes: Mapping[str, Text], aliases: Mapping[str, str]) -> dict[str,
         return without_aliases(changes, aliases)
     except ConfigError as error:
         raise InvalidConfig(str(error)) from None
+
+
+def replacing_implied(changes: Mapping[str, str | None]) -> dict[str, str | None]:
+    """Returns changes in which a basis that is given or removed also removes the implied one."""
+    names = ((BASIS, IMPLIED_BASIS), (BROKER_BASIS, IMPLIED_BROKER_BASIS))
+    return {**{implied: None for basis, implied in names if basis in changes}, **changes}
 
 
 def merged(settings: Mapping[str, str], changes: Mapping[str, str | None]) -> dict[str, str]:

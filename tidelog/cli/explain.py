@@ -63,6 +63,7 @@ def _explain(options: argparse.Namespace) -> None:
         return
     settings = ", ".join(f"{name}={value}" for name, value in answer["settings"].items())
     print_lines(f"{answer['topic']} at {shown(answer, 'now')}: {settings}")
+    print_lines(f"retention.time.basis comes from: {answer['basis_from']}.")
     for partition in answer["partitions"]:
         print_lines("")
         _print_partition(answer, partition, with_reasons=options.why)

@@ -1,5 +1,6 @@
 """Event-time retention as a setting: what it brings along, for good, and what a change says first."""
 
+import json
 import logging
 
 import pytest
@@ -21,6 +22,7 @@ EVENT, BASIS, GRACE = (
     "retention.time.basis",
     "retention.max.eventtime.grace.ms",
 )
+IMPLIED = "retention.time.basis.implied"
 DAY_MS = 86_400_000
 NOW_MS = 1_700_000_000_000
 
@@ -89,7 +91,7 @@ LOG_ON = {"log.retention.max.eventtime.ms": "1000"}
 async def test_setting_it_at_creation_brings_the_basis_along_visibly(tmp_path):
     async with Broker(tmp_path) as broker:
         topic = await broker.create(**ON)
-        assert dict(topic.configs) == {EVENT: "1000", BASIS: "append"}
+        assert dict(topic.configs) == {EVENT: "1000", IMPLIED: "append"}
         assert broker.described(BASIS) == ("append", Source.TOPIC)
         assert broker.described(GRACE) == ("3600000", Source.DEFAULT)
         assert broker.in_force == "append"
@@ -100,7 +102,7 @@ async def test_only_asking_at_creation_tells_and_makes_nothing(tmp_path):
         asked = await broker.node.topics.create(
             "t", partitions=1, configs={EVENT: "5"}, validate_only=True
         )
-        assert dict(asked.configs) == {EVENT: "5", BASIS: "append"}
+        assert dict(asked.configs) == {EVENT: "5", IMPLIED: "append"}
         assert "t" not in broker.metadata.image.topics
 
 
@@ -128,7 +130,7 @@ async def test_it_stays_for_good(tmp_path, off):
         await broker.alter(validate_only=True, **ON)
         assert broker.own == {}
         await broker.alter(**ON)
-        assert broker.own == {EVENT: "1000", BASIS: "append"}
+        assert broker.own == {EVENT: "1000", IMPLIED: "append"}
         assert broker.in_force == "append"
         await broker.alter(retention_max_eventtime_ms=off)
         assert broker.own.get(EVENT) == off
@@ -144,9 +146,9 @@ async def test_a_basis_taken_away_beside_it_comes_back_as_append(tmp_path):
     async with Broker(tmp_path) as broker:
         await broker.create(retention_time_basis="record", **ON)
         await broker.alter(retention_time_basis=None)
-        assert broker.own[BASIS] == "append"
+        assert broker.described(BASIS) == ("append", Source.TOPIC)
         await broker.alter(retention_time_basis="record")
-        assert broker.own[BASIS] == "record"
+        assert broker.own == {EVENT: "1000", BASIS: "record"}
 
 
 async def test_the_brokers_default_brings_the_brokers_basis_along_for_good(tmp_path):
@@ -155,7 +157,7 @@ async def test_the_brokers_default_brings_the_brokers_basis_along_for_good(tmp_p
         await broker.alter_broker(log_retention_max_eventtime_ms="1000")
         assert dict(broker.metadata.image.broker_configs) == {
             **LOG_ON,
-            "log.retention.time.basis": "append",
+            "log.retention.time.basis.implied": "append",
         }
         assert broker.described(EVENT) == ("1000", Source.DYNAMIC_BROKER)
         assert broker.described(BASIS) == ("append", Source.DYNAMIC_BROKER)
@@ -182,6 +184,85 @@ async def test_a_basis_in_the_properties_file_is_given(tmp_path):
         assert dict(broker.metadata.image.broker_configs) == {}
         await broker.alter(**ON)
         assert BASIS not in broker.own
+
+
+LOG_BASIS = "log.retention.time.basis"
+RECORD = ("record", Source.STATIC_BROKER)
+
+
+async def test_a_basis_given_at_a_later_start_beats_the_one_that_a_default_implied(tmp_path):
+    async with Broker(tmp_path, **LOG_ON) as broker:
+        await broker.create()
+        assert broker.in_force == "append"
+    async with Broker(tmp_path, **{LOG_BASIS: "record"}) as broker:
+        assert broker.described(BASIS) == RECORD
+        assert broker.in_force == "record"
+    async with Broker(tmp_path) as broker:  # taken back: the implied one protects again
+        assert broker.described(BASIS) == ("append", Source.DYNAMIC_BROKER)
+        assert broker.in_force == "append"
+
+
+async def test_a_basis_given_at_a_later_start_beats_the_one_that_a_topic_implied(tmp_path):
+    async with Broker(tmp_path) as broker:
+        await broker.create(**ON)
+        await broker.alter(retention_max_eventtime_ms=None)
+        assert broker.described(BASIS) == ("append", Source.TOPIC)
+    async with Broker(tmp_path, **{LOG_BASIS: "record"}) as broker:
+        assert broker.described(BASIS) == RECORD
+        assert broker.in_force == "record"
+
+
+async def test_a_basis_given_live_beats_an_implied_one_and_is_taken_back(tmp_path):
+    async with Broker(tmp_path) as broker:
+        await broker.create(**ON)
+        await broker.alter_broker(log_retention_time_basis="record")
+        assert broker.described(BASIS) == ("record", Source.DYNAMIC_BROKER)
+        await broker.alter(retention_time_basis="append")
+        await broker.alter(retention_max_eventtime_ms=None)
+        assert broker.own == {BASIS: "append"}  # given by somebody, so it wins
+        assert broker.described(BASIS) == ("append", Source.TOPIC)
+        await broker.alter(retention_time_basis=None)
+        assert broker.described(BASIS) == ("record", Source.DYNAMIC_BROKER)
+        await broker.alter_broker(log_retention_time_basis=None)
+        assert broker.described(BASIS) == ("record", Source.DEFAULT)
+
+
+async def test_an_implied_basis_of_the_broker_goes_when_one_is_given_or_removed(tmp_path):
+    async with Broker(tmp_path) as broker:
+        await broker.create()
+        await broker.alter_broker(log_retention_max_eventtime_ms="1000")
+        await broker.alter_broker(log_retention_time_basis="record")
+        assert dict(broker.metadata.image.broker_configs) == {**LOG_ON, LOG_BASIS: "record"}
+        await broker.alter_broker(log_retention_time_basis=None)
+        assert broker.described(BASIS) == ("append", Source.DYNAMIC_BROKER)
+        await broker.alter_broker(log_retention_max_eventtime_ms=None)
+        await broker.alter_broker(log_retention_time_basis=None)
+        assert dict(broker.metadata.image.broker_configs) == {}
+
+
+def test_explain_says_where_the_basis_comes_from(start):
+    broker = start({"clock": "manual"})
+
+    def told():
+        return json.loads(broker.page("/v1/topics/t/explain"))["basis_from"]
+
+    with broker.connect() as connection:
+        asking.create(connection, "t")
+        assert told() == "default"
+        for kind, name, setting, value, origin in (
+            (asking.BROKER, "1", "log.retention.max.eventtime.ms", "5", "set on the broker"),
+            (asking.TOPIC, "t", EVENT, "5", "set on the broker"),
+            (asking.BROKER, "1", LOG_BASIS, "record", "changed while running"),
+            (asking.TOPIC, "t", BASIS, "append", "topic"),
+        ):
+            assert asking.alter(connection, kind, name, (setting, 0, value)) == (0, None)
+            assert origin in told()
+    alone = start({"clock": "manual"})
+    with alone.connect() as connection:
+        asking.create(connection, "t", **{EVENT: "5"})
+        page = json.loads(alone.page("/v1/topics/t/explain?set=retention.ms=5"))
+        assert page["basis_from"] == f"kept since {EVENT} was set on the topic"
+        assert page["settings"][BASIS] == "append"
 
 
 SMALL = {"segment_bytes": "110", "retention_ms": "-1"}
