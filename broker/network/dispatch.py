@@ -130,7 +130,8 @@ def dispatch(
             answer = route.shortcut(node, connection.session, header, frame)
             if answer is not None:
                 connection.client_id = header.client_id
-                _count(node, header, started_s)
+                taken_s = node.clock.monotonic_s() - started_s
+                node.metrics.request_done(header.api_key, header.api_version, taken_s)
                 return answer or None
         request, _ = route.decode(frame, header.body_offset)
     except DecodeError as error:

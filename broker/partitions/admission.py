@@ -66,21 +66,17 @@ def admit_produce(
         raise InvalidTopic(f"{topic} is the broker's own: clients do not write there")
     if acks == -1 and partition.config.min_insync_replicas > 1:
         raise NotEnoughReplicas("min.insync.replicas is above the one replica there is")
-    if _is_transactional(records):
+    is_transactional = (
+        len(records) > _ATTRIBUTES_AT
+        and records[_MAGIC_AT] == 2
+        and records[_ATTRIBUTES_AT] & _TRANSACTIONAL != 0
+    )
+    if is_transactional:
         if transactional_id is None:
             raise TransactionalIdAuthorizationFailed("transactional records without an id")
         node.authorizer.require(session, _WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id)
         raise InvalidTxnState("transactions are not served by this broker")
     return partition
-
-
-def _is_transactional(records: Buffer) -> bool:
-    """Whether a format-2 batch says so in its attributes."""
-    return (
-        len(records) > _ATTRIBUTES_AT
-        and records[_MAGIC_AT] == 2
-        and records[_ATTRIBUTES_AT] & _TRANSACTIONAL != 0
-    )
 
 
 def admit_commit(

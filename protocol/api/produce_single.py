@@ -58,7 +58,9 @@ def _read(frame: bytes | memoryview, position: int) -> _Request | None:
     at = end + _MIDDLE.size
     if partitions != 1 or size < 0 or at + size != len(frame):
         return None
-    return acks, bytes(frame[start:end]), index, _cut(frame, at, at + size)
+    stop = at + size
+    records = frame[at:stop] if size <= _COPY_BYTES else memoryview(frame)[at:stop]
+    return acks, bytes(frame[start:end]), index, records
 
 
 def _read_flexible(frame: bytes | memoryview, position: int) -> _Request | None:
@@ -73,14 +75,8 @@ def _read_flexible(frame: bytes | memoryview, position: int) -> _Request | None:
     stop = at + size - 1
     if partitions != 2 or not size or frame[stop:] != _NO_TAGS:
         return None
-    return acks, bytes(frame[start:end]), index, _cut(frame, at, stop)
-
-
-def _cut(frame: bytes | memoryview, start: int, end: int) -> Buffer:
-    """Returns the records: a copy if they are small, else a view."""
-    if end - start <= _COPY_BYTES:
-        return frame[start:end]
-    return memoryview(frame)[start:end]
+    records = frame[at:stop] if stop - at <= _COPY_BYTES else memoryview(frame)[at:stop]
+    return acks, bytes(frame[start:end]), index, records
 
 
 def write(
