@@ -226,6 +226,15 @@ class TopicConfig:
         low=0,
         broker_names=(BrokerName("log.retention.max.eventtime.grace.ms"),),
     )
+    retention_min_append_ms: int = setting(
+        "retention.min.append.ms",
+        Type.LONG,
+        0,
+        "How long, in ms, after its last append no time policy deletes a segment: neither "
+        "retention.ms nor retention.max.eventtime.ms. Not a Kafka setting.",
+        low=0,
+        broker_names=(BrokerName("log.retention.min.append.ms"),),
+    )
     event_time_ahead_max_ms: int = setting(
         "event.time.ahead.max.ms",
         Type.LONG,

@@ -31,6 +31,7 @@ _SHOWN_SETTINGS = {
     "retention.time.basis": "retention_time_basis",
     "retention.max.eventtime.ms": "retention_max_eventtime_ms",
     "retention.max.eventtime.grace.ms": "retention_max_eventtime_grace_ms",
+    "retention.min.append.ms": "retention_min_append_ms",
 }
 
 

@@ -51,10 +51,10 @@ class Policy(NamedTuple):
 
     @property
     def retention(self) -> Retention:
-        """Returns what the settings mean for retention; Kafka has neither event time nor basis."""
+        """Returns what the settings mean; Kafka has neither event time nor a basis nor a floor."""
         retention = retention_of(self.config)
         if self.rules == "kafka":
-            return retention._replace(by_append=False, event_ms=None)
+            return retention._replace(by_append=False, event_ms=None, floor_ms=0)
         return retention
 
 

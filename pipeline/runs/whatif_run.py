@@ -270,6 +270,7 @@ OF_RETENTION: Final = frozenset(
     {
         *("cleanup.policy", "retention.ms", "retention.bytes", "retention.time.basis"),
         *("retention.max.eventtime.ms", "retention.max.eventtime.grace.ms"),
+        "retention.min.append.ms",
         *("message.timestamp.type", "event.time.ahead.max.ms"),
     }
 )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from storage.time.event_time import capped, event_slack
 from storage.time.lookup import reaches
-from storage.time.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP, is_due
+from storage.time.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP, exceeds, is_due
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -39,6 +39,7 @@ class Retention(NamedTuple):
     by_append: bool  # age is counted from the append time alone
     event_ms: int | None = None  # how far an event time may lie behind partition.maxEventTime
     grace_ms: int = 0  # event time deletes no segment for so long after its last append
+    floor_ms: int = 0  # no time policy deletes a segment for so long after its last append
     ahead_ms: int = MAX_TIMESTAMP  # how far after its append time an event time may count
 
 
@@ -69,6 +70,7 @@ class Wait(NamedTuple):
     due_ms: int | None  # when it does; MIN_TIMESTAMP: at once; None: not without more appends
     event_time: int | None = None  # deleted when partition.maxEventTime reaches this
     growth: int | None = None  # deleted when the log has grown by so many bytes
+    is_floored: bool = False  # without retention.min.append.ms it would be deleted earlier
 
 
 class SegmentSchedule(NamedTuple):
@@ -93,6 +95,7 @@ def retention_of(config: TopicConfig) -> Retention:
         config.retention_time_basis == APPEND_BASIS,
         _bounded(config.retention_max_eventtime_ms),
         config.retention_max_eventtime_grace_ms,
+        config.retention_min_append_ms,
         event_slack(config),
     )
 
@@ -142,6 +145,16 @@ def expires_from(
     if outdated is None or not reaches(max_event_time, outdated) or times.last_append is None:
         return None
     return times.last_append + retention.grace_ms + 1 if retention.grace_ms else MIN_TIMESTAMP
+
+
+def floored_until(times: SegmentTimes, retention: Retention) -> int | None:
+    """Returns the first moment at which a time policy may delete a segment by its last append.
+
+    None without a floor, or if the segment has no records.
+    """
+    if not retention.floor_ms or times.last_append is None:
+        return None
+    return min(times.last_append + retention.floor_ms + 1, MAX_TIMESTAMP)
 
 
 def counted_event_time(
@@ -244,12 +257,23 @@ def _waits(
         growth = max(size - excess, 0)
         yield Wait(BY_SIZE, None if growth else MIN_TIMESTAMP, None, growth)
     if retention.retention_ms is not None:
-        yield Wait(BY_TIME, aged_from(times(), retention))
+        due_ms = aged_from(times(), retention)
+        yield _not_below_floor(Wait(BY_TIME, due_ms), times, retention)
     if retention.event_ms is not None:
         judged = dated.times(number)
         outdated = outdated_by(judged, retention)
         due_ms = expires_from(judged, retention, dated.largest(outdated))
-        yield Wait(BY_EVENT_TIME, due_ms, outdated)
+        yield _not_below_floor(Wait(BY_EVENT_TIME, due_ms, outdated), times, retention)
+
+
+def _not_below_floor(wait: Wait, times: Callable[[], SegmentTimes], retention: Retention) -> Wait:
+    """Returns the wait of a time policy, with retention.min.append.ms as the floor of its due time."""
+    if wait.due_ms is None or not retention.floor_ms:
+        return wait
+    floor_ms = floored_until(times(), retention)
+    if floor_ms is None or not exceeds(floor_ms, wait.due_ms):
+        return wait
+    return wait._replace(due_ms=floor_ms, is_floored=True)
 
 
 def _first_due(waits: Iterable[Wait], before_ms: int) -> tuple[str | None, int | None]:

@@ -9,7 +9,13 @@ from storage.log.times import partition_times
 from storage.log.times.largest_event import LargestEvent
 from storage.time.event_time import capped
 from storage.time.lookup import reaches
-from storage.time.retention import _EventTimes, expires_from, outdated_by, retention_schedule
+from storage.time.retention import (
+    _EventTimes,
+    expires_from,
+    floored_until,
+    outdated_by,
+    retention_schedule,
+)
 from storage.time.segment_times import SegmentTimes
 from storage.time.timestamp import later
 from tests.time.planting import all_that_may_go, patched
@@ -17,7 +23,7 @@ from tests.time.scripts import SCRIPTS
 from tests.time.world import run_part
 from tests.time_rules import time_rules
 
-EXPIRES_FROM, SCHEDULE = expires_from, retention_schedule
+EXPIRES_FROM, FLOORED_UNTIL, SCHEDULE = expires_from, floored_until, retention_schedule
 OUTDATED_BY, REACHES = outdated_by, reaches
 NOTE_CONTROL, BELOW, PACK = SegmentTimes.note_control, LargestEvent.below, partition_times.pack
 
@@ -66,6 +72,12 @@ PLANTS = {
     ),
     "a grace of 0 is a millisecond": patched(
         time_rules, "expires_from", with_grace(lambda grace_ms: max(grace_ms, 1))
+    ),
+    "there is no floor": patched(time_rules, "floored_until", lambda *_: None),
+    "the floor ends a millisecond early": patched(
+        time_rules,
+        "floored_until",
+        lambda times, retention: retention.floor_ms and FLOORED_UNTIL(times, retention) - 1,
     ),
     "no basis is set": patched(TopicConfig, "lacks_basis", False),
     "a basis is set where one is given": patched(

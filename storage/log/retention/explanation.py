@@ -34,6 +34,7 @@ NOT_SEEN = "high watermark"  # consumers may not read all of it yet
 EMPTY = "active and empty"
 NO_POLICY = "no policy"
 AGE = "retention.ms"  # its records are not old enough
+FLOOR = "retention.min.append.ms"  # a time policy would delete it, but it was written recently
 GRACE = "retention.max.eventtime.grace.ms"  # expired by event time, but written recently
 EVENT_TIME = "retention.max.eventtime.ms"  # waits for an event time
 NO_EVENT_TIME = "no event time"
@@ -243,6 +244,10 @@ def _held(
     return _hold(first), None, sentences
 
 
+def _floor(rules: Retention) -> str:
+    return f"{FLOOR}={rules.floor_ms} after its last append"
+
+
 def _waits_for(before: SegmentExplanation, due_ms: int | None, waits: Sequence[Wait]) -> bool:
     """Returns whether only the segment before this one delays its deletion."""
     own = [wait.due_ms for wait in waits if wait.due_ms is not None]
@@ -253,6 +258,8 @@ def _waits_for(before: SegmentExplanation, due_ms: int | None, waits: Sequence[W
 
 def _hold(wait: Wait) -> str:
     """Returns the name of what a policy waits for."""
+    if wait.is_floored:
+        return FLOOR
     if wait.policy != BY_EVENT_TIME:
         return wait.policy
     if wait.due_ms is not None:
@@ -262,7 +269,7 @@ def _hold(wait: Wait) -> str:
 
 def _sentence(wait: Wait, rules: Retention, now_ms: int, deletes: str) -> str:
     """Describes what one policy does or waits for, or would do without an older segment."""
-    policy, due_ms, event_time, growth = wait
+    policy, due_ms, event_time, growth, is_floored = wait
     due = due_ms is not None and is_due(due_ms, now_ms)
     if policy == BY_START:
         return "It lies before the log start offset, and goes with the next round."
@@ -275,6 +282,8 @@ def _sentence(wait: Wait, rules: Retention, now_ms: int, deletes: str) -> str:
         setting = f"retention.ms={rules.retention_ms}"
         if due_ms is None:
             return f"{setting} does not apply: nobody knows how old it is."
+        if is_floored and not due:
+            return f"{setting} {deletes} it at {_when(due_ms)}, {_floor(rules)}."
         return (
             f"{setting} {deletes} it with the next round."
             if due
@@ -287,6 +296,8 @@ def _sentence(wait: Wait, rules: Retention, now_ms: int, deletes: str) -> str:
         return f"{setting} {deletes} it when an event time reaches {_when(event_time)}."
     if due:
         return f"{setting} {deletes} it with the next round."
+    if is_floored:
+        return f"{setting} {deletes} it at {_when(due_ms)}, {_floor(rules)}."
     return (
         f"{setting} {deletes} it at {_when(due_ms)},"
         f" retention.max.eventtime.grace.ms={rules.grace_ms} after its last append."

@@ -90,6 +90,18 @@ def test_what_is_killed_early_is_counted_by_append_time(tmp_path):
     assert judged(log, "a:retention.ms=7d,retention.time.basis=append", [now]).deleted == ()
 
 
+def test_the_floor_holds_what_was_written_recently_and_kafka_has_none(tmp_path):
+    appends = [(NOW + i * HOUR, [NOW - 365 * DAY + i]) for i in range(3)]
+    path, _ = written(tmp_path, appends)
+    log = read(path)
+    policy = "week:retention.ms=7d,retention.min.append.ms=7d"
+    for at, bases in ((7 * DAY, []), (7 * DAY + 1, [0]), (7 * DAY + 2 * HOUR, [0, 1])):
+        found = judged(log, policy, [NOW + at]).deleted
+        assert [each.base_offset for each in found] == bases
+    found = judged(log, f"{policy},rules=kafka", [NOW + 3 * HOUR]).deleted
+    assert [each.base_offset for each in found] == [0, 1, 2]
+
+
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.tuples(st.integers(1, 4), st.integers(0, 50)), max_size=9),

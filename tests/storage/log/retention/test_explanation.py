@@ -28,6 +28,7 @@ def random_log(make_log, seed):
         "retention_time_basis": pick.choice(["record", "append"]),
         "retention_max_eventtime_ms": pick.choice([-1, 0, 100, 2_000, 2**63 - 1]),
         "retention_max_eventtime_grace_ms": pick.choice([0, 1, 300, 10_000]),
+        "retention_min_append_ms": pick.choice([0, 0, 1, 700, 8_000, 2**63 - 1]),
         "message_format_version": pick.choice(["0.9.0", "0.10.2", "3.0", "3.0"]),
         "message_timestamp_type": pick.choice(["CreateTime", "CreateTime", "LogAppendTime"]),
         "flush_messages": pick.choice([1, 2**63 - 1, 2**63 - 1]),
