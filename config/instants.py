@@ -2,13 +2,15 @@
 
 A time is an int of milliseconds since the epoch, over all of int64; a span is an int of milliseconds.
 Pure: where a time is told from now on, `now_ms` is an argument. The calendar is the Gregorian one, also
-before it was in use; year 0 is the one before year 1, as ISO 8601 counts. Every refusal is a ValueError of
-one sentence.
+before it was in use; year 0 is the one before year 1, as ISO 8601 counts. Years before 0 have a sign, years
+beyond four digits a sign and more digits: -0044-03-15T00:00Z, +12026-01-01T00:00Z. So every time has a text.
+Every refusal is a ValueError of one sentence.
 """
 
 from __future__ import annotations
 
 import re
+from typing import overload
 
 FIRST_MS = -(2**63)
 LAST_MS = 2**63 - 1
@@ -26,11 +28,12 @@ _INTEGER = re.compile(r"[+-]?[0-9]{1,30}", re.ASCII)
 _SPAN = re.compile(r"([+-]?)((?:[0-9]{1,19}(?:\.[0-9]{1,9})?(?:ms|[smhdw]))+)", re.ASCII)
 _SPAN_PART = re.compile(r"([0-9]+)(?:\.([0-9]+))?(ms|[smhdw])", re.ASCII)
 _ISO = re.compile(
-    r"([+-]?[0-9]{4})-([0-9]{2})-([0-9]{2})"
+    r"([+-]?[0-9]{4}|[+-][0-9]{5,9})-([0-9]{2})-([0-9]{2})"
     r"(?:[T ]([0-9]{2}):([0-9]{2})(?::([0-9]{2})(?:[.,]([0-9]{1,9}))?)?)?"
     r"(Z|[+-][0-9]{2}(?::?[0-9]{2})?)?",
     re.ASCII | re.IGNORECASE,
 )
+_LONG_YEAR = re.compile(r"[+-][0-9]{5,9}-", re.ASCII)
 _MONTH_DAYS = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
 
@@ -51,6 +54,8 @@ def parse_instant(value: int | str, now_ms: int) -> int:
         if text[0] not in "+-":
             raise ValueError(f"{text!r}: before or after now? write -{text} or +{text}")
         found = now_ms + parse_duration(text)
+    elif _LONG_YEAR.match(text):
+        raise ValueError(f"{text!r} is no time: expected +12026-01-01T00:00Z")
     else:
         raise ValueError(
             f"{text!r} is no time: write 2026-01-01T00:00Z, milliseconds since 1970, or -2h for two "
@@ -79,18 +84,29 @@ def parse_duration(value: int | str) -> int:
     return -total if found[1] == "-" else total
 
 
+@overload
+def to_iso(time_ms: int) -> str: ...
+
+
+@overload
+def to_iso(time_ms: None) -> None: ...
+
+
+@overload
+def to_iso(time_ms: int | None) -> str | None: ...
+
+
 def to_iso(time_ms: int | None) -> str | None:
-    """Returns a time as ISO 8601 in UTC, with milliseconds; None for None or a year above 9999."""
+    """Returns a time as ISO 8601 in UTC, with milliseconds, which `parse_instant` reads.
+
+    None for None.
+    """
     if time_ms is None:
         return None
     days, in_day_ms = divmod(time_ms, _DAY_MS)
-    if not -4_400_000 < days < 4_400_000:
-        return None
     year, month, day = _date_of(days)
-    if not -9999 <= year <= 9999:
-        return None
+    shown = f"{year:04d}" if 0 <= year <= 9999 else f"{year:+05d}"
     seconds, ms = divmod(in_day_ms, 1000)
-    shown = f"{year:04d}" if year >= 0 else f"-{-year:04d}"
     return (
         f"{shown}-{month:02d}-{day:02d}"
         f"T{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}.{ms:03d}Z"

@@ -8,11 +8,9 @@ milliseconds, before 1970 too. Nothing here creates a datetime, because that sup
 
 from __future__ import annotations
 
-import re
 from typing import Final, Literal, get_args
 
-from config.instants import FIRST_MS, LAST_MS, parse_duration, parse_instant
-from config.instants import to_iso as _short_iso
+from config.instants import FIRST_MS, LAST_MS, parse_duration, parse_instant, to_iso
 
 __all__ = [
     "FIRST_MS",
@@ -32,10 +30,7 @@ UNITS: Final[tuple[Unit, ...]] = get_args(Unit)
 """The units in which a column may contain times."""
 
 _DAY_MS: Final = 86_400_000
-_CYCLE_YEARS: Final = 400  # after this the calendar repeats, with its weekdays
-_CYCLE_MS: Final = 146_097 * _DAY_MS
 _PER_UNIT: Final = {"s": (1000, 1), "ms": (1, 1), "us": (1, 1000), "ns": (1, 1_000_000)}
-_LONG_YEAR = re.compile(r"([+-][0-9]{5,9})(-.*)", re.ASCII | re.DOTALL)
 
 
 def parse_time(value: int | str, now_ms: int | None = None) -> int:
@@ -45,36 +40,11 @@ def parse_time(value: int | str, now_ms: int | None = None) -> int:
     a span without a `now_ms`.
     """
     text = str(value).strip()
-    if long_year := _LONG_YEAR.fullmatch(text):
-        cycles, year = divmod(int(long_year[1]), _CYCLE_YEARS)
-        short = f"{year + 2000:04d}{long_year[2]}"
-        try:
-            found = parse_instant(short, 0)
-        except ValueError as error:
-            said = str(error).removeprefix(repr(short))
-            if said.startswith(" is no time"):
-                said = " is no time: expected +12026-01-01T00:00Z"
-            raise ValueError(f"{text!r}{said}") from None
-        found += (cycles - 5) * _CYCLE_MS
-        if not FIRST_MS <= found <= LAST_MS:
-            raise ValueError(f"{text!r} is outside the range of times: 64 bits of milliseconds")
-        return found
     if now_ms is None:
         if parse_instant(text, 0) != parse_instant(text, 1):
             raise ValueError(f"{text!r} is relative to now: give an ISO time or milliseconds")
         return parse_instant(text, 0)
     return parse_instant(text, now_ms)
-
-
-def to_iso(time_ms: int) -> str:
-    """Returns a time as ISO 8601 in UTC, exact to the ms, any year; `parse_time` reads it back."""
-    short = _short_iso(time_ms)
-    if short is not None:
-        return short
-    cycles, rest_ms = divmod(time_ms, _CYCLE_MS)  # the remainder is in 1970 to 2369
-    inside = _short_iso(rest_ms)
-    assert inside is not None
-    return f"{int(inside[:4]) + cycles * _CYCLE_YEARS:+d}{inside[4:]}"
 
 
 def date_of(time_ms: int) -> str:

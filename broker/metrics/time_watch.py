@@ -125,7 +125,7 @@ class TimeWatch:
                     "topic": partition.topic,
                     "partition": partition.index,
                     "batches": count,
-                    "taken_as": to_iso(timestamp) or "beyond the year 9999",
+                    "taken_as": to_iso(timestamp),
                 },
             )
 

@@ -2,8 +2,7 @@
 
 The body of an error is `{"error": NAME, "message": sentence}`. The status is 400, for a missing
 object 404, for an offline log 503, and 403 for a request of a page in a browser if something can be
-changed (`guarding`). Times are shown twice: as `*_ms`, exact, and as ISO 8601 in UTC (null if the
-year is beyond 9999).
+changed (`guarding`). Times are shown twice: as `*_ms`, exact, and as ISO 8601 in UTC.
 """
 
 from __future__ import annotations

@@ -2,9 +2,8 @@
 
 It exists only if it is set at start. It is for tests and has no authentication: any client can stop
 the clock and break the disk, except a page in a browser (`http_answers.guarding`). ROUTES lists the
-requests. Times are given twice: `*_ms`, exact, and as ISO 8601 (null if the year is above 9999). A
-bad request is answered `{"error": NAME, "message": sentence}` with status 400, an unknown object
-with 404.
+requests. Times are given twice: `*_ms`, exact, and as ISO 8601. A bad request is answered
+`{"error": NAME, "message": sentence}` with status 400, an unknown object with 404.
 """
 
 from __future__ import annotations

@@ -261,8 +261,8 @@ def _length(data: bytes | None) -> bytes:
 
 
 def shown(time_ms: int | None, missing: str) -> str:
-    """Returns a time as text for people; in milliseconds if it is outside the calendar."""
+    """Returns a time as text for people."""
     if time_ms is None or time_ms == NO_TIMESTAMP:
         return missing
-    text: str | None = instants().to_iso(time_ms)
-    return str(time_ms) if text is None else text.replace(".000Z", "Z")
+    text: str = instants().to_iso(time_ms)
+    return text.replace(".000Z", "Z")

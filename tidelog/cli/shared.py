@@ -249,7 +249,7 @@ def print_table(
 
 
 def shown(answer: dict[str, Any], name: str, missing: str = "-") -> str:
-    """Returns a time as text for people; in milliseconds if it is outside the calendar."""
+    """Returns a time as text for people; in milliseconds if an older broker has no text for it."""
     if answer[f"{name}_ms"] is None:
         return missing
     text: str | None = answer[name]

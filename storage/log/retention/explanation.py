@@ -305,5 +305,5 @@ def _sentence(wait: Wait, rules: Retention, now_ms: int, deletes: str) -> str:
 
 
 def _when(time_ms: int) -> str:
-    """Formats a time for people; in milliseconds if it is outside the calendar's range."""
-    return to_iso(time_ms) or f"{time_ms} ms"
+    """Formats a time for people."""
+    return to_iso(time_ms)

@@ -9,6 +9,7 @@ import threading
 import urllib.error
 import urllib.request
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
@@ -111,12 +112,15 @@ def test_every_time_is_found_those_six_milliseconds_too(broker, connection, topi
         ("-2h", NEW_YEAR_MS - 2 * HOUR_MS),
         ("%2B1d", NEW_YEAR_MS + 24 * HOUR_MS),
         ("9223372036854775807", 2**63 - 1),
+        ("%2B12026-01-01T00:00Z", NEW_YEAR_MS + 25 * 146_097 * 24 * HOUR_MS),
+        ("-12044-03-15T12:00Z", -63_549_316_800_000 - 30 * 146_097 * 24 * HOUR_MS),
     ],
 )
 def test_a_time_is_written_in_many_ways(broker, topic, text, time):
     answer = told(broker, f"/topics/{topic}/offsets?at={text}")
     assert answer["at_ms"] == time
-    assert (answer["at"] is None) == (time == 2**63 - 1)
+    again = told(broker, f"/topics/{topic}/offsets?at={quote(answer['at'])}")
+    assert (again["at_ms"], again["at"]) == (time, answer["at"])
 
 
 def test_without_a_time_the_ends_are_told(broker, connection, topic):

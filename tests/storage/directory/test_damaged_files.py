@@ -47,6 +47,7 @@ KINDS = {
     "recovery-point-offset-checkpoint",
     "log-start-offset-checkpoint",
     "replication-offset-checkpoint",
+    "max-latency-checkpoint",
     ".kafka_cleanshutdown",
 }
 EPOCH = 3

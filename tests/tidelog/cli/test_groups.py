@@ -155,7 +155,7 @@ def test_lag_is_exact_by_both_times(broker, run, topic, group, at):
     if at == 5:
         assert (lag["lag_event_ms"], lag["lag_append_ms"], lag["first_unread"]) == (0, 0, None)
         return
-    event_ms = None if TIMES[at] == -1 else now_ms - TIMES[at]
+    event_ms = None if TIMES[at] == -1 else max(now_ms - TIMES[at], 0)
     assert (lag["lag_event_ms"], lag["lag_append_ms"]) == (event_ms, (4 - at) * HOUR_MS + 10_000)
     assert lag["first_unread"]["offset"] == at
     assert lag["first_unread"]["timestamp_ms"] == (None if TIMES[at] == -1 else TIMES[at])

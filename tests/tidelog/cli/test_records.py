@@ -22,6 +22,7 @@ from tidelog.cli.parser import main
 
 NEW_YEAR_MS = 1_767_225_600_000
 HOUR_MS = 3_600_000
+FAR_MS = NEW_YEAR_MS + 25 * 146_097 * 24 * 3_600_000  # ten thousand years later
 FIRST_MS, LAST_MS = -(2**63), 2**63 - 1
 
 
@@ -55,9 +56,11 @@ def run(broker, capfdbinary, monkeypatch):
     """Run a command against the broker: exit status, what it printed, what it complained of."""
 
     def run(*arguments, stdin=b"", http=None):
+        over_http_alone = arguments[0] in ("offsets", "times", "explain")
         capfdbinary.readouterr()
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
-        where = ["--http", http or broker.http, "--broker", broker.bootstrap]
+        where = ["--http", http or broker.http]
+        where += [] if over_http_alone else ["--broker", broker.bootstrap]
         try:
             status = main([*arguments, *where])
         except SystemExit as left:
@@ -113,12 +116,42 @@ def test_lines_become_records(run, connection, topic):
         (str(FIRST_MS), FIRST_MS),
         (str(LAST_MS), LAST_MS),
         ("-0044-03-15T12:00Z", -63_549_316_800_000),
+        ("+12026-01-01T00:00Z", FAR_MS),
+        ("+292278994-08-17T07:12:55.807Z", LAST_MS),
+        ("-292275055-05-16T16:47:04.192Z", FIRST_MS),
         ("now", NEW_YEAR_MS),
     ],
 )
 def test_any_time_there_is(run, connection, topic, text, expected):
     assert run("produce", topic, f"--time={text}", "--partition", "0", stdin=b"v\n")[0] == 0
     assert stored(connection, topic)[0][0] == expected
+
+
+def test_every_command_reads_and_writes_every_year(run, connection):
+    topic, far, past = asking.new_name(), "+12026-01-01T00:00:00.000Z", "-0044-03-15T12:00:00.000Z"
+    asking.create(connection, topic, retention_ms="-1")
+    for time in (past, far):
+        assert run("produce", topic, "--time", time, stdin=b"v\n")[0] == 0
+    assert run("groups", "reset-offsets", topic, topic, "--to-time", past, "--execute")[0] == 0
+    for offset, at in enumerate((past, far)):
+        read = ("consume", topic, "--from", at, "--within")
+        for command, wanted in (
+            (("offsets", topic, "--at", at), at),
+            (("offsets", topic, "--at", at, "--json"), at),
+            (("offsets", topic), at),
+            (("offsets", topic, "--json"), at),
+            (("times", topic, "0", f"{offset}"), at),
+            (("times", topic, "0", f"{offset}", "--json"), at),
+            (("explain", topic), far),
+            (("explain", topic, "--json"), far),
+            (("delete-records", topic, "--before", at, "--dry-run"), at),
+            ((*read, "--format", "%I "), at),
+            ((*read, "--json"), at),
+            (("groups", "describe", topic, "--json"), past),
+        ):
+            status, out, err = run(*command)
+            assert (status, err) == (0, ""), command
+            assert wanted in out or wanted.replace(".000Z", "Z") in out, (command, out)
 
 
 def test_the_time_that_is_none_is_refused_or_shifted(run, connection, topic):
