@@ -2,7 +2,7 @@
 
 A restore or a backfill uses this before it writes old records: `whatif.judge` then says what
 retention would delete of them. Segments roll where the broker rolls them, by size and by time
-(`timestamps.should_roll`). A roll because an index is full is not predicted.
+(`rolling.should_roll`). A roll because an index is full is not predicted.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pipeline.engine.whatif import Log, LogSegment
 from storage.time.event_time import event_limit, event_slack
-from storage.time.rolling import segment_span, should_roll
+from storage.time.rolling import rolling_of, should_roll
 from storage.time.segment_times import SegmentTimes
 from storage.time.stamping import rules_of
 from storage.time.timestamp import later
@@ -48,7 +48,7 @@ def log_of(
     """Returns the log that these batches would make by a topic's settings, appended at `now_ms`."""
     rules = rules_of(config, NEWEST_MAGIC)
     limit = event_limit(event_slack(config), now_ms)
-    span_ms, least_ms = segment_span(config), config.segment_min_roll_interval_ms
+    _, span_ms, least_ms = rolling_of(config)
     segments: list[LogSegment] = []
     times, base, size, offset = SegmentTimes(), start_offset, 0, start_offset
     largest_event: int | None = None
@@ -62,7 +62,7 @@ def log_of(
         if rules.log_append_time:
             first, largest, has_missing = now_ms, now_ms, False
         is_full = size > 0 and size + arrival.size > config.segment_bytes
-        if is_full or should_roll(times, largest, now_ms, span_ms, least_ms):
+        if is_full or should_roll(times, largest, now_ms, now_ms, span_ms, least_ms):
             close()
             times, base, size = SegmentTimes(), offset, 0
         last_offset = offset + arrival.records - 1

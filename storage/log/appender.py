@@ -118,7 +118,7 @@ class Appender:
             raise (error if may_block else WouldBlock(error.message)) from None
         if not prepared.batches:
             return self._nothing_appended()
-        largest = self._store(prepared, stamps.append_time_ms, settings, sequenced)
+        largest = self._store(prepared, stamps.append_time_ms, now_ms, settings, sequenced)
         # The same as Appended(...), without the Python frame of a NamedTuple's constructor.
         return tuple.__new__(
             Appended,
@@ -171,6 +171,7 @@ class Appender:
         self,
         prepared: Prepared,
         append_time_ms: int,
+        now_ms: int,
         settings: Settings,
         sequenced: Sequenced | None,
     ) -> int | None:
@@ -194,6 +195,7 @@ class Appender:
                     active.times,
                     largest,
                     append_time_ms,
+                    now_ms,
                     settings.segment_ms,
                     settings.min_roll_interval_ms,
                 ):
@@ -211,6 +213,7 @@ class Appender:
                     append_time_ms,
                     limit,
                     settings.index_interval_bytes,
+                    now_ms,
                 )
                 if is_unseen:
                     state.largest_event.appended(prepared.batches, limit)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from protocol.records.plan import Plan
-from storage.time.rolling import segment_span
+from storage.time.rolling import rolling_of
 from storage.time.stamping import Rules, Stamps, rules_of
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ class Settings(NamedTuple):
 
 def settings_of(config: TopicConfig, magic: int) -> Settings:
     """Returns a topic's settings for batches that are stored in format `magic`."""
+    rolling = rolling_of(config)
     return Settings(
         magic,
         config.compression,
@@ -65,6 +66,6 @@ def settings_of(config: TopicConfig, magic: int) -> Settings:
         config.segment_bytes,
         config.segment_index_bytes,
         config.index_interval_bytes,
-        segment_span(config),
-        config.segment_min_roll_interval_ms,
+        rolling.segment_ms,
+        rolling.min_interval_ms,
     )

@@ -122,14 +122,16 @@ class Segment(SegmentFiles):
         append_time_ms: int,
         event_limit: int,
         index_interval_bytes: int,
+        clock_ms: int | None = None,
         *,
         is_time_known: bool = True,
     ) -> None:
         """Writes batches after the last one, all or nothing.
 
-        With `is_time_known` false, the batches were appended at `append_time_ms` or earlier. Raises
-        OSError, and then the log ends where it ended before. If truncating it fails too, the next
-        append or recovery does that.
+        With `is_time_known` false, the batches were appended at `append_time_ms` or earlier.
+        `clock_ms` is what the clock shows; append times may be ahead of it. Raises OSError, and
+        then the log ends where it ended before. If truncating it fails too, the next append or
+        recovery does that.
         """
         assert self.is_active, "only the active segment takes batches"
         if self._has_torn_tail:
@@ -169,7 +171,7 @@ class Segment(SegmentFiles):
             times.note_append(None)
             times.last_append = append_time_ms
         else:
-            times.note_append(append_time_ms)
+            times.note_append(append_time_ms, clock_ms)
         self._known_size = position + size
         self._last_hint = (end_offset, position)
         # The same as Tail(...), without the Python frame of a NamedTuple's constructor.
@@ -189,8 +191,10 @@ class Segment(SegmentFiles):
         self.tail = tail
         self._hints = {}
         self._last_hint = (-1, 0)
-        if self._known_size > tail.size:
+        if self._known_size > tail.size or not tail.size:
+            clock_ms = self._times.created_clock if tail.size else None
             self._times, self._known_size = SegmentTimes(), 0
+            self._times.created_clock = clock_ms
             self._least_entries = (0, 0)
         if self.path.stat().st_size > tail.size:
             files.truncate(self.path, tail.size)

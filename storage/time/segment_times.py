@@ -14,6 +14,7 @@ class SegmentTimes:
     __slots__ = (
         "aging",
         "created",
+        "created_clock",
         "event",
         "first",
         "has_missing",
@@ -26,6 +27,8 @@ class SegmentTimes:
     def __init__(self) -> None:
         """Begins with a segment of no batches."""
         self.created: int | None = None  # the append time of its first batch
+        # What the clock showed then: less where append times were ahead of it. Not in the log.
+        self.created_clock: int | None = None
         self.last_append: int | None = None
         self.first: int | None = None  # the first record time
         self.largest: int | None = None  # the largest one, and where the index says it is
@@ -72,14 +75,19 @@ class SegmentTimes:
         if exceeds(append_time_ms, self.aging):
             self.aging = append_time_ms
 
-    def note_append(self, append_time_ms: int | None) -> None:
-        """Takes the append time of a batch into account; None means unknown."""
+    def note_append(self, append_time_ms: int | None, clock_ms: int | None = None) -> None:
+        """Takes the append time of a batch into account, and the clock's reading at the append.
+
+        None means unknown.
+        """
         if append_time_ms is None:
             self.has_unknown = True
             return
         self.last_append = append_time_ms
         if self.created is None:
             self.created = append_time_ms
+            if self.created_clock is None:
+                self.created_clock = clock_ms
 
     def copy(self) -> SegmentTimes:
         """Returns an independent copy."""

@@ -44,10 +44,10 @@ def aged_with_wrapping(times, retention):
     return AGED_FROM(times, retention)
 
 
-def rolled_with_wrapping(times, largest, append_time_ms, segment_ms, least):
+def rolled_with_wrapping(times, largest, append_time_ms, now_ms, segment_ms, least):
     """The span as a difference of two longs."""
     if largest is None or times.first is None:
-        return SHOULD_ROLL(times, largest, append_time_ms, segment_ms, least)
+        return SHOULD_ROLL(times, largest, append_time_ms, now_ms, segment_ms, least)
     return wrapped(largest - times.first) > segment_ms
 
 

@@ -170,12 +170,14 @@ PLANTS_33 = {
     "rolling is one millisecond early": patched(
         time_rules,
         "should_roll",
-        lambda times, largest, now, ms, least: SHOULD_ROLL(times, largest, now, ms - 1, least),
+        lambda times, largest, at, now, ms, least: SHOULD_ROLL(
+            times, largest, at, now, ms - 1, least
+        ),
     ),
     "old and new roll one each": patched(
         time_rules,
         "should_roll",
-        lambda times, largest, now, ms, _: SHOULD_ROLL(times, largest, now, ms, 0),
+        lambda times, largest, at, now, ms, _: SHOULD_ROLL(times, largest, at, now, ms, 0),
     ),
     "nothing rolls by time": patched(time_rules, "should_roll", lambda *_: False),
     "append times are believed after a power loss": patched(
@@ -190,6 +192,53 @@ PLANTS_33 = {
 FLOOR, AGED_FROM, SHOULD_ROLL = OffsetIndex.floor, aged_from, should_roll
 PACK, INDEX, ADOPT = partition_times.pack, TimeIndex.append, Segment.adopt
 PLANTS = [("kip-32.txt", name, plant) for name, plant in PLANTS_32.items()]
+PLANTS_ROLLING = {
+    "a record time from the future counts as it came": patched(
+        time_rules,
+        "should_roll",
+        lambda times, largest, at, now, ms, least: (
+            SHOULD_ROLL(times, largest, at, now, ms, least)
+            or (
+                times.first is not None
+                and largest is not None
+                and at - times.created >= least
+                and largest - times.first > ms
+            )
+        ),
+    ),
+    "a segment has no age by append time": patched(
+        time_rules,
+        "should_roll",
+        lambda times, largest, at, now, ms, least: (
+            SHOULD_ROLL(times, largest, at, now, ms, least)
+            and largest is not None
+            and largest - times.first > ms
+        ),
+    ),
+    "the clock's own reading does not count": patched(
+        time_rules,
+        "should_roll",
+        lambda times, largest, at, _, ms, least: SHOULD_ROLL(
+            times, largest, at, times.created_clock or 0, ms, least
+        ),
+    ),
+    "the clock's reading is not stored": patched(
+        partition_times,
+        "pack",
+        lambda times: PACK(times._replace(segments=tuple(map(without_clock, times.segments)))),
+    ),
+    "old and new roll one each": PLANTS_33["old and new roll one each"],
+}
+
+
+def without_clock(line):
+    """A segment's line that does not say what the clock showed."""
+    times = line.times.copy()
+    times.created_clock = None
+    return line._replace(times=times)
+
+
+PLANTS += [("rolling.txt", name, plant) for name, plant in PLANTS_ROLLING.items()]
 PLANTS += [("kip-33.txt", name, plant) for name, plant in PLANTS_33.items()]
 
 

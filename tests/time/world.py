@@ -4,6 +4,7 @@ Each command is a method `do_...` that yields the lines of its answer. The comma
 
     topic SETTING=VALUE ...        make the topic anew          alter SETTING=VALUE ...   change it live
     append now= ts=[..] [magic= codec= version= bit= header= pid= seq= headers= key= raw= control=]
+    appends count= every= [ts=]   one record each so many ms: its time is the clock's, or ts
     own       the topic's own settings of retention    event-time     the largest there ever was
     explain   what deletes each segment and when, or what holds it
     commit    in flush mode: make durable, and show to consumers, what was appended
@@ -206,6 +207,15 @@ class World:
         )
         text = f"offset={result.base_offset} timestamp={result.log_append_time_ms}"
         yield text + (" duplicate" if result.duplicate else "")
+
+    def do_appends(self, options):
+        """Append one record after the other, a step of the clock before each."""
+        first = self.partition.log_end_offset
+        for _ in range(int(options["count"])):
+            self.now += int(options["every"])
+            stamps = options.get("ts", str(self.now))
+            self.partition.append(produced({"ts": stamps}), now_ms=self.now, produce_version=9)
+        yield f"offsets {first}-{self.partition.log_end_offset - 1}, now={self.now}"
 
     def do_append_delta(self, options):
         data = with_delta(int(options["first"]), bytes.fromhex(options["delta"]))

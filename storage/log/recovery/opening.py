@@ -80,6 +80,7 @@ def open_log(
     )
     if state.epochs.last_begun == NO_EPOCH:
         state.leader_epoch = max(0, _epoch_of_last_batch(segments))
+    _begin_clock(state, now_ms)
     state.arrivals.begin(state.max_event_time)
     _save_times(state, known)
     return state
@@ -99,6 +100,16 @@ def _known(recorded: PartitionTimes | None, given: loading.Known) -> loading.Kno
         cleaned_offset=_smaller(given.cleaned_offset, cut.cleaned_offset),
         times=recorded,
     )
+
+
+def _begin_clock(state: LogState, now_ms: int) -> None:
+    """Counts an active segment from now where nobody knows what the clock showed when it began.
+
+    Its append times still count from its first append.
+    """
+    times, _ = state.active.known_times
+    if state.active.tail.size and times.created_clock is None:
+        times.created_clock = now_ms
 
 
 def _save_times(state: LogState, known: loading.Known) -> None:

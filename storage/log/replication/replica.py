@@ -200,7 +200,7 @@ class Replica:
         state, time = self._state, received.append_time_ms
         prepared, settings = received.prepared, state.settings
         first_offset = prepared.base_offset
-        active = self._active_for(received, back_offset)
+        active = self._active_for(received, back_offset, now_ms)
         append_time_ms = now_ms if time is None else time
         limit = capped(append_time_ms, active.event_slack_ms)
         producers = state.read_producers()  # read from the log before the batch is added
@@ -212,6 +212,7 @@ class Replica:
             append_time_ms,
             limit,
             settings.index_interval_bytes,
+            now_ms,
             is_time_known=time is not None,
         )
         active.is_true = active.is_true and received.is_true
@@ -224,12 +225,12 @@ class Replica:
             producers.appended(sequenced(batch), offsets, append_time_ms)
         state.publish(prepared.last_offset + 1)
 
-    def _active_for(self, received: Received, back_offset: int) -> Segment:
+    def _active_for(self, received: Received, back_offset: int, now_ms: int) -> Segment:
         """Returns the segment for a batch, a new one if necessary. Raises OSError.
 
-        The log's own limits of size and index apply, and the time rules, as if the batch had come
-        at its append time. If that is unknown, no time rule applies. Appends times never decrease
-        within a segment, so a reset of the append clock begins a new one.
+        The log's own limits of size and index apply, and the time rules, by the leader's append time
+        and the own clock. If the append time is unknown, no time rule applies. Append times never
+        decrease within a segment, so a reset of the append clock begins a new one.
         """
         state, time = self._state, received.append_time_ms
         prepared, settings, active = received.prepared, state.settings, state.active
@@ -250,6 +251,7 @@ class Replica:
             active.times,
             prepared.largest,
             time,
+            now_ms,
             settings.segment_ms,
             settings.min_roll_interval_ms,
         )

@@ -113,6 +113,8 @@ class Truncater:
             old.rest()
             cut.cut(tail)
             cut.activate()
+            if tail.size:
+                cut.known_times[0].created_clock = old.known_times[0].created_clock
             self._finish(tail.end_offset, begins_anew=False)
 
     def _begin_anew(self, offset: int) -> None:

@@ -19,6 +19,7 @@ from storage.time.retention import (
     counted_event_time,
     retention_schedule,
 )
+from storage.time.rolling import Rolling, rolls_from
 from storage.time.timestamp import exceeds, is_due
 
 if TYPE_CHECKING:
@@ -101,6 +102,7 @@ class Moment(NamedTuple):
     log_end_offset: int
     max_event_time: int | None
     last_append_time: int | None
+    rolling: Rolling
     compacting: Compacting | None = None
 
 
@@ -122,6 +124,7 @@ def explain(
     for segment, candidate, schedule in zip(log.segments, candidates, expected, strict=True):
         before = _segment(segment, candidate, schedule, rules, now_ms, before)
         explained.append(before)
+    explained[-1] = _with_rolling(explained[-1], log.segments[-1], log.rolling, now_ms)
     if log.compacting is not None:
         explained = _with_compaction(explained, log.segments, log.compacting)
     return PartitionExplanation(
@@ -139,6 +142,21 @@ def explain(
         going(explained, now_ms, log.log_start_offset),
         log.compacting,
     )
+
+
+def _with_rolling(
+    explained: SegmentExplanation, active: Segment, rolling: Rolling, now_ms: int
+) -> SegmentExplanation:
+    """Adds when the active segment ends by time, unless the next round deletes it."""
+    roll_ms = rolls_from(active.times, rolling)
+    is_going = explained.held_by is None or not explained.is_active
+    if is_going or roll_ms is None:
+        return explained
+    when = "the next append" if is_due(roll_ms, now_ms) else f"an append at {_when(roll_ms)}"
+    sentence = (
+        f"It is active; {when} begins a new segment ({rolling.setting}={rolling.segment_ms})."
+    )
+    return explained._replace(sentence=f"{explained.sentence} {sentence}")
 
 
 def _with_compaction(

@@ -16,6 +16,7 @@ from protocol.errors import CorruptMessage, OffsetOutOfRange
 from storage.log.retention import deletion, explanation, known_times
 from storage.log.retention.explanation import Moment
 from storage.time.retention import Retention, retention_of, segments_to_delete
+from storage.time.rolling import rolling_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -259,6 +260,7 @@ class Retainer:
                 ends.log_end_offset,
                 state.max_event_time,
                 state.last_append_time_ms,
+                rolling_of(config),
             )
         compacting = self._compactor.compacting(version.segments, now_ms, config, blocker)
         return moment._replace(compacting=compacting)

@@ -1,6 +1,6 @@
 """`partition.times`: the times of a partition, stored so that a clean start reads no log.
 
-    header    4 bytes "tidp", int32 version (1), uint32 CRC-32C of what follows; big-endian
+    header    4 bytes "tidp", int32 version (2), uint32 CRC-32C of what follows; big-endian
     state     int64 largest event time ever, each counted at most as its limit (-1: none)
               int64 last append time (Long.MIN: unknown)
               int64 log start offset
@@ -15,6 +15,7 @@
               int32 entries of the .index, int32 entries of the .timeindex
               int8 bit 0: a record has no time; bit 1: batch headers and indexes are true;
               bit 2: the append time of some batch is unknown
+              int64 what the clock showed at the first append (Long.MIN: unknown)
     mark      int64 offset of the last reset of the append clock; 0 if there was none
     cut       only in a log that has been truncated
               int64 recovery point and int64 cleaned offset (-1: none): if the directory's
@@ -23,7 +24,8 @@
               int8 1: it restarts the log, empty, at that offset
     gaps      int64 the log may have gaps up to this offset, see `storage/log/recovery/gaps.py`
 
-A file of an older tidelog has no gaps, and no mark where it would be 0 and no cut follows.
+A file of version 1 has no clock readings. It may have no gaps, and no mark where it would be 0
+and no cut follows.
 
 A segment's line describes its first `size` bytes: later appends are read from the log again. The
 file is replaced by rename, durably, at flush, close and retention, and once, not durably, when the
@@ -51,7 +53,7 @@ if TYPE_CHECKING:
 
 FILE_NAME = "partition.times"
 MAGIC = b"tidp"
-VERSION = 1
+VERSION = 2
 UNKNOWN = -(2**63)
 _HEAD = struct.Struct(">4siI")
 _STATE = struct.Struct(">qqqqH")
@@ -60,7 +62,8 @@ _MARK = struct.Struct(">q")
 _CUT = struct.Struct(">qqqb")
 _GAPS = struct.Struct(">q")
 _NONE = -1
-_SEGMENT = struct.Struct(">10qiib")
+_SEGMENT = struct.Struct(">10qiibq")
+_SEGMENT_1 = struct.Struct(">10qiib")  # of version 1
 _HAS_MISSING = 1
 _IS_TRUE = 2
 _HAS_UNKNOWN = 4
@@ -126,15 +129,16 @@ def parse(data: bytes) -> PartitionTimes | None:
         return None
     magic, version, checksum = _HEAD.unpack_from(data)
     body = memoryview(data)[_HEAD.size :]
-    if magic != MAGIC or version != VERSION or checksum != crc32c(body):
+    if magic != MAGIC or version not in {1, VERSION} or checksum != crc32c(body):
         return None
     event, append, start, covered, size = _STATE.unpack_from(body)
     position = _STATE.size + size
     boot_id = str(body[_STATE.size : position], "utf-8")
     (count,) = _COUNT.unpack_from(body, position)
     position += _COUNT.size
-    end = position + count * _SEGMENT.size
-    lines = tuple(_line(*fields) for fields in _SEGMENT.iter_unpack(body[position:end]))
+    segment = _SEGMENT if version == VERSION else _SEGMENT_1
+    end = position + count * segment.size
+    lines = tuple(_line(*fields) for fields in segment.iter_unpack(body[position:end]))
     return PartitionTimes(
         _or_none(event, NO_TIMESTAMP),
         _or_none(append, UNKNOWN),
@@ -223,6 +227,7 @@ def _pack_line(line: SegmentLine) -> bytes:
         _HAS_MISSING * times.has_missing
         | _IS_TRUE * line.is_true
         | _HAS_UNKNOWN * times.has_unknown,
+        _or(times.created_clock, UNKNOWN),
     )
 
 
@@ -240,6 +245,7 @@ def _line(
     index_entries: int,
     time_index_entries: int,
     flags: int,
+    created_clock: int = UNKNOWN,
 ) -> SegmentLine:
     times = SegmentTimes()
     times.first = _or_none(first, NO_TIMESTAMP)
@@ -248,6 +254,7 @@ def _line(
     times.event = _or_none(event, NO_TIMESTAMP)
     times.aging = aging if size else None
     times.created = _or_none(created, UNKNOWN)
+    times.created_clock = _or_none(created_clock, UNKNOWN)
     times.last_append = _or_none(last_append, UNKNOWN)
     times.has_missing = bool(flags & _HAS_MISSING)
     times.has_unknown = bool(flags & _HAS_UNKNOWN)

@@ -6,7 +6,7 @@ from config.setting import LONG_MAX
 from config.topic import TopicConfig
 from storage.compaction import plan
 from storage.compaction.plan import LAG, NOT_SEEN, NOTHING, RATIO, Part, Rules, judge
-from storage.time.rolling import segment_span
+from storage.time.rolling import rolling_of
 from storage.time.segment_times import SegmentTimes
 
 
@@ -82,6 +82,6 @@ def test_a_checkpoint_that_cannot_be_is_none(checkpoint, start, end, dirty):
 
 def test_a_segment_is_closed_in_time_to_be_compacted():
     times = {"segment_ms": 500, "max_compaction_lag_ms": 100}
-    assert segment_span(TopicConfig(**times)) == 500
-    assert segment_span(TopicConfig(cleanup_policy=("compact",), **times)) == 100
-    assert segment_span(TopicConfig(cleanup_policy=("compact",), segment_ms=50)) == 50
+    assert rolling_of(TopicConfig(**times)).segment_ms == 500
+    assert rolling_of(TopicConfig(cleanup_policy=("compact",), **times)).segment_ms == 100
+    assert rolling_of(TopicConfig(cleanup_policy=("compact",), segment_ms=50)).segment_ms == 50

@@ -104,13 +104,19 @@ def test_partition_times_come_back(tmp_path):
         (
             SegmentLine(0, 10, 500, times_with(first=-9, largest=-2, aging=-9), 3, 0, is_true=True),
             SegmentLine(
-                10, 12, 80, times_with(has_missing=True, aging=5, created=5), 0, 1, is_true=False
+                10,
+                12,
+                80,
+                times_with(has_missing=True, aging=5, created=5, created_clock=4),
+                0,
+                1,
+                is_true=False,
             ),
             SegmentLine(12, 12, 0, SegmentTimes(), 0, 0, is_true=True),
         ),
     )
     data = partition_times.pack(times)
-    assert data[:8] == b"tidp\0\0\0\1"
+    assert data[:8] == b"tidp\0\0\0\2"
     assert struct.unpack(">I", data[8:12])[0] == crc32c(data[12:])
     partition_times.write(tmp_path, data, durable=False)
     assert partition_times.read(tmp_path) == times

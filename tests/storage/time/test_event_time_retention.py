@@ -92,6 +92,7 @@ def settings(event, basis, ms, size, kind, magic):
     """A topic's settings, as a broker would have them."""
     own = {"segment.bytes": "500", "message.timestamp.type": kind}
     own |= {"message.format.version": FORMATS[magic], "segment.min.roll.interval.ms": "0"}
+    own |= {"segment.ms": str(14 * HOUR)}
     own |= {"retention.ms": str(ms), "retention.bytes": str(size), EVENT: str(event)}
     if basis is not None:
         own["retention.time.basis"] = basis

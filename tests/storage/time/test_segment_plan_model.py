@@ -137,10 +137,10 @@ def delete_one_millisecond_early(monkeypatch):
 def roll_by_the_largest_time_so_far(monkeypatch):
     right = time_rules.should_roll
 
-    def should_roll(times, largest, append_time_ms, segment_ms, min_interval_ms):
+    def should_roll(times, largest, append_time_ms, now_ms, segment_ms, min_interval_ms):
         times = times.copy()
         times.first = times.largest
-        return right(times, largest, append_time_ms, segment_ms, min_interval_ms)
+        return right(times, largest, append_time_ms, now_ms, segment_ms, min_interval_ms)
 
     monkeypatch.setattr(time_rules, "should_roll", should_roll)
 
@@ -148,8 +148,8 @@ def roll_by_the_largest_time_so_far(monkeypatch):
 def roll_without_an_interval(monkeypatch):
     right = time_rules.should_roll
 
-    def should_roll(times, largest, append_time_ms, segment_ms, min_interval_ms):
-        return right(times, largest, append_time_ms, segment_ms, 0)
+    def should_roll(times, largest, append_time_ms, now_ms, segment_ms, min_interval_ms):
+        return right(times, largest, append_time_ms, now_ms, segment_ms, 0)
 
     monkeypatch.setattr(time_rules, "should_roll", should_roll)
 

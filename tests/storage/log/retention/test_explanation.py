@@ -186,16 +186,36 @@ def test_what_waits_for_an_older_segment_is_not_said_to_go_before_it(make_log):
     assert second.sentence == (
         "Segments go oldest first, and the one at 0 goes at 1970-01-01T00:00:02.001Z."
         " retention.ms=1000 would delete it with the next round."
+        " It is active; an append at 1970-01-08T00:00:01.001Z begins a new segment"
+        " (segment.ms=604800000)."
     )
     _, second = log.partition.retainer.explain(
         1_200
     ).segments  # its own moment is not the one it goes at
     assert second.due_ms == 2_001
-    assert second.sentence.endswith("would delete it at 1970-01-01T00:00:01.501Z.")
+    assert "would delete it at 1970-01-01T00:00:01.501Z. It is active" in second.sentence
     beyond = log_of(make_log, [(1_000, [1_000])], retention_ms=10**18).partition.retainer.explain(
         1_000
     )
-    assert beyond.segments[0].sentence.endswith(" deletes it at +31690708-07-05T01:46:41.001Z.")
+    assert " deletes it at +31690708-07-05T01:46:41.001Z. It" in beyond.segments[0].sentence
+
+
+def test_it_is_said_when_the_active_segment_ends(make_log):
+    log = make_log(segment_ms=500, segment_min_roll_interval_ms=0).create()
+    log.append([10**15], now=1_000)
+    (active,) = log.partition.retainer.explain(1_100).segments
+    moment = "an append at 1970-01-01T00:00:01.501Z"
+    assert f" It is active; {moment} begins a new segment (segment.ms=500)." in active.sentence
+    (active,) = log.partition.retainer.explain(1_501).segments
+    assert " It is active; the next append begins a new segment (segment.ms" in active.sentence
+    log.append([10**15], now=1_500)
+    assert len(log.partition.segments) == 1
+    log.append([10**15], now=1_501)
+    assert len(log.partition.segments) == 2
+    first, active = log.partition.retainer.explain(1_501).segments
+    assert "It is active" not in first.sentence
+    for_ever = TopicConfig(segment_ms=2**63 - 1)
+    assert "It is active" not in log.partition.retainer.explain(1, for_ever).segments[1].sentence
 
 
 def test_what_two_policies_delete_waits_for_an_older_segment_also_where_one_ends_with_it(make_log):
@@ -213,6 +233,8 @@ def test_what_two_policies_delete_waits_for_an_older_segment_also_where_one_ends
         "Segments go oldest first, and the one at 0 goes at 1970-01-01T00:00:06.001Z."
         " retention.ms=5000 would delete it at 1970-01-01T00:00:06.001Z."
         " retention.max.eventtime.ms=1000 would delete it with the next round."
+        " It is active; an append at 1970-01-08T00:00:01.001Z begins a new segment"
+        " (segment.ms=604800000)."
     )
     assert log.partition.retainer.apply_retention(2_000) == []
 

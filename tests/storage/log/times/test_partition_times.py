@@ -20,3 +20,26 @@ def test_what_is_packed_comes_back(mark, cut, gaps_end_offset):
 
 def test_a_log_that_was_never_truncated_has_the_file_it_had():
     assert len(pack(TIMES._replace(back_offset=1))) == len(pack(TIMES)) + 8
+
+
+# Written by the version before: two segments, a mark, a truncation and gaps.
+VERSION_1 = bytes.fromhex(
+    "746964700000000132a3a1be0000000000000014000000000000001e0000000000000000"
+    "00000000000000040004626f6f7400000002000000000000000000000000000000020000"
+    "0000000001f4000000000000000700000000000000090000000000000001000000000000"
+    "000900000000000000080000000000000005000000000000000800000003000000020200"
+    "000000000000020000000000000004000000000000005000000000000000090000000000"
+    "000014000000000000000300000000000000140000000000000014800000000000000000"
+    "0000000000001e00000000000000010400000000000000020000000000000003ffffffff"
+    "ffffffffffffffffffffffff00000000000000000b"
+)
+
+
+def test_a_file_of_version_1_is_read_as_it_was_meant():
+    times = parse(VERSION_1)
+    assert times[:5] == (20, 30, 0, 4, "boot")
+    assert times[6:9] == (2, Cut(3, None), 11)
+    first, second = times.segments
+    assert (first.times.created, first.times.created_clock, first.is_true) == (5, None, True)
+    assert (second.size, second.times.last_append, second.times.has_unknown) == (80, 30, True)
+    assert parse(pack(times)) == times

@@ -61,6 +61,7 @@ class Piece:
 
     def __init__(self, base):
         self.base, self.size = base, 0
+        self.clock = None  # what the clock showed at the first append
 
 
 class Life:
@@ -176,6 +177,8 @@ class Life:
             self.pieces.append(Piece(self.end))
             self.in_flight = (self.end, 0)
             seen["rolls"] += 1
+        if not self.pieces[-1].size:
+            self.pieces[-1].clock = self.now
         self.pieces[-1].size += size
         self.rows += [Row(t, stamp) for t in kept]
         self.max_event = latest_event([self.max_event, *(r.event for r in self.rows[-len(kept) :])])
@@ -186,14 +189,17 @@ class Life:
     def rolls(self, rows, kept, stamp, size):
         if self.pieces[-1].size + size > self.set["segment_bytes"]:
             return True
-        created = next((r.append for r in rows if r.append is not None), None)
-        if created is None or stamp - created < self.set["segment_min_roll_interval_ms"]:
+        clock = self.pieces[-1].clock
+        created = next((r.append for r in rows if r.append is not None), clock)
+        age = max(stamp - created, self.now - clock)
+        if age < self.set["segment_min_roll_interval_ms"]:
             return False
         first = next((r.time for r in rows if r.time is not None), None)
         new = [t for t in kept if t is not None]
         if first is None or not new:
-            return stamp - created > self.set["segment_ms"]
-        return max(new) > first + self.set["segment_ms"]
+            return age > self.set["segment_ms"]
+        reached = min(max(new), stamp)
+        return max(age, reached - min(first, created)) > self.set["segment_ms"]
 
     def segments_agree(self):
         found = [(s.base_offset, s.tail.size) for s in self.partition.segments]
@@ -290,8 +296,16 @@ class Life:
         assert self.partition.log_end_offset == self.end
         assert self.partition.log_start_offset == self.log_start
         self.segments_agree()
+        self.judge_clock()
         self.judge_largest_event()
         seen["reopened"] += 1
+
+    def judge_clock(self):
+        """What the clock showed as the last segment began is known, or it counts from this start."""
+        found = self.partition.segments[-1].known_times[0].created_clock
+        piece = self.pieces[-1]
+        assert found in ({piece.clock, self.now} if self.rows[piece.base :] else {None})
+        piece.clock = found
 
     def judge_largest_event(self):
         """It is at least that of the records, and at most what was lost with a torn end."""
