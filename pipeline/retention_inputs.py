@@ -2,7 +2,8 @@
 
 It changes nothing. In a directory of tidelog, `partition.times` has what the broker knows; what was
 appended since is read from the log, as the broker does. In a log of Apache Kafka, everything is
-read once from the records, and the modification times of files replace append times. Everything
+read once from the records, and batches count as appended now: a broker that opened the directory
+would adopt them. The modification times of files stand in where Kafka's rules are tried. Everything
 below the log end counts as visible to consumers.
 """
 
@@ -21,6 +22,7 @@ from storage.segment.append_entries import UNKNOWN
 from storage.segment.append_times import AppendTimes
 from storage.segment.log_file import Tail
 from storage.segment.segment import Segment
+from storage.time.adoption import Adoptions
 from storage.time.timestamp import later
 
 if TYPE_CHECKING:
@@ -72,7 +74,7 @@ def _read(partition: PartitionDirectory, event_slack_ms: int, now_ms: int, margi
     log_directory = directory.parent
     was_clean = (log_directory / filenames.CLEAN_SHUTDOWN_FILE).exists()
     known = partition_times.read(directory)
-    segments = _segments(directory, known, event_slack_ms, was_clean=was_clean)
+    segments = _segments(directory, known, event_slack_ms, now_ms, was_clean=was_clean)
     if segments and (known is None or was_clean):
         doubt_from = segments[0].base_offset if known is None else known.covered_offset
         for segment in segments:
@@ -90,7 +92,7 @@ def _read(partition: PartitionDirectory, event_slack_ms: int, now_ms: int, margi
 
 
 def _segments(
-    directory: Path, known: PartitionTimes | None, slack_ms: int, *, was_clean: bool
+    directory: Path, known: PartitionTimes | None, slack_ms: int, now_ms: int, *, was_clean: bool
 ) -> list[_Unchanged]:
     """Describes the segments, up to the last complete batch of each."""
     bases = listing.listed(directory).base_offsets
@@ -106,6 +108,7 @@ def _segments(
         end_offset = base if is_last else bases[number + 1]
         segment = _Unchanged(directory, base, Tail(end_offset, size))
         segment.event_slack_ms = slack_ms
+        segment.adoptions = Adoptions(() if known is None else known.adopted, now_ms)
         if is_last:
             known_end = Tail(base, 0) if line is None else Tail(line.end_offset, line.size)
             segment.tail = _whole(segment, known_end, size)

@@ -81,7 +81,7 @@ class LogSegment(NamedTuple):
 
     @property
     def is_estimated(self) -> bool:
-        """Whether the modification time of the file replaces unknown append times."""
+        """Whether some append time is unknown, and something else stands in for it."""
         return self.times.has_unknown
 
     def appended_after(self, moment_ms: int) -> int:

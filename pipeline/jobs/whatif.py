@@ -12,8 +12,8 @@ from the future keeps. It only reads. Exit status 1: a guard is broken.
 A policy overrides the topic's own settings, which are known if --cluster is given. `rules=kafka` in
 a policy selects Apache Kafka's rules. Guards: max_deleted_bytes, max_deleted_records,
 max_killed_early, max_pinned_bytes; each applies to every policy, or to the one named before a
-colon. Logs that Apache Kafka wrote contain no append times: the modification times of files are
-used instead, and the answer says "estimated".
+colon. Logs that Apache Kafka wrote contain no append times: their records count as appended when a
+broker of ours opened them, or now, and the answer says "estimated".
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 It has the files that appending its batches would have made: the log, both indexes, the append
 times, and the times that `partition.times` keeps. Its `.txnindex` names the aborted transactions
-that still have data. The date of its log file is that of its newest source, because that date
-stands in for an unknown append time, in Kafka too.
+that still have data. The date of its log file is its last append time, for Apache Kafka: there it
+stands in for missing times.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from storage.segment.append_entries import Entry
     from storage.segment.log_file import Found
     from storage.segment.segment import Segment
+    from storage.time.adoption import Adoptions
 
 SUFFIXES = (
     filenames.OFFSET_INDEX_SUFFIX,
@@ -133,11 +134,12 @@ class CleanedSegment:
         index_interval_bytes: int,
         event_slack_ms: int,
         write_bytes: int,
+        adoptions: Adoptions,
     ) -> None:
         """Begins with no batches and removes what an interrupted cleaning left; raises OSError."""
         self.directory, self.base_offset = directory, base_offset
         self._interval, self._slack_ms = index_interval_bytes, event_slack_ms
-        self._write_bytes = write_bytes
+        self._write_bytes, self._adoptions = write_bytes, adoptions
         for suffix in SUFFIXES:
             files.unlink(self._path(suffix))
         self._log = files.Descriptor(self._path(filenames.LOG_SUFFIX), writable=True)
@@ -152,7 +154,6 @@ class CleanedSegment:
         self._source_base = 0
         self._entry: Entry | None = None
         self._next_entry: Entry | None = None
-        self._modified_ms = 0
         self._is_true, self._has_end = True, False
         self._bytes_read = 0
 
@@ -160,14 +161,10 @@ class CleanedSegment:
         name = filenames.segment_file(self.base_offset, suffix) + filenames.CLEANED_SUFFIX
         return self.directory / name
 
-    def enter(self, source: Segment, modified_ms: int) -> None:
-        """Continues with the batches of another segment, last modified at `modified_ms`.
-
-        Raises OSError.
-        """
+    def enter(self, source: Segment) -> None:
+        """Continues with the batches of another segment. Raises OSError."""
         self._sources += 1
         self._end_offset = source.tail.end_offset
-        self._modified_ms = modified_ms
         times = source.append_times
         self._has_end = self._has_end or times.has_end
         self._source_times, self._source_base = times.entries(), source.base_offset
@@ -210,9 +207,11 @@ class CleanedSegment:
     def _note_times(self, survivor: Survivor, append_time_ms: int | None) -> None:
         """Takes the times of a batch into account, as `survey` does for a finished segment."""
         times = self._times
-        times.note_append(append_time_ms)
         if append_time_ms is None:
-            append_time_ms = times.last_append = self._modified_ms
+            append_time_ms = self._adoptions.time_of(survivor.last_offset)
+            times.note_adopted(append_time_ms)
+        else:
+            times.note_append(append_time_ms)
         if survivor.has_no_data:
             times.note_control(append_time_ms)
             return
@@ -247,8 +246,10 @@ class CleanedSegment:
             if path.exists():
                 files.sync(path)
         files.sync(self.directory)
-        with contextlib.suppress(OSError):
-            os.utime(self._path(filenames.LOG_SUFFIX), ns=(self._modified_ms * 1_000_000,) * 2)
+        if self._times.last_append is not None:
+            date_ns = self._times.last_append * 1_000_000
+            with contextlib.suppress(OSError, OverflowError):
+                os.utime(self._path(filenames.LOG_SUFFIX), ns=(date_ns, date_ns))
         return Cleaned(
             self.base_offset,
             self._sources,

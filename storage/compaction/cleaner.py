@@ -125,7 +125,14 @@ class Cleaner:
     def _clean_until_ms(self) -> int | None:
         """Returns the last append time of the clean section, None if there is none."""
         clean = [s for s in self.segments if s.base_offset < self.job.first_dirty_offset]
-        return _written_ms(clean[-1]) if clean else None
+        return self._written_ms(clean[-1]) if clean else None
+
+    def _written_ms(self, segment: Segment) -> int:
+        """Returns the last append time of a segment; when it was adopted where that is unknown."""
+        last_time = segment.append_times.last_time
+        if last_time is None:
+            return self.job.adoptions.time_of(segment.tail.end_offset - 1)
+        return last_time
 
     # --- groups ----------------------------------------------------------------------------------
 
@@ -182,10 +189,11 @@ class Cleaner:
             job.index_interval_bytes,
             job.event_slack_ms,
             job.write_bytes,
+            job.adoptions,
         )
         for segment in group:
-            keep_old = keeps_old_tombstones(_written_ms(segment), self._old_horizon_ms)
-            target.enter(segment, _modified_ms(segment))
+            keep_old = keeps_old_tombstones(self._written_ms(segment), self._old_horizon_ms)
+            target.enter(segment)
             for found in self._walk(segment):
                 target.note_read(found.batch)
                 survivor = self._survivor(found, keep_old_tombstones=keep_old)
@@ -272,16 +280,6 @@ def _room_of(segment: Segment) -> _Room:
     return _Room(
         1, segment.tail.size, offsets * OffsetIndex.entry_size, times * TimeIndex.entry_size
     )
-
-
-def _written_ms(segment: Segment) -> int:
-    """Returns the last append time of a segment; the date of its file where that is unknown."""
-    last_time = segment.append_times.last_time
-    return _modified_ms(segment) if last_time is None else last_time
-
-
-def _modified_ms(segment: Segment) -> int:
-    return segment.path.stat().st_mtime_ns // 1_000_000
 
 
 def _read_aborted(directory: Path) -> list[transaction_index.Aborted]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from storage.time.adoption import Adopted, Adoptions
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -46,6 +48,7 @@ class Job(NamedTuple):
     event_slack_ms: int
     back_offset: int  # where the append clock was last reset
     writers: Mapping[int, Writer]  # by producer id
+    adoptions: Adoptions
 
     def packed(self) -> dict[str, Any]:
         """Returns the values as JSON can hold them."""
@@ -57,6 +60,8 @@ class Job(NamedTuple):
         fields = dict(packed)
         fields["sources"] = tuple(Source(*each) for each in fields["sources"])
         fields["writers"] = {p: Writer(*rest) for p, *rest in fields["writers"]}
+        ranges, latest_ms = fields["adoptions"]
+        fields["adoptions"] = Adoptions(tuple(Adopted(*each) for each in ranges), latest_ms)
         return cls(**fields)
 
     @property

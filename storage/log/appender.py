@@ -279,7 +279,7 @@ class Appender:
             files.sync(state.directory)
         producer_snapshots.write(state.directory, base_offset, state.read_producers())
         active = Segment(state.directory, base_offset, Tail(base_offset, 0))
-        active.event_slack_ms = state.event_slack_ms
+        active.event_slack_ms, active.adoptions = state.event_slack_ms, state.adoptions
         active.index_interval_bytes = state.config.index_interval_bytes
         try:
             active.activate()

@@ -173,6 +173,7 @@ class Compactor:
             event_slack_ms=state.event_slack_ms,
             back_offset=state.back_offset,
             writers=writers,
+            adoptions=state.adoptions,
         )
 
     def _claim(self, wanted: tuple[Segment, ...]) -> bool:
@@ -343,6 +344,7 @@ class Compactor:
         )
         segment.event_slack_ms = self._state.event_slack_ms
         segment.index_interval_bytes = self._state.config.index_interval_bytes
+        segment.adoptions = self._state.adoptions
         line = SegmentLine(
             cleaned.base_offset,
             cleaned.end_offset,

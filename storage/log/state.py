@@ -42,6 +42,7 @@ from storage.log.times import partition_times
 from storage.log.times.largest_event import LargestEvent
 from storage.log.times.partition_times import Cut
 from storage.log.version import Ends, Version
+from storage.time.adoption import adopt
 from storage.time.arrivals import Arrivals
 from storage.time.event_time import event_slack
 
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from storage.log.producers.producer_state import Producers
     from storage.log.settings import Settings
     from storage.segment.segment import Segment
+    from storage.time.adoption import Adoptions
 
 _log = logging.getLogger("tidelog.storage")
 
@@ -103,6 +105,7 @@ class LogState:
 
     last_append_time_ms: int | None  # None: unknown
     back_offset: int  # the last reset of the append clock; 0: none
+    adoptions: Adoptions  # when batches with unknown append times were adopted
     boot_id: str
     largest_event_time: InitVar[int | None]  # ever below the high watermark, as far as is known
     largest_event: LargestEvent = field(init=False)
@@ -321,6 +324,7 @@ class LogState:
             self.back_offset,
             Cut(self.recovery_point, self.cleaned_offset, *self.cutting) if self.was_cut else None,
             self.gaps_end_offset,
+            self.adoptions.ranges,
         )
 
     def covered_times(self) -> partition_times.PartitionTimes:
@@ -344,6 +348,19 @@ class LogState:
             if data != self._saved_times:
                 partition_times.write(self.directory, data, durable=durable, losable=losable)
                 self._saved_times = data
+
+    def adopt(self, first_offset: int, end_offset: int, now_ms: int) -> None:
+        """Counts batches with unknown append times as appended now; needs the append lock.
+
+        They are the last of the log. Batches just before them that are adopted too count as
+        adopted together with them.
+        """
+        ranges = self.adoptions.ranges
+        if ranges and ranges[-1].end_offset == first_offset:
+            ranges = ranges[:-1]
+        self.adoptions = self.adoptions._replace(ranges=adopt(ranges, end_offset, now_ms))
+        for segment in self.version.segments:
+            segment.adoptions = self.adoptions
 
     # --- producers --------------------------------------------------------------------------------
 

@@ -157,6 +157,19 @@ def growing(descriptor: files.Descriptor, count: int) -> int:
     return count
 
 
+def known_from(descriptor: files.Descriptor, count: int) -> int | None:
+    """Returns the offset from which on all times of `count` entries are known.
+
+    None if the last one is unknown.
+    """
+    offset: int | None = None
+    for entry in backwards(descriptor, count):
+        if entry.time == UNKNOWN:
+            break
+        offset = entry.offset
+    return offset
+
+
 def has_unknown(descriptor: files.Descriptor, count: int) -> bool:
     """Returns whether the append time of one of `count` entries is unknown."""
     for number in range(0, count, _BLOCK_ENTRIES):

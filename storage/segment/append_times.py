@@ -220,6 +220,17 @@ class AppendTimes:
             complete = self._complete = not append_entries.has_unknown(self._reader(), self._count)
         return complete
 
+    def unknown_end(self, end_offset: int) -> int:
+        """Returns the offset from which on all append times are known; raises OSError.
+
+        The segment ends at `end_offset`. It is that if the last append time is unknown, and the
+        base offset if all are known.
+        """
+        if not self._count:
+            return end_offset
+        known = append_entries.known_from(self._reader(), self._count)
+        return end_offset if known is None else known + self.base_offset
+
     def at(self, offset: int) -> int | None:
         """Returns the append time of the batch with this offset, None if it is unknown.
 

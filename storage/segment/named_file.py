@@ -8,7 +8,6 @@ readers still hold it, and the merged segment takes the old name at once.
 from __future__ import annotations
 
 import errno
-import os
 import threading
 from typing import TYPE_CHECKING, Self
 
@@ -50,11 +49,6 @@ class NamedFile:
             file = self.path.open("rb")
         with file:
             return file.read()
-
-    def modified_ns(self) -> int:
-        """Returns when the file was last changed, in nanoseconds; raises OSError."""
-        descriptor = self.open()
-        return os.fstat(descriptor.number).st_mtime_ns
 
     def rename(self, target: Path) -> None:
         """Gives the file another name, by which it is opened from now on; raises OSError."""

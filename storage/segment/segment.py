@@ -168,8 +168,7 @@ class Segment(SegmentFiles):
                 self.time_index.append(times.largest, times.largest_offset)
                 self._last_indexed = start
         if not is_time_known:
-            times.note_append(None)
-            times.last_append = append_time_ms
+            times.note_adopted(append_time_ms)
         else:
             times.note_append(append_time_ms, clock_ms)
         self._known_size = position + size

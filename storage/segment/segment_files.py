@@ -22,6 +22,7 @@ from storage.segment.named_file import NamedFile
 from storage.segment.offset_index import OffsetIndex
 from storage.segment.sparse_index import flush_both
 from storage.segment.time_index import TimeIndex
+from storage.time.adoption import NOT_ADOPTED
 from storage.time.event_time import EVENT_SLACK_MS
 from storage.time.lookup import is_indexed
 from storage.time.segment_times import SegmentTimes
@@ -61,6 +62,7 @@ class SegmentFiles(LogFile):
         "_least_entries",
         "_time_index",
         "_times",
+        "adoptions",
         "event_slack_ms",
         "index_interval_bytes",
         "is_true",
@@ -81,6 +83,7 @@ class SegmentFiles(LogFile):
         self.is_true = not tail.size  # headers and indexes agree with the records
         self.event_slack_ms = EVENT_SLACK_MS
         self.index_interval_bytes = _INTERVAL_BYTES  # for indexes that are rebuilt
+        self.adoptions = NOT_ADOPTED  # stands in for unknown append times
 
     @property
     def index(self) -> OffsetIndex:

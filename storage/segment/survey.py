@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from storage.segment.log_file import Found
     from storage.segment.segment_files import SegmentFiles
 
-_MS_PER_NS = 1_000_000
 
 _log = logging.getLogger("tidelog.storage")
 _locks = tuple(threading.Lock() for _ in range(64))  # by segment; see `_one_at_a_time`
@@ -42,9 +41,8 @@ def catch_up(segment: SegmentFiles) -> None:
         if size >= tail.size:
             return
         times = times.copy()
-        fallback = segment.file.modified_ns() // _MS_PER_NS
         for found in segment.walk(size, tail.size):
-            _note(segment, found, times, fallback)
+            _note(segment, found, times)
         segment.known_times = (times, tail.size)
 
 
@@ -80,10 +78,9 @@ def verify(segment: SegmentFiles) -> None:
             return
         times, honest = SegmentTimes(), True
         index, time_index = segment.new_indexes()
-        fallback = segment.file.modified_ns() // _MS_PER_NS
         last_indexed = 0
         for found in segment.walk():
-            honest = _note(segment, found, times, fallback) and honest
+            honest = _note(segment, found, times) and honest
             if found.position - last_indexed > segment.index_interval_bytes:
                 index.append(found.batch.last_offset, found.position)
                 time_index.append(times.largest, times.largest_offset)
@@ -96,18 +93,19 @@ def verify(segment: SegmentFiles) -> None:
         _log.warning("headers do not tell the times", extra={"segment": segment.path})
 
 
-def _note(segment: SegmentFiles, found: Found, times: SegmentTimes, fallback_ms: int) -> bool:
+def _note(segment: SegmentFiles, found: Found, times: SegmentTimes) -> bool:
     """Takes a batch into account by its records; False if its header disagrees with them.
 
-    If its append time is unknown, the file's modification time stands in: the batch was not
-    appended later.
+    If its append time is unknown, the moment of its adoption stands in.
     """
     batch = found.batch
     # A wrapper of format 0 or 1 has no first offset; its last one has the same append time.
     append_time_ms = segment.append_times.at(batch.last_offset)
-    times.note_append(append_time_ms)
     if append_time_ms is None:
-        append_time_ms = times.last_append = fallback_ms
+        append_time_ms = segment.adoptions.time_of(batch.last_offset)
+        times.note_adopted(append_time_ms)
+    else:
+        times.note_append(append_time_ms)
     if batch.is_control or batch.is_empty:
         times.note_control(append_time_ms)
         return True

@@ -6,6 +6,7 @@ no time. Begin with `timestamp.py`; docs/time.md says the same for users. Where 
 `append_time.py`, `stamping.py`: what an append does to times, and which times it accepts.
 `rolling.py`: when a segment ends. `lookup.py`: what a search by time finds.
 `retention.py`: which segments expire and when, for rounds and explanations alike.
+`adoption.py`: what counts where an append time is unknown.
 `event_time.py`: how far an event time counts. `segment_times.py`: the times of one segment.
 `compaction_lag.py`, `tombstones.py`: what compaction may clean, and when tombstones go.
 `arrivals.py`: lateness, records expired on arrival, and mistaken units.

@@ -20,8 +20,12 @@ def is_past_min_lag(times: SegmentTimes, now_ms: int, lag_ms: int) -> bool:
 
 
 def written_from(times: SegmentTimes) -> int | None:
-    """Returns the first record time or the first append time of a segment, the smaller one."""
-    return earlier(times.first, times.created)
+    """Returns the first record time or the first append time of a segment, the smaller one.
+
+    The moment of its adoption stands in for an unknown append time.
+    """
+    created = times.created_clock if times.created is None else times.created
+    return earlier(times.first, created)
 
 
 def overdue(since_ms: int | None, now_ms: int, lag_ms: int) -> int:

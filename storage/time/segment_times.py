@@ -27,7 +27,8 @@ class SegmentTimes:
     def __init__(self) -> None:
         """Begins with a segment of no batches."""
         self.created: int | None = None  # the append time of its first batch
-        # What the clock showed then: less where append times were ahead of it. Not in the log.
+        # What the clock showed then: less where append times were ahead of it. Not in the log. Where
+        # the append time is unknown it is the moment of the batch's adoption.
         self.created_clock: int | None = None
         self.last_append: int | None = None
         self.first: int | None = None  # the first record time
@@ -88,6 +89,13 @@ class SegmentTimes:
             self.created = append_time_ms
             if self.created_clock is None:
                 self.created_clock = clock_ms
+
+    def note_adopted(self, adopted_ms: int) -> None:
+        """Takes a batch into account whose append time is unknown, and when it was adopted."""
+        self.has_unknown = True
+        self.last_append = adopted_ms
+        if self.created is None and self.created_clock is None:
+            self.created_clock = adopted_ms
 
     def copy(self) -> SegmentTimes:
         """Returns an independent copy."""

@@ -23,11 +23,13 @@ Each command is a method `do_...` that yields the lines of its answer. The comma
     checkpoint             make all durable, and note where recovery has to begin
     truncate batches= [base=] [zeros=yes]  kill -9, cut the log behind so many batches, start;
               lose=.suffix [keep=BYTES]    ... and cut or remove a file of that segment, too
+    adopt date=S   stop cleanly, remove what another broker does not write, set the files' dates, start
     damage file=.suffix [keep=BYTES] [base=]   stop cleanly, cut a file or remove it, start
 """
 
 from __future__ import annotations
 
+import os
 import struct
 import uuid
 from zlib import crc32
@@ -185,6 +187,14 @@ class World:
         else:
             path = self.directory / options["file"]
         lose(path, options)
+        return self.again()
+
+    def do_adopt(self, options):
+        self.store.close()
+        for path in [*self.directory.glob("*.appendtimes"), self.directory / "partition.times"]:
+            path.unlink(missing_ok=True)
+        for path in self.directory.iterdir():
+            os.utime(path, (int(options["date"]), int(options["date"])))
         return self.again()
 
     @property

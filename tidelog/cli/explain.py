@@ -91,7 +91,9 @@ def _print_partition(
             "", *(f"{segment['base_offset']}: {segment['sentence']}" for segment in segments)
         )
     if any(segment["has_unknown_append_times"] for segment in segments):
-        print_lines("", "?: some append times are unknown; the date of the file is used instead.")
+        print_lines(
+            "", "?: some append times are unknown; when the broker found the batches is used."
+        )
     print_lines(
         "",
         _going(

@@ -23,6 +23,7 @@ from storage.log.recovery import (
 )
 from storage.segment.log_file import Tail
 from storage.segment.segment import Segment
+from storage.time.adoption import adopted_below
 from storage.time.timestamp import later
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from storage.log.times.partition_times import PartitionTimes
+    from storage.time.adoption import Adopted
 
 
 class Loaded(NamedTuple):
@@ -39,6 +41,7 @@ class Loaded(NamedTuple):
     last_append_time_ms: int | None
     back_offset: int  # the last reset of the append clock; 0 if the log no longer has it
     gaps_end_offset: int  # up to which the log may have gaps; see `gaps`
+    adopted: tuple[Adopted, ...] = ()  # when batches with unknown append times were adopted
 
 
 class Known(NamedTuple):
@@ -51,6 +54,7 @@ class Known(NamedTuple):
     is_compacted: bool = False  # the topic's setting
     times: PartitionTimes | None = None
     boot_id: str = ""  # of this boot of the machine
+    now_ms: int = 0
 
 
 def load(directory: Path, known: Known, index_interval_bytes: int) -> Loaded:
@@ -98,10 +102,11 @@ def load(directory: Path, known: Known, index_interval_bytes: int) -> Loaded:
         )
     for segment in segments[:-1]:
         segment.seal()
-    last_time, back_offset = _judge_append_times(segments, known, stamps, is_ours=is_ours)
+    last_time, back_offset, adopted = _judge_append_times(segments, known, stamps, is_ours=is_ours)
     segments[-1].activate()
+    adopted = unknown_append_times.adopted(segments, adopted, known.now_ms)
     gaps_end = min(gaps_end, segments[-1].tail.end_offset)
-    return Loaded(tuple(segments), last_time, back_offset, gaps_end)
+    return Loaded(tuple(segments), last_time, back_offset, gaps_end, adopted)
 
 
 def _described(directory: Path, base_offsets: Sequence[int], start_offset: int) -> list[Segment]:
@@ -146,10 +151,10 @@ def _judge_append_times(
     stamps: dict[int, int | None],
     *,
     is_ours: bool,
-) -> tuple[int | None, int]:
+) -> tuple[int | None, int, tuple[Adopted, ...]]:
     """Marks the append times that are unknown.
 
-    Returns the last one, and the last reset's offset.
+    Returns the last one, the last reset's offset, and what was adopted before this start.
     """
     times = known.times
     back_offset = 0 if times is None else times.back_offset
@@ -165,4 +170,8 @@ def _judge_append_times(
     unknown_append_times.note_unknown(segments, was_clean=known.was_clean)
     if times is not None:
         last_time = later(times.last_append_time_ms, last_time)
-    return last_time, back_offset
+    adopted = () if times is None else times.adopted
+    kept_offset = segments[-1].tail.end_offset
+    if doubted_offset is not None and (known.was_clean or not is_ours):
+        kept_offset = min(kept_offset, doubted_offset)  # another broker may have replaced the rest
+    return last_time, back_offset, adopted_below(adopted, kept_offset)

@@ -16,6 +16,7 @@ from storage.log.epochs import NO_EPOCH, LeaderEpochs
 from storage.log.recovery import loading
 from storage.log.state import LogState
 from storage.log.times import partition_times
+from storage.time.adoption import Adoptions
 
 if TYPE_CHECKING:
     import uuid
@@ -51,7 +52,7 @@ def open_log(
     Raises OSError.
     """
     given = loading.Known(recovery_point, was_clean, log_start_offset, cleaned_offset)
-    given = given._replace(is_compacted=config.is_compacted, boot_id=boot_id)
+    given = given._replace(is_compacted=config.is_compacted, boot_id=boot_id, now_ms=now_ms)
     known = _known(partition_times.read(directory), given)
     loaded = loading.load(directory, known, config.index_interval_bytes)
     recorded, segments = known.times, loaded.segments
@@ -72,6 +73,7 @@ def open_log(
         gaps_end_offset=loaded.gaps_end_offset,
         last_append_time_ms=loaded.last_append_time_ms,
         back_offset=loaded.back_offset,
+        adoptions=Adoptions(loaded.adopted, now_ms),
         largest_event_time=None if recorded is None else recorded.max_event_time,
         boot_id=boot_id,
         opened_ms=now_ms,
@@ -107,16 +109,18 @@ def _begin_clock(state: LogState, now_ms: int) -> None:
 
     Its append times still count from its first append.
     """
-    times, _ = state.active.known_times
-    if state.active.tail.size and times.created_clock is None:
-        times.created_clock = now_ms
+    active = state.active
+    times, _ = active.known_times
+    if active.tail.size and times.created_clock is None:
+        is_known = active.append_times.first_time is not None
+        times.created_clock = now_ms if is_known else state.adoptions.time_of(active.base_offset)
 
 
 def _save_times(state: LogState, known: loading.Known) -> None:
     """Writes `partition.times` if it does not describe the log as it was opened. Raises OSError."""
     times, was_clean = known.times, known.was_clean
     if times is None:
-        is_adopted = state.size > 0 and not was_clean
+        is_adopted = state.size > 0 and (not was_clean or state.adoptions.ranges != ())
         if state.size:
             _log.warning(
                 "partition.times missing: the largest event time is that of what the log holds",
@@ -125,14 +129,17 @@ def _save_times(state: LogState, known: loading.Known) -> None:
         state.save_times(state.covered_times(), durable=is_adopted, losable=not is_adopted)
     elif times.cut is not None and times.cut.offset is not None:
         _complete(state, times.cut)
-    elif (times.boot_id, times.back_offset, times.gaps_end_offset) != (
+    elif (times.boot_id, times.back_offset, times.gaps_end_offset, times.adopted) != (
         state.boot_id,
         state.back_offset,
         state.gaps_end_offset,
+        state.adoptions.ranges,
     ):
-        # Batches to come must not be allowed the gaps of batches that were cut off.
-        has_new_end = times.gaps_end_offset != state.gaps_end_offset
-        state.save_times(state.covered_times(), durable=has_new_end and not was_clean)
+        # Batches to come must not be allowed the gaps of batches that were cut off, and what is
+        # adopted now must not be adopted once more, later.
+        has_new_end = times.gaps_end_offset != state.gaps_end_offset and not was_clean
+        is_adopted = times.adopted != state.adoptions.ranges
+        state.save_times(state.covered_times(), durable=has_new_end or is_adopted)
     elif was_clean:
         state.note_saved_times(times)  # the last close wrote it durably
 

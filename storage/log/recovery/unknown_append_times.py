@@ -1,7 +1,7 @@
 """Append times after a stop: which are unknown, and how far the append clock had come.
 
 After a power loss the entries of `.appendtimes` may be older than the batches that they describe,
-and another broker writes none.
+and another broker writes none. Such batches are adopted: they count as appended now.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from storage.time.adoption import Adoptions, adopt
 from storage.time.segment_times import SegmentTimes
 from storage.time.timestamp import later
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     from storage.log.times.partition_times import PartitionTimes
     from storage.segment.segment import Segment
+    from storage.time.adoption import Adopted
 
 _log = logging.getLogger("tidelog.storage")
 
@@ -58,6 +60,27 @@ def mark_unknown(segments: Sequence[Segment], covered_offset: int) -> None:
             )
             segment.append_times.mark_unknown(from_offset)
             segment.known_times = SegmentTimes(), 0
+
+
+def adopted(
+    segments: Sequence[Segment], before: tuple[Adopted, ...], now_ms: int
+) -> tuple[Adopted, ...]:
+    """Adopts the batches with unknown append times that were not adopted before.
+
+    Returns the ranges, and gives them to the segments. Raises OSError.
+    """
+    adopted_end = before[-1].end_offset if before else -1
+    ranges = before
+    for segment in reversed(segments):
+        end_offset = segment.tail.end_offset
+        if end_offset <= adopted_end:
+            break
+        if segment.tail.size and segment.known_times[0].has_unknown:
+            ranges = adopt(before, segment.append_times.unknown_end(end_offset), now_ms)
+            break
+    for segment in segments:
+        segment.adoptions = Adoptions(ranges, now_ms)
+    return ranges
 
 
 def note_unknown(segments: Sequence[Segment], *, was_clean: bool) -> None:

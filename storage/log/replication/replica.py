@@ -217,7 +217,9 @@ class Replica:
         )
         active.is_true = active.is_true and received.is_true
         state.largest_event.appended((prepared,), limit)
-        if time is not None:
+        if time is None:
+            state.adopt(first_offset, prepared.last_offset + 1, now_ms)
+        else:
             state.last_append_time_ms = later(state.last_append_time_ms, time)
         batch = received.batch
         if batch.producer_id >= 0 and not batch.is_control:

@@ -22,6 +22,7 @@ from storage.log.recovery import listing
 from storage.log.times.partition_times import Cut
 from storage.segment.log_file import Tail
 from storage.segment.segment import Segment
+from storage.time.adoption import adopted_below
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -104,6 +105,7 @@ class Truncater:
             self._intend(kept, start_offset, tail.end_offset, begins_anew=False)
         cut = Segment(state.directory, old.base_offset, tail)
         cut.index_interval_bytes = old.index_interval_bytes
+        cut.adoptions = state.adoptions
         cut.event_slack_ms, cut.is_true = old.event_slack_ms, old.is_true or not tail.size
         state.largest_event.truncate_to(tail.end_offset)
         high_watermark = min(state.ends.high_watermark, tail.end_offset)
@@ -125,6 +127,7 @@ class Truncater:
         first.index_interval_bytes = state.config.index_interval_bytes
         with self._as_before():
             self._intend((), offset, offset, begins_anew=True)
+        first.adoptions = state.adoptions
         state.largest_event.truncate_to(0)
         with self._half_way():
             self._publish((first,), offset, offset, offset)
@@ -154,12 +157,14 @@ class Truncater:
             covered_offset=min(state.covered_offset, end_offset),
             segments=tuple(line for line in times.segments if line.base_offset in bases),
             cut=Cut(recovery_point, cleaned_offset, end_offset, begins_anew),
+            adopted=adopted_below(times.adopted, end_offset),
         )
         state.save_times(times, durable=True)
         state.last_append_time_ms, state.back_offset = last_append_time_ms, back_offset
         state.recovery_point, state.cleaned_offset = recovery_point, cleaned_offset
         state.covered_offset, state.was_cut = times.covered_offset, True
         state.gaps_end_offset = min(state.gaps_end_offset, end_offset)
+        state.adoptions = state.adoptions._replace(ranges=times.adopted)
         state.cutting = end_offset, begins_anew
 
     def _last_times(self, end_offset: int, *, begins_anew: bool) -> tuple[int | None, int]:

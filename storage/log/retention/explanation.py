@@ -54,7 +54,7 @@ class SegmentExplanation(NamedTuple):
     event_time: int | None  # the largest event time, limited by append times
     first_append_time: int | None  # None: unknown
     last_append_time: int | None
-    has_unknown_append_times: bool  # of some batch; the file's date is used instead
+    has_unknown_append_times: bool  # of some batch; the moment of its adoption is used
     lacks_times: bool  # some record has no time
     policy: str | None  # that will delete it without further appends; None: none
     due_ms: int | None  # the first time, now or later, at which a round deletes it
@@ -198,9 +198,11 @@ def _segment(
     waits = tuple(schedule.waits())
     held_by, holder, sentence = _held(schedule, waits, rules, now_ms, before, is_empty=not size)
     if times.has_unknown and size:
+        unknown_end = segment.append_times.unknown_end(end_offset)
+        adopted_ms = segment.adoptions.time_of(unknown_end - 1)
         sentence += (
-            " Of some of its batches nobody knows when they were appended:"
-            " there the date of the file counts."
+            " Of some of its batches nobody knows when they were appended: they count as appended"
+            f" when this broker found them, at {_when(adopted_ms)}."
         )
     return SegmentExplanation(
         segment.base_offset,

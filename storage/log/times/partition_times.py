@@ -16,6 +16,9 @@
               int8 bit 0: a record has no time; bit 1: batch headers and indexes are true;
               bit 2: the append time of some batch is unknown
               int64 what the clock showed at the first append (Long.MIN: unknown)
+    adopted   int32 how many, then for each
+              int64 end offset, int64 the moment at which batches with unknown append times before
+              it, and not before the end offset before, were adopted
     mark      int64 offset of the last reset of the append clock; 0 if there was none
     cut       only in a log that has been truncated
               int64 recovery point and int64 cleaned offset (-1: none): if the directory's
@@ -24,8 +27,9 @@
               int8 1: it restarts the log, empty, at that offset
     gaps      int64 the log may have gaps up to this offset, see `storage/log/recovery/gaps.py`
 
-A file of version 1 has no clock readings. It may have no gaps, and no mark where it would be 0
-and no cut follows.
+A file of version 1 has no clock readings and no moments of adoption. Lines with unknown append
+times are not used: there the dates of files stood in. Any file may have no gaps, and no mark where
+it would be 0 and no cut follows.
 
 A segment's line describes its first `size` bytes: later appends are read from the log again. The
 file is replaced by rename, durably, at flush, close and retention, and once, not durably, when the
@@ -43,6 +47,7 @@ from crc32c import crc32c
 from protocol.records.layout import NO_TIMESTAMP
 from storage import files
 from storage.segment.segment_line import SegmentLine
+from storage.time.adoption import Adopted
 from storage.time.segment_times import SegmentTimes
 
 if TYPE_CHECKING:
@@ -58,6 +63,7 @@ UNKNOWN = -(2**63)
 _HEAD = struct.Struct(">4siI")
 _STATE = struct.Struct(">qqqqH")
 _COUNT = struct.Struct(">i")
+_ADOPTED = struct.Struct(">qq")
 _MARK = struct.Struct(">q")
 _CUT = struct.Struct(">qqqb")
 _GAPS = struct.Struct(">q")
@@ -90,6 +96,7 @@ class PartitionTimes(NamedTuple):
     back_offset: int = 0  # offset of the last reset of the append clock; 0: none
     cut: Cut | None = None  # None: not truncated since the last clean stop
     gaps_end_offset: int | None = None  # up to which the log may have gaps; None: not recorded
+    adopted: tuple[Adopted, ...] = ()  # when batches with unknown append times were adopted
 
 
 def lines_of(segments: Iterable[Segment], left_out: Container[int]) -> tuple[SegmentLine, ...]:
@@ -139,6 +146,13 @@ def parse(data: bytes) -> PartitionTimes | None:
     segment = _SEGMENT if version == VERSION else _SEGMENT_1
     end = position + count * segment.size
     lines = tuple(_line(*fields) for fields in segment.iter_unpack(body[position:end]))
+    adopted: tuple[Adopted, ...] = ()
+    if version == VERSION:
+        (count,) = _COUNT.unpack_from(body, end)
+        position, end = end + _COUNT.size, end + _COUNT.size + count * _ADOPTED.size
+        adopted = tuple(Adopted(*each) for each in _ADOPTED.iter_unpack(body[position:end]))
+    else:
+        lines = tuple(line for line in lines if not line.times.has_unknown)
     return PartitionTimes(
         _or_none(event, NO_TIMESTAMP),
         _or_none(append, UNKNOWN),
@@ -149,6 +163,7 @@ def parse(data: bytes) -> PartitionTimes | None:
         _MARK.unpack_from(body, end)[0] if len(body) > end else 0,
         _cut(body[end + _MARK.size :]),
         _gaps(body[end + _MARK.size :]),
+        adopted,
     )
 
 
@@ -168,6 +183,8 @@ def pack(times: PartitionTimes) -> bytes:
             boot_id,
             _COUNT.pack(len(times.segments)),
             *map(_pack_line, times.segments),
+            _COUNT.pack(len(times.adopted)),
+            *(_ADOPTED.pack(*adopted) for adopted in times.adopted),
             _MARK.pack(times.back_offset) if times.back_offset or has_more else b"",
             b"" if times.cut is None else _pack_cut(times.cut),
             b"" if times.gaps_end_offset is None else _GAPS.pack(times.gaps_end_offset),

@@ -168,24 +168,24 @@ def test_kafkas_rules_know_neither_basis_nor_event_time():
     )
 
 
-def test_of_a_log_without_append_times_the_files_dates_count_and_it_says_so(tmp_path):
+def test_a_log_without_append_times_counts_as_appended_now_whatever_its_files_dates(tmp_path):
     """As Apache Kafka leaves it: no append times, no partition.times."""
     path, _ = written(tmp_path, [(NOW + i * DAY, [NOW + i * DAY, -1]) for i in range(3)])
     for file in [*path.glob("*.appendtimes"), path / "partition.times"]:
         file.unlink()
     for number, file in enumerate(sorted(path.glob("*.log"))):
         os.utime(file, (0, (NOW + (10 + number) * DAY) / 1000))
-    log = read(path)
+    log = read(path, now_ms=NOW + 11 * DAY)
     assert log.is_estimated
     assert [segment.file_ms for segment in log.segments] == [NOW + (10 + n) * DAY for n in range(3)]
     now = NOW + 18 * DAY
-    outcome = judged(log, "week:retention.ms=7d", [now], early_ms=8 * DAY)
-    # A record without a time is as old as its file; the first file is 8 days old, the second 7.
-    assert [each.base_offset for each in outcome.deleted] == [0]
+    # A record without a time is as old as its adoption.
+    assert judged(log, "week:retention.ms=7d", [now]).deleted == ()
+    outcome = judged(log, "week:retention.ms=7d", [now + 1], early_ms=8 * DAY)
+    assert [each.base_offset for each in outcome.deleted] == [0, 2, 4]
     assert outcome.is_estimated
-    assert outcome.deleted[0].killed_early == 0
-    outcome = judged(log, "week:retention.ms=7d", [now], early_ms=8 * DAY + 1)
-    assert outcome.deleted[0].killed_early == 2
+    # What is killed early goes by the dates of files: the first is 8 days old.
+    assert [each.killed_early for each in outcome.deleted] == [0, 2, 2]
     kafka = judged(log, "week:retention.ms=7d,rules=kafka", [now])
     assert [each.base_offset for each in kafka.deleted] == [0, 2, 4]
 

@@ -38,6 +38,7 @@ class Life:
         self.path, self.random = path, random.Random(seed)
         self.now, self.boot = 1_000_000, 0
         self.rows = []  # (record time or None, append time or None), by offset
+        self.adopted = {}  # offset of an unknown append time -> when the log was opened first with it
         self.sets = []  # (first offset, last offset, append time, size)
         self.log_start, self.last_append = 0, None
         self.durable = 0  # offset up to which append times survive a power loss
@@ -78,9 +79,13 @@ class Life:
         self.partition = self.store.partition("t", 0)
         assert self.partition.log_end_offset == len(self.rows)
         assert self.partition.log_start_offset == self.log_start
+        for offset, (_, append_time) in enumerate(self.rows):
+            if append_time is None:
+                self.adopted.setdefault(offset, self.now)
         active = self.partition.segments[-1]
         found = active.known_times[0].created_clock
-        assert found in ({self.clock, self.now} if active.tail.size else {None})
+        known = {self.clock, self.now, self.adopted.get(active.base_offset)}
+        assert found in (known if active.tail.size else {None})
         self.clock = found
 
     def restart(self):
@@ -125,6 +130,7 @@ class Life:
         self.store.close()
         self.durable = len(self.rows)
         (self.path / "t-0" / partition_times.FILE_NAME).unlink()
+        self.adopted = {}  # the moments are lost with it: all is adopted anew
         self.again()
 
     def flush(self):
@@ -226,8 +232,11 @@ class Life:
             if not rows:
                 break
             limit, bound = self.settings["retention_ms"], self.settings["retention_bytes"]
-            # Where the append time is unknown the file's date stands in, and that is our own today.
-            rows = [(t, FUTURE if a is None else a) for t, a in rows]
+            offsets = range(segment.base_offset, segment.tail.end_offset)
+            rows = [
+                (t, self.adopted[o] if a is None else a)
+                for o, (t, a) in zip(offsets, rows, strict=True)
+            ]
             newest = max(a if t is None else min(t, a) for t, a in rows)
             if self.settings["retention_time_basis"] == "append":
                 newest = rows[-1][1]

@@ -17,7 +17,6 @@ from tests.storage.conftest import TOPIC_ID
 
 FORMATS = ("0.9.0", "0.10.2", "3.0")
 LOWEST, HIGHEST = -(2**63), 2**63 - 1
-LATER = 2**70  # an append time nobody knows: the file's date stands in, and that is today
 
 seen = {
     "lives": 0,
@@ -48,6 +47,7 @@ class Row:
 
     def __init__(self, time, append):
         self.time, self.append = time, append
+        self.adopted = None  # when the log was opened first without a known append time
         self.event = None if time is None else min(time, cap(append))  # as far as it counts
 
 
@@ -70,8 +70,8 @@ class Life:
         self.copies = count()
         self.now, self.boot = self.random.choice([1_000_000, 1_000_000, -2_000_000, -300]), 0
         self.origin = self.now
-        # Events far ahead count at most an hour beyond their append time. Where that gets lost the file's
-        # date stands in, which no model knows: such a life has the ones or the other.
+        # Events far ahead count at most an hour beyond their append time. Where that gets lost, they count
+        # beyond the moment of their adoption: such a life has the ones or the other.
         self.has_absurd_times = self.random.random() < 0.5
         self.max_event = None
         self.rows, self.pieces = [], [Piece(0)]
@@ -235,7 +235,7 @@ class Life:
             if not rows:
                 break
             seen["retention decisions"] += 1
-            appended = [LATER if r.append is None else r.append for r in rows]
+            appended = [r.adopted if r.append is None else r.append for r in rows]
             if self.set["retention_time_basis"] == "append":
                 newest = appended[-1]
             else:
@@ -269,7 +269,7 @@ class Life:
             return False
         if keep_ms == -1 or self.max_event - event <= keep_ms:
             return False
-        appended = LATER if rows[-1].append is None else rows[-1].append
+        appended = rows[-1].adopted if rows[-1].append is None else rows[-1].append
         return grace_ms == 0 or self.now - appended > grace_ms
 
     def wait(self):
@@ -291,6 +291,9 @@ class Life:
 
     def reopen(self):
         self.open()
+        for row in self.rows:
+            if row.append is None and row.adopted is None:
+                row.adopted = self.now
         self.partition = self.store.partition("t", 0)
         self.in_flight = None
         assert self.partition.log_end_offset == self.end
@@ -304,7 +307,8 @@ class Life:
         """What the clock showed as the last segment began is known, or it counts from this start."""
         found = self.partition.segments[-1].known_times[0].created_clock
         piece = self.pieces[-1]
-        assert found in ({piece.clock, self.now} if self.rows[piece.base :] else {None})
+        rows = self.rows[piece.base :]
+        assert found in ({piece.clock, self.now, rows[0].adopted} if rows else {None})
         piece.clock = found
 
     def judge_largest_event(self):

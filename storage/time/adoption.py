@@ -1,0 +1,64 @@
+"""When a batch counts as appended whose append time nobody knows: when this broker adopted it.
+
+A batch is adopted when this broker first finds it without a known append time: in a directory that
+another broker wrote or that was copied without `.appendtimes`, or after a power loss. The dates of
+files say nothing about it: copies, archives and images of containers set them as they like. The
+moments are stored in `partition.times`, so a restart does not make adopted records younger.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from storage.time.timestamp import MAX_TIMESTAMP
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_MOST_RANGES = 32
+
+
+class Adopted(NamedTuple):
+    """Batches before `end_offset`, and not before that of the range before, were adopted then."""
+
+    end_offset: int
+    time_ms: int
+
+
+class Adoptions(NamedTuple):
+    """When batches with unknown append times were adopted, by offset."""
+
+    ranges: tuple[Adopted, ...]  # by end offset
+    latest_ms: int  # of batches that are in no range
+
+    def time_of(self, offset: int) -> int:
+        """Returns when the batch with this offset was adopted, if its append time is unknown."""
+        for end_offset, time_ms in self.ranges:
+            if offset < end_offset:
+                return time_ms
+        return self.latest_ms
+
+
+# Of a segment of which nobody has said when it was adopted: no policy may delete it for its age.
+NOT_ADOPTED = Adoptions((), MAX_TIMESTAMP)
+
+
+def adopted_below(ranges: Sequence[Adopted], offset: int) -> tuple[Adopted, ...]:
+    """Returns the ranges without what lies at an offset or after it."""
+    kept = []
+    for adopted in ranges:
+        if adopted.end_offset >= offset:
+            kept.append(Adopted(offset, adopted.time_ms))
+            break
+        kept.append(adopted)
+    return tuple(kept)
+
+
+def adopt(ranges: Sequence[Adopted], end_offset: int, now_ms: int) -> tuple[Adopted, ...]:
+    """Returns the ranges with one more, from the last one's end to `end_offset`.
+
+    Of too many ranges the oldest are joined, and count from the later moment.
+    """
+    if ranges and ranges[-1].end_offset >= end_offset:
+        return tuple(ranges)
+    return (*ranges, Adopted(end_offset, now_ms))[-_MOST_RANGES:]
