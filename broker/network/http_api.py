@@ -48,23 +48,41 @@ def offsets(asked: Asked) -> dict[str, Any]:
         raise Refused(
             400, "BAD_REQUEST", f"isolation={isolation[:40]}: expected {' or '.join(_ISOLATION)}"
         )
+    is_capped = asked.flag("capped")
+    if is_capped and at is None:
+        raise Refused(
+            400, "BAD_REQUEST", "capped=true says how record times count: it needs at=TIME"
+        )
     answer = asked.about()
     if at is not None:
         answer |= twice("at", at)
     elif appended_at is not None:
         answer |= twice("appended_at", appended_at)
-    look = partial(_look, at=at, appended_at=appended_at, is_committed=isolation == _ISOLATION[1])
+    look = partial(
+        _look,
+        at=at,
+        appended_at=appended_at,
+        is_capped=is_capped,
+        is_committed=isolation == _ISOLATION[1],
+    )
     return {**answer, "partitions": asked.each(look)}
 
 
 def _look(
-    partition: Partition, *, at: int | None, appended_at: int | None, is_committed: bool
+    partition: Partition,
+    *,
+    at: int | None,
+    appended_at: int | None,
+    is_capped: bool,
+    is_committed: bool,
 ) -> dict[str, Any]:
     upper = partition.last_stable_offset if is_committed else partition.high_watermark
     start = min(partition.log_start_offset, upper)
     answer: dict[str, Any] = {"log_start_offset": start, "end_offset": upper}
     if at is not None:
-        found = partition.reader.find_by_time(at, upper_offset=upper)
+        reader = partition.reader
+        find = reader.find_by_capped_time if is_capped else reader.find_by_time
+        found = find(at, upper_offset=upper)
         offset = _NONE if found is None else found[0]
         return answer | _times(partition, offset) | _before(partition, offset, upper)
     if appended_at is None:
@@ -158,7 +176,7 @@ ROUTES = (
     _Route(
         "/v1/topics/{topic}/offsets",
         offsets,
-        ("at", "appended-at", "partition", "isolation", "shift"),
+        ("at", "appended-at", "capped", "partition", "isolation", "shift"),
     ),
     _Route(
         "/v1/topics/{topic}/partitions/{partition}/records/{offset}/times", record_times, ("next",)

@@ -192,6 +192,33 @@ class Reader:
             )
         )
 
+    def find_by_capped_time(
+        self, timestamp: int, *, upper_offset: int
+    ) -> OffsetAndTimestamp | None:
+        """Returns (offset, time) of the first data record at or after a time, or None.
+
+        No record counts with a time later than its append time, as in retention: so the record was
+        also appended at or after the time, or this is unknown. Raises NotLeaderOrFollower and
+        KafkaStorageError.
+        """
+
+        def look(version: Version, _: Ends) -> OffsetAndTimestamp | None:
+            since = lookup.find_append_time(
+                version.segments,
+                timestamp,
+                start_offset=version.log_start_offset,
+                upper_offset=upper_offset,
+                back_offset=self._state.back_offset,
+            )
+            first = since.offset if since.unknown_from is None else since.unknown_from
+            if first is None:
+                return None
+            return lookup.find_time(
+                version.segments, timestamp, start_offset=first, upper_offset=upper_offset
+            )
+
+        return self._look(look)
+
     def times_of(self, offset: int) -> lookup.OffsetTimes:
         """Returns both times of an offset: its record time and its append time.
 

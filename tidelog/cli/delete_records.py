@@ -2,7 +2,8 @@
 
 It asks the broker for the offset of the time, and then DeleteRecords moves the start of each log
 there. It first prints what will be deleted and asks for confirmation, because deletion cannot be
-undone. If it is unknown which records are older, they are kept.
+undone. If it is unknown which records are older, they are kept. A record with a time from the
+future keeps everything behind it; then it says so, and offers --largest-before.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from tidelog.cli.cluster import Cluster
 from tidelog.cli.offsets import look_up
 from tidelog.cli.shared import (
     NONE,
+    USAGE,
     CommandError,
     add_broker,
     add_common,
@@ -58,6 +60,12 @@ def add_delete(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="by when records were appended, not by their own time",
     )
+    parser.add_argument(
+        "--largest-before",
+        action="store_true",
+        help="no record counts with a time later than its append time, as in retention: a time from the "
+        "future keeps no older records behind it",
+    )
     parser.add_argument("--dry-run", action="store_true", help="only say what would be deleted")
     add_yes(parser)
     parser.add_argument(
@@ -75,10 +83,16 @@ def run_delete(options: argparse.Namespace) -> int:
 
 
 def _delete(options: argparse.Namespace) -> None:
+    if options.appended and options.largest_before:
+        raise CommandError("--largest-before is about record times: leave out --appended", USAGE)
     at, appended_at = (None, options.before) if options.appended else (options.before, None)
-    found = look_up(options, at, appended_at)
+    found = look_up(options, at, appended_at, capped=options.largest_before)
     ends = {row["partition"]: row for row in look_up(options, None, None)["partitions"]}
     plans = [_plan(found["topic"], row, ends[row["partition"]]) for row in found["partitions"]]
+    if at is not None and not options.largest_before:
+        capped = look_up(options, str(found["at_ms"]), None, capped=True)["partitions"]
+        rows = zip(plans, found["partitions"], capped, strict=True)
+        plans = [_with_obstacle(plan, row, further) for plan, row, further in rows]
     going = [plan for plan in plans if plan.records]
     if not options.json:
         _print_plans(found, plans)
@@ -143,6 +157,18 @@ def _plan(topic: str, row: dict[str, Any], ends: dict[str, Any]) -> Plan:
         if "unknown" not in row and end > start and ends["largest"]["offset"] == NONE:
             return Plan(number, start, start, 0, 0, "no record has a time: use --appended")
     return Plan(number, start, offset, row["offsets_before"], row["bytes_before"], kept)
+
+
+def _with_obstacle(plan: Plan, row: dict[str, Any], capped: dict[str, Any]) -> Plan:
+    """Returns the plan, and in `kept` the record from the future that ends it, if there is one."""
+    more = capped.get("offsets_before", 0) - row["offsets_before"]
+    if plan.kept is not None or row["offset"] == NONE or more <= 0:
+        return plan
+    time, append = shown(row, "timestamp"), shown(row, "append_time", "unknown")
+    return plan._replace(
+        kept=f"offset {row['offset']} has the time {time}, and was appended at {append}: "
+        f"from there on {counted(more, 'record')} stay; --largest-before deletes them too"
+    )
 
 
 def _print_plans(found: dict[str, Any], plans: Sequence[Plan]) -> None:

@@ -51,8 +51,13 @@ def run_offsets(options: argparse.Namespace) -> int:
     return run("offsets", _offsets, options)
 
 
-def look_up(options: argparse.Namespace, at: str | None, appended_at: str | None) -> dict[str, Any]:
-    """Returns the offsets of a time by the broker's answer. Raises CommandError."""
+def look_up(
+    options: argparse.Namespace, at: str | None, appended_at: str | None, *, capped: bool = False
+) -> dict[str, Any]:
+    """Returns the offsets of a time by the broker's answer. Raises CommandError.
+
+    With `capped` no record counts with a time later than its append time.
+    """
     check_number("--partition", options.partition)
     before = "--before" if options.command == "delete-records" else None
     return ask(
@@ -63,6 +68,7 @@ def look_up(options: argparse.Namespace, at: str | None, appended_at: str | None
         query=(
             ("at", at),
             ("appended-at", appended_at),
+            ("capped", "true" if capped else None),
             ("partition", options.partition),
             ("shift", "true" if options.shift else None),
             ("isolation", "read_committed" if getattr(options, "committed", False) else None),

@@ -322,6 +322,7 @@ def test_a_preview_of_event_time_brings_its_basis_along(broker, topic):
         (f"/topics/T/offsets?partition={'9' * 30}", 404, "UNKNOWN_TOPIC_OR_PARTITION"),
         ("/topics/T/offsets?partition=0&partition=1", 400, "BAD_REQUEST"),
         ("/topics/T/offsets?at=1&appended-at=1", 400, "BAD_REQUEST"),
+        ("/topics/T/offsets?appended-at=1&capped=true", 400, "BAD_REQUEST"),
         ("/topics/T/offsets?at=1&at=2", 400, "BAD_REQUEST"),
         ("/topics/T/offsets?at=1&isolation=none", 400, "BAD_REQUEST"),
         ("/topics/T/offsets?at=-1&shift=maybe", 400, "BAD_REQUEST"),

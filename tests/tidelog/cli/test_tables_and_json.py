@@ -231,6 +231,31 @@ def delete(run, broker, topic, *arguments):
     return run("delete-records", topic, *arguments, "--broker", broker.bootstrap)
 
 
+def test_a_record_from_the_future_keeps_what_lies_behind_it_and_is_named(run, broker, connection):
+    topic = asking.new_name()
+    asking.create(connection, topic, retention_ms="-1")
+    far_ms = NEW_YEAR_MS + 25 * 146_097 * 24 * HOUR_MS
+    for time in (1000, far_ms, 2000, 3000, 4000):
+        produce(connection, topic, time)
+        broker.clock.step("1h")
+    status, out, _ = delete(run, broker, topic, "--before", "2026-01-01T04:00Z", "--dry-run")
+    assert (status, rows(out)[0][:3]) == (0, ["0", "0 to 0", "1"])
+    assert "offset 1 has the time +12026-01-01T00:00:00Z, and was appended at 2026-01-01T01" in out
+    assert "from there on 4 records stay; --largest-before deletes them too" in out
+    told = delete(run, broker, topic, "--before", "2026-01-01T04:00Z", "--dry-run", "--json")[1]
+    assert "--largest-before" in json.loads(told)["partitions"][0]["kept"]
+    further = ("--before", "2026-01-01T02:30Z", "--largest-before")
+    status, out, _ = delete(run, broker, topic, *further, "--dry-run")
+    assert rows(out)[0][:3] == ["0", "0 to 4", "5"], "no record was both from then and written then"
+    produce(connection, topic, NEW_YEAR_MS + 5 * HOUR_MS)
+    status, out, _ = delete(run, broker, topic, *further, "--yes")
+    assert (status, start_of(connection, topic)) == (0, 5)
+    assert "Deleted: 5 records" in out
+    status, out, _ = delete(run, broker, topic, "--before", "2026-01-01T04:00Z", "--dry-run")
+    assert "--largest-before" not in out
+    assert delete(run, broker, topic, "--before", "now", "--appended", "--largest-before")[0] == 2
+
+
 def test_delete_records_says_first_what_goes_and_then_deletes_it(run, broker, connection, topic):
     plan = ["0", "0 to 1", "2", "138 B"]
     status, out, _ = delete(run, broker, topic, "--before", "1001", "--dry-run")
