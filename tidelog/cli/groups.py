@@ -8,10 +8,11 @@ terminal. The broker refuses them while the group has members.
 from __future__ import annotations
 
 import re
+import time
 from typing import TYPE_CHECKING, Any
 
 from tidelog.cli.cluster import Cluster
-from tidelog.cli.lag import Lag, as_json, measure
+from tidelog.cli.lag import Lag, as_json, measure, with_catch_up
 from tidelog.cli.reset_offsets import add_reset, reset
 from tidelog.cli.shared import (
     FAILED,
@@ -21,6 +22,7 @@ from tidelog.cli.shared import (
     add_yes,
     confirm,
     counted,
+    instants,
     print_json,
     print_lines,
     print_table,
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from tidelog.cli.cluster_parts import Group, Member
 
 _PLACES = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)(:(?P<numbers>[0-9]{1,9}(,[0-9]{1,9})*))?")
+_LONGEST_WATCH_MS = 3_600_000
 _PLACES_HELP = "a topic, or some of its partitions: TOPIC:0,2"
 _DESCRIBED = {
     "list": "list the groups",
@@ -52,6 +55,11 @@ def add_groups(parser: argparse.ArgumentParser) -> None:
     for action, one in add_actions(parser, _DESCRIBED):
         if action == "describe":
             one.add_argument("groups", metavar="GROUP", nargs="*", help="all, if none is named")
+            one.add_argument(
+                "--over",
+                metavar="SPAN",
+                help="watch them for so long, such as 10s, and estimate when they will have caught up",
+            )
         elif action == "delete":
             one.add_argument("groups", metavar="GROUP", nargs="+")
         elif action != "list":
@@ -95,23 +103,68 @@ def _list(options: argparse.Namespace) -> None:
 
 
 def _describe(options: argparse.Namespace) -> None:
+    over_ms = _watched_ms(options.over)
     with Cluster(options.broker) as cluster:
         names = options.groups or list(cluster.group_names())
-        measured = []
-        for name in names:
-            group, committed = cluster.group(name), cluster.committed(name)
-            if group.state == "Dead" and not committed:
-                raise CommandError(f"there is no group {name}")
-            assigned = [place for each in group.members for place in each.assigned or ()]
-            measured.append((group, measure(cluster, options.http, committed, assigned)))
+        measured = _measured(cluster, names, options.http)
+        began = time.monotonic()
+        if over_ms is not None:
+            time.sleep(over_ms / 1000)
+            earlier = {group.name: lags for group, lags in measured}
+            measured = _measured(cluster, names, options.http)
+            elapsed_ms = max(int((time.monotonic() - began) * 1000), 1)
+            measured = [
+                (group, with_catch_up(earlier[group.name], lags, elapsed_ms))
+                for group, lags in measured
+            ]
     if options.json:
-        print_json([_group_as_json(group, lags) for group, lags in measured])
+        answer = [_group_as_json(group, lags) for group, lags in measured]
+        if over_ms is not None:
+            for described, (_, lags) in zip(answer, measured, strict=True):
+                for row, lag in zip(described["partitions"], lags, strict=True):
+                    row["catch_up_ms"] = lag.catch_up_ms
+        print_json(answer)
         return
     for number, (group, lags) in enumerate(measured):
         if number:
             print_lines("")
         _print_group(group)
         _print_lags(group, lags)
+        if over_ms is not None:
+            print_lines("", *(_catch_up(lag) for lag in lags if lag.records))
+
+
+def _watched_ms(text: str | None) -> int | None:
+    """Returns how long to watch the groups. Raises CommandError."""
+    if text is None:
+        return None
+    try:
+        span_ms: int = instants().parse_duration(text)
+    except ValueError as error:
+        raise CommandError(f"--over: {error}", USAGE) from None
+    if not 0 < span_ms <= _LONGEST_WATCH_MS:
+        raise CommandError(f"--over {text}: expected 1ms to 1h", USAGE)
+    return span_ms
+
+
+def _measured(cluster: Cluster, names: Iterable[str], http: str) -> list[tuple[Group, list[Lag]]]:
+    """Returns these groups, and their lags. Raises CommandError."""
+    measured = []
+    for name in names:
+        group, committed = cluster.group(name), cluster.committed(name)
+        if group.state == "Dead" and not committed:
+            raise CommandError(f"there is no group {name}")
+        assigned = [place for each in group.members for place in each.assigned or ()]
+        measured.append((group, measure(cluster, http, committed, assigned)))
+    return measured
+
+
+def _catch_up(lag: Lag) -> str:
+    """Returns a sentence about when the group will have caught up."""
+    place = f"{lag.place[0]}-{lag.place[1]}"
+    if lag.catch_up_ms is None:
+        return f"{place}: at this rate it does not catch up."
+    return f"{place}: at this rate it has caught up in {span_of(lag.catch_up_ms)}."
 
 
 def _readers(group: Group) -> dict[TopicPartition, Member]:

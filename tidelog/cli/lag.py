@@ -49,6 +49,7 @@ class Lag(NamedTuple):
     event_ms: int | None
     append_ms: int | None
     unknown: Mapping[str, str]  # which of "event" and "append" is None, and why
+    catch_up_ms: int | None = None  # the estimated time to catch up; None: not at this rate
 
 
 class _Nothing:
@@ -99,6 +100,34 @@ def measure(
             lag = lag._replace(records=ends[place] - firsts[place])
             lags.append(_with_times(lag, times[place], now_ms, None if is_here else http))
     return lags
+
+
+def with_catch_up(before: Iterable[Lag], now: Iterable[Lag], elapsed_ms: int) -> list[Lag]:
+    """Returns the lags of now with the time in which they will be 0, if all goes on as it went.
+
+    `before` are the lags `elapsed_ms` earlier. A group catches up by what it commits more than is
+    appended.
+    """
+    earlier = {lag.place: lag for lag in before}
+    return [
+        lag._replace(catch_up_ms=_catch_up_ms(earlier.get(lag.place), lag, elapsed_ms))
+        for lag in now
+    ]
+
+
+def _catch_up_ms(before: Lag | None, now: Lag, elapsed_ms: int) -> int | None:
+    if now.records == 0:
+        return 0
+    if before is None or now.records is None:
+        return None
+    consumed, appended = _grown(before.committed, now.committed), _grown(before.end, now.end)
+    if consumed is None or appended is None or consumed <= appended:
+        return None
+    return -(-now.records * elapsed_ms // (consumed - appended))
+
+
+def _grown(before: int | None, now: int | None) -> int | None:
+    return None if before is None or now is None else now - before
 
 
 def _ends(

@@ -20,6 +20,8 @@ from tests.broker.members import commit as commit_raw
 from tests.broker.subject import eventually
 from tests.oracle import recordset
 from tests.oracle.recordset import Rec
+from tidelog.cli import groups
+from tidelog.cli.lag import Lag, with_catch_up
 from tidelog.cli.parser import main
 from tidelog.cli.shared import span_of
 
@@ -164,6 +166,47 @@ def test_lag_is_exact_by_both_times(broker, run, topic, group, at):
     for by in ("event", "append"):  # the metric and the command say the same
         metric = broker.metric("tidelog_group_lag_seconds", group=group, by=by, topic=topic)
         assert metric == (lag[f"lag_{by}_ms"] or 0) / 1000
+
+
+def test_how_long_a_group_will_need_is_estimated(broker, run, topic, group, monkeypatch):
+    def read_on(to):
+        monkeypatch.setattr(groups.time, "sleep", lambda _: committed(broker, group, topic, to))
+
+    committed(broker, group, topic, 1)
+    read_on(3)
+    (told,) = json.loads(run("describe", group, "--json", "--over", "2s")[1])
+    assert first_of(told)["lag_records"] == 2
+    assert 0 < first_of(told)["catch_up_ms"] < 60_000
+    read_on(3)
+    assert (
+        f"{topic}-0: at this rate it does not catch up."
+        in run("describe", group, "--over", "1s")[1]
+    )
+    read_on(4)
+    assert (
+        f"{topic}-0: at this rate it has caught up in " in run("describe", group, "--over", "1s")[1]
+    )
+    read_on(5)
+    (told,) = json.loads(run("describe", group, "--json", "--over", "2s")[1])
+    assert first_of(told)["catch_up_ms"] == 0
+    assert "catch_up_ms" not in first_of(described(run, group))
+    for span in ("-1s", "0", "2h", "soon"):
+        assert run("describe", group, f"--over={span}")[0] == 2
+
+
+def test_the_estimate_counts_what_is_appended_meanwhile():
+    def lag(committed, end):
+        return Lag(("t", 0), committed, 0, end, end - committed, None, None, None, {})
+
+    def estimate(before, now):
+        (found,) = with_catch_up([lag(*before)], [lag(*now)], 10_000)
+        return found.catch_up_ms
+
+    assert estimate((0, 1000), (200, 1100)) == 90_000  # 10 a second net, of 900
+    assert estimate((0, 1000), (100, 1100)) is None
+    assert estimate((0, 1000), (100, 1200)) is None
+    assert estimate((0, 3), (1, 3)) == 20_000
+    assert with_catch_up([], [lag(0, 5)], 10_000)[0].catch_up_ms is None
 
 
 @pytest.mark.parametrize("at", range(6))
