@@ -11,6 +11,7 @@ from storage import files
 from storage.checkpoints import EpochStart
 from storage.log.replication.received import AppendedFrom
 from storage.log.replication.replica import LeaderState
+from storage.time.adoption import Adopted
 from tests.simulation.disks import Unsynced
 
 LEADER = LeaderState(0, 0, None, None)
@@ -219,3 +220,31 @@ def test_epochs_come_beside_old_formats_and_in_the_bytes_of_new_ones(log):
     follow(log, 4, 5, leader_epoch=6)
     assert log.partition.state.epochs.entries == ((3, 0), (4, 3), (6, 4))
     assert log.partition.leader_epoch == 0  # who follows does not lead in them
+
+
+# --- unknown append times -------------------------------------------------------------------------
+
+
+def adoptions(log):
+    return log.partition.state.adoptions.ranges
+
+
+def test_a_follower_adopts_what_its_leader_does_not_know_and_forgets_what_is_cut(make_log):
+    log = make_log().create()
+    follow(log, 0, 5, append=10)
+    assert adoptions(log) == ()
+    follow(log, 1, 5, append=None)
+    follow(log, 2, 5, append=None)
+    assert adoptions(log) == (Adopted(3, 99),)
+    follow(log, 3, 5, append=20)
+    assert [segment.adoptions.ranges for segment in log.partition.segments] == [adoptions(log)]
+    log.partition.truncater.truncate_to(2)
+    assert adoptions(log) == (Adopted(2, 99),)
+    (segment,) = log.partition.segments
+    assert (segment.times.last_append, segment.adoptions.ranges) == (99, adoptions(log))
+    log.close()
+    log.open()
+    assert adoptions(log) == (Adopted(2, 99),)
+    log.partition.truncater.start_at(7)
+    assert adoptions(log) == (Adopted(2, 99),)
+    assert log.partition.segments[0].adoptions.ranges == adoptions(log)
