@@ -158,7 +158,7 @@ class Member:
         return int(code)
 
     async def sync(self) -> int:
-        """SyncGroup v3, with all assignments if it leads; return 0, or that it must rejoin."""
+        """SyncGroup v3, with all assignments if it leads; returns 0, or that it must rejoin."""
         body = _string(self.group) + struct.pack(">i", self.generation) + _string(self.member_id)
         body += struct.pack(">hi", -1, len(self.others))
         body += b"".join(_string(member_id) + _bytes(_ASSIGNMENT) for member_id in self.others)
@@ -171,7 +171,7 @@ class Member:
         return int(code)
 
     async def heartbeat(self) -> int:
-        """Heartbeat v1; return 0, or the code to join again. Raises RawError."""
+        """Heartbeat v1; returns 0, or the code to join again. Raises RawError."""
         body = _string(self.group) + struct.pack(">i", self.generation) + _string(self.member_id)
         answer = await self.client.ask(frame_of(request_head(12, 1) + body))
         (code,) = struct.unpack_from(">h", answer, 12)

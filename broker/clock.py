@@ -96,7 +96,7 @@ class ManualClock:
     """
 
     def __init__(self, now_ms: int = 0) -> None:
-        """Stand still at a time; raises ClockRangeError."""
+        """Stands still at a time; raises ClockRangeError."""
         self._moment = _Moment(_checked(now_ms), 0, 0, 0)
         self._waits: set[asyncio.Future[None]] = set()
 

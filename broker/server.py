@@ -92,7 +92,7 @@ def _boot_id() -> str:
 async def _main(config: BrokerConfig, clock: Clock) -> int:
     """Runs a broker to its end.
 
-    With a control listener, faults may come between it and the world.
+    With a control listener, faults may be put between it and the machine.
     """
     if not config.control:
         return await _run(config, clock, None)
@@ -141,7 +141,7 @@ async def _run(config: BrokerConfig, clock: Clock, faults: Faults | None) -> int
 
 
 async def _serve(node: Node, stop: asyncio.Event, started_s: float, faults: Faults | None) -> None:
-    """Listen, say ready, and wait for the end."""
+    """Listens, prints that it is ready, and waits for the end."""
     loop = asyncio.get_running_loop()
     servers = []
     bound = []
@@ -200,7 +200,7 @@ async def _start_control(
 
 
 async def _stop_http(http: asyncio.Task[Any]) -> None:
-    """End HTTP, whether or not anybody ever asked for it."""
+    """Ends the HTTP server, whether or not any request has started it."""
     if not http.done():
         http.cancel()
         await asyncio.wait([http])
@@ -274,7 +274,7 @@ async def _chores(node: Node) -> None:
 
 
 async def _drain(node: Node) -> None:
-    """Lets requests under way finish, for a bounded time, then close every connection."""
+    """Lets requests under way finish, for a bounded time, then closes every connection."""
     node.waiting.wake_all()
     started_s = node.clock.monotonic_s()
     while node.connections and node.clock.monotonic_s() < started_s + _DRAIN_S:

@@ -42,7 +42,7 @@ def log_unenforced_in(image: Image) -> None:
 def warn_unenforced(given: Mapping[str, str | None], *, topic: str | None = None) -> None:
     """Warns of each safety setting among `given` that nothing enforces.
 
-    Of a topic's, names the topic.
+    The warning names `topic` if the settings are a topic's.
     """
     where = {} if topic is None else {"topic": topic}
     for name, consequence in unenforced(given).items():

@@ -48,7 +48,7 @@ class AsyncConnection(asyncio.BufferedProtocol):
         return self._frames.served
 
     async def ask(
-        self, message: Message, key: int, *, timeout_s: float, has_answer: bool = True
+        self, message: Message, api_key: int, *, timeout_s: float, has_answer: bool = True
     ) -> Any:
         """Sends a request and waits for its answer; returns None at once if there is none (acks=0).
 
@@ -57,7 +57,7 @@ class AsyncConnection(asyncio.BufferedProtocol):
         """
         if self._failure is not None:
             raise ConnectionBroken(str(self._failure))
-        self._frames.send(message, key, has_answer=has_answer)
+        self._frames.send(message, api_key, has_answer=has_answer)
         self._flush()
         answer: asyncio.Future[Any] = self._loop.create_future()
         if has_answer:

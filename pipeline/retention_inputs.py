@@ -58,10 +58,12 @@ def partitions(log_directory: Path, wants: Callable[[str], bool]) -> list[Partit
 def read(
     partition: PartitionDirectory, *, event_slack_ms: int, now_ms: int, margin_ms: int = 0
 ) -> Log:
-    """Reads the facts about one partition. Raises OSError and CorruptMessage.
+    """Reads what retention decides by: log start, segments, and their sizes and times.
 
     `event_slack_ms`: how far beyond its append time an event time counts, where it is read from the
-    log. If the broker deletes a segment meanwhile, everything is read again.
+    log. `margin_ms`: a segment whose largest record time is later than `now_ms` by more than this
+    names that record. If the broker deletes a segment meanwhile, everything is read again. Raises OSError and
+    CorruptMessage.
     """
     for _ in range(_TRIES - 1):
         with contextlib.suppress(FileNotFoundError):

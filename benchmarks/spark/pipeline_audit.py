@@ -123,7 +123,7 @@ def audited(session: Session, where: list[str], out: Path, run: str) -> dict[str
 
 
 def agree(rows: list[Any], report: dict[str, Any]) -> None:
-    """Exit if the results of the query and the audit differ."""
+    """Exits if the results of the query and the audit differ."""
     found = report["topics"][0]["summary"]
     queried = {
         "records": sum(row[2] for row in rows),

@@ -132,7 +132,11 @@ def cpu_seconds(root: int) -> float:
 
 
 def rows(name: str, frame, count: int, repeat: int) -> tuple[float, float]:
-    """Prints and returns rows per second, and per CPU second, of a whole read."""
+    """Prints and returns rows per second, and per CPU second, of a whole read.
+
+    `frame` makes the data frame, `name` labels the line. The read is done `repeat` times: the median
+    of the seconds and the smallest of the CPU seconds count. Every read must have `count` rows.
+    """
     spent, busy = [], []
     for _ in range(repeat):
         made = frame()

@@ -16,9 +16,10 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from broker.network.per_partition import per_partition_async
+from broker.topics.partition_counts import grown_count
 from protocol.acl import Operation, ResourceType
 from protocol.api.create_partitions import CreatePartitionsResponse, CreatePartitionsTopicResult
-from protocol.errors import InvalidPartitions, InvalidReplicaAssignment, InvalidRequest
+from protocol.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from broker.metadata.image import Topic
@@ -49,35 +50,10 @@ async def handle(
 
 async def _grow(node: Node, wanted: CreatePartitionsTopic, *, validate_only: bool) -> None:
     def check(topic: Topic) -> int:
-        partitions = _checked(node, topic, wanted)
+        partitions = grown_count(node.config, topic, wanted)
         return topic.partitions if validate_only else partitions
 
     await node.topics.add_partitions(wanted.name, check)
-
-
-def _checked(node: Node, topic: Topic, wanted: CreatePartitionsTopic) -> int:
-    """Returns the topic's new number of partitions, or raises the error of the request."""
-    count, limit = wanted.count, node.config.max_partitions_per_topic
-    if count == topic.partitions:
-        raise InvalidPartitions(f"topic {topic.name} has {count} partitions already")
-    if count < topic.partitions:
-        raise InvalidPartitions(
-            f"topic {topic.name} has {topic.partitions} partitions, and {count} would be fewer"
-        )
-    if count > limit:
-        raise InvalidPartitions(f"{count} partitions: at most {limit} are possible")
-    if wanted.assignments is not None:
-        added = count - topic.partitions
-        if len(wanted.assignments) != added:
-            raise InvalidReplicaAssignment(
-                f"{added} partitions are to be added, and {len(wanted.assignments)} are assigned"
-            )
-        for assignment in wanted.assignments:
-            if assignment.broker_ids != [node.config.node_id]:
-                raise InvalidReplicaAssignment(
-                    f"replicas {assignment.broker_ids}: there is one broker, {node.config.node_id}"
-                )
-    return count
 
 
 def _failed(wanted: CreatePartitionsTopic, error: BrokerError) -> CreatePartitionsTopicResult:

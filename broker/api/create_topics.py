@@ -16,6 +16,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from broker.network.per_partition import per_partition_async
+from broker.topics.partition_counts import initial_count
 from config import topic_entries
 from protocol.acl import Operation, ResourceType
 from protocol.api.create_topics import (
@@ -26,9 +27,6 @@ from protocol.api.create_topics import (
 from protocol.errors import (
     ErrorCode,
     InvalidConfig,
-    InvalidPartitions,
-    InvalidReplicaAssignment,
-    InvalidReplicationFactor,
     InvalidRequest,
 )
 
@@ -67,7 +65,7 @@ async def handle(
 
 
 async def _create(node: Node, wanted: CreatableTopic, *, validate_only: bool) -> Topic:
-    partitions = _partitions(node, wanted)
+    partitions = initial_count(node.config, wanted)
     configs: dict[str, str] = {}
     for entry in wanted.configs:
         if entry.value is None:
@@ -110,35 +108,6 @@ def _described(node: Node, context: Context, topic: Topic) -> CreatableTopicResu
             )
         ],
     )
-
-
-def _partitions(node: Node, wanted: CreatableTopic) -> int:
-    """Returns the number of partitions, after checking what one broker can do."""
-    if wanted.assignments:
-        if wanted.num_partitions != -1 or wanted.replication_factor != -1:
-            raise InvalidRequest("an assignment replaces the numbers: both must be -1")
-        indexes = sorted(entry.partition_index for entry in wanted.assignments)
-        if indexes != list(range(len(indexes))):
-            raise InvalidReplicaAssignment("partitions must be numbered from 0 without gaps")
-        for entry in wanted.assignments:
-            if entry.broker_ids != [node.config.node_id]:
-                raise InvalidReplicaAssignment(
-                    f"replicas {entry.broker_ids}: there is one broker, {node.config.node_id}"
-                )
-        return len(indexes)
-    factor = wanted.replication_factor
-    if factor == -1:
-        factor = node.config.default_replication_factor
-    if factor != 1:
-        raise InvalidReplicationFactor(f"replication factor {factor}: there is one broker")
-    partitions = wanted.num_partitions
-    if partitions == -1:
-        partitions = node.config.num_partitions
-    if not 1 <= partitions <= node.config.max_partitions_per_topic:
-        raise InvalidPartitions(
-            f"{partitions} partitions: between 1 and {node.config.max_partitions_per_topic} are possible"
-        )
-    return partitions
 
 
 def _failed(wanted: CreatableTopic, error: BrokerError) -> CreatableTopicResult:

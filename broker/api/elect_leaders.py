@@ -12,7 +12,7 @@ Version notes: 1 the type of election, an error at the top; 2 flexible.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from broker.network.per_partition import per_partition
 from protocol.api.elect_leaders import (
@@ -64,7 +64,7 @@ def handle(node: Node, request: ElectLeadersRequest, _context: Context) -> Elect
     )
 
 
-def _elect(node: Node, topic: str, kind: int, index: int) -> PartitionResult:
+def _elect(node: Node, topic: str, kind: int, index: int) -> NoReturn:
     """Raises the reason why there is no election."""
     known = node.metadata.image.topics.get(topic)
     if known is None:

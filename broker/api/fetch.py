@@ -137,7 +137,7 @@ async def _wait(
 
 
 async def _attempt_anywhere(node: Node, request: FetchRequest, context: Context) -> _Attempt:
-    """Reads on the loop; in a thread if much has to be converted, or reads from disk."""
+    """Reads on the loop; in a thread if much is to be converted or the disk has to be read."""
     attempt = partial(_Attempt, node, request, context)
     return await offload(node, _names(node, request, context.version), attempt)
 
@@ -282,9 +282,9 @@ class _Attempt:
     def _read(
         self, partition: Partition, wanted: FetchPartition, upper_offset: int
     ) -> tuple[list[Buffer], list[SegmentAppendTimes] | None]:
-        """Reads and counts records as the version carries them.
+        """Reads one partition's records in the format of the request's version, and counts them.
 
-        Returns append times if asked for.
+        Returns the buffers, and the append times of each segment: None if they were not asked for.
         """
         offset, limit = wanted.fetch_offset, min(wanted.partition_max_bytes, self._left_bytes)
         is_first, may_block = not self.size_bytes, self._permit.may_block

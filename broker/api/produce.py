@@ -200,7 +200,7 @@ async def _finish(
     pending: list[_Append],
     version: int,
 ) -> ProduceResponse | None:
-    """Waits for the appends that run in a thread or waits for the disk."""
+    """Waits for the appends that run in a thread or wait for the disk."""
 
     def finish(each: _Append) -> PartitionProduceResponse:
         assert each.pending is not None

@@ -2,7 +2,9 @@
 
 Begin with `messages.py`, which names the events and the actions. The usual questions:
 - join, sync, heartbeat and rebalance, as a pure state machine: `group.py`, its members `members.py`
-- timers, and what is written before a request is answered: `coordinator.py`
+- when a member is removed for missing heartbeats (session.timeout.ms): `group.py`, `Group.tick`
+- which member may commit, by its id and generation: `group.py`, `Group.check_commit`
+- the one timer that calls `tick`, and the writes that come before an answer: `coordinator.py`
 - when committed offsets expire (offsets.retention.minutes): `offset_expiry.py`
 - committed offsets in memory, and groups and offsets as records: `store.py`
 - __consumer_offsets, and which partition of it a group is in: `offsets_topic.py`

@@ -173,7 +173,7 @@ class Coordinator(GroupRegistry):
     # -- actions --------------------------------------------------------------------------------
 
     def _act(self, kept: StoredGroup, actions: Sequence[Action]) -> None:
-        """Carry out actions: at once, or in a task if something must be written."""
+        """Carries out actions: at once, or in a task if something must be written."""
         kept.noted(self._clock.now_ms())
         self._schedule(kept.group)
         if not any(isinstance(action, Store) for action in actions):

@@ -301,7 +301,7 @@ class Group(Membership):
         return actions
 
     def not_stored(self, now_ms: int) -> list[Action]:
-        """The assignment could not be written, so no member may get it: begin a new rebalance."""
+        """The assignment could not be written, so no member may get it: begins a new rebalance."""
         if self.state is not State.STABLE:
             return []
         for member in self.members.values():
@@ -366,7 +366,7 @@ class Group(Membership):
         return min(due, default=None)
 
     def tick(self, now_ms: int) -> list[Action]:
-        """Removes members whose session has expired, and end phases that took too long."""
+        """Removes members whose session has expired, and ends phases that took too long."""
         actions: list[Action] = []
         expired = [m for m in self.members.values() if not m.is_waiting and m.deadline_ms <= now_ms]
         if self.sync_deadline_ms is not None and self.sync_deadline_ms <= now_ms:
@@ -384,7 +384,7 @@ class Group(Membership):
         return actions
 
     def _join_time_over(self, now_ms: int) -> list[Action]:
-        """Extends the first rebalance of a group that still grows; else go on with its members."""
+        """Extends the first rebalance of a group that still grows; else completes it with its members."""
         if self._is_initial and self._has_grown and self._left_ms > 0:
             wait_ms = min(self.initial_delay_ms, self._left_ms)
             self._left_ms, self._has_grown = self._left_ms - wait_ms, False

@@ -39,16 +39,16 @@ class MemoryStore:
         self._is_open = False
 
     async def open(self) -> None:
-        """Sees KeyValueStore."""
+        """See `KeyValueStore`."""
         self._is_open = True
 
     async def close(self) -> None:
-        """Sees KeyValueStore."""
+        """See `KeyValueStore`."""
         self._is_open = False
         self._watches.close()
 
     async def read(self, prefix: str = "") -> Snapshot:
-        """Sees KeyValueStore."""
+        """See `KeyValueStore`."""
         self._check_open()
         pairs = (pair for key, pair in sorted(self._pairs.items()) if key.startswith(prefix))
         return Snapshot(self._revision, tuple(pairs))
@@ -56,7 +56,7 @@ class MemoryStore:
     async def transact(
         self, compares: Sequence[Compare], operations: Sequence[Operation]
     ) -> int | None:
-        """Sees KeyValueStore."""
+        """See `KeyValueStore`."""
         self._check_open()
         check_operations(operations)
         if not all(self._holds(compare) for compare in compares):
@@ -72,14 +72,14 @@ class MemoryStore:
         return self._revision
 
     async def changes(self, after: int) -> list[Change]:
-        """Sees KeyValueStore."""
+        """See `KeyValueStore`."""
         self._check_open()
         if after < self._compacted:
             raise CompactedError(f"changes up to revision {self._compacted} are forgotten")
         return [change for change in self._changes if change.revision > after]
 
     def watch(self, after: int) -> AsyncIterator[list[Change]]:
-        """Sees KeyValueStore."""
+        """See `KeyValueStore`."""
         return self._watches.watch(after, self.changes)
 
     def _check_open(self) -> None:

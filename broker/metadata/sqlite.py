@@ -80,34 +80,34 @@ class SqliteStore:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="metadata")
 
     async def open(self) -> None:
-        """Sees KeyValueStore."""
+        """See `KeyValueStore`."""
         await self._run(self._open)
 
     async def close(self) -> None:
-        """Sees KeyValueStore."""
+        """See `KeyValueStore`."""
         self._watches.close()
         await self._run(self._close)
         self._mark.close()
         self._thread.shutdown()
 
     async def read(self, prefix: str = "") -> Snapshot:
-        """Sees KeyValueStore."""
+        """See `KeyValueStore`."""
         return await self._run(lambda: self._guarded(lambda db: _read(db, prefix)))
 
     async def transact(
         self, compares: Sequence[Compare], operations: Sequence[Operation]
     ) -> int | None:
-        """Sees KeyValueStore."""
+        """See `KeyValueStore`."""
         check_operations(operations)
         loop = asyncio.get_running_loop()
         return await self._run(lambda: self._transact(loop, tuple(compares), tuple(operations)))
 
     async def changes(self, after: int) -> list[Change]:
-        """Sees KeyValueStore."""
+        """See `KeyValueStore`."""
         return await self._run(lambda: self._guarded(lambda db: _changes(db, after)))
 
     def watch(self, after: int) -> AsyncIterator[list[Change]]:
-        """Sees KeyValueStore."""
+        """See `KeyValueStore`."""
         return self._watches.watch(after, self.changes, self._poll_interval_s, self._mark.read)
 
     # -- in the thread --------------------------------------------------------------------------
@@ -179,7 +179,7 @@ class SqliteStore:
 
 
 def _prepare(db: sqlite3.Connection, path: Path) -> None:
-    """Configures the connection, and migrate the file to the newest layout."""
+    """Configures the connection, and migrates the file to the newest layout."""
     (layout,) = db.execute("PRAGMA user_version").fetchone()
     if layout > migration.LAYOUT:
         raise MetadataError(

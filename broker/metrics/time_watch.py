@@ -74,7 +74,7 @@ class TimeWatch:
         self._due = {key: due for key, due in self._due.items() if key[0] != topic}
 
     def note_anomaly(self, partition: Partition, appended: Appended, anomaly: TimeAnomaly) -> None:
-        """Count, and log if it is due, what was unusual about the times of an append."""
+        """Counts, and logs if it is due, what was unusual about the times of an append."""
         counts = self.topics[partition.topic]
         if anomaly.unit_mismatch is not None:
             self._count_unit_mismatch(partition, counts, anomaly.unit_mismatch)

@@ -1,7 +1,10 @@
 """Sockets, frames and the dispatch of requests to handlers, and HTTP.
 
 Promises that responses leave in the order of their requests, and that a connection's memory is
-bounded. Begin with `connection.py` (frames in, ordered responses out) and `dispatch.py` (the
-handler of each request). `http.py` serves /metrics and health, `http_api.py` and
-`http_explain.py` the routes below /v1.
+bounded. Begin with `connection.py`, which cuts frames, limits their size
+(socket.request.max.bytes) and sends responses in order, and `dispatch.py`, which finds the handler
+of each request. `listener.py` accepts connections, `connections.py` counts and limits them.
+`per_partition.py` turns errors into codes. `http.py` serves /metrics and health, `http_api.py` the
+routes below /v1. `http_explain.py` makes the JSON that explains retention, with sentences from
+`storage/log/retention/explanation.py`.
 """

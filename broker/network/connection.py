@@ -110,7 +110,7 @@ class Connection(asyncio.Protocol):
             self._task.cancel()
 
     def eof_received(self) -> bool:
-        """Serves what the peer has sent, then close. A fetch or lookup in progress is cancelled."""
+        """Serves what the peer has sent, then closes. A fetch or lookup in progress is cancelled."""
         if self._end is not None or (self._task is not None and self._may_give_up):
             return False
         if not self._waiting and self._task is None:
@@ -192,13 +192,13 @@ class Connection(asyncio.Protocol):
         self.hang_up()
 
     def hang_up(self) -> None:
-        """Serves nothing more, sends the responses already written, then close."""
+        """Serves nothing more, sends the responses already written, then closes."""
         self._waiting.clear()
         self._waiting_bytes = 0
         self.close()
 
     def close(self) -> None:
-        """Sends the responses already written, then close."""
+        """Sends the responses already written, then closes."""
         if self._transport is not None:
             self._transport.close()
 

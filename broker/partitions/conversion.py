@@ -121,7 +121,10 @@ def _read_old(reading: Reading) -> Records:
 
 
 def _converted(reading: Reading, fetched: Fetched, magic: int) -> tuple[Buffer, int]:
-    """Down-convert, reading on past batches of which nothing remains; return data and count."""
+    """Down-converts, and reads on past batches of which nothing remains.
+
+    Returns the data and the number of converted records.
+    """
     at = reading.offset
     while True:
         converted = convert.down_convert(

@@ -43,7 +43,7 @@ class GroupSync:
         self._timers: dict[Partition, asyncio.TimerHandle] = {}
 
     def request(self, partition: Partition, offset: int) -> None:
-        """Have a log made durable up to an offset at least.
+        """Requests that a log is made durable up to an offset at least.
 
         `Waiting.advanced` is called when it is, `Waiting.sync_failed` with what `Partition.commit`
         raises.
@@ -57,9 +57,9 @@ class GroupSync:
             self._wanted[partition] = offset
 
     def request_later(self, partition: Partition) -> None:
-        """Have a log made durable flush.ms from now, or sooner if that has been asked for.
+        """Requests that a log is made durable flush.ms from now, or sooner if asked before.
 
-        Nothing where flush.ms is not set.
+        Does nothing where flush.ms is not set.
         """
         flush_ms = partition.config.flush_ms
         if flush_ms == LONG_MAX:

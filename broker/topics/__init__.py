@@ -3,9 +3,10 @@
 Begin with `topics.py`, which requests call. The usual questions:
 - which changes of topics, partitions and settings are allowed, and how they are stored:
   `controller.py`
+- which partition counts, replication factors and assignments are allowed: `partition_counts.py`
 - how logs are created and deleted, after a crash and after another broker's change too:
   `reconciler.py`
-- when a client's question creates a topic (auto.create.topics.enable): `auto_creation.py`
+- when a Metadata request creates a topic (auto.create.topics.enable): `auto_creation.py`
 - which settings are in force for a topic or the broker: `settings.py`
 - who leads a partition, and its leader epoch: `leadership.py`
 - what happens to copied log directories that no metadata know: `adoption.py`

@@ -33,7 +33,7 @@ async def create_missing(node: Node, session: Session, name: str) -> None:
         return
     _require_rights(node, session, name)
     with suppress(TopicAlreadyExists):  # another request has created it
-        await node.topics.create(name)
+        await node.topics.create(name, partitions=node.config.num_partitions)
 
 
 def _require_rights(node: Node, session: Session, name: str) -> None:

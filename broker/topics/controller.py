@@ -82,7 +82,7 @@ class Controller:
         *,
         validate_only: bool = False,
     ) -> Topic:
-        """Creates a topic; with `validate_only` only return the topic that would be created.
+        """Creates a topic; with `validate_only` only returns the topic that would be created.
 
         A topic that takes over logs which name no topic keeps everything unless `configs` say
         otherwise. Raises InvalidTopic, TopicAlreadyExists, InvalidConfig.
@@ -181,7 +181,7 @@ class Controller:
             return
 
     async def keep_basis(self) -> None:
-        """At start, store the retention basis if event-time retention is every topic's default.
+        """At start, stores the retention basis if event-time retention is every topic's default.
 
         It is stored among the settings that were changed live: the records that it protects must
         not be deleted when the default is removed from the properties file again. Raises

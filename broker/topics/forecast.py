@@ -28,14 +28,15 @@ def announce_deletions(
     within_ms: int,
     changed: Mapping[str, tuple[TopicConfig, TopicConfig]],
 ) -> None:
-    """Log for each topic how much its new settings will delete; `changed` has (old, new).
+    """Logs for each topic how much its new settings will delete; `changed` has (old, new).
 
     Runs in a thread. `within_ms` is the time until the deletion.
     """
     for name, (old, config) in changed.items():
         if retention_of(old) == retention_of(config):
             continue
-        going = [g for g in (_of(store, name, i, config, now_ms) for i in store.indexes(name)) if g]
+        forecasts = (_deletions_of(store, name, i, config, now_ms) for i in store.indexes(name))
+        going = [each for each in forecasts if each]
         if not any(each.segments for each in going):
             continue
         log.warning(
@@ -51,7 +52,9 @@ def announce_deletions(
         )
 
 
-def _of(store: LogStore, name: str, index: int, config: TopicConfig, now_ms: int) -> Going | None:
+def _deletions_of(
+    store: LogStore, name: str, index: int, config: TopicConfig, now_ms: int
+) -> Going | None:
     """Returns what will be deleted of one partition; None if nothing will, or it is unknown."""
     try:
         if store.keeps_everything(name, index, now_ms, config):

@@ -195,7 +195,7 @@ class Reconciler:
     # -- settings -------------------------------------------------------------------------------
 
     async def _apply_configs(self, image: Image, before: Image | None) -> None:
-        """Applies settings that differ; log before what they will delete."""
+        """Applies settings that differ, and first logs what they will delete."""
         configs = self._served(image, before)
         changed = {
             name: (self._configs[name], config)

@@ -127,7 +127,7 @@ class Topics:
         return self._reconciler.served
 
     async def keep_basis(self) -> None:
-        """Sees Controller.keep_basis."""
+        """Calls `Controller.keep_basis`."""
         await self._controller.keep_basis()
 
     async def start(self) -> None:

@@ -53,7 +53,10 @@ class Broken(NamedTuple):
 
 
 def parse_guard(text: str) -> Guard:
-    """Reads `[POLICY:]max_deleted_bytes=N`. Raises PolicyError."""
+    """Parses `[POLICY:]NAME=NUMBER`, where NAME is one of GUARDS.
+
+    Without POLICY it applies to every policy. Raises PolicyError.
+    """
     scope, colon, rest = text.rpartition(":")
     name, equals, value = rest.partition("=")
     name = name.strip()

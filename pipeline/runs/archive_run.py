@@ -36,7 +36,7 @@ _STAMP: Final = "message.timestamp.type"
 
 
 class Run:
-    """The options of an archive run."""
+    """One run of the archive job: plans what is new and writes it; see `do`."""
 
     def __init__(
         self, options: argparse.Namespace, store: Store, name: str, directory: Path

@@ -31,7 +31,11 @@ class AppendTimes:
     """The append times of one segment."""
 
     def __init__(self, data: bytes | None, base_offset: int, until: int) -> None:
-        """Parses the bytes of a file; None: there is no file."""
+        """Parses the bytes of a file; None: there is no file.
+
+        Append times of offsets from `until` on are unknown, unless an END entry in the file says
+        that more of them are known.
+        """
         self._offsets: Ints = np.empty(0, np.int64)
         self._times: Ints = np.empty(0, np.int64)
         self._until = until

@@ -145,7 +145,7 @@ class Columns:
 
     @cached_property
     def batch_timestamp_type(self) -> npt.NDArray[np.int32]:
-        """The time type of each batch."""
+        """The time type of each batch: 0 CreateTime, 1 LogAppendTime, -1 in format 0 (no times)."""
         stamped = self.batches[:, ATTRIBUTES] & LOG_APPEND_TIME_BIT != 0
         kinds = np.where(self.batches[:, MAGIC] == 0, -1, stamped)
         return kinds.astype(np.int32)

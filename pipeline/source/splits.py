@@ -228,7 +228,7 @@ class Selection:
 
 
 def grouped(splits: Sequence[Split], most_bytes: int = SPLIT_BYTES) -> list[list[Split]]:
-    """Group small neighbouring splits, in order: a task costs as much as reading some megabytes.
+    """Groups small neighbouring splits, in order: a task costs as much as reading some megabytes.
 
     No group of several is larger than `most_bytes`, and there are dozens of groups if there is
     enough to read.

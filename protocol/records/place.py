@@ -142,7 +142,7 @@ def in_place_wrapper(records: Buffer, batch: Batch, plan: Plan, found: Findings)
 
 
 def stamped_messages(records: Buffer, produced: Produced, plan: Plan, found: Findings) -> Prepared:
-    """Number plain messages, and give each its append time on a LogAppendTime topic (KIP-32)."""
+    """Assigns offsets to plain messages, and gives each its append time on a LogAppendTime topic (KIP-32)."""
     start = produced.batches[0].position
     data = bytearray(memoryview(records)[start : produced.size])
     stamp = plan.append_time_ms if plan.log_append_time else None

@@ -40,7 +40,7 @@ class LogDirectory:
     """One log directory, locked for this process."""
 
     def __init__(self, path: Path) -> None:
-        """Only lock the directory; raises LogDirectoryError and OSError."""
+        """Only locks the directory; raises LogDirectoryError and OSError."""
         self.path = path
         self._lock = _lock(path)
         self.partitions = 0  # the number of partitions in this directory

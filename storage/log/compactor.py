@@ -297,7 +297,10 @@ class Compactor:
             swap.discard(self._state.directory, cleaned.base_offset)
 
     def _sources_of(self, cleaned: Cleaned) -> tuple[Segment, ...]:
-        """Returns the segments that a cleaned one was made from, if all of them still exist."""
+        """Returns the segments that a cleaned one replaces.
+
+        Empty if one of them is gone or the log is stopped.
+        """
         segments = () if self._state.is_stopped else self._state.version.segments
         for number, segment in enumerate(segments):
             if segment.base_offset == cleaned.base_offset:

@@ -66,7 +66,7 @@ class LeaderEpochs:
         return tuple(self._entries)
 
     def begin(self, epoch: int, start_offset: int) -> None:
-        """Record, durably, that batches from `start_offset` on have `epoch`. Raises OSError.
+        """Records durably that batches from `start_offset` on have `epoch`. Raises OSError.
 
         A known epoch is not written again.
         """
@@ -74,7 +74,7 @@ class LeaderEpochs:
             self._write_durably(_with(self._entries, EpochStart(epoch, start_offset)))
 
     def adopt(self, entries: Iterable[EpochStart]) -> None:
-        """Record, durably, the epochs that a leader sent; known ones are skipped.
+        """Records durably the epochs that a leader sent; known ones are skipped.
 
         Raises OSError.
         """

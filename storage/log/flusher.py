@@ -41,7 +41,7 @@ class Flusher:
         return state.ends.log_end_offset - state.durable_offset >= state.config.flush_messages
 
     def forget_flushed(self) -> None:
-        """Have the next commit sync the names of files again, after a truncation has changed them."""
+        """Makes the next commit sync the names of files again, after a truncation has changed them."""
         self._flushed_base = _NO_SEGMENT
 
     def commit(self) -> int:

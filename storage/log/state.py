@@ -177,14 +177,14 @@ class LogState:
         return sum(segment.tail.size for segment in self.version.segments)
 
     def hold(self) -> Version:
-        """Returns the current version, held: use it in a `with` block, or releases it."""
+        """Returns the current version, held: use it in a `with` block, or release it."""
         with self.version_lock:
             version = self.version
             version.holders += 1
         return version
 
     def replace_segments(self, segments: tuple[Segment, ...], log_start_offset: int) -> int:
-        """Replaces the segments, and perhaps raise the start; needs the append lock.
+        """Replaces the segments, and perhaps raises the start; needs the append lock.
 
         Returns the number of the replaced version, whose holders still use its segments.
         """
@@ -245,7 +245,7 @@ class LogState:
         self.pending_deletes.remove_due(now_ms, self.oldest_held())
 
     def give_up_files(self) -> None:
-        """Never open a file of this log again, because another log may get their names."""
+        """Never opens a file of this log again, because another log may get their names."""
         with self.version_lock:
             versions = (*self._replaced, self.version)
         for version in versions:
@@ -365,7 +365,7 @@ class LogState:
     # --- producers --------------------------------------------------------------------------------
 
     def read_producers(self) -> Producers:
-        """Returns the idempotent producers, reads from snapshot and log on first use.
+        """Returns the idempotent producers, read from snapshot and log on first use.
 
         Raises KafkaStorageError and CorruptMessage.
         """

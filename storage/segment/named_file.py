@@ -57,7 +57,7 @@ class NamedFile:
             self.path = target
 
     def give_up(self) -> None:
-        """Never open the file again: its directory goes, and another one may take its name."""
+        """Never opens the file again: its directory goes, and another one may take its name."""
         with self.lock:
             self._is_gone = True
 

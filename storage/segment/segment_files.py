@@ -307,7 +307,7 @@ class SegmentFiles(LogFile):
         return file
 
     def give_up(self) -> None:
-        """Never open a file of the segment again: others may take their names."""
+        """Never opens a file of the segment again: others may take their names."""
         with self.file.lock:
             for suffix in _SUFFIXES:
                 self.file_of(suffix).give_up()
@@ -350,7 +350,7 @@ class SegmentFiles(LogFile):
         files.sync_data(self._reader())
 
     def forget_cached(self) -> None:
-        """Have the files that cannot be made anew read from the disk from now on; raises OSError."""
+        """Makes the files that cannot be rebuilt be read from the disk from now on; raises OSError."""
         for suffix in (filenames.LOG_SUFFIX, filenames.APPEND_TIMES_SUFFIX):
             files.forget_cached(self.file_of(suffix).path)
 

@@ -1,7 +1,12 @@
-"""The `tidelog` command: one module for each subcommand, with the same name.
+"""The `tidelog` command. Commands talk to brokers only over TCP and HTTP.
 
-Begin with `parser.py`, which declares every subcommand. Commands talk to brokers only over TCP and
-HTTP. What they share (addresses, tables, errors) is in `shared.py`.
+Begin with `parser.py`, which declares every subcommand; each is in the module of its name, and
+`times` in `offsets.py`. The others are helpers:
+- addresses, HTTP requests, tables and errors: `shared.py`
+- requests over Kafka's protocol: `cluster.py`; the topics and groups that it returns:
+  `cluster_parts.py`
+- the lag that `tidelog groups describe` prints: `group_lag.py`
+- records as text: `records.py`; the offsets of `groups reset-offsets`: `reset_offsets.py`
 """
 
 from tidelog.cli.parser import main

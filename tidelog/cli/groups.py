@@ -12,7 +12,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from tidelog.cli.cluster import Cluster
-from tidelog.cli.lag import Lag, as_json, measure, with_catch_up
+from tidelog.cli.group_lag import Lag, as_json, measure, with_catch_up
 from tidelog.cli.reset_offsets import add_reset, reset
 from tidelog.cli.shared import (
     FAILED,

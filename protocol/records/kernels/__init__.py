@@ -4,6 +4,13 @@
 ("compiled" or "python"). `kernels_py` documents every function except `keep_v2`, a shortcut through
 `prepare` that only the compiled module has. The loops over the records of one batch take a
 `layout.Region`. Raises ImportError for a module that was compiled from other sources.
+
+The twin, in plain Python:
+- every function but those of compaction, with the loops of produce and lookups: `kernels_py.py`
+- finding batches and reading their headers: `scan_py.py`
+- encoding rows as batches, and choosing their partitions, for the jobs on Spark: `rows_py.py`
+- decoding batches into columns, for the jobs on Spark: `columns_py.py`
+- which record of each key compaction keeps, and copying those records: `key_map.py`
 """
 
 from __future__ import annotations

@@ -205,7 +205,7 @@ def find(region: Region, timestamp: int, min_offset: int) -> OffsetAndTimestamp 
 def stamp_messages(
     data: bytearray, start: int, end: int, first_offset: int, stamp: int | None
 ) -> None:
-    """Number the plain messages that fill data[start:end], from `first_offset` on, in place.
+    """Assigns offsets to the plain messages that fill data[start:end], from `first_offset` on, in place.
 
     With a `stamp`, format-1 messages get it as their time, the LogAppendTime bit, and a new CRC.
     """

@@ -20,7 +20,7 @@ _INT32_MAX = 2**31 - 1
 
 
 def encode_rows(columns: ColumnBuffers, start: int, end: int, limit: int) -> EncodedRows:
-    """Sees kernels_py.encode_rows."""
+    """Twin of the compiled function; see `kernels_py.encode_rows`."""
     if not 0 <= start < end <= columns.record_count:
         raise ValueError(f"rows {start} to {end} are not among {columns.record_count}")
     _check_lengths(columns, end)
@@ -73,7 +73,7 @@ def _given(ends: Buffer, valid: Buffer, data: Buffer, row: int) -> memoryview | 
 
 
 def partitions_of(ends: Buffer, valid: Buffer, data: Buffer, rows: int, count: int) -> bytes:
-    """Sees kernels_py.partitions_of."""
+    """Twin of the compiled function; see `kernels_py.partitions_of`."""
     if rows < 0 or count < 1:
         raise ValueError(f"{rows} keys do not go to {count} partitions")
     if len(ends) < 4 * (rows + 1) or 0 < len(valid) < (rows + 7) // 8:

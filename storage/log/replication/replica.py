@@ -168,7 +168,7 @@ class Replica:
         return iter(sorted(entries, key=attrgetter("epoch", "start_offset")))
 
     def _record_gaps(self, received: Sequence[Received], high_watermark: int) -> None:
-        """Record, before batches are stored, that the log has gaps between them. Raises OSError.
+        """Records, before batches are stored, that the log has gaps between them. Raises OSError.
 
         The leader's compaction left them. It compacts nothing above its high watermark, so up to
         there more gaps may follow; they are recorded at once, to save writes. Segments before are

@@ -138,7 +138,7 @@ class Truncater:
     def _intend(
         self, kept: Sequence[Segment], start_offset: int, end_offset: int, *, begins_anew: bool
     ) -> None:
-        """Record, durably, the truncation that follows. Raises OSError.
+        """Records durably the truncation that follows. Raises OSError.
 
         `partition.times` then has no line of a segment that will change.
         """
