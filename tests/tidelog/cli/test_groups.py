@@ -21,7 +21,7 @@ from tests.broker.subject import eventually
 from tests.oracle import recordset
 from tests.oracle.recordset import Rec
 from tidelog.cli import groups
-from tidelog.cli.lag import Lag, with_catch_up
+from tidelog.cli.group_lag import Lag, with_catch_up
 from tidelog.cli.parser import main
 from tidelog.cli.shared import span_of
 
