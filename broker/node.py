@@ -82,7 +82,7 @@ class Node:
             pools.topics,
             clock.now_ms,
             removed=self._topic_removed,
-            led_anew=self.waiting.wake,
+            leader_changed=self.waiting.wake,
         )
         controller = Controller(metadata, self.settings, self._unclaimed)
         self.topics = Topics(controller, reconciler, self.settings, self._forget_topic)

@@ -52,8 +52,8 @@ def handle(
 
     def admit(wanted: _Wanted) -> None:
         name, partition = wanted
-        note = partition.committed_metadata or ""
-        answer = admission.admit_commit(node, context.session, request.group_id, name, note)
+        metadata = partition.committed_metadata or ""
+        answer = admission.admit_commit(node, context.session, request.group_id, name, metadata)
         if answer is None:
             commit.accept(wanted)
         else:

@@ -31,13 +31,13 @@ def shortcut(
     request = read(frame, header.body_offset, version)
     if request is None:
         return None
-    group, generation, member, instance, topic, index, offset, leader_epoch, note = request
+    group, generation, member, instance, topic, index, offset, leader_epoch, metadata = request
     try:
         name = (str(topic, "utf-8"), index)
-        if admission.admit_commit(node, session, group, name, note) is not None:
+        if admission.admit_commit(node, session, group, name, metadata) is not None:
             return None
         coordinator = node.coordinator
-        committed = Committed(offset, leader_epoch, note, coordinator.now_ms(), NO_TIMESTAMP)
+        committed = Committed(offset, leader_epoch, metadata, coordinator.now_ms(), NO_TIMESTAMP)
         if not coordinator.commit_now(group, member, instance, generation, {name: committed}):
             return None
     except (BrokerError, UnicodeDecodeError):

@@ -80,11 +80,11 @@ def admit_produce(
 
 
 def admit_commit(
-    node: Node, session: Session, group_id: str, partition: TopicPartition, note: str
+    node: Node, session: Session, group_id: str, partition: TopicPartition, metadata: str
 ) -> asyncio.Future[None] | None:
-    """Accepts an offset of a partition, with its note, that a group commits; None is yes.
+    """Checks that a client may commit an offset of a partition with this offset metadata.
 
-    Whether the member may commit in the group's generation is the group's to say. Raises
+    Returns None if it may. The member and its generation are checked later, by `Group.check_commit`. Raises
     GroupAuthorizationFailed, TopicAuthorizationFailed, UnknownTopicOrPartition, OffsetMetadataTooLarge.
     """
     name, index = partition
@@ -93,6 +93,6 @@ def admit_commit(
     topic = node.metadata.image.topics.get(name)
     if topic is None or not 0 <= index < topic.partitions:
         raise UnknownTopicOrPartition(f"there is no partition {name}-{index}")
-    if len(note.encode("utf-16-le")) // 2 > node.config.offset_metadata_max_bytes:
-        raise OffsetMetadataTooLarge(f"a note of {len(note)} characters")
+    if len(metadata.encode("utf-16-le")) // 2 > node.config.offset_metadata_max_bytes:
+        raise OffsetMetadataTooLarge(f"offset metadata of {len(metadata)} characters")
     return None

@@ -66,12 +66,12 @@ class Reconciler:
         now_ms: Callable[[], int],
         *,
         removed: Callable[[Removed], None],
-        led_anew: Callable[[Partition], None],
+        leader_changed: Callable[[Partition], None],
     ) -> None:
         """Works on files in `pool`. The other two are called on the event loop.
 
         `removed` for each deleted topic, when its logs are gone or could not all be deleted at the
-        first attempt; `led_anew` for each open partition whose leader or leader epoch has changed.
+        first attempt; `leader_changed` for each open partition whose leader or leader epoch has changed.
         """
         self._metadata = metadata
         self._store = store
@@ -79,7 +79,7 @@ class Reconciler:
         self._pool = pool
         self._now_ms = now_ms
         self._removed = removed
-        self._led_anew = led_anew
+        self._leader_changed = leader_changed
         self._applied: Image | None = None
         self._configs: dict[str, TopicConfig] = {}  # the settings that the store has, by topic
         self._failures: dict[UUID, BrokerError] = {}
@@ -150,7 +150,7 @@ class Reconciler:
             known = None if before is None else before.topics_by_id.get(topic.topic_id)
             changed = known is None or known.assignments != topic.assignments
             if changed or topic.topic_id in failed:
-                await self._make_whole(topic)
+                await self._ensure_logs(topic)
                 await self._follow_leaders(topic, () if known is None else known.assignments)
         for topic_id in failed.keys() - image.topics_by_id.keys() - image.deletions.keys():
             self._failures.pop(topic_id, None)
@@ -226,7 +226,7 @@ class Reconciler:
 
     # -- creation -------------------------------------------------------------------------------
 
-    async def _make_whole(self, topic: Topic) -> None:
+    async def _ensure_logs(self, topic: Topic) -> None:
         """Gives every partition its log, or records the failure."""
         try:
             await self._pool.run(self._create_logs, topic, self._configs[topic.name])
@@ -292,7 +292,7 @@ class Reconciler:
             if (record.leader, record.leader_epoch) != (old.leader, old.leader_epoch):
                 partition = self._store.opened_partition(topic.name, index)
                 if partition is not None:
-                    self._led_anew(partition)
+                    self._leader_changed(partition)
 
     def _begin_leader_epochs(self, topic: Topic, indexes: Iterable[int]) -> None:
         """Begins epochs in a thread, because an append may be in progress."""

@@ -1,4 +1,4 @@
-"""The home of time: the times of logs are compared here and nowhere else.
+"""All rules about time: the times of logs are compared here and nowhere else.
 
 A time is an int of milliseconds since the epoch. Negative times are real; None means that there is
 no time. Begin with `timestamp.py`; docs/time.md says the same for users. Where to look:
