@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 # cython: embedsignature=False, binding=False
-"""The loops over records, compiled. `kernels_py` is the twin that says what each one does.
+"""The loops over records, compiled. `kernels_py` is the twin, and documents each.
 
-The C functions walk raw memory and check every length themselves before they use it; they
-return 0 or a number from `Fault`, and only the functions at the end, which Python sees, raise.
+The C functions read raw memory, and check every length before they use it. They return 0 or a
+number from `Fault`. Only the functions that Python calls, at the end, raise.
 On more than RELEASE_ABOVE bytes they run without the interpreter's lock.
 """
 
@@ -404,7 +404,7 @@ cdef inline int begin(Source *source) noexcept nogil:
 
 
 cdef inline int advance(Source *source, Raw *raw, int *fault) noexcept nogil:
-    """Read the next record; 0 at the end or at a fault."""
+    """Reads the next record; returns 0 at the end or at a fault."""
     if source.magic == 2:
         if source.left == 0:
             fault[0] = NO_FAULT if source.position == source.end else BATCH_NOT_FILLED
@@ -431,7 +431,7 @@ cdef struct Found:
 
 
 cdef inline int quick_varint(Bytes *at, Bytes end, int32_t *out) noexcept nogil:
-    """Read a varint; most have one or two bytes."""
+    """Reads a varint; most have one or two bytes."""
     cdef Bytes p = at[0]
     cdef uint32_t value
     cdef Py_ssize_t position = 0
@@ -804,7 +804,7 @@ cdef int stamp_loop(
     return NO_FAULT
 
 
-# --- what Python sees ----------------------------------------------------------------------------
+# --- functions for Python ------------------------------------------------------------------------
 
 
 cdef object broken(int fault):
@@ -827,7 +827,7 @@ cdef inline void put(object target, Py_ssize_t index, object item):
 
 
 cdef inline int64_t item(object source, Py_ssize_t index) except? -1:
-    """Return an integer of a tuple whose shape the caller knows."""
+    """Returns an integer of a tuple whose shape the caller knows."""
     return <object>PyTuple_GET_ITEM(source, index)
 
 
@@ -835,7 +835,7 @@ cdef int open_source(
     Source *source, Py_buffer *view, Py_ssize_t start, Py_ssize_t end, int magic, int64_t count,
     int64_t base_offset, int64_t base_timestamp,
 ) except -1:
-    """Describe records in a buffer that is held; their own times count."""
+    """Describes records in a buffer that is held; their own times count."""
     source.data = <Bytes>view.buf
     source.position = start
     source.end = end
@@ -852,7 +852,7 @@ cdef int open_source(
 
 
 cdef int open_region(Source *source, Py_buffer *view, region) except -1:
-    """Describe the records of a Region, and hold its buffer, which the caller must release."""
+    """Describes the records of a Region, and holds its buffer, which the caller must release."""
     if type(region) is not Region:
         raise TypeError(f"a Region is needed, not {type(region).__name__}")
     PyObject_GetBuffer(<object>PyTuple_GET_ITEM(region, 0), view, PyBUF_SIMPLE)
@@ -911,7 +911,7 @@ cdef object message_batch(Bytes p, Py_ssize_t position, int32_t size):
 
 
 cdef int whole(Bytes data, Py_ssize_t position, Py_ssize_t end, int32_t *size) except -1:
-    """Tell whether a whole batch begins at `position`; its size goes to `size`."""
+    """Returns whether a whole batch begins at `position`; its size goes to `size`."""
     cdef uint8_t magic
     if end - position < PREFIX:
         return 0
@@ -1240,7 +1240,7 @@ cdef struct Kept:
 
 
 cdef object describe_v2(Bytes head, Py_ssize_t size, Kept *kept, Found *found):
-    """Build the PreparedBatch of a format-2 batch that is kept."""
+    """Builds the PreparedBatch of a format-2 batch that is kept."""
     cdef object described = new_tuple(PreparedBatch, 14)
     cdef object last = kept.last_offset
     cdef object largest = None, first = None
@@ -1269,7 +1269,7 @@ cdef object describe_v2(Bytes head, Py_ssize_t size, Kept *kept, Found *found):
 
 
 def keep_v2(data, batch, records, plan):
-    """Prepare a format-2 batch that may be stored as it is; None where it may not.
+    """Prepares a format-2 batch that may be stored as it is; None if it may not.
 
     `records` is what the batch's records unpack to, or `data` itself where they are not packed.
     """
@@ -1296,8 +1296,8 @@ def keep_v2(data, batch, records, plan):
         head = <Bytes>view.buf + position
         kept.attributes = <int>(<signed char>head[21]) << 8 | head[22]
         kept.count = <int32_t>get32(head + 57)
-        # Control batches, the LogAppendTime bit, another codec, and counts or sequences that
-        # cannot be take the long way; so does every batch the broker makes itself.
+        # `prepare` handles control batches, the LogAppendTime bit, another codec, impossible counts
+        # or sequences, and every batch that the broker makes itself.
         if kept.attributes & 0x28 or (codec is not None and <int>codec != kept.attributes & 7):
             return None
         if kept.count <= 0 or <int64_t>(<int32_t>get32(head + 23)) + 1 != kept.count:
@@ -1362,7 +1362,7 @@ def keep_v2(data, batch, records, plan):
 
 
 cdef int examine_some(Source *source, int64_t minimum, int64_t maximum, Found *found) noexcept:
-    """Run `examine_v2`, without the interpreter's lock where it takes long."""
+    """Runs `examine_v2`, without the interpreter's lock if it takes long."""
     cdef int fault
     if source.end - source.position > RELEASE_ABOVE:
         with nogil:
@@ -1412,7 +1412,7 @@ cdef inline uint8_t *memory(bytearray buffer):
 
 
 cdef int point(Columns *columns, out) except -1:
-    """Point at the buffers, which stay where they are until they grow."""
+    """Points at the buffers, which stay where they are until they grow."""
     columns.offsets = <int64_t *>memory(out.offsets)
     columns.timestamps = <int64_t *>memory(out.timestamps)
     columns.key_ends = <int32_t *>memory(out.key_ends)
@@ -1445,7 +1445,7 @@ cdef inline int is_kept(const Range *wanted, int64_t offset, int64_t timestamp) 
 
 
 cdef inline void header_sizes(const Raw *raw, Sizes *sizes) noexcept nogil:
-    """Add up the headers of a record that was read without a fault."""
+    """Sums up the headers of a record that was read without a fault."""
     cdef Py_ssize_t position = 0
     cdef int32_t size = 0, i
     cdef Bytes ignored
@@ -1458,7 +1458,7 @@ cdef inline void header_sizes(const Raw *raw, Sizes *sizes) noexcept nogil:
 
 
 cdef int measure_loop(Source source, const Range *wanted, Sizes *sizes) noexcept nogil:
-    """Walk every record, and add up what the wanted ones hold."""
+    """Reads every record, and sums up the sizes of the wanted ones."""
     cdef int64_t base_offset = source.base_offset, stamp = source.stamp
     cdef int stamped = source.stamped
     cdef Raw raw
@@ -1513,7 +1513,7 @@ cdef inline void put_headers(Columns *columns, const Raw *raw) noexcept nogil:
 
 
 cdef void fill_loop(Source source, const Range *wanted, Columns *columns) noexcept nogil:
-    """Write the wanted records; `measure_loop` found no fault, and there is room."""
+    """Writes the wanted records; `measure_loop` found no fault, and there is room."""
     cdef int64_t base_offset = source.base_offset, stamp = source.stamp
     cdef int stamped = source.stamped
     cdef Raw raw
@@ -1542,7 +1542,7 @@ cdef void fill_loop(Source source, const Range *wanted, Columns *columns) noexce
 
 
 cdef int times_loop(Source source, const Range *wanted, Columns *columns) noexcept nogil:
-    """Write offsets and times; of format 2 nothing else of a record is looked at."""
+    """Writes offsets and times; of a format-2 record nothing else is read."""
     cdef int64_t base_offset = source.base_offset, stamp = source.stamp
     cdef int stamped = source.stamped
     cdef Raw raw
@@ -1635,7 +1635,7 @@ cdef inline void read_head(Bytes p, Py_ssize_t position, Py_ssize_t size, Head *
 
 
 cdef inline int is_outside(const Head *head, const Range *wanted) noexcept nogil:
-    """Tell whether the header proves that no record has a wanted time."""
+    """Returns whether the header proves that no record has a wanted time."""
     cdef int64_t timestamp = head.max_timestamp
     if head.magic == 0:
         return 1
@@ -1653,7 +1653,7 @@ cdef int is_aborted(const Head *head, aborted) except -1:
 
 
 cdef int check_head(Bytes p, const Head *head, view, int verify) except -1:
-    """Raise BrokenBatch where the CRC is wrong or the header cannot be true."""
+    """Raises BrokenBatch if the CRC is wrong or the header is impossible."""
     cdef uint32_t stored, computed
     cdef int codec = head.attributes & 7
     cdef Py_ssize_t stop = head.position + head.size
@@ -1706,7 +1706,7 @@ cdef int put_row(out, const Head *head, int64_t records) except -1:
 
 
 cdef int append_region(Source *source, const Range *wanted, int times_only, out) except -1:
-    """Append the wanted records of a region; returns a fault, and then nothing was appended."""
+    """Appends the wanted records of a region; returns 0, or a fault and appends nothing."""
     cdef Columns columns
     cdef Sizes sizes
     cdef int fault
@@ -1748,7 +1748,7 @@ cdef object batch_of(Bytes p, const Head *head):
 cdef int append_batch(
     data, Py_buffer *view, Bytes p, const Head *head, const Range *wanted, int depth, out, unpack
 ) except -1:
-    """Append the records of one batch; raises BrokenBatch."""
+    """Appends the records of one batch; raises BrokenBatch."""
     cdef Source source
     cdef Py_buffer inner
     cdef int fault
@@ -1863,7 +1863,7 @@ cdef struct Packed:
 
 
 cdef inline int given(const Given *column, int64_t row, Bytes *content, int32_t *size) noexcept nogil:
-    """Find the bytes of a row, size -1 for null; 0 where the ends cannot be."""
+    """Finds the bytes of a row, size -1 for null; returns 0 if the ends are impossible."""
     cdef int32_t first, last
     if column.valid != NULL and not (column.valid[row >> 3] >> (row & 7)) & 1:
         size[0] = -1
@@ -1882,7 +1882,7 @@ cdef inline int64_t field_size(int32_t size) noexcept nogil:
 
 
 cdef int64_t body_size(const Rows *rows, int64_t row, int64_t delta, int64_t index) noexcept nogil:
-    """Add up what a record takes without its length; -1 where its columns cannot be."""
+    """Returns the size of a record without its length; -1 if its columns are impossible."""
     cdef Bytes content = NULL
     cdef int32_t size = 0, first = rows.header_ends[row], last = rows.header_ends[row + 1], i
     cdef int64_t total
@@ -1906,7 +1906,7 @@ cdef int64_t body_size(const Rows *rows, int64_t row, int64_t delta, int64_t ind
 
 
 cdef int measure_rows(const Rows *rows, int64_t start, int64_t end, int64_t limit, Packed *packed) noexcept nogil:
-    """Find how many rows fit, at least one, and what they take; 0 where the columns cannot be."""
+    """Finds how many rows fit, at least one, and their size; 0 if the columns are impossible."""
     cdef int64_t row, body, more, timestamp
     packed.size = 0
     packed.largest = NO_TIMESTAMP
@@ -1938,7 +1938,7 @@ cdef inline uint8_t *put_field(uint8_t *p, Bytes content, int32_t size) noexcept
 
 
 cdef void write_rows(const Rows *rows, int64_t start, const Packed *packed, uint8_t *p) noexcept nogil:
-    """Write the rows that `measure_rows` has found sound."""
+    """Writes the rows that `measure_rows` has checked."""
     cdef Bytes content = NULL
     cdef int32_t size = 0, i
     cdef int64_t row, delta
@@ -1961,7 +1961,7 @@ cdef void write_rows(const Rows *rows, int64_t start, const Packed *packed, uint
 
 
 cdef int take_column(Given *column, Py_buffer *ends, Py_buffer *valid, Py_buffer *data, int64_t rows) except -1:
-    """Point a column at its buffers. Raises ValueError where they are too short for their rows."""
+    """Points a column at its buffers. Raises ValueError if they are too short for their rows."""
     column.ends = <const int32_t *>ends.buf
     column.valid = <Bytes>valid.buf if valid.len else NULL
     column.data = <Bytes>data.buf
@@ -2023,7 +2023,7 @@ def encode_rows(columns, int64_t start, int64_t end, int64_t limit):
 
 
 cdef int take_header_keys(Rows *rows, Py_buffer *ends, Py_buffer *data) except -1:
-    """Point at the names of headers, which are never null."""
+    """Points at the names of headers, which are never null."""
     rows.header_keys.ends = <const int32_t *>ends.buf
     rows.header_keys.data = <Bytes>data.buf
     rows.header_keys.size = data.len

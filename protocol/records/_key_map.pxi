@@ -1,8 +1,8 @@
-# Compaction: which record of each key stays. `key_map` is the twin that says what each one does.
-# Included at the end of `_kernels.pyx`, whose walks over records it uses.
+# Compaction: which record of each key is kept. `key_map` is the twin, and documents each function.
+# Included at the end of `_kernels.pyx`, whose loops over records it uses.
 #
-# A key is known by 128 bits of a keyed hash (SipHash-2-4), so that nobody can make two of theirs meet.
-# The table is open, grows by half of itself, and holds 24 bytes for a key, 32 where times count.
+# A key is known by 128 bits of a keyed hash (SipHash-2-4), so no client can make two keys collide.
+# The table uses open addressing, and grows by half its size. A key takes 24 bytes; 32 by time.
 
 from libc.string cimport memset
 
@@ -74,7 +74,7 @@ cdef struct Table:
 
 
 cdef inline Py_ssize_t slot_of(Table *table, uint64_t *hash) noexcept nogil:
-    """Return where a hash is, or would be put."""
+    """Returns the slot of a hash, or the free slot for it."""
     cdef Py_ssize_t at = <Py_ssize_t>(hash[0] % <uint64_t>table.slots)
     while table.offsets[at] != -1 and (
         table.hashes[2 * at] != hash[0] or table.hashes[2 * at + 1] != hash[1]
@@ -107,7 +107,7 @@ cdef void drop_table(Table *table) noexcept nogil:
 
 
 cdef int grow(Table *table) noexcept nogil:
-    """Make room for one key more, if three of four slots are taken; at the largest nine of ten may be."""
+    """Grows the table when three of four slots are taken; at the largest, nine of ten may be."""
     cdef Table larger
     cdef Py_ssize_t at, to, slots = table.slots
     if table.used < slots - slots // 4 or slots >= table.most_slots:
@@ -331,7 +331,7 @@ cdef class KeyMap:
         sieve.mask = NULL
         open_region(&source, &view, region)
         try:
-            # Every record has a byte at least.
+            # Every record has at least one byte, so this is enough.
             sieve.mask = <uint8_t *>malloc(source.end - source.position + 1)
             if sieve.mask == NULL:
                 raise MemoryError

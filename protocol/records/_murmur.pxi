@@ -1,4 +1,4 @@
-# Included by _kernels.pyx: where the Java clients send a key.
+# Included by _kernels.pyx: the partition to which the Java clients send a key.
 
 
 cdef uint32_t murmur2(Bytes p, int32_t size) noexcept nogil:

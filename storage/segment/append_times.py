@@ -199,7 +199,7 @@ class AppendTimes:
 
     @property
     def end_offset(self) -> int:
-        """Appends times before this offset are durable, as the file's END entry says."""
+        """Append times before this offset are durable, as the file's END entry says."""
         return self.base_offset + (self._end or 0)
 
     @property

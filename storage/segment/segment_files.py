@@ -38,15 +38,14 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("tidelog.storage")
 
-# In the order of removal: an interrupted removal leaves a segment that can be opened, or nothing.
 _INTERVAL_BYTES = 4096  # Kafka's default index.interval.bytes
-_SUFFIXES = (
+_INDEX_SUFFIXES = (
     filenames.OFFSET_INDEX_SUFFIX,
     filenames.TIME_INDEX_SUFFIX,
     filenames.TXN_INDEX_SUFFIX,
-    filenames.APPEND_TIMES_SUFFIX,
-    filenames.LOG_SUFFIX,
 )
+# In the order of removal: an interrupted removal leaves a segment that can be opened, or nothing.
+_SUFFIXES = (*_INDEX_SUFFIXES, filenames.APPEND_TIMES_SUFFIX, filenames.LOG_SUFFIX)
 
 
 class SegmentFiles(LogFile):
@@ -125,7 +124,7 @@ class SegmentFiles(LogFile):
     def adopt(self, line: SegmentLine, *, is_true: bool, covered_offset: int) -> None:
         """Takes over what `partition.times` says of the first bytes of the log.
 
-        Appends times before `covered_offset` were durable. If that covers the whole segment,
+        Append times before `covered_offset` were durable. If that covers the whole segment,
         `.appendtimes` must have all of them, and missing entries are not explained by a power loss.
         """
         self._durable_offset = covered_offset if covered_offset < line.end_offset else None
@@ -330,18 +329,13 @@ class SegmentFiles(LogFile):
         if index is not None and time_index is not None:
             flush_both(index, time_index)
         files.sync(self.path)
-        for suffix in (
-            filenames.APPEND_TIMES_SUFFIX,
-            filenames.OFFSET_INDEX_SUFFIX,
-            filenames.TIME_INDEX_SUFFIX,
-            filenames.TXN_INDEX_SUFFIX,
-        ):
+        for suffix in (filenames.APPEND_TIMES_SUFFIX, *_INDEX_SUFFIXES):
             path = self.file_of(suffix).path
             if path.exists():
                 files.sync(path)
 
     def commit(self) -> None:
-        """Makes the batches and their append times durable; the indexes can be made anew.
+        """Makes the batches and their append times durable; the indexes can be rebuilt.
 
         Of a segment whose files have been made durable before. Safe beside an append. Raises OSError.
         """
