@@ -48,7 +48,7 @@ def note(keys: KeyMap, buffer: Buffer, batch: Batch, min_offset: int) -> int | N
 
 
 def weigh(keys: KeyMap, buffer: Buffer, batch: Batch, min_offset: int) -> None:
-    """Lets the records of an earlier batch win by their time. Raises CorruptMessage."""
+    """Replaces entries by records of an earlier batch with a larger time. Raises CorruptMessage."""
     region = stored_region(buffer, batch)
     try:
         keys.weigh(region, min_offset)
@@ -59,7 +59,7 @@ def weigh(keys: KeyMap, buffer: Buffer, batch: Batch, min_offset: int) -> None:
 def sift(
     keys: KeyMap, buffer: Buffer, batch: Batch, latest_offset: int, *, keep_tombstones: bool
 ) -> tuple[Region, Sifted]:
-    """Tells which records of a batch remain. Raises CorruptMessage."""
+    """Returns which records of a batch compaction keeps. Raises CorruptMessage."""
     region = stored_region(buffer, batch)
     try:
         return region, keys.sift(region, latest_offset, keep_tombstones)

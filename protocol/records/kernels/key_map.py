@@ -75,7 +75,10 @@ class KeyMap:
         return None
 
     def weigh(self, region: Region, min_offset: int) -> None:
-        """Lets records from before all that was added win by their time; no key is added."""
+        """Replaces entries by earlier records with a larger time; adds no key.
+
+        The records are from before all that was added.
+        """
         base_offset, stamp = region.base_offset, region.stamp
         entries = self._entries
         for raw in raw_records(region):
@@ -89,7 +92,7 @@ class KeyMap:
             entries[key] = (offset, time, False)
 
     def sift(self, region: Region, latest_offset: int, keep_tombstones: bool) -> Sifted:
-        """Tells which records remain.
+        """Returns which records compaction keeps.
 
         All records after `latest_offset`, up to which keys were added, remain. Of the others those
         remain that the map holds for their key; tombstones among them only with `keep_tombstones`.
@@ -105,7 +108,7 @@ class KeyMap:
             offset = int64(base_offset + raw[0])
             if offset <= latest_offset and not (
                 raw[2] is not None
-                and self._stands(bytes(raw[2]), offset)
+                and self._is_retained(bytes(raw[2]), offset)
                 and (keep_tombstones or raw[3] is not None)
             ):
                 mask.append(0)
@@ -135,7 +138,7 @@ class KeyMap:
             last_offset,
         )
 
-    def _stands(self, key: bytes, offset: int) -> bool:
+    def _is_retained(self, key: bytes, offset: int) -> bool:
         known = self._entries.get(key)
         if known is None:
             return True
