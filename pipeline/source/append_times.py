@@ -33,8 +33,8 @@ class AppendTimes:
     def __init__(self, data: bytes | None, base_offset: int, until: int) -> None:
         """Parses the bytes of a file; None: there is no file.
 
-        Append times of offsets from `until` on are unknown, unless an END entry in the file says
-        that more of them are known.
+        Append times of offsets from `until` on are unknown. END entries and impossible entries in
+        the file move this limit.
         """
         self._offsets: Ints = np.empty(0, np.int64)
         self._times: Ints = np.empty(0, np.int64)
