@@ -142,8 +142,9 @@ class Node:
         """The log of a partition that this broker leads, by the metadata.
 
         It must be open, unless the caller `may_block`. `epoch` is the leader epoch that the client
-        knows. Raises NotLeaderOrFollower, FencedLeaderEpoch, UnknownLeaderEpoch, and what
-        `opened_partition` raises, or `partition` with `may_block`.
+        knows. Raises NotLeaderOrFollower, FencedLeaderEpoch, UnknownLeaderEpoch, what
+        `opened_partition` raises, or `partition` with `may_block`, and UnknownTopicOrPartition while
+        the log is still that of a deleted topic of the same name.
         """
         metadata = self.metadata  # looked at here, because every produce and fetch asks
         known = metadata.image.topics.get(topic)
@@ -157,6 +158,10 @@ class Node:
         if found is None or found.state.offline is not None:
             lookup = self.partition if may_block else self.opened_partition
             found = lookup(topic, index)
+        log_id = found.state.topic_id
+        if log_id is not None and known is not None and log_id.int != known.topic_id.int:
+            # The log of a deleted topic of this name, which is about to be deleted.
+            raise UnknownTopicOrPartition(f"the log of {topic}-{index} is not created yet")
         if epoch != ANY_EPOCH:
             check_leader_epoch(found, epoch)
         return found

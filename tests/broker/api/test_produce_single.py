@@ -16,6 +16,7 @@ from broker.clock import ManualClock
 from broker.metrics.counters import Metrics
 from broker.node import Node
 from config import load, topic_config
+from protocol.errors import UnknownTopicOrPartition
 from protocol.message import read_request_header
 from storage.directory.store import LogStore
 from tests.broker.api import both_paths
@@ -157,3 +158,13 @@ def test_other_versions_go_the_ordinary_way(monkeypatch, short, ordinary, versio
     got, taken = both(monkeypatch, short, ordinary, request("Produce", version, **fields))
     assert not taken
     assert isinstance(got, bytes)
+
+
+def test_the_log_of_a_deleted_topic_of_the_same_name_is_not_served(short):
+    """The topic was deleted and created again, and its old log has not been deleted yet."""
+    created_again = {name: (IDS[name], 2) for name in IDS} | {"plain": (uuid.UUID(int=9), 2)}
+    assert short.leader_partition("plain", 0).topic_id == IDS["plain"]
+    short.metadata.image = both_paths.image_of(short.config.node_id, created_again)
+    with pytest.raises(UnknownTopicOrPartition, match="not created yet"):
+        short.leader_partition("plain", 0)
+    assert short.leader_partition("stamped", 0).topic_id == IDS["stamped"]
