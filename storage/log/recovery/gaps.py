@@ -40,9 +40,9 @@ def gaps_end(
         return ANYWHERE
     if known is not None and known.gaps_end_offset is not None:
         return max(known.gaps_end_offset, cleaned_offset or NOWHERE)
-    if known is not None and (is_compacted or cleaned_offset is not None):
-        return ANYWHERE  # an older tidelog did not record its gaps
-    return max(_end_of_adopted(segments), cleaned_offset or NOWHERE)
+    if is_compacted or cleaned_offset is not None:
+        return ANYWHERE  # an older tidelog did not record its gaps, or the record is lost
+    return _end_of_adopted(segments)
 
 
 def gaps_end_after_clean_stop(

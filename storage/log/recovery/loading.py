@@ -141,7 +141,7 @@ def _recover(
         known=known.times,
         cut_offset=cut_offset,
     )
-    torn_tail.drop_empty(segments, known.log_start_offset, gaps_end)
+    torn_tail.drop_empty(segments, known.log_start_offset, gaps_end, was_compacted=was_compacted)
     return stamps
 
 

@@ -96,13 +96,16 @@ def _drop(segment: Segment) -> None:
     segment.remove()
 
 
-def drop_empty(segments: list[Segment], log_start_offset: int, gaps_end: int) -> None:
+def drop_empty(
+    segments: list[Segment], log_start_offset: int, gaps_end: int, *, was_compacted: bool
+) -> None:
     """Removes the first segments if they are empty: the log begins where it can be read.
 
-    Compaction may have left a segment empty; that one stays.
+    Compaction may have left a segment empty; that one stays, so that the log start does too.
     """
+    is_recorded = gaps_end < gaps.ANYWHERE
     while len(segments) > 1 and not segments[0].tail.size:
         following = segments[1].base_offset
-        if log_start_offset < following <= gaps_end < gaps.ANYWHERE:
+        if log_start_offset < following <= gaps_end and (is_recorded or was_compacted):
             return
         segments.pop(0).remove()

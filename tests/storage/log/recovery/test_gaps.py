@@ -126,6 +126,24 @@ def test_a_log_of_an_older_tidelog_opens_whole_and_is_recorded(make_log):
     assert partition_times.read(log.directory).gaps_end_offset == 6
 
 
+@pytest.mark.parametrize("lost", ["partition.times", "and the checkpoints"])
+@pytest.mark.parametrize("end", ["kill", "power loss"])
+def test_a_compacted_log_opens_whole_without_partition_times(make_log, end, lost):
+    log = led(make_log, 6, cleanup_policy=("compact",), min_cleanable_dirty_ratio=0.0)
+    log.partition.flush()
+    assert cleaning.clean(log.partition, 1000) is not None
+    before, log_start = offsets(log), log.partition.log_start_offset
+    assert before[0] > log_start, "a gap at the start"
+    log.crash()
+    (log.directory / partition_times.FILE_NAME).unlink()
+    if lost == "and the checkpoints":
+        for path in log.path.glob("*checkpoint"):
+            path.unlink()
+    start(log, "boot" if end == "power loss" else "")
+    assert (offsets(log), log.partition.log_end_offset) == (before, 6)
+    assert log.partition.log_start_offset == log_start
+
+
 # --- of a leader that was compacted ---------------------------------------------------------------
 
 
