@@ -6,7 +6,8 @@ as many syncs as the disk manages, however many producers there are. Each partit
 for flush.ms. Those who wait for a sync wait in `waiting.py`, which is notified of its outcome.
 
 A sync that fails takes the log offline, and those who wait are refused. If it could not be tried at
-all, it is tried again: what is stored must not be refused, because it would be read later.
+all, it is tried again: what is stored must not be refused, because it would be read later. After
+half a minute of that the log goes offline too, so that producers get an answer.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from storage.log.partition import Partition
 
 _RETRY_S = 1.0  # after a sync that could not be tried, for want of descriptors for example
+_MOST_TRIES = 30
 
 
 class GroupSync:
@@ -41,6 +43,7 @@ class GroupSync:
         # The offset up to which a log shall be durable, of partitions with a sync to come.
         self._wanted: dict[Partition, int] = {}
         self._timers: dict[Partition, asyncio.TimerHandle] = {}
+        self._failed_tries: dict[Partition, int] = {}  # since the last sync that succeeded
 
     def request(self, partition: Partition, offset: int) -> None:
         """Requests that a log is made durable up to an offset at least.
@@ -91,10 +94,11 @@ class GroupSync:
         if error is not None:
             may_retry = partition.offline is None and not partition.is_deleted
             if may_retry and isinstance(error, KafkaStorageError):
-                asyncio.get_running_loop().call_later(_RETRY_S, self._start, partition)
+                self._try_again(partition, error)
             else:
                 self._failed(partition, error)
             return
+        self._failed_tries.pop(partition, None)
         self._metrics.commits += 1
         self._waiting.advanced(partition)
         if work.result() < self._wanted[partition]:
@@ -102,7 +106,23 @@ class GroupSync:
         else:
             del self._wanted[partition]
 
+    def _try_again(self, partition: Partition, error: KafkaStorageError) -> None:
+        """Tries a sync again after a while, or takes the log offline after too many tries."""
+        tries = self._failed_tries.get(partition, 0) + 1
+        if tries < _MOST_TRIES:
+            self._failed_tries[partition] = tries
+            asyncio.get_running_loop().call_later(_RETRY_S, self._start, partition)
+            return
+        why = f"no sync could be tried {tries} times: {error.message}"
+        try:
+            work = self._pool_of(partition).submit(partition.state.go_offline, why)
+        except RuntimeError:  # the broker stops
+            self._failed(partition, error)
+            return
+        work.add_done_callback(lambda _: self._failed(partition, error))
+
     def _failed(self, partition: Partition, error: BaseException) -> None:
         """Passes the failure on: what was asked for may not be durable."""
+        self._failed_tries.pop(partition, None)
         del self._wanted[partition]
         self._waiting.sync_failed(partition, error)

@@ -4,11 +4,15 @@ import asyncio
 import threading
 from types import SimpleNamespace
 
+import pytest
+
 from broker.metrics.counters import Metrics
+from broker.partitions import group_sync
 from broker.partitions.group_sync import GroupSync
 from broker.partitions.waiting import Waiting
 from broker.pools import Pool, SyncPools
 from config.setting import LONG_MAX
+from protocol.errors import KafkaStorageError
 
 
 class Log:
@@ -89,3 +93,28 @@ async def test_a_dead_disk_stops_the_commits_of_no_other(tmp_path):
     finally:
         answers.set()
         threads.stop()
+
+
+async def test_a_sync_that_can_never_be_tried_takes_the_log_offline_and_answers(monkeypatch):
+    monkeypatch.setattr(group_sync, "_RETRY_S", 0)
+    pool, waiting = Pool("sync", 1), Waiting(None)
+    syncs = GroupSync(lambda _: pool, waiting, Metrics())
+    log, tries, offline = Log(1), [], []
+
+    def commit():
+        tries.append(None)
+        raise KafkaStorageError("the directory cannot be opened")
+
+    log.commit = commit
+    log.state = SimpleNamespace(go_offline=offline.append)
+    answer = durable(syncs, waiting, log)
+    try:
+        async with asyncio.timeout(60):
+            with pytest.raises(KafkaStorageError, match="cannot be opened"):
+                await answer
+    finally:
+        pool.stop()
+    assert len(tries) == group_sync._MOST_TRIES
+    assert len(offline) == 1
+    assert not syncs._wanted
+    assert not syncs._failed_tries
