@@ -61,6 +61,9 @@ class LogDirectory:
         self.log_start_offsets = _read(path / filenames.LOG_START_CHECKPOINT)
         self.cleaned_offsets = _read(path / filenames.CLEANER_CHECKPOINT)
         self.longest_delays_ms = _read(path / filenames.MAX_LATENCY_CHECKPOINT)
+        # An absent file and one without entries read alike; one with entries has to be replaced.
+        self._written[filenames.CLEANER_CHECKPOINT] = dict(self.cleaned_offsets)
+        self._written[filenames.MAX_LATENCY_CHECKPOINT] = dict(self.longest_delays_ms)
         self.noted = (
             self.recovery_points.keys()
             | self.log_start_offsets.keys()

@@ -356,3 +356,23 @@ def test_partitions_that_cannot_be_closed_hold_up_no_others(make_store, tmp_path
     (tmp_path / "data/t-7/partition.times.tmp").rmdir()
     again = opened(make_store())
     assert [p.log_end_offset for p in again.partitions()] == [1] * 40
+
+
+def test_a_checkpoint_of_a_deleted_partition_is_not_believed_by_a_new_one(make_store, tmp_path):
+    """Another process wrote it, and nothing else is left to be written to it."""
+    data = tmp_path / "data"
+    store = opened(make_store())
+    store.create_partition("t", ID, 0, CONFIG, 0)
+    store.close()
+    (data / "cleaner-offset-checkpoint").write_text("0\n1\nt 0 40\n")
+    (data / "max-latency-checkpoint").write_text("0\n1\nt 0 7000\n")
+    store = opened(make_store())
+    store.delete_partition("t", 0)
+    store.checkpoint()
+    created = store.create_partition("t", uuid.UUID(int=5), 0, CONFIG, 0)
+    assert created.cleaned_offset is None
+    store.checkpoint()
+    store.close()
+    again = opened(make_store()).partition("t", 0)
+    assert again.cleaned_offset is None
+    assert again.arrivals.longest_delay_ms is None
