@@ -210,7 +210,8 @@ class Retainer:
         """Removes the leader epochs of deleted segments; a failure is tried again next time."""
         state = self._state
         try:
-            state.epochs.forget_before(state.version.log_start_offset)
+            with state.append_lock:  # an append may begin an epoch
+                state.epochs.forget_before(state.version.log_start_offset)
         except OSError as error:
             _log.warning("leader epochs not written", extra={"reason": str(error)})
 
