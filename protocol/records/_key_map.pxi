@@ -9,7 +9,7 @@ from libc.string cimport memset
 import os as _os
 
 from protocol.records.kernels.key_map import MASK_LENGTH as _MASK_LENGTH
-from protocol.records.kernels.key_map import Sifted
+from protocol.records.kernels.key_map import Filtered
 
 cdef enum:
     FIRST_SLOTS = 1024
@@ -175,7 +175,7 @@ cdef int note_loop(
     return fault
 
 
-cdef int weigh_loop(
+cdef int update_loop(
     Table *table, Source *source, int64_t min_offset
 ) noexcept nogil:
     cdef int64_t base_offset = source.base_offset, stamp = source.stamp
@@ -202,7 +202,7 @@ cdef int weigh_loop(
     return fault
 
 
-cdef struct Sieve:
+cdef struct FilterState:
     uint8_t *mask
     int64_t number
     int64_t kept
@@ -215,8 +215,8 @@ cdef struct Sieve:
     int has_tombstone
 
 
-cdef int sift_loop(
-    Table *table, Source *source, int64_t latest_offset, int keep_tombstones, Sieve *to
+cdef int filter_loop(
+    Table *table, Source *source, int64_t latest_offset, int keep_tombstones, FilterState *to
 ) noexcept nogil:
     cdef int64_t base_offset = source.base_offset, stamp = source.stamp
     cdef int stamped = source.stamped
@@ -306,8 +306,8 @@ cdef class KeyMap:
             raise broken(fault)
         return None if full_at < 0 else full_at
 
-    def weigh(self, region, int64_t min_offset):
-        """See key_map.KeyMap.weigh."""
+    def update_by_time(self, region, int64_t min_offset):
+        """See key_map.KeyMap.update_by_time."""
         cdef Py_buffer view
         cdef Source source
         cdef int fault
@@ -316,41 +316,41 @@ cdef class KeyMap:
         open_region(&source, &view, region)
         try:
             with nogil:
-                fault = weigh_loop(&self.table, &source, min_offset)
+                fault = update_loop(&self.table, &source, min_offset)
         finally:
             PyBuffer_Release(&view)
         if fault:
             raise broken(fault)
 
-    def sift(self, region, int64_t latest_offset, bint keep_tombstones):
-        """See key_map.KeyMap.sift."""
+    def filter_records(self, region, int64_t latest_offset, bint keep_tombstones):
+        """See key_map.KeyMap.filter_records."""
         cdef Py_buffer view
         cdef Source source
-        cdef Sieve sieve
+        cdef FilterState found
         cdef int fault
-        sieve.mask = NULL
+        found.mask = NULL
         open_region(&source, &view, region)
         try:
             # Every record has at least one byte, so this is enough.
-            sieve.mask = <uint8_t *>malloc(source.end - source.position + 1)
-            if sieve.mask == NULL:
+            found.mask = <uint8_t *>malloc(source.end - source.position + 1)
+            if found.mask == NULL:
                 raise MemoryError
             with nogil:
-                fault = sift_loop(&self.table, &source, latest_offset, keep_tombstones, &sieve)
+                fault = filter_loop(&self.table, &source, latest_offset, keep_tombstones, &found)
             if fault:
                 raise broken(fault)
-            return Sifted(
-                PyBytes_FromStringAndSize(<char *>sieve.mask, sieve.number),
-                sieve.kept,
-                sieve.has_tombstone != 0,
-                sieve.largest if sieve.has_time else None,
-                sieve.first if sieve.has_time else None,
-                sieve.has_missing != 0,
-                sieve.first_offset,
-                sieve.last_offset,
+            return Filtered(
+                PyBytes_FromStringAndSize(<char *>found.mask, found.number),
+                found.kept,
+                found.has_tombstone != 0,
+                found.largest if found.has_time else None,
+                found.first if found.has_time else None,
+                found.has_missing != 0,
+                found.first_offset,
+                found.last_offset,
             )
         finally:
-            free(sieve.mask)
+            free(found.mask)
             PyBuffer_Release(&view)
 
 

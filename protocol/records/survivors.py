@@ -26,7 +26,7 @@ from protocol.records.layout import (
 from protocol.records.legacy import write_wrapper
 
 if TYPE_CHECKING:
-    from protocol.records.kernels.key_map import KeyMap, Sifted
+    from protocol.records.kernels.key_map import Filtered, KeyMap
     from protocol.records.layout import Batch, Region
     from protocol.wire import Buffer
 
@@ -47,29 +47,31 @@ def note(keys: KeyMap, buffer: Buffer, batch: Batch, min_offset: int) -> int | N
         raise _broken(batch, error) from error
 
 
-def weigh(keys: KeyMap, buffer: Buffer, batch: Batch, min_offset: int) -> None:
+def update_by_time(keys: KeyMap, buffer: Buffer, batch: Batch, min_offset: int) -> None:
     """Replaces entries by records of an earlier batch with a larger time. Raises CorruptMessage."""
     region = stored_region(buffer, batch)
     try:
-        keys.weigh(region, min_offset)
+        keys.update_by_time(region, min_offset)
     except InvalidRecord as error:
         raise _broken(batch, error) from error
 
 
-def sift(
+def filter_records(
     keys: KeyMap, buffer: Buffer, batch: Batch, latest_offset: int, *, keep_tombstones: bool
-) -> tuple[Region, Sifted]:
+) -> tuple[Region, Filtered]:
     """Returns which records of a batch compaction keeps. Raises CorruptMessage."""
     region = stored_region(buffer, batch)
     try:
-        return region, keys.sift(region, latest_offset, keep_tombstones)
+        return region, keys.filter_records(region, latest_offset, keep_tombstones)
     except InvalidRecord as error:
         raise _broken(batch, error) from error
 
 
-def look_at_all(buffer: Buffer, batch: Batch) -> tuple[Region, Sifted]:
+def look_at_all(buffer: Buffer, batch: Batch) -> tuple[Region, Filtered]:
     """Returns the region and facts of a batch whose records all remain. Raises CorruptMessage."""
-    return sift(kernels.KeyMap(0, False), buffer, batch, -_EVERYTHING, keep_tombstones=True)
+    return filter_records(
+        kernels.KeyMap(0, False), buffer, batch, -_EVERYTHING, keep_tombstones=True
+    )
 
 
 def marker_of(buffer: Buffer, batch: Batch) -> int | None:
@@ -80,7 +82,9 @@ def marker_of(buffer: Buffer, batch: Batch) -> int | None:
     return None
 
 
-def written(batch: Batch, region: Region, sifted: Sifted, delete_horizon_ms: int | None) -> bytes:
+def written(
+    batch: Batch, region: Region, filtered: Filtered, delete_horizon_ms: int | None
+) -> bytes:
     """Writes a batch with its remaining records, and its delete horizon, given or present.
 
     Raises CorruptMessage. Raises AssertionError for a delete horizon in a format before 2.
@@ -91,10 +95,10 @@ def written(batch: Batch, region: Region, sifted: Sifted, delete_horizon_ms: int
         assert batch.magic == 2, "only format 2 has a delete horizon"
         base_timestamp, attributes = delete_horizon_ms, attributes | DELETE_HORIZON_BIT
     try:
-        data = kernels.select(region, sifted.mask, base_timestamp)
+        data = kernels.select(region, filtered.mask, base_timestamp)
     except InvalidRecord as error:
         raise _broken(batch, error) from error
-    largest = NO_TIMESTAMP if sifted.largest is None else sifted.largest
+    largest = NO_TIMESTAMP if filtered.largest is None else filtered.largest
     if batch.is_log_append_time:
         largest = batch.max_timestamp
     if batch.magic < 2:
@@ -103,7 +107,7 @@ def written(batch: Batch, region: Region, sifted: Sifted, delete_horizon_ms: int
             data,
             batch.magic,
             codec,
-            sifted.last_offset,
+            filtered.last_offset,
             largest,
             stamped=batch.is_log_append_time,
         )
@@ -120,7 +124,7 @@ def written(batch: Batch, region: Region, sifted: Sifted, delete_horizon_ms: int
             producer_id=batch.producer_id,
             producer_epoch=batch.producer_epoch,
             base_sequence=batch.base_sequence,
-            count=sifted.kept,
+            count=filtered.kept,
         )
         + packed
     )

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from protocol.records.kernels.key_map import Sifted
+    from protocol.records.kernels.key_map import Filtered
     from protocol.records.layout import Batch
     from protocol.wire import Buffer
     from storage.segment.append_entries import Entry
@@ -84,29 +84,29 @@ class Survivor(NamedTuple):
     is_honest: bool  # the header's times agree with the records
 
     @classmethod
-    def of(cls, data: Buffer, batch: Batch, sifted: Sifted) -> Survivor:
+    def of(cls, data: Buffer, batch: Batch, filtered: Filtered) -> Survivor:
         """Returns a batch that was written anew."""
         is_whole = batch.magic == 2
-        last_offset = batch.last_offset if is_whole else sifted.last_offset
+        last_offset = batch.last_offset if is_whole else filtered.last_offset
         return cls(
             data,
-            batch.base_offset if is_whole else sifted.first_offset,
+            batch.base_offset if is_whole else filtered.first_offset,
             last_offset,
-            sifted.largest,
+            filtered.largest,
             last_offset,
-            sifted.first,
-            sifted.has_missing,
+            filtered.first,
+            filtered.has_missing,
             batch.is_control,
             is_honest=True,
         )
 
     @classmethod
-    def copied(cls, found: Found, sifted: Sifted) -> Survivor:
+    def copied(cls, found: Found, filtered: Filtered) -> Survivor:
         """Returns a batch that stays unchanged."""
         batch = found.batch
         data = memoryview(found.buffer)[batch.position : batch.position + batch.size]
-        honest = batch.is_control or or_none(batch.max_timestamp) == sifted.largest
-        return cls.of(data, batch, sifted)._replace(is_honest=honest)
+        honest = batch.is_control or or_none(batch.max_timestamp) == filtered.largest
+        return cls.of(data, batch, filtered)._replace(is_honest=honest)
 
     @classmethod
     def empty(cls, data: Buffer, batch: Batch) -> Survivor:

@@ -120,7 +120,9 @@ class Cleaner:
                 if found.batch.base_offset >= job.first_dirty_offset:
                     break
                 if not found.batch.is_control:
-                    survivors.weigh(self.keys, found.buffer, found.batch, job.log_start_offset)
+                    survivors.update_by_time(
+                        self.keys, found.buffer, found.batch, job.log_start_offset
+                    )
 
     def _clean_until_ms(self) -> int | None:
         """Returns the last append time of the clean section, None if there is none."""
@@ -210,13 +212,13 @@ class Cleaner:
             horizon = batch.delete_horizon_ms
             if idle and is_past_horizon(horizon, now_ms):
                 return self._empty_if_needed(found)
-            region, sifted = survivors.look_at_all(found.buffer, batch)
-            if not sifted.kept:
+            region, filtered = survivors.look_at_all(found.buffer, batch)
+            if not filtered.kept:
                 return self._empty_if_needed(found)
             if idle and horizon is None:
-                data = survivors.written(batch, region, sifted, self._new_horizon_ms)
-                return Survivor.of(data, batch, sifted)
-            return Survivor.copied(found, sifted)
+                data = survivors.written(batch, region, filtered, self._new_horizon_ms)
+                return Survivor.of(data, batch, filtered)
+            return Survivor.copied(found, filtered)
         if self._transactions.is_aborted(batch):
             return self._empty_if_needed(found)
         keep = (
@@ -225,18 +227,18 @@ class Cleaner:
             else not is_past_horizon(batch.delete_horizon_ms, now_ms)
         )
         keep = keep or self._has_partial_keys
-        region, sifted = survivors.sift(
+        region, filtered = survivors.filter_records(
             self.keys, found.buffer, batch, self.latest_offset, keep_tombstones=keep
         )
-        if not sifted.kept:
+        if not filtered.kept:
             return self._empty_if_needed(found)
         needs_horizon = (
-            batch.magic == 2 and sifted.has_tombstone and batch.delete_horizon_ms is None
+            batch.magic == 2 and filtered.has_tombstone and batch.delete_horizon_ms is None
         )
-        if sifted.kept == len(sifted.mask) and not needs_horizon:
-            return Survivor.copied(found, sifted)
+        if filtered.kept == len(filtered.mask) and not needs_horizon:
+            return Survivor.copied(found, filtered)
         horizon = self._new_horizon_ms if needs_horizon else None
-        return Survivor.of(survivors.written(batch, region, sifted, horizon), batch, sifted)
+        return Survivor.of(survivors.written(batch, region, filtered, horizon), batch, filtered)
 
     @property
     def _new_horizon_ms(self) -> int:

@@ -1,9 +1,9 @@
 """Which record of each key remains when a log is compacted, in plain Python.
 
 This is the twin of the functions in `_kernels.pyx` with the same names, and their documentation.
-First the keys are added in the order of the log (`note`). Then records are judged (`sift`), and the
-remaining ones are written (`select`). They are copied unchanged, except for the time deltas of
-format 2, which may count from another base.
+First the keys are added in the order of the log (`note`). Then `filter_records` decides which records
+remain, and `select` writes those. They are copied unchanged, except for the time deltas of format 2,
+which may count from another base.
 
 By offset, a record replaces every earlier record of its key. By time, a record replaces the current
 one if its record time is as large or larger, or if either has none. Compacting two logs one after
@@ -28,7 +28,7 @@ _SIZE = Struct(">i")
 MASK_LENGTH = "the records of a batch are not as many as they were"
 
 
-class Sifted(NamedTuple):
+class Filtered(NamedTuple):
     """Which records of a batch remain, and facts about those."""
 
     mask: bytes  # a byte for each record: 1 remains, 0 is removed
@@ -74,7 +74,7 @@ class KeyMap:
             entries[key] = (offset, time, settled or time == NO_TIMESTAMP)
         return None
 
-    def weigh(self, region: Region, min_offset: int) -> None:
+    def update_by_time(self, region: Region, min_offset: int) -> None:
         """Replaces entries by earlier records with a larger time; adds no key.
 
         The records are from before all that was added.
@@ -91,7 +91,7 @@ class KeyMap:
                 continue
             entries[key] = (offset, time, False)
 
-    def sift(self, region: Region, latest_offset: int, keep_tombstones: bool) -> Sifted:
+    def filter_records(self, region: Region, latest_offset: int, keep_tombstones: bool) -> Filtered:
         """Returns which records compaction keeps.
 
         All records after `latest_offset`, up to which keys were added, remain. Of the others those
@@ -127,7 +127,7 @@ class KeyMap:
                 first = time
             if largest is None or time > largest:
                 largest = time
-        return Sifted(
+        return Filtered(
             bytes(mask),
             kept,
             has_tombstone,

@@ -80,14 +80,14 @@ def test_what_stands_is_what_a_fold_says(module, by_time):
         keys = module.KeyMap(1000, by_time)
         assert keys.note(region(after), 0) is None
         if before and by_time:
-            keys.weigh(region(before), 0)
+            keys.update_by_time(region(before), 0)
         assert len(keys) == len({row[2] for row in after} - {None})
         wanted = set(winners(rows, by_time).values())
         found = set()
         for part in (before, after):
             if part:
-                sifted = keys.sift(region(part), INT64_MAX, True)
-                found |= {row[0] for row, bit in zip(part, sifted.mask, strict=True) if bit}
+                filtered = keys.filter_records(region(part), INT64_MAX, True)
+                found |= {row[0] for row, bit in zip(part, filtered.mask, strict=True) if bit}
         assert found == wanted
 
 
@@ -97,8 +97,10 @@ def test_a_stamp_is_the_time_of_all(module):
     stamped = {"timestamp_type": 1, "log_append_time": 50}
     assert keys.note(region([(0, 90, b"a", b"1"), (1, 80, b"b", b"1")], **stamped), 0) is None
     assert keys.note(region([(2, 49, b"a", b"2"), (3, 50, b"b", b"2")]), 0) is None
-    sifted = keys.sift(region([(0, 90, b"a", b"1"), (1, 80, b"b", b"1")], **stamped), 9, True)
-    assert (sifted.mask, sifted.largest, sifted.first) == (b"\1\0", 50, 50)
+    filtered = keys.filter_records(
+        region([(0, 90, b"a", b"1"), (1, 80, b"b", b"1")], **stamped), 9, True
+    )
+    assert (filtered.mask, filtered.largest, filtered.first) == (b"\1\0", 50, 50)
 
 
 @MODULES
@@ -106,7 +108,7 @@ def test_full_at_the_first_key_without_room(module):
     keys = module.KeyMap(2, False)
     rows = [(5, 1, b"a", b""), (6, 1, b"b", b""), (7, 1, b"a", b""), (8, 1, b"c", b"")]
     assert keys.note(region(rows), 0) == 8
-    assert keys.sift(region(rows), 7, True).mask == b"\0\1\1\1"
+    assert keys.filter_records(region(rows), 7, True).mask == b"\0\1\1\1"
     assert module.KeyMap(0, False).note(region(rows), 6) == 6
 
 
@@ -115,13 +117,15 @@ def test_tombstones_stay_as_long_as_they_are_kept(module):
     rows = [(0, 1, b"a", None), (1, -1, b"b", b"v"), (2, 9, b"c", None), (3, 4, None, b"v")]
     keys = module.KeyMap(9, False)
     keys.note(region(rows), 0)
-    kept = keys.sift(region(rows), 3, True)
+    kept = keys.filter_records(region(rows), 3, True)
     assert (kept.mask, kept.kept, kept.has_tombstone) == (b"\1\1\1\0", 3, True)
     assert (kept.largest, kept.first, kept.has_missing) == (9, 1, True)
     assert (kept.first_offset, kept.last_offset) == (0, 2)
-    gone = keys.sift(region(rows), 3, False)
+    gone = keys.filter_records(region(rows), 3, False)
     assert (gone.mask, gone.has_tombstone, gone.largest) == (b"\0\1\0\0", False, None)
-    assert keys.sift(region(rows), 1, False).mask == b"\0\1\1\1", "what lies behind is not judged"
+    assert keys.filter_records(region(rows), 1, False).mask == b"\0\1\1\1", (
+        "what lies behind is not judged"
+    )
 
 
 @MODULES
@@ -175,12 +179,14 @@ def test_both_agree_on_whatever_comes():
         assert answer(pair[0].note, where, least) == answer(pair[1].note, where, least)
         assert len(pair[0]) == len(pair[1])
         if by_time:
-            assert answer(pair[0].weigh, where, least) == answer(pair[1].weigh, where, least)
+            assert answer(pair[0].update_by_time, where, least) == answer(
+                pair[1].update_by_time, where, least
+            )
         latest, keep = rng.choice([1, INT64_MAX]), rng.random() < 0.5
-        sifted = [answer(each.sift, where, latest, keep) for each in pair]
-        assert sifted[0] == sifted[1]
-        if isinstance(sifted[0], key_map.Sifted):
-            mask = sifted[0].mask
+        filtered = [answer(each.filter_records, where, latest, keep) for each in pair]
+        assert filtered[0] == filtered[1]
+        if isinstance(filtered[0], key_map.Filtered):
+            mask = filtered[0].mask
             wanted = (where, mask, rng.choice([0, base_timestamp]))
             assert answer(key_map.select, *wanted) == answer(_kernels.select, *wanted)
 
@@ -200,6 +206,9 @@ def test_many_keys_of_all_sizes():
         stands |= {row[2]: row[0] for row in rows}
         assert len(keys) == len(stands)
     for key, offset in stands.items():
-        assert keys.sift(region([(offset, 1, key, b"")]), INT64_MAX, True).mask == b"\1"
+        assert keys.filter_records(region([(offset, 1, key, b"")]), INT64_MAX, True).mask == b"\1"
         if offset:
-            assert keys.sift(region([(offset - 1, 1, key, b"")]), INT64_MAX, True).mask == b"\0"
+            assert (
+                keys.filter_records(region([(offset - 1, 1, key, b"")]), INT64_MAX, True).mask
+                == b"\0"
+            )
