@@ -7,6 +7,8 @@ STAMP := $(VENV)/.stamp
 # Jars for the tests, fetched before any of them waits; again where that fails, for a mirror may falter.
 FETCH := $(BIN)/python tests/oracle/apache_kafka.py fetch
 PACKAGES := config protocol storage client broker pipeline tidelog
+# Many tests wait for a broker or a disk, so two more than there are cores keep the cores busy.
+WORKERS ?= $(shell echo $$(( $$(nproc) + 2 )))
 DATA ?= data
 LISTEN ?= 127.0.0.1:9092
 HTTP ?= 127.0.0.1:8080
@@ -31,7 +33,7 @@ serve: setup ## serve on 127.0.0.1:9092, HTTP on 127.0.0.1:8080, logs below ./da
 	$(BIN)/tidelog serve --listeners PLAINTEXT://$(LISTEN) --log-dirs $(DATA) --http $(HTTP)
 
 test: setup ## run the tests (heavy parts that are missing are skipped with a reason)
-	$(BIN)/python -m pytest -q -n auto --dist worksteal -m 'not (oracle or clients or docker or spark or long)'
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m 'not (oracle or clients or docker or spark or long)'
 
 test-long: setup ## the long profiles: a million mutated frames, more kills
 	TIDELOG_EVERY_CASE=1 TIDELOG_FUZZ_FRAMES=1000000 TIDELOG_MODEL_LOOKUPS=100000 TIDELOG_MODEL_DECISIONS=10000 TIDELOG_LOG_MODEL_RUNS=10000 $(BIN)/python -m pytest -q -m 'long or not (oracle or clients or docker or spark)' --timeout 3600

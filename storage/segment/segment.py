@@ -109,10 +109,9 @@ class Segment(SegmentFiles):
 
     def _have_room(self, index_bytes: int) -> bool:
         """Returns whether both indexes may take one more entry."""
-        return (
-            len(self.index) < index_bytes // offset_index.ENTRY_SIZE
-            and len(self.time_index) < index_bytes // time_index.ENTRY_SIZE
-        )
+        counts = len(self.index), len(self.time_index)
+        limits = index_bytes // offset_index.ENTRY_SIZE, index_bytes // time_index.ENTRY_SIZE
+        return all(count < limit for count, limit in zip(counts, limits, strict=True))
 
     def append(
         self,
@@ -173,8 +172,7 @@ class Segment(SegmentFiles):
             times.note_append(append_time_ms, clock_ms)
         self._known_size = position + size
         self._last_hint = (end_offset, position)
-        # The same as Tail(...), without the Python frame of a NamedTuple's constructor.
-        self.tail = tuple.__new__(Tail, (batches[-1].last_offset + 1, position + size))
+        self.tail = tuple.__new__(Tail, (batches[-1].last_offset + 1, position + size))  # no frame
 
     def repair_tail(self) -> None:
         """Truncates what a failed append left after the tail, if anything; raises OSError."""
