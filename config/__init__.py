@@ -7,7 +7,9 @@ sentence. The usual questions:
 - names of environment variables (KAFKA_LOG_DIRS for log.dirs): `environment.py`
 - properties files: `properties.py`; which source wins: `load.py`
 - format versions (message.format.version): `versions.py`; times as people write them: `instants.py`
-- settings of Kafka that do nothing here: `ignored.py`, `unenforced.py`
+- a second name of a setting: `aliases` at its declaration; two names that disagree: `load.py`
+- settings of Kafka that do nothing here: `ignored.py`; those of them that promise safety and get a
+  warning: `unenforced.py`, logged by `broker/unenforced_settings.py`
 - what DescribeConfigs shows of them: `describe.py`
 Who enforces a setting is found by its field: max_message_bytes leads to protocol/records/prepare.py.
 """

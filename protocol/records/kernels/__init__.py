@@ -6,7 +6,7 @@
 `layout.Region`. Raises ImportError for a module that was compiled from other sources.
 
 The twin, in plain Python:
-- every function but those of compaction, with the loops of produce and lookups: `kernels_py.py`
+- checking batches (CRC, times), and the other loops of produce and lookups: `kernels_py.py`
 - finding batches and reading their headers: `scan_py.py`
 - encoding rows as batches, and choosing their partitions, for the jobs on Spark: `rows_py.py`
 - decoding batches into columns, for the jobs on Spark: `columns_py.py`

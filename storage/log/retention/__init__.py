@@ -2,7 +2,8 @@
 
 The rules are in `storage/time/retention.py`, and broker/maintenance says when a round is due.
 Begin with `retainer.py`: one log's round of retention, DeleteRecords, and `explain`.
-`deletion.py` renames the files of a segment and logs why. `pending_deletes.py` keeps the renamed
-files for file.delete.delay.ms. `explanation.py` puts into words what each policy does to each
-segment. `known_times.py` gives the metrics what is known without reading.
+`deletion.py` renames the files of a segment and logs why. `pending_deletes.py` removes the renamed
+files when they are due; those who delete segments add file.delete.delay.ms. `explanation.py` puts
+into words what each policy does to each segment. `known_times.py` gives the metrics what is known
+without reading.
 """
