@@ -84,7 +84,7 @@ def admit_commit(
 ) -> asyncio.Future[None] | None:
     """Checks that a client may commit an offset of a partition with this offset metadata.
 
-    Returns None if it may. The member and its generation are checked later, by `Group.check_commit`. Raises
+    Returns None if it may. `Group.check_commit` checks the member and its generation later. Raises
     GroupAuthorizationFailed, TopicAuthorizationFailed, UnknownTopicOrPartition, OffsetMetadataTooLarge.
     """
     name, index = partition

@@ -19,10 +19,9 @@ if TYPE_CHECKING:
 
     from broker.pools import Permit
     from protocol.records.batch import Batch
+    from protocol.wire import Buffer
     from storage.log.partition import Partition
     from storage.log.slices import Fetched
-
-Buffer = bytes | bytearray | memoryview
 
 AS_STORED_SINCE = 10
 _RAW_SINCE = 4
