@@ -12,9 +12,11 @@ WORKERS ?= $(shell echo $$(( $$(nproc) + 2 )))
 DATA ?= data
 LISTEN ?= 127.0.0.1:9092
 HTTP ?= 127.0.0.1:8080
+SEEDS ?= 20000
+FROM ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup serve test test-long test-clients test-docker test-spark oracle check style types imports derived derive rewrite bench bench-full bench-logs bench-pipeline image compose-up compose-down fuzz clean
+.PHONY: help setup serve test test-long test-clients test-docker test-spark simulate-clocks oracle check style types imports derived derive rewrite bench bench-full bench-logs bench-pipeline image compose-up compose-down fuzz clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -44,6 +46,9 @@ test-clients: setup ## every real client against every other, the matrix printed
 
 test-docker: setup ## the image and the compose stack, with docker or podman
 	$(BIN)/python -m pytest -q -s -m docker --timeout 900 tests/docker
+
+simulate-clocks: setup ## lives with wrong clocks: SEEDS=20000 FROM=1; PLANT=list names mistakes to plant
+	@SEEDS=$(SEEDS) FROM=$(FROM) PLANT="$(PLANT)" $(BIN)/python -m tests.simulation.clocks
 
 test-spark: setup ## the pipeline's jobs on Spark; installs PySpark into .venv, needs Java
 	$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --editable '.[dev,spark]'

@@ -9,11 +9,15 @@ the machine's.
 from __future__ import annotations
 
 import asyncio
+import functools
 import math
 import time
+import uuid
+from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from protocol.records.layout import NO_TIMESTAMP
+from storage.time.trusted_clock import Reading
 
 # The two smallest int64 are markers in .appendtimes: "unknown" and "end".
 FIRST_MS = -(2**63) + 2
@@ -21,6 +25,29 @@ LAST_MS = 2**63 - 1
 _MOST_RATE = 1e9
 # However fast the clock runs, waiting tasks are woken no more often than this.
 _LEAST_WAIT_S = 0.01
+# Where the system has no clock that counts while the machine is suspended.
+_SINCE_BOOT = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+_MANUAL = "manual-"
+
+
+@functools.cache
+def machine_boot_id() -> str:
+    """Returns what names this start of the machine; empty where the system does not say."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
+
+
+@functools.cache
+def _boot_id() -> str:
+    """Returns the machine's boot id, or one of this process where the system has none."""
+    return machine_boot_id() or f"process-{uuid.uuid4()}"
+
+
+def is_manual(reading: Reading) -> bool:
+    """Returns whether a manual clock gave a reading."""
+    return reading.boot_id.startswith(_MANUAL)
 
 
 class Clock(Protocol):
@@ -45,6 +72,10 @@ class Clock(Protocol):
         """Returns seconds of the machine, for waits, idle times and durations."""
         ...
 
+    def reading(self) -> Reading:
+        """Returns the time, how much time has passed since a start, and the name of that start."""
+        ...
+
 
 class SystemClock:
     """The machine's clock."""
@@ -64,6 +95,11 @@ class SystemClock:
     # Seconds since an arbitrary start. The function itself, because every request calls it four
     # times, and a method around it takes longer than it does.
     monotonic_s = staticmethod(time.monotonic)
+
+    def reading(self) -> Reading:
+        """Returns the time, and how long the machine has been running."""
+        elapsed_ms = time.clock_gettime_ns(_SINCE_BOOT) // 1_000_000
+        return Reading(self.now_ms(), elapsed_ms, _boot_id())
 
 
 class ClockRangeError(ValueError):
@@ -90,14 +126,15 @@ class ManualClock:
 
     It can show every int64 except -1, which is "no time" in Kafka and is skipped to 0, and the two
     smallest, which are markers on disk. At the largest it stands still. Setting it back does not
-    decrease `steady_ms`, which counts how far it went forward. The machine's seconds
-    (`monotonic_s`) go on, because sockets use real time. One thread changes it; any thread may read
-    it.
+    decrease `steady_ms`, which counts how far it went forward. A leap does not increase it: the
+    clock then shows a time that has not passed. The machine's seconds (`monotonic_s`) go on,
+    because sockets use real time. One thread changes it; any thread may read it.
     """
 
     def __init__(self, now_ms: int = 0) -> None:
         """Stands still at a time; raises ClockRangeError."""
         self._moment = _Moment(_checked(now_ms), 0, 0, 0)
+        self._boot_id = f"{_MANUAL}{uuid.uuid4()}"
         self._waits: set[asyncio.Future[None]] = set()
 
     @property
@@ -107,14 +144,20 @@ class ManualClock:
 
     def now_ms(self) -> int:
         """Returns this clock's time in milliseconds since the epoch."""
-        moment = self._moment
-        now_ms = min(moment.now_ms + moment.passed_ms(), LAST_MS)
-        return 0 if now_ms == NO_TIMESTAMP else now_ms
+        return self.reading().wall_ms
 
     def steady_ms(self) -> int:
         """Returns by how many milliseconds the clock has gone forward since it was made."""
         moment = self._moment
         return moment.steady_ms + moment.passed_ms()
+
+    def reading(self) -> Reading:
+        """Returns the time, and by how much the clock has gone forward since it was made."""
+        moment = self._moment
+        passed_ms = moment.passed_ms()
+        now_ms = min(moment.now_ms + passed_ms, LAST_MS)
+        now_ms = 0 if now_ms == NO_TIMESTAMP else now_ms
+        return Reading(now_ms, moment.steady_ms + passed_ms, self._boot_id)
 
     async def reached(self, steady_ms: int) -> None:
         """Waits until the clock has gone forward this far, by running or by steps."""
@@ -143,6 +186,10 @@ class ManualClock:
         """Moves the clock by a duration, forwards or back, running on; raises ClockRangeError."""
         self._touch(self.now_ms() + step_ms, self._moment.rate)
 
+    def leap(self, by_ms: int) -> None:
+        """Moves the clock without time passing, running on; raises ClockRangeError."""
+        self._touch(self.now_ms() + by_ms, self._moment.rate, passes=False)
+
     def freeze(self, at_ms: int | None = None) -> None:
         """Stops the clock, now or at a given time; raises ClockRangeError."""
         self._touch(self.now_ms() if at_ms is None else at_ms, 0)
@@ -153,9 +200,10 @@ class ManualClock:
             raise ClockRangeError(f"rate {rate}: expected a number above 0, at most 1e9")
         self._touch(self.now_ms() if from_ms is None else from_ms, rate)
 
-    def _touch(self, now_ms: int, rate: float) -> None:
+    def _touch(self, now_ms: int, rate: float, *, passes: bool = True) -> None:
         before_ms, steady_ms = self.now_ms(), self.steady_ms()
-        steady_ms += max(0, _checked(now_ms) - before_ms)
+        forward_ms = max(0, _checked(now_ms) - before_ms)
+        steady_ms += forward_ms if passes else 0
         self._moment = _Moment(now_ms, rate, time.monotonic_ns(), steady_ms)
         for changed in self._waits:
             if not changed.done():

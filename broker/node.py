@@ -11,6 +11,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from broker.groups.coordinator import Coordinator
+from broker.maintenance.clock_watch import ClockWatch
 from broker.metrics.time_watch import TimeWatch
 from broker.network.connections import Connections
 from broker.partitions.appends import Appends
@@ -66,6 +67,7 @@ class Node:
         self.store = store
         self.metadata = metadata
         self.metrics = metrics
+        self.clock_watch = ClockWatch(self)
         self.authorizer: Authorizer = OpenAuthorizer()
         self.time_watch = TimeWatch(clock)
         self.waiting = Waiting(self._count)
@@ -81,6 +83,7 @@ class Node:
             self.settings,
             pools.topics,
             clock.now_ms,
+            self.clock_watch.deletion_ms,
             removed=self._topic_removed,
             leader_changed=self.waiting.wake,
         )
@@ -111,11 +114,17 @@ class Node:
     def open_log(self, topic: str, index: int) -> Partition | None:
         """The partition's log, offline or not, opened now if need be; None if there is none.
 
-        One whose partition.metadata has been damaged gets it back. Raises KafkaStorageError.
+        One whose partition.metadata has been damaged gets it back, once its topic is whole: before,
+        the creation may be withdrawn, and the log be somebody else's. Raises KafkaStorageError.
         """
         found = self.store.partition(topic, index)
         known = self.metadata.image.topics.get(topic)
-        if found is not None and found.topic_id is None and known is not None:
+        if (
+            found is not None
+            and found.topic_id is None
+            and known is not None
+            and self.topics.is_whole(known)
+        ):
             try:
                 self.store.assign_topic_id(topic, index, known.topic_id)
             except BrokerError as error:  # it is served all the same
@@ -159,8 +168,11 @@ class Node:
             lookup = self.partition if may_block else self.opened_partition
             found = lookup(topic, index)
         log_id = found.state.topic_id
-        if log_id is not None and known is not None and log_id.int != known.topic_id.int:
-            # The log of a deleted topic of this name, which is about to be deleted.
+        if known is not None and (
+            not self.topics.is_whole(known) if log_id is None else log_id.int != known.topic_id.int
+        ):
+            # The log of a deleted topic of this name, which is about to be deleted; or one that names
+            # no topic, and that a creation in progress will take over if it succeeds.
             raise UnknownTopicOrPartition(f"the log of {topic}-{index} is not created yet")
         if epoch != ANY_EPOCH:
             check_leader_epoch(found, epoch)

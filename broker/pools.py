@@ -33,6 +33,7 @@ _CHECKPOINT_THREADS = 2
 _MAINTENANCE_THREADS = 6
 _TOPIC_THREADS = 2
 _HTTP_THREADS = 2
+_DOCTOR_THREADS = 1
 _METRICS_THREADS = 2
 
 
@@ -159,6 +160,7 @@ class Pools:
         self.maintenance = Pool("maintenance", _MAINTENANCE_THREADS)
         self.topics = Pool("topic", _TOPIC_THREADS)  # logs that are made or deleted
         self.http = Pool("http", _HTTP_THREADS)  # what /v1 answers
+        self.doctor = Pool("doctor", _DOCTOR_THREADS)  # /v1/doctor, which looks at every log
         self.metrics = Pool("metrics", _METRICS_THREADS)  # and what HTTP imports
 
     def stop(self) -> None:
@@ -166,7 +168,7 @@ class Pools:
 
         Nobody waits for reads at a stop: they are given up. What changes a log is finished.
         """
-        given_up = (self.conversions, self.reads, self.http, self.metrics)
+        given_up = (self.conversions, self.reads, self.http, self.doctor, self.metrics)
         for pool in given_up:
             pool.give_up()
         for pool in (self.appends, self.first_appends, self.topics):

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import uvloop
 
 from broker import structured_log as logs
-from broker.clock import ManualClock, SystemClock
+from broker.clock import ManualClock, SystemClock, machine_boot_id
 from broker.maintenance.compaction_rounds import CompactionRounds
 from broker.maintenance.retention_rounds import Rounds
 from broker.metadata.local import local_metadata
@@ -81,14 +81,6 @@ def _raise_descriptor_limit() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def _boot_id() -> str:
-    """What names this start of the machine; empty where the system does not say."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return ""
-
-
 async def _main(config: BrokerConfig, clock: Clock) -> int:
     """Runs a broker to its end.
 
@@ -117,7 +109,7 @@ async def _run(config: BrokerConfig, clock: Clock, faults: Faults | None) -> int
         directories,
         default_config=config.topic_defaults,
         producer_id_expiration_ms=config.producer_id_expiration_ms,
-        boot_id=_boot_id(),
+        boot_id=machine_boot_id(),
     )
     store.lock()  # first: the metadata beside the logs are migrated when they are opened
     try:
@@ -126,10 +118,12 @@ async def _run(config: BrokerConfig, clock: Clock, faults: Faults | None) -> int
         try:
             log_unenforced_in(metadata.image)
             node = Node(config, clock, store, metadata, Metrics())
+            node.clock_watch.begin()
             await open_topics(node)
             try:
                 await _serve(node, stop, started_s, faults)
             finally:
+                node.clock_watch.end()
                 await node.topics.stop()
                 node.pools.stop()
         finally:
@@ -167,7 +161,13 @@ async def _serve(node: Node, stop: asyncio.Event, started_s: float, faults: Faul
     gc.freeze()  # what start-up made stays; the collector need not look at it again
     chores = [
         loop.create_task(work)
-        for work in (_chores(node), rounds.run(), compaction.run(), node.topics.run())
+        for work in (
+            _chores(node),
+            rounds.run(),
+            compaction.run(),
+            node.topics.run(),
+            node.clock_watch.run(),
+        )
     ]
     await stop.wait()
     log.info("stopping")

@@ -1,6 +1,8 @@
-"""Log lines about settings that have no effect: at the start, and when one is changed later.
+"""Logs settings that have no effect: at the start, and when one is changed later.
 
-What promises safety is a warning, in a line of its own; everything else that is ignored is information.
+A safety setting that nothing enforces is a warning, in a line of its own; every other setting that is
+ignored is information. Which settings promise safety in vain, and what each leaves open, is declared in
+`config/unenforced.py`; this file only logs it.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ A client belongs to one event loop. Only tests use it until brokers replicate.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
@@ -19,7 +20,7 @@ from client.flow import Ask, Node
 from client.retry import Backoff, Retry
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import AsyncIterator, Iterable, Sequence
 
     from client.cluster import Address, TopicInfo
     from client.flow import Call, Steps
@@ -70,6 +71,7 @@ class AsyncClient:
         self._brokers: dict[Address, _Broker] = {}
         self._authenticator = authenticator
         self._is_closed = False
+        self._waits: set[asyncio.Timeout] = set()  # pauses and attempts to connect
 
     async def __aenter__(self) -> Self:
         return self
@@ -78,8 +80,16 @@ class AsyncClient:
         await self.close()
 
     async def close(self) -> None:
-        """Closes every connection, for good. Operations in progress fail with ClusterUnreachable."""
+        """Closes every connection, for good.
+
+        Operations in progress fail with ClusterUnreachable at once, also those that are connecting
+        or that pause before a retry.
+        """
         self._is_closed = True
+        now_s = asyncio.get_running_loop().time()
+        waits, self._waits = self._waits, set()
+        for each in waits:
+            each.reschedule(now_s)
         known = [one.connection for one in self._brokers.values() if one.connection is not None]
         self._brokers.clear()
         self._state.forget()
@@ -142,7 +152,8 @@ class AsyncClient:
                     else:
                         step = steps.send(answer)
                 else:
-                    await asyncio.sleep(step.seconds)
+                    async with self._unless_closed():
+                        await asyncio.sleep(step.seconds)
                     step = next(steps)
         except StopIteration as stop:
             result: Result = stop.value
@@ -177,11 +188,26 @@ class AsyncClient:
         if self._is_closed:
             raise ClusterUnreachable("the client was closed")
 
+    @contextlib.asynccontextmanager
+    async def _unless_closed(self) -> AsyncIterator[None]:
+        """Ends what is awaited inside when the client is closed; raises ClusterUnreachable then."""
+        self._check_open()
+        limit = asyncio.timeout(None)
+        try:
+            async with limit:
+                self._waits.add(limit)
+                yield
+        except TimeoutError:
+            self._check_open()
+            raise
+        finally:
+            self._waits.discard(limit)
+
     async def _connect(self, address: Address) -> AsyncConnection:
         """Returns the connection to a broker; opens one if necessary, after the broker's pause."""
         self._check_open()
         broker = self._brokers.setdefault(address, _Broker())
-        async with broker.connecting:
+        async with self._unless_closed(), broker.connecting:
             if broker.usable is not None:
                 return broker.usable
             await asyncio.sleep(broker.backoff.wait_s(time.monotonic()))

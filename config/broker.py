@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from config.broker_checks import parse_log_dirs, parse_node_id
 from config.listeners import (
     Listener,
     check_protocol_map,
@@ -27,20 +28,6 @@ if TYPE_CHECKING:
 DEFAULT = "default"
 
 
-def _node_id(text: str) -> int:
-    """Returns the node id; 1 for -1, with which Kafka asks for an id of the broker's choosing."""
-    return 1 if int(text) == -1 else int(text)
-
-
-def _log_dirs(text: str) -> tuple[str, ...]:
-    found = tuple(part.strip() for part in text.split(",") if part.strip())
-    if not found:
-        raise ValueError("expected at least one directory")
-    if len(set(found)) < len(found):
-        raise ValueError("a directory is named twice")
-    return found
-
-
 @dataclass(frozen=True, slots=True)
 class BrokerConfig:
     """The settings of one broker."""
@@ -52,7 +39,7 @@ class BrokerConfig:
         "The broker's id, unique in its cluster.",
         aliases=("broker.id",),
         low=-1,
-        convert=_node_id,
+        convert=parse_node_id,
         dynamic=False,
     )
     listeners: tuple[Listener, ...] = setting(
@@ -95,7 +82,7 @@ class BrokerConfig:
         ("data",),
         "The directories of the logs, separated by commas; the first one also holds the metadata.",
         fallbacks=("log.dir",),
-        convert=_log_dirs,
+        convert=parse_log_dirs,
         dynamic=False,
     )
     http_listener: str = setting(
@@ -150,6 +137,15 @@ class BrokerConfig:
         "compaction), or all, which includes group sessions and the expiry of offsets. Not a "
         "Kafka setting.",
         choices=("log", "all"),
+        dynamic=False,
+    )
+    clock_start_pause_ms: int = setting(
+        "clock.start.pause.ms",
+        Type.LONG,
+        30 * 86_400_000,
+        "How long, in ms, the machine may have been off: a clock that is further ahead after a "
+        "restart of the machine is not trusted, and nothing is deleted by it. Not a Kafka setting.",
+        low=0,
         dynamic=False,
     )
     num_partitions: int = setting(

@@ -1,4 +1,4 @@
-"""Checks of broker settings that depend on each other: the clock, and the listeners."""
+"""Checks of broker settings that depend on each other, and parsers of single ones."""
 
 from __future__ import annotations
 
@@ -9,6 +9,21 @@ from config.setting import ConfigError
 
 if TYPE_CHECKING:
     from config.broker import BrokerConfig
+
+
+def parse_node_id(text: str) -> int:
+    """Returns the node id; 1 for -1, with which Kafka asks for an id of the broker's choosing."""
+    return 1 if int(text) == -1 else int(text)
+
+
+def parse_log_dirs(text: str) -> tuple[str, ...]:
+    """Returns the directories that are separated by commas; raises ValueError."""
+    found = tuple(part.strip() for part in text.split(",") if part.strip())
+    if not found:
+        raise ValueError("expected at least one directory")
+    if len(set(found)) < len(found):
+        raise ValueError("a directory is named twice")
+    return found
 
 
 def check_clock(config: BrokerConfig) -> None:

@@ -1,7 +1,9 @@
-"""Safety settings that nothing enforces yet, and what each of them leaves open.
+"""Declares the safety settings that nothing enforces yet, and what each of them leaves open.
 
 Somebody who sets one of these relies on it, so the broker warns, in a line for each, for as long as the
-setting has no effect. A value that asks for nothing, such as Kafka's "no limit", needs no warning.
+setting has no effect. `broker/unenforced_settings.py` writes these lines; this file has only the table,
+which the page of settings uses too. A value that asks for nothing, such as Kafka's "no limit", needs no
+warning.
 """
 
 from __future__ import annotations

@@ -18,8 +18,8 @@ from protocol.records.batch import find_time
 from storage import checkpoints, filenames
 from storage.log.recovery import listing
 from storage.log.times import partition_times
-from storage.segment.append_entries import UNKNOWN
 from storage.segment.append_times import AppendTimes
+from storage.segment.appended.layout import UNKNOWN
 from storage.segment.log_file import Tail
 from storage.segment.segment import Segment
 from storage.time.adoption import Adoptions
@@ -109,7 +109,7 @@ def _segments(
             line = None  # it describes another file
         end_offset = base if is_last else bases[number + 1]
         segment = _Unchanged(directory, base, Tail(end_offset, size))
-        segment.event_slack_ms = slack_ms
+        segment.event_slack_ms, segment.is_closed = slack_ms, was_clean or not is_last
         segment.adoptions = Adoptions(() if known is None else known.adopted, now_ms)
         if is_last:
             known_end = Tail(base, 0) if line is None else Tail(line.end_offset, line.size)
@@ -214,6 +214,8 @@ class _Unchanged(Segment):
             file = self.file_of(filenames.APPEND_TIMES_SUFFIX)
             times = self._append_times = _ReadTimes(file, self.base_offset)
             times.load()
+            if self.is_closed:
+                times.close_at(self.tail.end_offset)
             times.doubt_from = max(self.doubt_from, times.end_offset)
         return times
 

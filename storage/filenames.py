@@ -3,8 +3,8 @@
 The names are Apache Kafka's, so its tools work on our directories. The files of a segment are named
 `<base offset, 20 digits><suffix>`, a partition's directory `<topic>-<partition>`, one that waits
 for its removal `<topic>-<partition>.<unique>-delete`, and one that belongs to no topic
-`<topic>-<partition>.<unique>-stray`. Only `.appendtimes` and
-`max-latency-checkpoint` are ours.
+`<topic>-<partition>.<unique>-stray`. Only `.appendtimes`,
+`.negativetimes`, `max-latency-checkpoint` and the checkpoints of the clock are ours.
 """
 
 from __future__ import annotations
@@ -20,9 +20,17 @@ if TYPE_CHECKING:
 LOG_SUFFIX = ".log"
 OFFSET_INDEX_SUFFIX = ".index"
 TIME_INDEX_SUFFIX = ".timeindex"
+NEGATIVE_TIMES_SUFFIX = ".negativetimes"  # ours: the part of the time index below zero
 TXN_INDEX_SUFFIX = ".txnindex"
 APPEND_TIMES_SUFFIX = ".appendtimes"
 SNAPSHOT_SUFFIX = ".snapshot"
+# Without its log, none of them means anything.
+INDEX_SUFFIXES = (
+    OFFSET_INDEX_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    NEGATIVE_TIMES_SUFFIX,
+    TXN_INDEX_SUFFIX,
+)
 
 # A crash may leave these files; none of them holds acknowledged data.
 DELETED_SUFFIX = ".deleted"
@@ -40,6 +48,8 @@ LOG_START_CHECKPOINT = "log-start-offset-checkpoint"
 HIGH_WATERMARK_CHECKPOINT = "replication-offset-checkpoint"
 CLEANER_CHECKPOINT = "cleaner-offset-checkpoint"  # how far compaction has come
 MAX_LATENCY_CHECKPOINT = "max-latency-checkpoint"  # ours: the longest delays of records, in ms
+CLOCK_CHECKPOINT = "clock-checkpoint"  # ours: what is known about the clock
+RECENT_CLOCK_CHECKPOINT = "recent-clock-checkpoint"  # its last reading; a power loss may lose it
 META_PROPERTIES_FILE = "meta.properties"  # Kafka's: which broker of which cluster
 
 LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"

@@ -92,6 +92,10 @@ class Clock:
         """Moves by a span, forwards or back."""
         return self._ask("POST", "/step", by=_span(by))
 
+    def leap(self, by: Span) -> int:
+        """Moves by a span without time passing, as a wrong clock does: see docs/time.md."""
+        return self._ask("POST", "/leap", by=_span(by))
+
     def freeze(self, at: Time | None = None) -> int:
         """Stops the clock, now or at a time."""
         return self._ask("POST", "/freeze", at=_time(at))

@@ -14,6 +14,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from broker.metrics import (
+    clock_metrics,
     compaction_metrics,
     group_metrics,
     serving_metrics,
@@ -50,6 +51,12 @@ A batch is a format-2 batch, or a set of messages of format 0 or 1.
 """
 
 
+_CLOCK = """\
+## Of the clock
+
+What a leap and a correction are is on [the page about time](time.md#when-the-clock-is-wrong).
+"""
+
 _GROUPS = """\
 ## Of consumer groups
 
@@ -85,6 +92,8 @@ def page() -> str:
             _HEAD,
             _TIME,
             _table(time_metrics.FAMILIES),
+            _CLOCK,
+            _table(clock_metrics.FAMILIES),
             _GROUPS,
             _table(group_metrics.FAMILIES),
             _COMPACTION,

@@ -83,7 +83,9 @@ class Coordinator(GroupRegistry):
         maintenance = self._node.pools.maintenance
         for index in sorted(self._loading):
             try:
-                loading = await maintenance.run_to_end(self._log.read, index, self._new_group)
+                loading = await maintenance.run_to_end(
+                    self._log.read, index, self._new_group, self.changes_since
+                )
             except Exception as error:
                 self._unloadable[index] = str(error)
                 log.exception("groups cannot be read", extra={"log": f"{TOPIC}-{index}"})

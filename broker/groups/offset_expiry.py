@@ -1,7 +1,8 @@
 """Which committed offsets have expired (offsets.retention.minutes), as in Kafka since KIP-211.
 
 The coordinator asks at intervals (offsets.retention.check.interval.ms), and the registry then
-deletes what has expired. Nothing here waits or reads a clock; times are in ms since the epoch.
+deletes what has expired. When the clock is corrected, the times that it gave are corrected too.
+Nothing here waits or reads a clock; times are in ms since the epoch.
 """
 
 from __future__ import annotations
@@ -9,11 +10,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.groups.group import State
+from config.setting import LONG_MAX
 from protocol.records.layout import NO_TIMESTAMP
+from storage.time.trusted_clock import corrected_time
 
 if TYPE_CHECKING:
-    from broker.groups.store import StoredGroup
+    from collections.abc import Iterator
+
+    from broker.groups.store import Committed, StoredGroup
     from protocol.topic_partition import TopicPartition
+    from storage.time.trusted_clock import Change
+
+_SLICE = 500  # offsets; correcting them takes a few milliseconds
 
 
 def expired_offsets(kept: StoredGroup, now_ms: int, retention_ms: int) -> list[TopicPartition]:
@@ -40,3 +48,34 @@ def expired_offsets(kept: StoredGroup, now_ms: int, retention_ms: int) -> list[T
         if due_ms <= now_ms:
             found.append(name)
     return found
+
+
+def correct_times(kept: StoredGroup, change: Change) -> Iterator[None]:
+    """Corrects what a wrong clock gave to a group: since when it is empty, and times of commits.
+
+    Yields after some hundreds of offsets, so that an event loop can do other work between.
+    """
+    kept.since_ms = corrected_time(change, kept.since_ms)
+    for done, name in enumerate(list(kept.offsets), 1):
+        committed = kept.offsets.get(name)
+        if committed is not None:
+            corrected = corrected_commit(committed, change)
+            if corrected is not committed:
+                kept.offsets[name] = corrected
+        if not done % _SLICE:
+            yield
+
+
+def corrected_commit(committed: Committed, change: Change) -> Committed:
+    """Returns an offset with the time that its commit counts as; the same one if that is its own.
+
+    An offset with a retention time of its own keeps that.
+    """
+    commit_ms = corrected_time(change, committed.commit_ms)
+    moved_ms = commit_ms - committed.commit_ms
+    if not moved_ms:
+        return committed
+    expire_ms = committed.expire_ms
+    if expire_ms not in (NO_TIMESTAMP, LONG_MAX):
+        expire_ms = min(expire_ms + moved_ms, LONG_MAX)
+    return committed._replace(commit_ms=commit_ms, expire_ms=expire_ms)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from broker.groups.store import Log, Written
     from broker.node import Node
     from storage.log.partition import Partition
+    from storage.time.trusted_clock import Change
 
 TOPIC = "__consumer_offsets"
 _READ_BYTES = 1 << 20
@@ -56,8 +57,16 @@ class GroupLog:
         """Returns the partition of a group."""
         return partition_of(group_id, self.partitions())
 
-    def read(self, index: int, make: Callable[[str], Group]) -> Loading:
-        """Takes in every record of one partition, in a thread; `make` creates a group."""
+    def read(
+        self,
+        index: int,
+        make: Callable[[str], Group],
+        changes_since: Callable[[int], Sequence[Change]],
+    ) -> Loading:
+        """Takes in every record of one partition, in a thread; `make` creates a group.
+
+        `changes_since` returns how the clock has changed since a record was written.
+        """
         partition = self._node.partition(TOPIC, index)
         loading = Loading(make, (partition.topic_id, index))
         offset = partition.log_start_offset
@@ -70,7 +79,8 @@ class GroupLog:
                 for batch in batches.scan(buffer):
                     for record in batches.records(buffer, batch):
                         if not batch.is_control:
-                            loading.record(record.offset, record.key, record.value)
+                            changes = changes_since(record.timestamp)
+                            loading.record(record.offset, record.key, record.value, changes)
                     offset = batch.last_offset + 1
             if offset == before:
                 break

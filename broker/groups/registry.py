@@ -7,13 +7,14 @@ are dropped from memory once their tombstones are in the log.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 from typing import TYPE_CHECKING
 
-from broker.clock import SystemClock
+from broker.clock import ManualClock, SystemClock
 from broker.groups.group import Group, State
-from broker.groups.offset_expiry import expired_offsets
+from broker.groups.offset_expiry import correct_times, expired_offsets
 from broker.groups.offsets_topic import GroupLog
 from protocol.errors import (
     BrokerError,
@@ -23,14 +24,18 @@ from protocol.errors import (
     InvalidGroupId,
     NonEmptyGroup,
 )
+from protocol.records.layout import NO_TIMESTAMP
+from storage.time.trusted_clock import StepBack, corrected_time
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from broker.clock import Clock
     from broker.groups.store import StoredGroup
     from broker.node import Node
     from protocol.topic_partition import TopicPartition
+    from storage.time.corrections import ForwardStep
+    from storage.time.trusted_clock import Change
 
 log = logging.getLogger("tidelog.groups")
 
@@ -42,6 +47,9 @@ class GroupRegistry:
         """Begins with no groups."""
         self._node = node
         self._clock: Clock = node.clock if node.config.clock_scope == "all" else SystemClock()
+        # A clock of its own beside a manual one is not watched.
+        self._is_apart = isinstance(node.clock, ManualClock) and self._clock is not node.clock
+        self._deletion_ms = self._clock.now_ms if self._is_apart else node.clock_watch.deletion_ms
         self._log = GroupLog(node, self._clock)
         self._groups: dict[str, StoredGroup] = {}
         self._loading: set[int] = set()  # partitions of the log that have not been read yet
@@ -130,12 +138,53 @@ class GroupRegistry:
                 log.warning("offsets could not expire: %s", error, extra={"group": group_id})
         return gone
 
+    async def correct_times(self, changes: Iterable[Change]) -> None:
+        """Corrects the times of the groups that are known, after the clock has changed."""
+        if self._is_apart:
+            return
+        for change in changes:
+            for kept in list(self._groups.values()):
+                for _ in correct_times(kept, change):
+                    await asyncio.sleep(0)
+                await asyncio.sleep(0)
+
+    def changes_since(self, time_ms: int) -> list[Change]:
+        """Returns how the clock has changed since it showed a time, as far as times count otherwise.
+
+        Whether the clock showed it before or after a step of its history is not always known: then
+        it counts as the latest that is possible.
+        """
+        if self._is_apart or time_ms == NO_TIMESTAMP:
+            return []
+        changes: list[Change] = []
+        latest_ms = time_ms
+        steps = [step for _, step in self._node.clock_watch.history.steps]
+        for first, step in enumerate(steps):
+            if step.since_ms <= time_ms <= step.until_ms:
+                concerned, counted_ms = _concerned(steps[first:], time_ms)
+                if counted_ms > latest_ms:
+                    changes, latest_ms = concerned, counted_ms
+        now_ms = self._clock.now_ms()
+        if latest_ms > now_ms:
+            changes.append(StepBack(latest_ms, now_ms))
+        return changes
+
     async def _let_go(self, group_id: str, kept: StoredGroup) -> int:
         retention_ms = self._node.config.offsets_retention_minutes * 60_000
-        names = expired_offsets(kept, self._clock.now_ms(), retention_ms)
+        names = expired_offsets(kept, self._deletion_ms(), retention_ms)
         if names:
             await self.forget_offsets(group_id, names)
             log.info("offsets expired", extra={"group": group_id, "offsets": len(names)})
         if kept.is_idle and self._groups.get(group_id) is kept:
             await self.forget(group_id)
         return len(names)
+
+
+def _concerned(steps: Iterable[ForwardStep], time_ms: int) -> tuple[list[Change], int]:
+    """Returns which steps concern a time that the clock showed before them, and what it counts as."""
+    concerned: list[Change] = []
+    for step in steps:
+        if step.since_ms <= time_ms <= step.until_ms:
+            concerned.append(step)
+            time_ms = corrected_time(step, time_ms)
+    return concerned, time_ms

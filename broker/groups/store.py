@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.groups.group import Group, Member, State
+from broker.groups.offset_expiry import corrected_commit
 from broker.groups.subscriptions import subscribed_topics
 from protocol import group_records
 from protocol.group_records import (
@@ -21,12 +22,14 @@ from protocol.group_records import (
 )
 from protocol.message import DecodeError
 from protocol.records.layout import NO_TIMESTAMP
+from storage.time.trusted_clock import corrected_time
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from uuid import UUID
 
     from protocol.topic_partition import TopicPartition
+    from storage.time.trusted_clock import Change
 
 log = logging.getLogger("tidelog.groups")
 
@@ -172,15 +175,22 @@ class Loading:
         self._members: dict[str, list[Member]] = {}
         self.unreadable = 0
 
-    def record(self, at: int, key: bytes | None, value: bytes | None) -> None:
-        """Takes in the record at an offset; one that cannot be read is counted and skipped."""
+    def record(
+        self, at: int, key: bytes | None, value: bytes | None, changes: Sequence[Change] = ()
+    ) -> None:
+        """Takes in the record at an offset; one that cannot be read is counted and skipped.
+
+        `changes` are those of the clock since the record was written: its times count as they say.
+        """
         try:
             parsed = group_records.read_key(key or b"")
             if parsed is None:
                 return
             if isinstance(parsed, GroupMetadataKey):
                 self._group(
-                    parsed.group, None if value is None else group_records.read_group(value)
+                    parsed.group,
+                    None if value is None else group_records.read_group(value),
+                    changes,
                 )
                 return
             kept = self._of(parsed.group)
@@ -193,7 +203,7 @@ class Loading:
             self.unreadable += 1
             log.warning("record of a group cannot be read: %s", error, extra={"offset": at})
             return
-        kept.offsets[name] = Committed(
+        committed = Committed(
             said.offset,
             said.leader_epoch,
             said.metadata,
@@ -202,6 +212,9 @@ class Loading:
             at,
             self._log,
         )
+        for change in changes:
+            committed = corrected_commit(committed, change)
+        kept.offsets[name] = committed
 
     def _of(self, group_id: str) -> StoredGroup:
         kept = self._kept.get(group_id)
@@ -209,7 +222,9 @@ class Loading:
             kept = self._kept[group_id] = StoredGroup(self._make(group_id))
         return kept
 
-    def _group(self, group_id: str, said: GroupMetadataValue | None) -> None:
+    def _group(
+        self, group_id: str, said: GroupMetadataValue | None, changes: Sequence[Change]
+    ) -> None:
         if said is None:
             kept = self._of(group_id)
             kept.group = self._make(group_id)
@@ -220,6 +235,8 @@ class Loading:
         group.protocol_type = said.protocol_type or None
         group.generation, group.protocol, group.leader = said.generation, said.protocol, said.leader
         kept.since_ms = said.current_state_timestamp
+        for change in changes:
+            kept.since_ms = corrected_time(change, kept.since_ms)
         self._members[group_id] = [
             Member(
                 each.member_id,

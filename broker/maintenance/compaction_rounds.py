@@ -312,7 +312,7 @@ class CompactionRounds(DueRounds):
                 raise CleaningError("it was deleted meanwhile")
             told = await worker.ask({"group": group}, patience_s)
             cleaned = Cleaned.unpacked(told["cleaned"])
-            now_ms = self._node.clock.now_ms()
+            now_ms = self._node.clock_watch.deletion_ms()
             if not await _take_in(self._node, partition, cleaned, now_ms):
                 raise CleaningError("segments of it were deleted meanwhile")
             written.append(cleaned)
@@ -329,7 +329,7 @@ async def _take_in(node: Node, partition: Partition, cleaned: Cleaned, now_ms: i
 def _begin(node: Node, partition: Partition, workers: int, *, asked: bool) -> Job | None:
     config = node.config
     return partition.compactor.begin_cleaning(
-        node.clock.now_ms(),
+        node.clock_watch.deletion_ms(),
         asked=asked,
         durable_offset=node.store.durable_offset(partition.topic, partition.index),
         dedupe_bytes=config.log_cleaner_dedupe_buffer_size // workers,
@@ -365,7 +365,7 @@ def _find(node: Node, only: str | None, *, asked: bool) -> tuple[list[Found], li
             partition = node.open_log(topic, index)
             if partition is None or partition.offline is not None:
                 continue
-            dirty_section = partition.compactor.dirty_section(node.clock.now_ms())
+            dirty_section = partition.compactor.dirty_section(node.clock_watch.deletion_ms())
         except (BrokerError, OSError) as error:
             reason = error.message if isinstance(error, BrokerError) else str(error)
             failed.append(FailedCleaning(topic, index, reason))

@@ -1,7 +1,8 @@
 """Rounds of retention over all logs: by the clock, and on demand.
 
 A round is due when log.retention.check.interval.ms of the broker's clock have passed, however they
-passed: a step over seven days is one round. A round on demand returns what was deleted and why,
+passed: a step over seven days is one round. What is deleted is judged by the deletion time
+(`clock_watch`). A round on demand returns what was deleted and why,
 including the deletions of rounds since the last one on demand, and which logs failed. Of more
 deletions than are stored for that, the oldest are only counted.
 """
@@ -66,7 +67,7 @@ def delete_due(node: Node, only: str | None = None, *, asked: bool = False) -> R
         if topic not in topics or index >= topics[topic].partitions:
             continue
         try:
-            if node.store.keeps_everything(topic, index, node.clock.now_ms()):
+            if node.store.keeps_everything(topic, index, node.clock_watch.deletion_ms()):
                 continue  # and need not be opened
             partition = node.open_log(topic, index)
             if partition is None:
@@ -75,7 +76,7 @@ def delete_due(node: Node, only: str | None = None, *, asked: bool = False) -> R
                 if asked:  # other deletions are already stored
                     done.failed.append(Failed(topic, index, partition.offline))
                 continue
-            deleted = partition.retainer.apply_retention(node.clock.now_ms())
+            deleted = partition.retainer.apply_retention(node.clock_watch.deletion_ms())
         except BrokerError as error:
             done.failed.append(Failed(topic, index, error.message))
             continue

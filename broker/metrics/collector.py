@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from broker.metrics import compaction_metrics, group_metrics, serving_metrics, time_metrics
+from broker.metrics import (
+    clock_metrics,
+    compaction_metrics,
+    group_metrics,
+    serving_metrics,
+    time_metrics,
+)
 from broker.metrics.family import COUNTER, GAUGE, Buckets, Scrape
 
 if TYPE_CHECKING:
@@ -16,6 +22,7 @@ if TYPE_CHECKING:
 FAMILIES = (
     *serving_metrics.FAMILIES,
     *time_metrics.FAMILIES,
+    *clock_metrics.FAMILIES,
     *group_metrics.FAMILIES,
     *compaction_metrics.FAMILIES,
 )

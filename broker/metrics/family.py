@@ -31,6 +31,7 @@ class Scrape:
     def __init__(self, node: Node) -> None:
         self.node = node
         self.now_ms = node.clock.now_ms()
+        self.clock = node.clock_watch.status()
         self.shared: dict[str, object] = {}  # values that the metrics of a module share, by module
 
     @cached_property

@@ -8,10 +8,12 @@ batches: format-2 batches, or message sets of format 0 or 1.
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.metrics.family import COUNTER, GAUGE, HISTOGRAM, Buckets, Family, Scrape
+from storage.log.retention.diagnosis import Readings
 from storage.time.append_time import ahead
 from storage.time.arrivals import DELAYS_MS, LATENESS_MS, Arrivals
 from storage.time.timestamp import earlier, later, left
@@ -101,9 +103,25 @@ class _TimeScrape:
         for partition in self._scrape.partitions:
             if partition.topic in known:  # logs of no topic are never deleted from
                 kept = topics.get(partition.topic, _Kept())
-                times = partition.retainer.known_times(self._scrape.now_ms)
+                times = partition.retainer.known_times(self._scrape.clock.deletion_ms)
                 topics[partition.topic] = kept.plus(partition, times)
         return topics
+
+    @cached_property
+    def findings(self) -> Counter[tuple[str, str]]:
+        """The number of partitions with each finding of a diagnosis, by topic and finding."""
+        node = self._scrape.node
+        readings = Readings(
+            self._scrape.now_ms,
+            self._scrape.clock.deletion_ms,
+            node.config.log_retention_check_interval_ms,
+        )
+        found: Counter[tuple[str, str]] = Counter()
+        for partition in self._scrape.partitions:
+            if partition.topic in node.metadata.image.topics and partition.offline is None:
+                kinds = node.time_watch.examined(partition, readings)
+                found.update((partition.topic, kind) for kind in kinds)
+        return found
 
 
 def _shared(scrape: Scrape) -> _TimeScrape:
@@ -184,7 +202,7 @@ def _lateness(scrape: Scrape) -> Samples:
 def _next_expiry(scrape: Scrape) -> Samples:
     for topic, kept in _shared(scrape).kept.items():
         if kept.next_policy is not None and kept.next_due_ms is not None:
-            yield (topic, kept.next_policy), left(kept.next_due_ms, scrape.now_ms) / 1000
+            yield (topic, kept.next_policy), left(kept.next_due_ms, scrape.clock.deletion_ms) / 1000
 
 
 def _ahead(scrape: Scrape) -> Samples:
@@ -192,6 +210,10 @@ def _ahead(scrape: Scrape) -> Samples:
         ahead_ms = ahead(partition.last_append_time, scrape.now_ms)
         if ahead_ms:
             yield (partition.topic, str(partition.index)), ahead_ms
+
+
+def _findings(scrape: Scrape) -> Samples:
+    yield from _shared(scrape).findings.items()
 
 
 _TOPIC = ("topic",)
@@ -317,8 +339,16 @@ FAMILIES = (
     Family(
         "tidelog_append_time_ahead_ms",
         GAUGE,
-        "How far a last append time is ahead of the clock: until then it stands still; only where it is",
+        "How far a last append time is ahead of the clock; only where it is. More than ten seconds are "
+        "corrected by the next append",
         ("topic", "partition"),
         _ahead,
+    ),
+    Family(
+        "tidelog_time_findings",
+        GAUGE,
+        "Open partitions in which tidelog doctor finds something, as far as can be said without reading",
+        ("topic", "finding"),
+        _findings,
     ),
 )

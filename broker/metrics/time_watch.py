@@ -2,7 +2,8 @@
 
 The rules are in `storage.time.arrivals`, and an append returns what they found. Records that are
 expired on arrival, and times that look like another unit, are logged at once, and then at most once
-a minute of the broker's clock and topic, with the count since the last line.
+a minute of the broker's clock and topic, with the count since the last line. For the metric of
+findings it also remembers what `storage.log.retention.diagnosis` found in each log.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
 from config.instants import to_iso
+from storage.log.retention.diagnosis import diagnose
 from storage.time.arrivals import find_unit_mismatch
 from storage.time.retention import BY_EVENT_TIME, BY_TIME
 from storage.time.timestamp import is_due
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from broker.clock import Clock
     from protocol.errors import InvalidTimestamp
     from storage.log.partition import Appended, Partition
+    from storage.log.retention.diagnosis import Readings
     from storage.time.arrivals import TimeAnomaly, UnitMismatch
 
 log = logging.getLogger("tidelog.times")
@@ -60,18 +63,54 @@ class _Due(NamedTuple):
     untold: int
 
 
+class _Examined(NamedTuple):
+    """What was found in a log, and what it depends on."""
+
+    state: tuple[object, ...]
+    kinds: frozenset[str]
+
+
 class TimeWatch:
-    """Counts unusual times and logs them."""
+    """Counts unusual times and logs them, and remembers what is wrong with the times of logs."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._due: dict[tuple[str, str], _Due] = {}
+        self._examined: dict[tuple[str, int], _Examined] = {}
         self.topics: defaultdict[str, TopicAnomalies] = defaultdict(TopicAnomalies)
 
     def forget(self, topic: str) -> None:
         """Drops the counters of a deleted topic."""
         self.topics.pop(topic, None)
         self._due = {key: due for key, due in self._due.items() if key[0] != topic}
+        for key in list(self._examined):  # a scrape may add to it meanwhile
+            if key[0] == topic:
+                self._examined.pop(key, None)
+
+    def examined(self, partition: Partition, readings: Readings) -> frozenset[str]:
+        """Returns what a diagnosis finds in a log without reading it; raises KafkaStorageError.
+
+        A log that has not changed is examined again once a minute: a scrape of ten thousand idle
+        logs would take a second otherwise. They do not all have the same minute.
+        """
+        key = partition.topic, partition.index
+        phase_ms = hash(key) % _INTERVAL_MS
+        state = (
+            partition,
+            partition.config,
+            partition.log_start_offset,
+            partition.log_end_offset,
+            partition.last_append_time,
+            (readings.now_ms + phase_ms) // _INTERVAL_MS,
+            (readings.deletion_ms + phase_ms) // _INTERVAL_MS,
+            readings.check_interval_ms,
+        )
+        known = self._examined.get(key)
+        if known is None or known.state != state:
+            findings = diagnose(partition.retainer.facts(), partition.config, readings)
+            known = _Examined(state, frozenset(finding.kind for finding in findings))
+            self._examined[key] = known
+        return known.kinds
 
     def note_anomaly(self, partition: Partition, appended: Appended, anomaly: TimeAnomaly) -> None:
         """Counts, and logs if it is due, what was unusual about the times of an append."""

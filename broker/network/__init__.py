@@ -6,5 +6,6 @@ bounded. Begin with `connection.py`, which cuts frames, limits their size
 of each request. `listener.py` accepts connections, `connections.py` counts and limits them.
 `per_partition.py` turns errors into codes. `http.py` serves /metrics and health, `http_api.py` the
 routes below /v1. `http_explain.py` makes the JSON that explains retention, with sentences from
-`storage/log/retention/explanation.py`.
+`storage/log/retention/explanation.py`, `http_doctor.py` the JSON of a diagnosis, and
+`http_clock.py` that of the clock. `http_changes.py` has the changes, and who may request one.
 """

@@ -1,5 +1,7 @@
 """HTTP: /metrics for Prometheus, /healthz (process serves), /readyz (clients may connect), /v1.
 
+/readyz warns of a clock that has leapt, and is 200 all the same.
+
 The socket listens from the beginning. The libraries behind it are imported, in a thread, when the
 first request arrives. So a start does not wait for them, and a broker without HTTP clients does not
 load them.
@@ -51,7 +53,9 @@ async def start_http(node: Node, listening: socket.socket) -> Any:
         reasons += [
             f"{each.topic}-{each.index} is offline: {each.offline}" for each in node.offline()
         ]
-        text = "".join(f"{reason}\n" for reason in reasons or ["ready"])
+        warning = node.clock_watch.warning
+        lines = (reasons or ["ready"]) + ([] if warning is None else [f"warning: {warning}"])
+        text = "".join(f"{line}\n" for line in lines)
         return web.Response(text=text, status=503 if reasons else 200)
 
     app = web.Application()

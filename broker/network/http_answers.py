@@ -1,8 +1,9 @@
 """JSON over HTTP, as every HTTP listener of the broker sends it.
 
 The body of an error is `{"error": NAME, "message": sentence}`. The status is 400, for a missing
-object 404, for an offline log 503, and 403 for a request of a page in a browser if something can be
-changed (`guarding`). Times are shown twice: as `*_ms`, exact, and as ISO 8601 in UTC.
+object 404, for an offline log 503, and 403 without the right to a change, or for a request of a
+page in a browser if something can be changed (`guarding`). Times are shown twice: as `*_ms`, exact,
+and as ISO 8601 in UTC.
 """
 
 from __future__ import annotations
@@ -18,12 +19,13 @@ from protocol.errors import BrokerError, ErrorCode
 if TYPE_CHECKING:
     import logging
     import socket
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 _STATUS = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: 404,
     ErrorCode.OFFSET_OUT_OF_RANGE: 404,
     ErrorCode.KAFKA_STORAGE_ERROR: 503,
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: 403,
 }
 
 
@@ -64,18 +66,22 @@ def guarding(web: Any, listening: socket.socket) -> Any:
     is_loopback = ipaddress.ip_address(address).is_loopback
 
     async def guard(request: Any, handler: Any) -> Any:
-        headers = request.headers
-        if "Origin" in headers or headers.get("Sec-Fetch-Site", "none") != "none":
-            raise Refused(403, "FORBIDDEN", "pages in a browser are not answered here")
-        if is_loopback and not _is_this_machine(headers.get("Host")):
-            raise Refused(
-                403,
-                "FORBIDDEN",
-                f"Host: {headers['Host'][:80]}: on loopback only localhost and plain addresses are answered",
-            )
+        refuse_pages(request.headers, checks_host=is_loopback)
         return await handler(request)
 
     return web.middleware(guard)
+
+
+def refuse_pages(headers: Mapping[str, str], *, checks_host: bool) -> None:
+    """Raises Refused for the headers of a request of a page in a browser (`guarding`)."""
+    if "Origin" in headers or headers.get("Sec-Fetch-Site", "none") != "none":
+        raise Refused(403, "FORBIDDEN", "pages in a browser are not answered here")
+    if checks_host and not _is_this_machine(headers.get("Host")):
+        raise Refused(
+            403,
+            "FORBIDDEN",
+            f"Host: {headers['Host'][:80]}: on loopback only localhost and plain addresses are answered",
+        )
 
 
 def _is_this_machine(host: str | None) -> bool:

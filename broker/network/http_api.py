@@ -1,13 +1,16 @@
-"""A read-only JSON API below /v1, on the port of the metrics, for what Kafka's protocol cannot say.
+"""A JSON API below /v1, on the port of the metrics, for what Kafka's protocol cannot say.
+
+It is read-only, but for the few routes of `http_changes`.
 
 It returns both times of an offset; lookups by any record time, including the six milliseconds
 before 1970 that ListOffsets uses as sentinels; lookups by append time; why each segment is still
-there, when it will be deleted, and what other settings would delete (`http_explain`). ROUTES lists
-the routes, and docs/http.md shows each. A time is given as milliseconds, as ISO 8601 with its zone,
-or relative to the broker's now ("-2h").
+there, when it will be deleted, and what other settings would delete (`http_explain`); what is wrong
+with times (`http_doctor`); and what the broker's clock shows, and how far it is trusted
+(`http_clock`). ROUTES lists the routes, and docs/http.md shows each. A time is given as
+milliseconds, as ISO 8601 with its zone, or relative to the broker's now ("-2h").
 
 All lookups, and the formatting of their results, run in a pool of their own, so that neither
-requests nor the lookups of Kafka's protocol wait for them.
+requests nor the lookups of Kafka's protocol wait for them. A diagnosis of all logs has another one.
 """
 
 from __future__ import annotations
@@ -17,7 +20,10 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from broker.network import http_changes
 from broker.network.http_answers import Refused, answering, line, twice
+from broker.network.http_clock import clock, topic_clock
+from broker.network.http_doctor import doctor
 from broker.network.http_explain import explain
 from broker.network.http_question import Asked
 from protocol.errors import OffsetOutOfRange
@@ -31,6 +37,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("tidelog.http")
 
+_ROWS = ("partitions", "findings")  # what an answer may have many of
 _NONE = -1  # the offset if nothing is found
 _ISOLATION = ("read_uncommitted", "read_committed")
 
@@ -170,6 +177,7 @@ class _Route(NamedTuple):
     path: str
     handle: Callable[[Asked], dict[str, Any]]
     parameters: tuple[str, ...] = ()
+    is_long: bool = False  # it looks at every log, and has a pool of its own
 
 
 ROUTES = (
@@ -182,6 +190,9 @@ ROUTES = (
         "/v1/topics/{topic}/partitions/{partition}/records/{offset}/times", record_times, ("next",)
     ),
     _Route("/v1/topics/{topic}/explain", explain, ("partition", "set")),
+    _Route("/v1/clock", clock),
+    _Route("/v1/topics/{topic}/clock", topic_clock, ("partition",)),
+    _Route("/v1/doctor", doctor, ("topic", "partition"), is_long=True),
 )
 
 
@@ -191,12 +202,16 @@ def api(web: Any, node: Node) -> Any:
     def failed() -> None:
         node.metrics.unexpected_errors += 1
 
-    routes = ", ".join(f"GET {route.path}" for route in ROUTES)
+    routes = ", ".join(
+        [f"GET {route.path}" for route in ROUTES]
+        + [f"POST {route.path}" for route in http_changes.ROUTES]
+    )
     app = web.Application(middlewares=[answering(web, log, routes, failed)])
     for route in ROUTES:
         app.router.add_get(
             route.path.removeprefix("/v1"), _handler(node, route, web), allow_head=True
         )
+    http_changes.add_changes(app, web, node)
     return app
 
 
@@ -214,19 +229,21 @@ def _handler(node: Node, route: _Route, web: Any) -> Any:
                 )
             given.setdefault(name, []).append(value)
         asked = Asked(node, request.match_info, given, node.clock.now_ms())
-        text = await node.pools.http.run(_response_text, route, asked)
+        pool = node.pools.doctor if route.is_long else node.pools.http
+        text = await pool.run(_response_text, route, asked)
         return web.Response(text=text, content_type="application/json")
 
     return handle
 
 
 def _response_text(route: _Route, asked: Asked) -> str:
-    """Returns the response's text, built in the thread, partition by partition.
+    """Returns the response's text, built in the thread, row by row.
 
     One call that formats all of a long response would hold the interpreter's lock for too long.
     """
     answer = route.handle(asked)
-    if "partitions" not in answer:
+    name = next((name for name in _ROWS if name in answer), None)
+    if name is None:
         return line(answer)
-    rows = ", ".join(json.dumps(row) for row in answer.pop("partitions"))
-    return f'{json.dumps(answer)[:-1]}, "partitions": [{rows}]}}\n'
+    rows = ", ".join(json.dumps(row) for row in answer.pop(name))
+    return f'{json.dumps(answer)[:-1]}, "{name}": [{rows}]}}\n'

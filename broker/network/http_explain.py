@@ -1,7 +1,8 @@
 """Why segments are kept and when they will be deleted, as JSON: a route of `http_api`.
 
 For every segment it says what will delete or compact it and when, or what holds it, with the
-topic's settings or with others given for comparison; and how much of each partition is due now.
+topic's settings or with others given for comparison; and how much of each partition is due now. All
+of it goes by the deletion time, which the answer has while the clock has leapt.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from config import TopicConfig
     from storage.log.partition import Partition
     from storage.log.retention.explanation import Going, PartitionExplanation, SegmentExplanation
+    from storage.time.retention import Wait
 
 _SHOWN_SETTINGS = {
     "cleanup.policy": "cleanup_policy",
@@ -40,12 +42,18 @@ def explain(asked: Asked) -> dict[str, Any]:
     topic = asked.topic
     changes = topic_changes(_changes(asked.given.get("set", [])))
     config, brought = asked.node.settings.settled(topic.name, {**topic.configs, **changes})
+    clock = asked.node.clock_watch.status()
     look = partial(
-        _explained, node=asked.node, now_ms=asked.now_ms, preview=config if changes else None
+        _explained,
+        node=asked.node,
+        now_ms=clock.deletion_ms,
+        clock_ms=asked.now_ms,
+        preview=config if changes else None,
     )
     return {
         **asked.about(),
         **twice("now", asked.now_ms),
+        **({} if clock.leap is None else twice("deletion_time", clock.deletion_ms)),
         "preview": _preview(changes, config, has_implied=bool(brought)) if changes else None,
         "settings": _settings(config),
         "basis_from": config.sources.get(BASIS, "default"),
@@ -81,9 +89,10 @@ def _settings(config: TopicConfig) -> dict[str, Any]:
 
 
 def _explained(
-    partition: Partition, *, node: Node, now_ms: int, preview: TopicConfig | None
+    partition: Partition, *, node: Node, now_ms: int, clock_ms: int, preview: TopicConfig | None
 ) -> dict[str, Any]:
-    explanation = partition.retainer.explain(now_ms, preview, _compaction_blocker(node, partition))
+    blocker = _compaction_blocker(node, partition)
+    explanation = partition.retainer.explain(now_ms, preview, blocker, clock_ms)
     as_is = explanation if preview is None else partition.retainer.explain(now_ms)
     return {
         "log_start_offset": explanation.log_start_offset,
@@ -147,10 +156,23 @@ def _segment(segment: SegmentExplanation) -> dict[str, Any]:
     for name, value in segment._asdict().items():
         if name.endswith("_time"):
             shown |= twice(name, value)
-        elif name == "due_ms":
-            shown |= twice("due", value)
+        elif name in ("due_ms", "rolls_ms"):
+            shown |= twice(name.removesuffix("_ms"), value)
+        elif name == "conditions":
+            shown[name] = [_condition(wait) for wait in value]
         elif name == "compaction" and value is None:
             continue
         else:
             shown[name] = value
     return shown
+
+
+def _condition(wait: Wait) -> dict[str, Any]:
+    """Returns what one policy needs before it deletes a segment."""
+    return {
+        "policy": wait.policy,
+        **twice("due", wait.due_ms),
+        **twice("event_time", wait.event_time),
+        "growth_bytes": wait.growth,
+        "is_floored": wait.is_floored,
+    }

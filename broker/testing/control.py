@@ -114,6 +114,7 @@ async def show_clock(control: Control, _given: Mapping[str, Any]) -> dict[str, A
 
 async def _moved(control: Control) -> dict[str, Any]:
     """Does the rounds of retention and compaction that are due after the clock was moved."""
+    await control.node.clock_watch.observe()
     await control.rounds.catch_up()
     await control.compaction.catch_up()
     shown = await show_clock(control, {})
@@ -130,6 +131,12 @@ async def set_clock(control: Control, given: Mapping[str, Any]) -> dict[str, Any
 async def step_clock(control: Control, given: Mapping[str, Any]) -> dict[str, Any]:
     """Moves the clock by a duration, forwards or back; it runs on as before."""
     control.clock.step(control.span(given, "by"))
+    return await _moved(control)
+
+
+async def leap_clock(control: Control, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Moves the clock by a duration without time passing, as a wrong clock does."""
+    control.clock.leap(control.span(given, "by"))
     return await _moved(control)
 
 
@@ -255,12 +262,10 @@ async def reset_append_clock(control: Control, given: Mapping[str, Any]) -> dict
     while node.appends.is_busy(partition):  # noqa: ASYNC110 - nobody else ever waits for it
         await asyncio.sleep(_POLL_S)
     now_ms = node.clock.now_ms()
-    last_time = partition.appender.reset_append_clock(now_ms)
-    if last_time is not None:  # what recovery reads must no longer show the old time
-        await node.pools.maintenance.run_to_end(partition.flusher.save_times)
+    last_time = partition.last_append_time
+    if ahead(last_time, now_ms):
+        await node.pools.maintenance.run_to_end(partition.append_clock.reset, now_ms)
         await node.checkpoint()
-    else:
-        last_time = partition.last_append_time
     return _append_time(partition, last_time, now_ms)
 
 
@@ -298,6 +303,7 @@ ROUTES = (
     _Route("GET", "/v1/clock", show_clock),
     _Route("POST", "/v1/clock/set", set_clock, ("to",)),
     _Route("POST", "/v1/clock/step", step_clock, ("by",)),
+    _Route("POST", "/v1/clock/leap", leap_clock, ("by",)),
     _Route("POST", "/v1/clock/freeze", freeze_clock, ("at",)),
     _Route("POST", "/v1/clock/run", run_clock, ("rate", "from")),
     _Route("POST", "/v1/sweep", sweep, ("topic", "compact")),

@@ -28,6 +28,7 @@ from protocol.errors import InvalidPartitions, UnknownTopicOrPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
+    from contextlib import AbstractAsyncContextManager
 
     from broker.metadata.cluster import ClusterMetadata
     from broker.topics.settings import Settings
@@ -193,42 +194,46 @@ class Controller:
             log.warning("broker setting kept for good", extra={"changes": brought})
 
     @_in_order
-    async def withdraw_topic(self, topic: Topic, fails: Callable[[], bool]) -> bool:
+    async def withdraw_topic(
+        self, topic: Topic, held_back: AbstractAsyncContextManager[bool]
+    ) -> bool:
         """Deletes a topic whose logs could not be created, unless it is gone already.
 
-        Returns False, and deletes nothing, if the creation no longer `fails`: while this call
-        waited for others, a later pass may have created the logs, and clients may have written to
-        them.
+        No logs of it are created while it is `held_back`, which returns whether any are missing.
+        Returns False, and deletes nothing, if none are: while this call waited for others, a later
+        pass has created the logs, and clients may have written to them.
         """
-        if not fails():
-            return False
-        try:
-            await self._metadata.delete_topic(topic.name, topic.topic_id)
-        except UnknownTopicOrPartition:
+        async with held_back as is_incomplete:
+            if not is_incomplete:
+                return False
+            try:
+                await self._metadata.delete_topic(topic.name, topic.topic_id)
+            except UnknownTopicOrPartition:
+                return True
+            log.warning("topic withdrawn", extra={"topic": topic.name})
             return True
-        log.warning("topic withdrawn", extra={"topic": topic.name})
-        return True
 
     @_in_order
     async def withdraw_partitions(
-        self, before: Topic, grown: Topic, fails: Callable[[], bool]
+        self, before: Topic, grown: Topic, held_back: AbstractAsyncContextManager[bool]
     ) -> bool:
         """Removes partitions whose logs could not be created, unless the topic has changed again.
 
-        Returns False, and removes nothing, if their creation no longer `fails`.
+        Returns False, and removes nothing, if no log is missing; see `withdraw_topic`.
         """
-        while fails():
-            image = self._metadata.image
-            now = image.topics_by_id.get(grown.topic_id)
-            if now is None or now.partitions != grown.partitions:
+        async with held_back as is_incomplete:
+            while is_incomplete:
+                image = self._metadata.image
+                now = image.topics_by_id.get(grown.topic_id)
+                if now is None or now.partitions != grown.partitions:
+                    return True
+                try:
+                    await self._metadata.set_partitions(grown.name, before.partitions, since=image)
+                except ChangedMeanwhileError:
+                    continue
+                log.warning("partitions withdrawn", extra={"topic": grown.name})
                 return True
-            try:
-                await self._metadata.set_partitions(grown.name, before.partitions, since=image)
-            except ChangedMeanwhileError:
-                continue
-            log.warning("partitions withdrawn", extra={"topic": grown.name})
-            return True
-        return False
+            return False
 
     def _known(self, name: str) -> Topic:
         topic = self._metadata.image.topics.get(name)

@@ -3,7 +3,8 @@
 A pass takes the newest image: it deletes the logs of deleted topics, gives every partition its log,
 and applies settings. A pass stores no progress on disk: after a crash the first pass of the next
 start finds the same differences again. A failure (a disk, too few descriptors) is recorded by
-topic, and later passes try again.
+topic, and later passes try again. No new log is served before all logs of its topic are there: what a
+failed creation removes holds no record that was acknowledged.
 
 A log belongs to the topic whose id is in it, never to the name of its directory. A log that names
 no topic is taken over by the topic of its name, as the last step, so that a creation that fails has
@@ -14,6 +15,7 @@ not be deleted.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -21,7 +23,7 @@ from broker.topics.forecast import announce_deletions
 from protocol.errors import BrokerError, KafkaStorageError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
     from uuid import UUID
 
     from broker.metadata.cluster import ClusterMetadata
@@ -64,6 +66,7 @@ class Reconciler:
         settings: Settings,
         pool: Pool,
         now_ms: Callable[[], int],
+        deletion_ms: Callable[[], int],
         *,
         removed: Callable[[Removed], None],
         leader_changed: Callable[[Partition], None],
@@ -78,11 +81,13 @@ class Reconciler:
         self._settings = settings
         self._pool = pool
         self._now_ms = now_ms
+        self._deletion_ms = deletion_ms
         self._removed = removed
         self._leader_changed = leader_changed
         self._applied: Image | None = None
         self._configs: dict[str, TopicConfig] = {}  # the settings that the store has, by topic
         self._failures: dict[UUID, BrokerError] = {}
+        self._held_back: set[UUID] = set()  # topics whose missing logs are not created now
         self.removed: list[str] = []  # deleted topics that others must still forget
         self._pass: asyncio.Task[None] | None = None
 
@@ -103,6 +108,29 @@ class Reconciler:
     def failure(self, topic_id: UUID) -> BrokerError | None:
         """Returns the error of a topic in the last pass, or None."""
         return self._failures.get(topic_id)
+
+    def is_whole(self, topic_id: UUID) -> bool:
+        """Returns whether every log of a topic is there; False before the pass that creates it."""
+        applied = self._applied
+        return (
+            applied is not None
+            and topic_id in applied.topics_by_id
+            and topic_id not in self._failures
+        )
+
+    @contextlib.asynccontextmanager
+    async def held_back(self, topic_id: UUID) -> AsyncIterator[bool]:
+        """Creates no logs of a topic meanwhile, so that its creation can be withdrawn safely.
+
+        Waits for a pass in progress, which may still complete the topic. The value is whether a
+        log is missing. For one caller at a time.
+        """
+        self._held_back.add(topic_id)
+        try:
+            await self.finish()
+            yield topic_id in self._failures
+        finally:
+            self._held_back.discard(topic_id)
 
     async def run(self, after: Callable[[], Awaitable[None]]) -> None:
         """Applies every change as it comes, and retries failures, until cancelled.
@@ -150,7 +178,8 @@ class Reconciler:
             known = None if before is None else before.topics_by_id.get(topic.topic_id)
             changed = known is None or known.assignments != topic.assignments
             if changed or topic.topic_id in failed:
-                await self._ensure_logs(topic)
+                if topic.topic_id not in self._held_back:
+                    await self._ensure_logs(topic)
                 await self._follow_leaders(topic, () if known is None else known.assignments)
         for topic_id in failed.keys() - image.topics_by_id.keys() - image.deletions.keys():
             self._failures.pop(topic_id, None)
@@ -205,7 +234,7 @@ class Reconciler:
         if changed:
             within_ms = self._settings.broker.log_retention_check_interval_ms
             await self._pool.run(
-                announce_deletions, self._store, self._now_ms(), within_ms, changed
+                announce_deletions, self._store, self._deletion_ms(), within_ms, changed
             )
         self._store.default_config = self._settings.broker.topic_defaults
         for name, config in configs.items():
@@ -239,7 +268,8 @@ class Reconciler:
     def _create_logs(self, topic: Topic, config: TopicConfig) -> None:
         """Creates missing logs, in a thread, then takes over those that name no topic.
 
-        Raises KafkaStorageError; then it has removed everything that it created.
+        The new ones are served when all are there. Raises KafkaStorageError; then it has removed
+        everything that it created.
         """
         here = self._store.indexes(topic.name)
         unnamed: list[int] = []
@@ -255,13 +285,14 @@ class Reconciler:
                         continue
                     set_aside(self._store, topic.name, index, named)
                 self._store.create_partition(
-                    topic.name, topic.topic_id, index, config, self._now_ms()
+                    topic.name, topic.topic_id, index, config, self._now_ms(), is_served=False
                 )
                 made.append(index)
         except KafkaStorageError:
             for index in made:
                 self._store.delete_partition(topic.name, index)
             raise
+        self._store.serve_partitions(topic.name)
         for index in unnamed:
             self._take_over(topic, index)
 

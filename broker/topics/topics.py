@@ -17,6 +17,7 @@ from protocol.errors import BrokerError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
+    from contextlib import AbstractAsyncContextManager
 
     from broker.metadata.image import Topic
     from broker.topics.controller import Controller
@@ -121,6 +122,10 @@ class Topics:
         if not validate_only:
             await self._reconciler.reconcile()
 
+    def is_whole(self, topic: Topic) -> bool:
+        """Returns whether every log of a topic is there; see `Reconciler.is_whole`."""
+        return self._reconciler.is_whole(topic.topic_id)
+
     @property
     def served(self) -> Mapping[str, Topic]:
         """The topics whose settings are in force here, by name, with every change that returned."""
@@ -150,7 +155,9 @@ class Topics:
                 del self._reconciler.removed[0]
 
     async def _made(
-        self, topic: Topic, withdraw: Callable[[Callable[[], bool]], Awaitable[bool]]
+        self,
+        topic: Topic,
+        withdraw: Callable[[AbstractAsyncContextManager[bool]], Awaitable[bool]],
     ) -> None:
         """Waits for the logs of a change; if that fails, withdraws the change and raises the error.
 
@@ -161,7 +168,7 @@ class Topics:
         if error is None:
             return
         try:
-            if not await withdraw(lambda: self._reconciler.failure(topic.topic_id) is not None):
+            if not await withdraw(self._reconciler.held_back(topic.topic_id)):
                 return
             await self._reconciler.reconcile()
             await self.forget_removed()

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from storage.segment import append_entries
+from storage.segment.appended import layout
+from storage.segment.appended.entries import known_parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,34 +24,40 @@ if TYPE_CHECKING:
 
     Ints = npt.NDArray[np.int64]
 
-UNKNOWN: Final = append_entries.UNKNOWN
+UNKNOWN: Final = layout.UNKNOWN
 _ENTRY = np.dtype([("time", ">i8"), ("offset", ">i4")])
 
 
 class AppendTimes:
     """The append times of one segment."""
 
-    def __init__(self, data: bytes | None, base_offset: int, until: int) -> None:
+    def __init__(
+        self, data: bytes | None, base_offset: int, until: int, *, is_closed: bool = False
+    ) -> None:
         """Parses the bytes of a file; None: there is no file.
 
         Append times of offsets from `until` on are unknown. END entries and impossible entries in
-        the file move this limit.
+        the file move this limit; the file of a closed segment has to have an END entry.
         """
         self._offsets: Ints = np.empty(0, np.int64)
         self._times: Ints = np.empty(0, np.int64)
         self._until = until
-        head = append_entries.HEADER
-        if data is None or not data.startswith(head):
+        size = len(layout.HEADER)
+        stored = None if data is None else layout.layout_of(data[:size], base_offset)
+        if data is None or stored is None:
             return
-        times, offsets = _entries(data, len(head))
+        times, offsets = _stored(data[size:], stored)
         count = len(times)
-        ends = np.flatnonzero(times == append_entries.END)
+        ends = np.flatnonzero(times == layout.END)
         if len(ends):
             first = int(ends[0])
             vouched = base_offset + int(offsets[first])
             # An END entry before the last is the result of a power loss: nothing after it is known.
-            self._until = max(until, vouched) if first == count - 1 else vouched
+            is_last = first == count - 1 and not (is_closed and stored.is_checked)
+            self._until = max(until, vouched) if is_last else vouched
             times, offsets = times[:first], offsets[:first]
+        elif is_closed and stored.is_checked and count:
+            self._until = min(until, base_offset + int(offsets[-1]) + 1)
         count = _believable(times, offsets) if count and offsets[0] == 0 else 0
         if count < len(times):
             self._until = min(
@@ -108,7 +115,7 @@ def _parts(answer: Answer) -> Iterator[tuple[Ints, Ints]]:
     """Yields offsets, and append times that hold from them on, within the range of the answer."""
     yield np.array([answer.offset], np.int64), np.array([UNKNOWN], np.int64)
     for base_offset, data in answer.segments:
-        times, offsets = _entries(data, 0)
+        times, offsets = _entries(data)
         offsets += base_offset
         count = _believable(times, offsets)
         if count < len(times) or not count:
@@ -119,10 +126,22 @@ def _parts(answer: Answer) -> Iterator[tuple[Ints, Ints]]:
         yield offsets[is_meant], times[is_meant]
 
 
-def _entries(data: bytes, start: int) -> tuple[Ints, Ints]:
-    """Returns times and relative offsets of the complete entries from a position on."""
-    count = (len(data) - start) // append_entries.ENTRY_SIZE
-    entries = np.frombuffer(data, _ENTRY, count, start)
+def _stored(data: bytes, stored: layout.Layout) -> tuple[Ints, Ints]:
+    """Returns times and relative offsets of a file's complete entries, END entries too.
+
+    UNKNOWN ones stand for damaged ones.
+    """
+    data = data[: len(data) // stored.entry_size * stored.entry_size]
+    plain = stored.plain(data, 0)
+    if plain is not None:
+        return _entries(plain)
+    whole = np.array([*known_parts(stored.parse(data, 0))], np.int64)
+    return whole[:, 0], whole[:, 1]
+
+
+def _entries(data: bytes) -> tuple[Ints, Ints]:
+    """Returns times and relative offsets of the complete entries, as Fetch has them."""
+    entries = np.frombuffer(data, _ENTRY, len(data) // layout.ENTRY_SIZE)
     return entries["time"].astype(np.int64), entries["offset"].astype(np.int64)
 
 
@@ -143,6 +162,6 @@ def _believable(times: Ints, offsets: Ints) -> int:
         return 0
     known = times != UNKNOWN
     largest = np.maximum.accumulate(times)  # UNKNOWN is the smallest int64
-    wrong = times == append_entries.END
+    wrong = times == layout.END
     wrong[1:] |= (offsets[1:] <= offsets[:-1]) | (known[1:] & (times[1:] < largest[:-1]))
     return int(np.argmax(wrong)) if wrong.any() else len(times)

@@ -2,10 +2,9 @@
 
 The directories belong to tidelog or Apache Kafka, and their broker may be running, or they may be
 copies. A path may also be the directory of one partition. The high watermark comes from
-`replication-offset-checkpoint`; a running broker writes it only now and then, so it may be a little
-old. `.deleted`, `.cleaned` and `.swap` files are ignored. The exception is a `.swap` whose log is
-gone: a broker must first complete that compaction, and a running one soon does. Other partitions
-can be read meanwhile.
+`replication-offset-checkpoint`, which may be a little old. `.deleted`, `.cleaned` and `.swap` files
+are ignored. The exception is a `.swap` whose log is gone: a broker must first complete that
+compaction, and a running one soon does. Other partitions can be read meanwhile.
 """
 
 from __future__ import annotations
@@ -224,6 +223,7 @@ class _Planner:
                     finish,
                     is_active,
                     until,
+                    not is_active or log.was_clean,
                     segment.size,
                 )
                 spans = _overlapping(aborted, first, last)

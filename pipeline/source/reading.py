@@ -196,7 +196,7 @@ def _append_times(part: Part) -> AppendTimes:
     data = locations.read(location)
     if data is None:
         return NOTHING_KNOWN
-    return AppendTimes(data, part.base_offset, part.append_times_until)
+    return AppendTimes(data, part.base_offset, part.append_times_until, is_closed=part.is_closed)
 
 
 def _read_part(

@@ -90,6 +90,7 @@ class Part:
     end: int
     is_active: bool  # the last segment of its log
     append_times_until: int  # entries of .appendtimes from this offset on are not confirmed
+    is_closed: bool = False  # .appendtimes has to end with an END entry
     file_size: int = 0  # of the whole file when it was planned; only an active segment may grow
 
 

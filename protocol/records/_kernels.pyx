@@ -27,7 +27,7 @@ from protocol.records.layout import Batch, Findings, Region, Rewritten
 from protocol.records.plan import Prepared, PreparedBatch
 
 IMPLEMENTATION = "compiled"
-INTERFACE = 3  # that of `kernels_py` which this module was written against
+INTERFACE = 4  # that of `kernels_py` which this module was written against
 
 cdef extern from *:
     """

@@ -133,7 +133,7 @@ cdef int grow(Table *table) noexcept nogil:
 
 
 cdef int note_loop(
-    Table *table, Source *source, int64_t min_offset, int64_t *full_at
+    Table *table, Source *source, int64_t min_offset, int64_t time_limit, int64_t *full_at
 ) noexcept nogil:
     cdef int64_t base_offset = source.base_offset, stamp = source.stamp
     cdef int stamped = source.stamped
@@ -151,6 +151,8 @@ cdef int note_loop(
         if raw.key_size < 0 or offset < min_offset:
             continue
         time = stamp if stamped else raw.timestamp
+        if time > time_limit:
+            time = time_limit
         sip_hash(raw.key, raw.key_size, table.key, hash)
         at = slot_of(table, hash)
         if table.offsets[at] == -1:
@@ -176,7 +178,7 @@ cdef int note_loop(
 
 
 cdef int update_loop(
-    Table *table, Source *source, int64_t min_offset
+    Table *table, Source *source, int64_t min_offset, int64_t time_limit
 ) noexcept nogil:
     cdef int64_t base_offset = source.base_offset, stamp = source.stamp
     cdef int stamped = source.stamped
@@ -192,6 +194,8 @@ cdef int update_loop(
         if raw.key_size < 0 or offset < min_offset:
             continue
         time = stamp if stamped else raw.timestamp
+        if time > time_limit:
+            time = time_limit
         sip_hash(raw.key, raw.key_size, table.key, hash)
         at = slot_of(table, hash)
         if table.offsets[at] == -1 or table.offsets[at] & 1 or time == NO_TIMESTAMP:
@@ -290,7 +294,7 @@ cdef class KeyMap:
     def __len__(self):
         return self.table.used
 
-    def note(self, region, int64_t min_offset):
+    def note(self, region, int64_t min_offset, int64_t time_limit=INT64_MAX):
         """See key_map.KeyMap.note."""
         cdef Py_buffer view
         cdef Source source
@@ -299,14 +303,14 @@ cdef class KeyMap:
         open_region(&source, &view, region)
         try:
             with nogil:
-                fault = note_loop(&self.table, &source, min_offset, &full_at)
+                fault = note_loop(&self.table, &source, min_offset, time_limit, &full_at)
         finally:
             PyBuffer_Release(&view)
         if fault:
             raise broken(fault)
         return None if full_at < 0 else full_at
 
-    def update_by_time(self, region, int64_t min_offset):
+    def update_by_time(self, region, int64_t min_offset, int64_t time_limit=INT64_MAX):
         """See key_map.KeyMap.update_by_time."""
         cdef Py_buffer view
         cdef Source source
@@ -316,7 +320,7 @@ cdef class KeyMap:
         open_region(&source, &view, region)
         try:
             with nogil:
-                fault = update_loop(&self.table, &source, min_offset)
+                fault = update_loop(&self.table, &source, min_offset, time_limit)
         finally:
             PyBuffer_Release(&view)
         if fault:

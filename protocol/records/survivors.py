@@ -35,23 +35,30 @@ _MARKER_KEY_SIZE = 4
 ABORT, COMMIT = 0, 1  # the types of transaction markers
 
 
-def note(keys: KeyMap, buffer: Buffer, batch: Batch, min_offset: int) -> int | None:
+def note(
+    keys: KeyMap, buffer: Buffer, batch: Batch, min_offset: int, time_limit: int
+) -> int | None:
     """Adds the keys of a batch to the map; returns the offset of the first record without room.
 
-    Raises CorruptMessage.
+    No record time counts as more than `time_limit`. Raises CorruptMessage.
     """
     region = stored_region(buffer, batch)
     try:
-        return keys.note(region, min_offset)
+        return keys.note(region, min_offset, time_limit)
     except InvalidRecord as error:
         raise _broken(batch, error) from error
 
 
-def update_by_time(keys: KeyMap, buffer: Buffer, batch: Batch, min_offset: int) -> None:
-    """Replaces entries by records of an earlier batch with a larger time. Raises CorruptMessage."""
+def update_by_time(
+    keys: KeyMap, buffer: Buffer, batch: Batch, min_offset: int, time_limit: int
+) -> None:
+    """Replaces entries by records of an earlier batch with a larger time.
+
+    No record time counts as more than `time_limit`. Raises CorruptMessage.
+    """
     region = stored_region(buffer, batch)
     try:
-        keys.update_by_time(region, min_offset)
+        keys.update_by_time(region, min_offset, time_limit)
     except InvalidRecord as error:
         raise _broken(batch, error) from error
 

@@ -13,9 +13,10 @@ import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from storage import filenames, files
+from storage.compaction.append_time_cursor import AppendTimeCursor
 from storage.segment import transaction_index
-from storage.segment.append_entries import UNKNOWN
 from storage.segment.append_times import AppendTimes
+from storage.segment.appended.layout import UNKNOWN
 from storage.segment.offset_index import OffsetIndex
 from storage.segment.time_index import TimeIndex
 from storage.time.event_time import capped
@@ -23,21 +24,18 @@ from storage.time.segment_times import SegmentTimes
 from storage.time.timestamp import or_none
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from protocol.records.kernels.key_map import Filtered
     from protocol.records.layout import Batch
     from protocol.wire import Buffer
-    from storage.segment.append_entries import Entry
     from storage.segment.log_file import Found
     from storage.segment.segment import Segment
     from storage.time.adoption import Adoptions
 
 SUFFIXES = (
-    filenames.OFFSET_INDEX_SUFFIX,
-    filenames.TIME_INDEX_SUFFIX,
-    filenames.TXN_INDEX_SUFFIX,
+    *filenames.INDEX_SUFFIXES,
     filenames.APPEND_TIMES_SUFFIX,
     filenames.LOG_SUFFIX,
 )
@@ -144,17 +142,18 @@ class CleanedSegment:
             files.unlink(self._path(suffix))
         self._log = files.Descriptor(self._path(filenames.LOG_SUFFIX), writable=True)
         self._index = OffsetIndex(self._path(filenames.OFFSET_INDEX_SUFFIX), base_offset)
-        self._time_index = TimeIndex(self._path(filenames.TIME_INDEX_SUFFIX), base_offset)
+        self._time_index = TimeIndex(
+            self._path(filenames.TIME_INDEX_SUFFIX),
+            base_offset,
+            self._path(filenames.NEGATIVE_TIMES_SUFFIX),
+        )
         self._append_times = AppendTimes(self._path(filenames.APPEND_TIMES_SUFFIX), base_offset)
         self._times = SegmentTimes()
         self._size = self._written = self._last_indexed = 0
         self._waiting: list[Buffer] = []
         self._sources = self._end_offset = 0
-        self._source_times: Iterator[Entry] = iter(())
-        self._source_base = 0
-        self._entry: Entry | None = None
-        self._next_entry: Entry | None = None
-        self._is_true, self._has_end = True, False
+        self._source_times: AppendTimeCursor | None = None
+        self._is_true = True
         self._bytes_read = 0
 
     def _path(self, suffix: str) -> Path:
@@ -165,29 +164,16 @@ class CleanedSegment:
         """Continues with the batches of another segment. Raises OSError."""
         self._sources += 1
         self._end_offset = source.tail.end_offset
-        times = source.append_times
-        self._has_end = self._has_end or times.has_end
-        self._source_times, self._source_base = times.entries(), source.base_offset
-        self._entry, self._next_entry = None, next(self._source_times, None)
+        self._source_times = AppendTimeCursor(source, self._adoptions)
 
     def note_read(self, batch: Batch) -> None:
         """Counts a batch that was read."""
         self._bytes_read += batch.size
 
-    def _append_time_of(self, offset: int) -> int | None:
-        """Returns the append time of a batch of the source, None if unknown.
-
-        Offsets must grow from call to call.
-        """
-        relative_offset = offset - self._source_base
-        while self._next_entry is not None and self._next_entry.offset <= relative_offset:
-            self._entry, self._next_entry = self._next_entry, next(self._source_times, None)
-        entry = self._entry
-        return None if entry is None or entry.time == UNKNOWN else entry.time
-
     def put(self, survivor: Survivor) -> None:
         """Adds a batch of the segment entered last; raises OSError."""
-        append_time_ms = self._append_time_of(survivor.last_offset)
+        assert self._source_times is not None, "no segment was entered"
+        append_time_ms = self._source_times.at(survivor.last_offset)
         position, size = self._size, len(survivor.data)
         self._append_times.append(
             UNKNOWN if append_time_ms is None else append_time_ms,
@@ -235,8 +221,7 @@ class CleanedSegment:
         self._time_index.append(self._times.largest, self._times.largest_offset)
         self._index.flush()
         self._time_index.flush()
-        if self._has_end:
-            self._append_times.mark_end(self._end_offset)
+        self._append_times.finish(self._end_offset)
         if aborted:
             path = self._path(filenames.TXN_INDEX_SUFFIX)
             data = transaction_index.pack(aborted)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from protocol.records import kernels, survivors
 from protocol.records.batch import verify
 from storage import filenames
+from storage.compaction.append_time_cursor import AppendTimeCursor
 from storage.compaction.cleaned_segment import CleanedSegment, Survivor
 from storage.compaction.decided_transactions import Transactions
 from storage.segment import transaction_index
@@ -25,8 +26,11 @@ from storage.segment.log_file import Tail
 from storage.segment.offset_index import MAX_RELATIVE_OFFSET, OffsetIndex
 from storage.segment.segment import Segment
 from storage.segment.time_index import TimeIndex
-from storage.time.timestamp import exceeds, later
+from storage.time.corrections import judged
+from storage.time.event_time import comparison_limit
+from storage.time.timestamp import MAX_TIMESTAMP, exceeds, later
 from storage.time.tombstones import (
+    counted_horizon,
     delete_horizon,
     is_past_horizon,
     keeps_old_tombstones,
@@ -34,7 +38,7 @@ from storage.time.tombstones import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from protocol.records.layout import Batch
@@ -63,6 +67,8 @@ class Cleaner:
             Segment(directory, each.base_offset, Tail(each.end_offset, each.size))
             for each in job.sources
         ]
+        for segment in self.segments:
+            segment.is_closed = True
         self._aborted = _read_aborted(directory)
         self.keys = kernels.KeyMap(job.most_keys, job.by_time)
         self.latest_offset = self._read_keys()
@@ -99,13 +105,15 @@ class Cleaner:
 
     def _read_keys_of(self, segment: Segment, transactions: Transactions) -> int | None:
         first_offset = self.job.first_dirty_offset
+        limit_of = self._time_limits(segment)
         for found in self._walk(segment):
             batch = found.batch
             if batch.is_control:
                 transactions.is_marker_idle(found.buffer, batch)
             elif batch.last_offset >= first_offset and not transactions.is_aborted(batch):
                 verify(found.buffer, batch)
-                full_at = survivors.note(self.keys, found.buffer, batch, first_offset)
+                limit = limit_of(batch)
+                full_at = survivors.note(self.keys, found.buffer, batch, first_offset, limit)
                 if full_at is not None:
                     return full_at
         return None
@@ -116,13 +124,27 @@ class Cleaner:
         for segment in self.segments:
             if segment.base_offset >= job.first_dirty_offset:
                 break
+            limit_of = self._time_limits(segment)
             for found in self._walk(segment):
-                if found.batch.base_offset >= job.first_dirty_offset:
+                batch = found.batch
+                if batch.base_offset >= job.first_dirty_offset:
                     break
-                if not found.batch.is_control:
+                if not batch.is_control:
+                    limit = limit_of(batch)
                     survivors.update_by_time(
-                        self.keys, found.buffer, found.batch, job.log_start_offset
+                        self.keys, found.buffer, batch, job.log_start_offset, limit
                     )
+
+    def _time_limits(self, segment: Segment) -> Callable[[Batch], int]:
+        """Returns what says how large a batch's record times count; ask in the order of the log."""
+        job = self.job
+        if not job.by_time:
+            return lambda _: MAX_TIMESTAMP
+        cursor = AppendTimeCursor(segment, job.adoptions, job.corrections)
+        # A wrapper of format 0 or 1 has no first offset; its last one has the same append time.
+        return lambda batch: comparison_limit(
+            cursor.appended_or_adopted(batch.last_offset), job.event_slack_ms
+        )
 
     def _clean_until_ms(self) -> int | None:
         """Returns the last append time of the clean section, None if there is none."""
@@ -130,11 +152,14 @@ class Cleaner:
         return self._written_ms(clean[-1]) if clean else None
 
     def _written_ms(self, segment: Segment) -> int:
-        """Returns the last append time of a segment; when it was adopted where that is unknown."""
-        last_time = segment.append_times.last_time
+        """Returns what the last append time of a segment counts as.
+
+        That is the moment of adoption where it is unknown.
+        """
+        last_time, last_offset = segment.append_times.last_time, segment.tail.end_offset - 1
         if last_time is None:
-            return self.job.adoptions.time_of(segment.tail.end_offset - 1)
-        return last_time
+            return self.job.adoptions.time_of(last_offset)
+        return judged(self.job.corrections, last_offset, last_time)
 
     # --- groups ----------------------------------------------------------------------------------
 
@@ -142,16 +167,17 @@ class Cleaner:
         """Splits the segments into runs that fit into one segment each, as Kafka does.
 
         A run also ends where the append clock was reset, because append times never decrease within
-        a segment.
+        a segment, and where a correction ends, because it then concerns whole segments.
         """
         groups: list[list[Segment]] = []
         wanted = [s for s in self.segments if s.base_offset < self.end_offset]
         last_time: int | None = None
+        borders = {self.job.back_offset, *(each.end_offset for each in self.job.corrections)}
         taken = _Room(0, 0, 0, 0)
         for segment in wanted:
             self._progress.steps += 1
             times = segment.append_times
-            goes_back = segment.base_offset == self.job.back_offset or exceeds(
+            goes_back = segment.base_offset in borders or exceeds(
                 last_time, times.first_known_time if len(times) else None
             )
             own = _room_of(segment)
@@ -210,7 +236,7 @@ class Cleaner:
         if batch.is_control:
             idle = self._transactions.is_marker_idle(found.buffer, batch)
             horizon = batch.delete_horizon_ms
-            if idle and is_past_horizon(horizon, now_ms):
+            if idle and is_past_horizon(self._counted(horizon), now_ms):
                 return self._empty_if_needed(found)
             region, filtered = survivors.look_at_all(found.buffer, batch)
             if not filtered.kept:
@@ -224,7 +250,7 @@ class Cleaner:
         keep = (
             keep_old_tombstones
             if batch.magic < 2
-            else not is_past_horizon(batch.delete_horizon_ms, now_ms)
+            else not is_past_horizon(self._counted(batch.delete_horizon_ms), now_ms)
         )
         keep = keep or self._has_partial_keys
         region, filtered = survivors.filter_records(
@@ -243,6 +269,10 @@ class Cleaner:
     @property
     def _new_horizon_ms(self) -> int:
         return delete_horizon(self.job.now_ms, self.job.delete_retention_ms)
+
+    def _counted(self, horizon_ms: int | None) -> int | None:
+        """Returns what a batch's delete horizon counts as."""
+        return counted_horizon(horizon_ms, self.job.late_horizons, self.job.delete_retention_ms)
 
     def _empty_if_needed(self, found: Found) -> Survivor | None:
         """Keeps a batch without records if it has its producer's state, or is the log's end."""

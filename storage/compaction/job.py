@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from storage.time.adoption import Adopted, Adoptions
+from storage.time.corrections import Correction
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -49,6 +50,8 @@ class Job(NamedTuple):
     back_offset: int  # where the append clock was last reset
     writers: Mapping[int, Writer]  # by producer id
     adoptions: Adoptions
+    corrections: tuple[Correction, ...] = ()  # of append times
+    late_horizons: tuple[int, int] | None = None  # see `counted_horizon`
 
     def packed(self) -> dict[str, Any]:
         """Returns the values as JSON can hold them."""
@@ -62,6 +65,9 @@ class Job(NamedTuple):
         fields["writers"] = {p: Writer(*rest) for p, *rest in fields["writers"]}
         ranges, latest_ms = fields["adoptions"]
         fields["adoptions"] = Adoptions(tuple(Adopted(*each) for each in ranges), latest_ms)
+        fields["corrections"] = tuple(Correction(*each) for each in fields["corrections"])
+        late_horizons = fields["late_horizons"]
+        fields["late_horizons"] = None if late_horizons is None else tuple(late_horizons)
         return cls(**fields)
 
     @property

@@ -39,7 +39,7 @@ class Rules(NamedTuple):
 
 
 class Part(NamedTuple):
-    """A sealed segment. `times` is called only where times decide."""
+    """A sealed segment. `times` may read the log, so it is called only where times decide."""
 
     end_offset: int
     size: int

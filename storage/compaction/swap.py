@@ -26,9 +26,7 @@ if TYPE_CHECKING:
 
 # The log before the append times: a .swap of them alone belongs to the log that has its name.
 _IN_PLACE = (
-    filenames.OFFSET_INDEX_SUFFIX,
-    filenames.TIME_INDEX_SUFFIX,
-    filenames.TXN_INDEX_SUFFIX,
+    *filenames.INDEX_SUFFIXES,
     filenames.LOG_SUFFIX,
     filenames.APPEND_TIMES_SUFFIX,
 )

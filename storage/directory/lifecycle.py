@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from protocol.topic_partition import TopicPartition
     from storage.directory.leader_epochs import LeaderEpochs
     from storage.directory.log_directory import LogDirectory
+    from storage.directory.opening_clock import OpeningClock
     from storage.directory.partition_table import PartitionTable
 
 _log = logging.getLogger("tidelog.storage")
@@ -38,15 +39,14 @@ class PartitionLifecycle:
         table: PartitionTable,
         leader_epochs: LeaderEpochs,
         *,
+        clock: OpeningClock,
         producer_id_expiration_ms: int,
         boot_id: str,
     ) -> None:
-        self._table = table
+        self._table, self._clock = table, clock
         self._leader_epochs = leader_epochs
         self._producer_id_expiration_ms = producer_id_expiration_ms
         self._boot_id = boot_id
-        self.opened_ms = 0
-        """When the store was opened, in ms since the epoch."""
 
     def create(
         self,
@@ -55,10 +55,13 @@ class PartitionLifecycle:
         topic_id: uuid.UUID,
         config: TopicConfig,
         now_ms: int,
+        *,
+        is_served: bool,
     ) -> Partition:
         """Creates a partition in the one of the directories that has the fewest.
 
-        The caller has the table's `changing`. Raises TopicAlreadyExists, KafkaStorageError.
+        Unless it `is_served`, nobody finds it before `serve`. The caller has the table's
+        `changing`. Raises TopicAlreadyExists, KafkaStorageError.
         """
         topic, index = key
         directory = self._table.index.get(key)
@@ -81,27 +84,43 @@ class PartitionLifecycle:
                 topic_id,
                 config,
                 now_ms=now_ms,
+                history=self._clock.now().history,
                 producer_id_expiration_ms=self._producer_id_expiration_ms,
                 boot_id=self._boot_id,
             )
+            partition.state.begin_first_epoch()
         except OSError as error:
             with contextlib.suppress(OSError):
                 files.remove_directory(path)
             raise KafkaStorageError(f"{topic}-{index} cannot be created: {error}") from error
         self._table.configs[topic] = config
-        self._table.opened[key] = partition
+        (self._table.opened if is_served else self._table.unserved)[key] = partition
         self._table.index.put(key, directory)
         return partition
 
+    def serve(self, topic: str) -> None:
+        """Lets everybody use the partitions of a topic that were created for later."""
+        table = self._table
+        with table.changing:
+            for key in [key for key in table.unserved if key[0] == topic]:
+                self._use_newest(key, table.unserved[key])
+                table.opened[key] = table.unserved.pop(key)
+
+    def _use_newest(self, key: TopicPartition, partition: Partition) -> None:
+        """Gives a partition the settings and the leader epoch that changed before it was open."""
+        partition.config = self._table.config_of(partition.topic)
+        partition.leader_epoch = max(partition.leader_epoch, self._leader_epochs.begun(key))
+
     def open(self, key: TopicPartition) -> Partition | None:
-        """Opens a partition, with exclusive access; None if it does not exist here.
+        """Opens a partition, with exclusive access; None if it is not here, or not served yet.
 
         Raises OSError.
         """
-        partition = self._table.opened.get(key)
-        directory = self._table.index.get(key)
-        if partition is not None or directory is None:
-            return partition
+        with self._table.changing:
+            partition = self._table.opened.get(key)
+            directory = self._table.index.get(key)
+            if partition is not None or directory is None or key in self._table.unserved:
+                return partition
         topic, index = key
         path = directory.path_of(key)
         try:
@@ -109,13 +128,16 @@ class PartitionLifecycle:
         except checkpoints.CheckpointError as error:
             _log.warning("topic id unknown", extra={"reason": str(error)})
             topic_id = None
+        clock = self._clock.now()
         partition = Partition(
             path,
             topic,
             index,
             topic_id,
             self._table.config_of(topic),
-            now_ms=self.opened_ms,
+            now_ms=clock.now_ms,
+            deletion_ms=clock.deletion_ms,
+            history=clock.history,
             recovery_point=directory.recovery_points.get(key, 0),
             was_clean=directory.was_clean,
             log_start_offset=directory.log_start_offsets.get(key, 0),
@@ -125,9 +147,11 @@ class PartitionLifecycle:
         )
         partition.arrivals.longest_delay_ms = directory.longest_delays_ms.get(key)
         with self._table.changing:
-            partition.config = self._table.config_of(topic)  # may have changed meanwhile
-            partition.leader_epoch = max(partition.leader_epoch, self._leader_epochs.begun(key))
+            self._use_newest(key, partition)
             self._table.opened[key] = partition
+        # The clock may have changed before others could tell the partition of it.
+        clock = self._clock.now()
+        partition.append_clock.catch_up(clock.history, clock.now_ms)
         return partition
 
     def delete(self, topic: str, index: int) -> None:
@@ -150,7 +174,7 @@ class PartitionLifecycle:
 
         Needs exclusive access.
         """
-        partition = self._table.opened.get(key)
+        partition = self._table.opened.get(key) or self._table.unserved.get(key)
         if partition is not None:
             partition.mark_deleted()
 
@@ -170,6 +194,7 @@ class PartitionLifecycle:
                 away = directory.path / name
                 files.rename(directory.path_of(key), away)
                 self._table.opened.pop(key, None)
+                self._table.unserved.pop(key, None)
                 self._leader_epochs.forget(key)
                 self._table.index.remove(key)
         files.sync(directory.path)

@@ -30,6 +30,8 @@ class PartitionTable:
         self.configs: dict[str, TopicConfig] = {}
         self.index = PartitionIndex()
         self.opened: dict[TopicPartition, Partition] = {}
+        self.unserved: dict[TopicPartition, Partition] = {}
+        """Partitions that were created and that nobody may use yet."""
         self.changing = threading.RLock()
         self._exclusive: set[TopicPartition] = set()
         self._released = threading.Condition(self.changing)
@@ -58,6 +60,10 @@ class PartitionTable:
         """Waits until no thread has exclusive access to a partition; the caller has `changing`."""
         self._released.wait_for(lambda: not self._exclusive)
 
+    def is_closed(self, key: TopicPartition) -> bool:
+        """Returns whether a partition exists here and has to be opened before anybody can use it."""
+        return key not in self.opened and key in self.index and key not in self.unserved
+
     def clear(self) -> None:
         """Forgets every partition."""
-        self.index, self.opened = PartitionIndex(), {}
+        self.index, self.opened, self.unserved = PartitionIndex(), {}, {}

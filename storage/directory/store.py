@@ -13,14 +13,15 @@ import threading
 from typing import TYPE_CHECKING
 
 from protocol.errors import KafkaStorageError
-from storage import checkpoints, files
+from storage import files
 from storage.directory import parallel, unopened
 from storage.directory.leader_epochs import LeaderEpochs
 from storage.directory.lifecycle import PartitionLifecycle
 from storage.directory.log_directory import LogDirectory, LogDirectoryError
+from storage.directory.opening_clock import OpeningClock
 from storage.directory.partition_table import PartitionTable
 from storage.log.partition import Partition
-from storage.log.recovery import listing
+from storage.time.event_time import event_slack
 
 if TYPE_CHECKING:
     import uuid
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
     from config.topic import TopicConfig
     from protocol.topic_partition import TopicPartition
+    from storage.log.retention.diagnosis import Facts
 
     Offsets = dict[TopicPartition, int]
 
@@ -59,11 +61,13 @@ class LogStore:
         self.log_dirs = tuple(log_dirs)
         self._directories: list[LogDirectory] = []
         self._is_open = False  # the directories may be locked before
+        self.clock = OpeningClock()  # as partitions see it when they are opened
         self._table = PartitionTable(default_config)
         self._leader_epochs = LeaderEpochs(self._table)
         self._lifecycle = PartitionLifecycle(
             self._table,
             self._leader_epochs,
+            clock=self.clock,
             producer_id_expiration_ms=producer_id_expiration_ms,
             boot_id=boot_id,
         )
@@ -107,7 +111,7 @@ class LogStore:
             self._find_everything(now_ms, configs)
 
     def _find_everything(self, now_ms: int, configs: Mapping[str, TopicConfig] | None) -> None:
-        self._lifecycle.opened_ms = now_ms
+        self.clock.begin(now_ms)
         self._table.configs = dict(configs or {})
         with self._released_on_error():
             for directory in self._directories:
@@ -147,7 +151,8 @@ class LogStore:
             self._release()
             return
         try:
-            failures = parallel.each(Partition.close, list(self._table.opened.values()))
+            partitions = [*self._table.opened.values(), *self._table.unserved.values()]
+            failures = parallel.each(Partition.close, partitions)
             unclean = {self._table.index.get((p.topic, p.index)) for p in failures}
             self._write_checkpoints()
             for directory in self._directories:
@@ -191,7 +196,7 @@ class LogStore:
     # --- partitions ------------------------------------------------------------------------------
 
     def partition(self, topic: str, index: int) -> Partition | None:
-        """Returns a partition, which is opened if necessary; None if it does not exist here.
+        """Returns a partition, opened if necessary; None if it is not here, or not served yet.
 
         Raises KafkaStorageError when it cannot be opened.
         """
@@ -211,8 +216,7 @@ class LogStore:
 
     def is_closed(self, topic: str, index: int) -> bool:
         """Returns whether a partition exists here and is not open; opening it may take long."""
-        key = (topic, index)
-        return key not in self._table.opened and key in self._table.index
+        return self._table.is_closed((topic, index))
 
     def names(self) -> list[TopicPartition]:
         """Lists (topic, partition) of every partition here, open or not."""
@@ -232,16 +236,7 @@ class LogStore:
         if partition is not None:
             return partition.topic_id
         path = self._table.index.path_of((topic, index))
-        if path is None:
-            return None
-        try:
-            return checkpoints.read_topic_id(path)
-        except checkpoints.CheckpointError:
-            return None
-        except OSError as error:
-            raise KafkaStorageError(
-                f"{topic}-{index}: the topic id cannot be read: {error.strerror or error}"
-            ) from error
+        return None if path is None else unopened.topic_id(path)
 
     def leader_epoch(self, topic: str, index: int) -> int | None:
         """Returns a partition's leader epoch; None if `read_leader_epochs` must read it first."""
@@ -284,9 +279,7 @@ class LogStore:
         path = self._table.index.path_of((topic, index))
         if path is None:
             return False
-        with contextlib.suppress(FileNotFoundError):  # it has just been deleted
-            return len(listing.listed(path).base_offsets) > 1
-        return False
+        return unopened.has_sealed_segments(path)
 
     def keeps_everything(
         self, topic: str, index: int, now_ms: int, config: TopicConfig | None = None
@@ -295,27 +288,38 @@ class LogStore:
 
         Judges by `config` if it is given, else by the topic's settings. Raises KafkaStorageError.
         """
+        facts, config = self.closed_facts(topic, index), config or self._table.config_of(topic)
+        if facts is None:
+            return False
+        return unopened.keeps_everything(facts, config, now_ms, self.clock.now())
+
+    def closed_facts(self, topic: str, index: int) -> Facts | None:
+        """Returns the facts of a closed partition; None if it must be open. Raises KafkaStorageError."""
         key = (topic, index)
         directory = self._table.index.get(key)
         if directory is None or key in self._table.opened or not directory.was_clean:
-            return False
-        path = directory.path_of(key)
-        if config is None:
-            config = self._table.config_of(topic)
+            return None
         start = directory.log_start_offsets.get(key, 0)
         try:
-            return unopened.keeps_everything(path, config, now_ms, start)
-        except FileNotFoundError:
-            return False  # it has just been deleted
+            slack_ms = event_slack(self._table.config_of(topic))
+            return unopened.facts(directory.path_of(key), start, slack_ms, self.clock.now())
         except OSError as error:
             raise KafkaStorageError(f"{topic}-{index} cannot be read: {error}") from error
 
     def create_partition(
-        self, topic: str, topic_id: uuid.UUID, index: int, config: TopicConfig, now_ms: int
+        self,
+        topic: str,
+        topic_id: uuid.UUID,
+        index: int,
+        config: TopicConfig,
+        now_ms: int,
+        *,
+        is_served: bool = True,
     ) -> Partition:
         """Creates a partition in the log directory that has the fewest.
 
-        Raises TopicAlreadyExists if it exists, and KafkaStorageError if it cannot be created.
+        Unless it `is_served`, no lookup finds it before `serve_partitions`. Raises
+        TopicAlreadyExists if it exists, and KafkaStorageError if it cannot be created.
         """
         key = (topic, index)
         if any(key in directory.noted for directory in self._directories):
@@ -323,7 +327,13 @@ class LogStore:
         with self._table.changing:
             if not self._is_open:
                 raise KafkaStorageError("the log directories are closed")
-            return self._lifecycle.create(self._directories, key, topic_id, config, now_ms)
+            return self._lifecycle.create(
+                self._directories, key, topic_id, config, now_ms, is_served=is_served
+            )
+
+    def serve_partitions(self, topic: str) -> None:
+        """Lets everybody use the partitions of a topic that were created to be served later."""
+        self._lifecycle.serve(topic)
 
     def _uncheckpoint(self, key: TopicPartition) -> None:
         """Removes a deleted log from the checkpoints: a new log of the same name begins at 0."""
@@ -338,12 +348,7 @@ class LogStore:
                 raise KafkaStorageError(f"the checkpoints were not written: {error}") from error
 
     def delete_partition(self, topic: str, index: int) -> None:
-        """Deletes a partition, so that appends fail, then removes its files.
-
-        Nothing if it does not exist.
-
-        Raises KafkaStorageError.
-        """
+        """Deletes a partition, if it exists, and its files; raises KafkaStorageError."""
         self._lifecycle.delete(topic, index)
 
     def delete_topic(self, topic: str) -> None:
@@ -358,9 +363,7 @@ class LogStore:
     def set_aside(self, topic: str, index: int) -> Path:
         """Renames a partition's directory to `-stray`, as one that belongs to no topic.
 
-        Returns its new path.
-
-        Raises UnknownTopicOrPartition if it does not exist here, and KafkaStorageError.
+        Returns its new path. Raises UnknownTopicOrPartition if it does not exist here, and KafkaStorageError.
         """
         return self._lifecycle.set_aside(topic, index)
 

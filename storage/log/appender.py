@@ -5,9 +5,9 @@ publishes the log's end last, so every offset below the end can be read. A failu
 BrokerError and leaves the log as it was: nothing is stored in part, and a partition whose disk
 refuses writes continues to serve reads.
 
-Every append has an append time, on every topic: it never decreases, and is written to
-`.appendtimes` before the batch is written. The settings may be replaced at any time; they apply
-from the next append on, and segments of mixed formats are normal.
+Every append has an append time, on every topic. It is written to `.appendtimes` before the batch is
+written, and never decreases within a segment (`times/append_clock.py`). The settings may be
+replaced at any time; they apply from the next append on, and segments of mixed formats are normal.
 """
 
 from __future__ import annotations
@@ -28,9 +28,10 @@ from storage import files
 from storage.log import slices
 from storage.log.producers import producer_snapshots, recovered_producers
 from storage.log.settings import NEWEST_MAGIC
+from storage.log.times.append_clock import AppendClock
 from storage.segment.log_file import Tail
 from storage.segment.segment import Segment
-from storage.time.append_time import ahead
+from storage.time.append_time import ClockWentBack
 from storage.time.event_time import event_limit
 from storage.time.rolling import should_roll
 from storage.time.stamping import reported, stamps_at
@@ -69,10 +70,11 @@ class Appended(NamedTuple):
 class Appender:
     """Appends to one log."""
 
-    __slots__ = ("_state",)
+    __slots__ = ("_state", "clock")
 
     def __init__(self, state: LogState) -> None:
         self._state = state
+        self.clock = AppendClock(state)
 
     def append(
         self,
@@ -83,14 +85,11 @@ class Appender:
         internal: bool = False,
         may_block: bool = True,
     ) -> Appended:
-        """Stores a produced record set; returns its offsets and the other facts of the response.
+        """Stores a produced record set; returns what the response says.
 
-        `internal` is for the broker's own appends and for internal topics, which have format 2
-        whatever the settings are, and may hold control batches. Raises the errors of `inspect` and
-        `prepare`, the producers' errors, InvalidTxnState (48) for a transactional batch, which is
-        not served yet, RecordListTooLarge and KafkaStorageError. Without `may_block` also raises
-        WouldBlock, and stores nothing, if the log has to be read first or the records decompress to
-        many bytes.
+        `internal` is for internal topics: format 2, control batches allowed. Raises the errors of
+        `inspect`, `prepare` and the producers, InvalidTxnState (48), RecordListTooLarge and
+        KafkaStorageError; without `may_block` also WouldBlock, if much must be read first.
         """
         state = self._state
         if not state.is_read:
@@ -99,17 +98,20 @@ class Appender:
         produced = inspect(
             records, produce_version=produce_version, max_message_bytes=settings.max_message_bytes
         )
-        batches = produced.batches
-        if not batches:
+        if not produced.batches:
             return self._nothing_appended()
-        first, sequenced = batches[0], None
-        if first.producer_id >= 0 and len(batches) == 1:  # several batches are never idempotent
+        first, sequenced = produced.batches[0], None
+        if first.producer_id >= 0 and len(produced.batches) == 1:  # several are never idempotent
             sequenced = self._sequence_of(first, settings.magic, internal)
             if sequenced is not None:
-                duplicate = state.read_producers().check(sequenced, now_ms)
+                duplicate = state.read_producers().check(sequenced, state.deletion_ms)
                 if duplicate is not None:
                     return self._answer_duplicate(duplicate)
-        stamps = stamps_at(settings.rules, state.last_append_time_ms, now_ms)
+        try:
+            stamps = stamps_at(settings.rules, state.last_append_time_ms, now_ms)
+        except ClockWentBack:
+            self._go_back(now_ms, may_block=may_block)
+            stamps = stamps_at(settings.rules, state.last_append_time_ms, now_ms)
         unpack_limit = None if may_block else _SHORT_UNPACK_BYTES
         plan = settings.plan(stamps, state.ends[0], state.leader_epoch, internal, unpack_limit)
         try:
@@ -134,6 +136,13 @@ class Appender:
                 state.arrivals.note(prepared.batches, largest, stamps.append_time_ms, now_ms),
             ),
         )
+
+    def _go_back(self, now_ms: int, *, may_block: bool) -> None:
+        """Lets append times go on from a clock that went back; raises WouldBlock or its errors."""
+        if not may_block:
+            state = self._state
+            raise WouldBlock(f"{state.topic}-{state.index}: the clock went back")
+        self.clock.note_step_back(now_ms)
 
     def _sequence_of(self, batch: Batch, magic: int, internal: bool) -> Sequenced | None:
         """Returns the producer fields of an idempotent batch; None if `prepare` will refuse it."""
@@ -175,10 +184,7 @@ class Appender:
         settings: Settings,
         sequenced: Sequenced | None,
     ) -> int | None:
-        """Appends prepared batches to the active segment, or to a new one, and publishes them.
-
-        Returns their largest time.
-        """
+        """Appends prepared batches, perhaps to a new segment; returns their largest time."""
         size = prepared.size
         largest = prepared.batches[0].largest
         for batch in prepared.batches[1:]:
@@ -189,15 +195,19 @@ class Appender:
                 self._refuse(size, settings.segment_bytes)
             active = state.active
             try:
-                if not active.has_room(
-                    size, prepared.last_offset, settings.segment_bytes, settings.index_bytes
-                ) or should_roll(
-                    active.times,
-                    largest,
-                    append_time_ms,
-                    now_ms,
-                    settings.segment_ms,
-                    settings.min_roll_interval_ms,
+                if (
+                    (state.begins_segment and active.tail.size)
+                    or not active.has_room(
+                        size, prepared.last_offset, settings.segment_bytes, settings.index_bytes
+                    )
+                    or should_roll(
+                        active.times,
+                        largest,
+                        append_time_ms,
+                        now_ms,
+                        settings.segment_ms,
+                        settings.min_roll_interval_ms,
+                    )
                 ):
                     active = self.roll()
                 if state.epochs.latest < state.leader_epoch:
@@ -222,7 +232,8 @@ class Appender:
             state.last_append_time_ms = append_time_ms
             if sequenced is not None:
                 offsets = (prepared.first_offset, prepared.last_offset)
-                state.read_producers().appended(sequenced, offsets, append_time_ms)
+                known = state.read_producers()
+                known.appended(sequenced, offsets, append_time_ms, state.deletion_ms)
             state.publish(prepared.last_offset + 1)
         return largest
 
@@ -278,6 +289,7 @@ class Appender:
             previous.sync()
             files.sync(state.directory)
         producer_snapshots.write(state.directory, base_offset, state.read_producers())
+        previous.append_times.finish(base_offset)
         active = Segment(state.directory, base_offset, Tail(base_offset, 0))
         active.event_slack_ms, active.adoptions = state.event_slack_ms, state.adoptions
         active.index_interval_bytes = state.config.index_interval_bytes
@@ -288,6 +300,7 @@ class Appender:
             raise
         version = state.version
         state.replace_segments((*version.segments, active), version.log_start_offset)
+        state.begins_segment = False
         try:
             previous.seal()
         except OSError as error:  # an index that is too short costs time, but results are right
@@ -295,38 +308,3 @@ class Appender:
                 "index not written", extra={"segment": previous.path, "reason": str(error)}
             )
         return active
-
-    def reset_append_clock(self, now_ms: int) -> int | None:
-        """Lets the next append use the clock's time once, although earlier append times are later.
-
-        This is for a clock that was far ahead: else its times would be used until the right time
-        reaches them. It begins a new segment, because append times never decrease within one. Do
-        not call it during an append. `save_times` makes the reset survive the process, `flush` and
-        `save_times` a power loss. Returns the previous last append time; None if that was not ahead
-        of the clock, and then nothing is changed. Raises KafkaStorageError.
-        """
-        state = self._state
-        last_time = state.last_append_time_ms
-        if not ahead(last_time, now_ms):
-            return None
-        with state.append_lock:
-            if state.is_stopped:
-                state.check_usable()
-                raise KafkaStorageError(f"{state.topic}-{state.index} takes no batches now")
-            try:
-                if state.active.tail.size:
-                    self.roll()
-            except OSError as error:
-                raise state.storage_error("no segment could be begun", error) from error
-            state.last_append_time_ms, state.back_offset = None, state.ends.log_end_offset
-        _log.warning(
-            "append time goes back",
-            extra={
-                "topic": state.topic,
-                "partition": state.index,
-                "offset": state.ends.log_end_offset,
-                "from": last_time,
-                "to": now_ms,
-            },
-        )
-        return last_time

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from storage.log.producers.producer_state import Producers
     from storage.log.state import LogState
     from storage.log.version import Version
-    from storage.time.segment_times import SegmentTimes
 
 _log = logging.getLogger("tidelog.storage")
 
@@ -96,7 +95,9 @@ class Compactor:
         self, segments: tuple[Segment, ...], now_ms: int, config: TopicConfig
     ) -> DirtySection:
         parts = [
-            plan.Part(s.tail.end_offset, s.tail.size, functools.partial(_times_of, s))
+            plan.Part(
+                s.tail.end_offset, s.tail.size, functools.partial(self._state.judged_times_of, s)
+            )
             for s in segments[:-1]
         ]
         rules = plan.rules_of(config)
@@ -151,7 +152,9 @@ class Compactor:
                 return None
             deletion.learn(wanted)  # the largest event time is kept after its segment is gone
             for segment in wanted:
-                segment.append_times.close()  # the file now marks the doubtful entries
+                segment.append_times.settle()  # the cleaner has the file alone
+                segment.append_times.finish(segment.tail.end_offset)
+                segment.append_times.close()
             writers = self._last_writers(version, now_ms)
         if not self._claim(wanted):
             return None
@@ -174,6 +177,8 @@ class Compactor:
             back_offset=state.back_offset,
             writers=writers,
             adoptions=state.adoptions,
+            corrections=state.corrections,
+            late_horizons=state.clock.late_horizons,
         )
 
     def _claim(self, wanted: tuple[Segment, ...]) -> bool:
@@ -215,6 +220,7 @@ class Compactor:
             state.producer_id_expiration_ms,
             now_ms,
             log_start_offset=version.log_start_offset,
+            corrections=state.corrections,
         )
         return self._writers_of(read, now_ms)
 
@@ -337,8 +343,7 @@ class Compactor:
             )
             self._cleaning = tuple(s for s in self._cleaning if s not in sources)
             state.replacing = frozenset()
-        due_ms = now_ms + state.config.file_delete_delay_ms
-        state.pending_deletes.add(away, due_ms, replaced)
+        state.pending_deletes.add(away, now_ms, state.config.file_delete_delay_ms, replaced)
 
     def _segment_of(self, cleaned: Cleaned) -> Segment:
         """Describes a cleaned segment under its final name."""
@@ -348,6 +353,7 @@ class Compactor:
         segment.event_slack_ms = self._state.event_slack_ms
         segment.index_interval_bytes = self._state.config.index_interval_bytes
         segment.adoptions = self._state.adoptions
+        segment.is_closed = True
         line = SegmentLine(
             cleaned.base_offset,
             cleaned.end_offset,
@@ -371,7 +377,3 @@ class Compactor:
             raise KafkaStorageError(
                 f"{self._state.topic}-{self._state.index}: compaction was interrupted: {reason}"
             ) from error
-
-
-def _times_of(segment: Segment) -> SegmentTimes:
-    return segment.times

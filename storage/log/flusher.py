@@ -122,14 +122,16 @@ class Flusher:
             if end_offset <= state.recovery_point:
                 return state.recovery_point
             try:
+                if active.append_times.has_end:
+                    self._mark_end(active)  # it must not be behind what is covered
                 self.sync_all()
                 state.save_times(times, durable=True)
             except OSError as error:
                 raise state.storage_error("the log cannot be made durable", error) from error
+            state.mark_durable(end_offset)
             state.recovery_point = max(end_offset, state.recovery_point)
             state.covered_offset = end_offset
             self._flushed_base = base_offset
-            state.mark_durable(end_offset)
             state.logged_errors.clear()
             return end_offset
 
@@ -201,10 +203,14 @@ class Flusher:
                 producer_snapshots.write(state.directory, end_offset, state.read_producers())
             listing.remove_stray_snapshots(state.directory, state.version.segments)
             active.complete_indexes()
+            has_new_end = active.append_times.finish(end_offset)
+            is_flushed = end_offset <= state.recovery_point
         except OSError as error:
             raise state.storage_error("the log cannot be closed", error) from error
         self.flush()
         try:
+            if has_new_end and is_flushed:
+                self.sync(active.append_times.sync)
             state.save_times(state.current_times(), durable=True)
             active.seal()
         except OSError as error:

@@ -31,6 +31,10 @@ if TYPE_CHECKING:
     from protocol.wire import Buffer
     from storage.segment.log_file import Found
     from storage.segment.segment import Segment, Slice
+    from storage.time.segment_times import SegmentTimes
+
+
+_LITTLE_BYTES = 64 << 10  # a thousand batches at most; an index interval is usually 4 KB
 
 
 class AppendedSince(NamedTuple):
@@ -85,8 +89,10 @@ def find_time(
     return None
 
 
-def is_cached(segments: Sequence[Segment], target: int, *, start_offset: int) -> bool:
-    """Returns whether looking up a time, or MAX_TIMESTAMP, reads no more than an index interval.
+def is_cached(
+    segments: Sequence[Segment], target: int, *, start_offset: int, upper_offset: int
+) -> bool:
+    """Returns whether looking up a time, or MAX_TIMESTAMP, reads no more than a few index intervals.
 
     Otherwise an index may have to be read first, or a good part of a segment.
     """
@@ -95,16 +101,28 @@ def is_cached(segments: Sequence[Segment], target: int, *, start_offset: int) ->
     for segment in segments:
         if segment.tail.end_offset <= start_offset:
             continue
+        if segment.base_offset >= upper_offset:
+            break
         times, size = segment.known_times
         if size < segment.tail.size or segment.base_offset < start_offset:
             return False
         if target == Target.MAX_TIMESTAMP:
+            if not _is_below(segment, times, upper_offset):
+                return False
             if exceeds(times.largest, largest):
                 largest, holder = times.largest, segment
         elif reaches(times.largest, target):
             holder = segment
             break
-    return holder is None or (holder.is_true and holder.has_indexes_in_memory)
+    if holder is None:
+        return True
+    return holder.reads_little(target if largest is None else largest, _LITTLE_BYTES)
+
+
+def _is_below(segment: Segment, times: SegmentTimes, upper_offset: int) -> bool:
+    """Returns whether a segment, or at least its largest time, lies before an offset."""
+    holder_offset = times.largest_offset
+    return segment.tail.end_offset <= upper_offset or holder_offset < upper_offset
 
 
 def find_largest(
@@ -115,7 +133,7 @@ def find_largest(
     for segment in segments:
         if segment.tail.end_offset <= start_offset or segment.base_offset >= upper_offset:
             continue
-        if segment.base_offset >= start_offset and segment.tail.end_offset <= upper_offset:
+        if segment.base_offset >= start_offset and _is_below(segment, segment.times, upper_offset):
             candidate = segment.largest_time()
         else:
             candidate = _largest_between(segment, start_offset, upper_offset)

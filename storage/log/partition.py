@@ -1,6 +1,7 @@
 """One partition of a topic: the state of its log, and the objects that work on it.
 
-`appender` stores batches with their offsets and append times; `reader` reads and looks up;
+`appender` stores batches with their offsets and append times; `append_clock` corrects them after
+the clock was wrong; `reader` reads and looks up;
 `flusher` makes durable; `retainer` deletes old segments, and explains; `compactor` takes in
 compacted segments; `replica` follows a leader, and `truncater` truncates the log for it. They share
 the `LogState` (`state.py`), which documents the locks. Frequently used attributes and methods of
@@ -21,6 +22,7 @@ from storage.log.recovery.opening import open_log
 from storage.log.replication.replica import Replica
 from storage.log.replication.truncater import Truncater
 from storage.log.retention.retainer import Retainer
+from storage.time.corrections import NO_HISTORY
 
 if TYPE_CHECKING:
     import uuid
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from storage.log.version import Version
     from storage.segment.segment import Segment
     from storage.time.arrivals import Arrivals
+    from storage.time.corrections import ClockHistory, ForwardStep
 
 __all__ = ["Appended", "Partition"]
 
@@ -44,6 +47,7 @@ class Left(TypedDict, total=False):
     cleaned_offset: int | None
     producer_id_expiration_ms: int
     boot_id: str
+    deletion_ms: int
 
 
 class Partition:
@@ -56,12 +60,18 @@ class Partition:
         index: int,
         topic_id: uuid.UUID | None,
         config: TopicConfig,
+        *,
+        history: ClockHistory = NO_HISTORY,
         **left: Unpack[Left],
     ) -> None:
-        """Opens the directory, and in flush mode makes its content durable. Raises OSError."""
+        """Opens the directory, and in flush mode makes its content durable. Raises OSError.
+
+        `history` is how the clock has changed.
+        """
         state = self.state = open_log(directory, topic, index, topic_id, config, **left)
         self.directory, self.topic, self.index = directory, topic, index
         self.appender = Appender(state)
+        self.append_clock = self.appender.clock
         self.reader = Reader(state)
         self.flusher = Flusher(state)
         self.compactor = Compactor(state, self.flusher)
@@ -74,6 +84,7 @@ class Partition:
         if not state.policy.reads_at_once and state.durable_offset < state.ends.log_end_offset:
             with contextlib.suppress(KafkaStorageError):  # then the log is offline
                 self.flush()  # consumers see what recovery found, so it must not be lost again
+        self.append_clock.catch_up(history, left["now_ms"])
 
     def __repr__(self) -> str:
         return f"<Partition {self.topic}-{self.index} at {self.log_end_offset}>"
@@ -198,6 +209,20 @@ class Partition:
     def is_read(self) -> bool:
         """Whether the data that appends need is in memory; see `Appender.read_for_appends`."""
         return self.state.is_read
+
+    # --- the clock --------------------------------------------------------------------------------
+
+    def note_step_back(self, now_ms: int) -> bool:
+        """Takes a clock that went back into account; see `AppendClock.note_step_back`."""
+        return self.append_clock.note_step_back(now_ms)
+
+    def note_step_forward(self, step: ForwardStep, history_id: str, number: int) -> None:
+        """Takes a trusted step forward into account; see `AppendClock.note_step_forward`."""
+        self.append_clock.note_step_forward(step, history_id, number)
+
+    def begin_segment_at_next_append(self) -> None:
+        """Lets the next append begin a segment, unless the active one is empty."""
+        self.append_clock.begin_segment_at_next_append()
 
     # --- its life ---------------------------------------------------------------------------------
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _Answer = TypeVar("_Answer")
 
-_SHORT_LOG_BYTES = 4 << 20  # a lookup by time in a smaller log never takes long
+_SHORT_LOG_BYTES = 64 << 10  # a lookup by time in a smaller log never takes long
 
 
 class Reader:
@@ -137,7 +137,7 @@ class Reader:
 
         def look(version: Version, _: Ends) -> OffsetAndTimestamp | None:
             if not may_block:
-                self._check_cached(version, timestamp)
+                self._check_cached(version, timestamp, upper_offset)
             return lookup.find_time(
                 version.segments,
                 timestamp,
@@ -157,7 +157,7 @@ class Reader:
 
         def look(version: Version, _: Ends) -> OffsetAndTimestamp | None:
             if not may_block:
-                self._check_cached(version, Target.MAX_TIMESTAMP)
+                self._check_cached(version, Target.MAX_TIMESTAMP, upper_offset)
             return lookup.find_largest(
                 version.segments,
                 start_offset=version.log_start_offset,
@@ -166,13 +166,16 @@ class Reader:
 
         return self._look(look)
 
-    def _check_cached(self, version: Version, target: int) -> None:
+    def _check_cached(self, version: Version, target: int, upper_offset: int) -> None:
         """Raises WouldBlock if looking up a time, or MAX_TIMESTAMP, would read for long."""
         state = self._state
         if state.size > _SHORT_LOG_BYTES and not lookup.is_cached(
-            version.segments, target, start_offset=version.log_start_offset
+            version.segments,
+            target,
+            start_offset=version.log_start_offset,
+            upper_offset=upper_offset,
         ):
-            raise WouldBlock(f"{state.topic}-{state.index}: the indexes are not in memory")
+            raise WouldBlock(f"{state.topic}-{state.index}: the lookup would read for long")
 
     def find_by_append_time(
         self, append_time_ms: int, *, upper_offset: int
@@ -296,7 +299,7 @@ class Reader:
 
         def look(version: Version, ends: Ends) -> list[int]:
             if not may_block and not is_target(timestamp):
-                self._check_cached(version, timestamp)
+                self._check_cached(version, timestamp, ends.high_watermark)
             return lookup.offsets_before(
                 version.segments,
                 timestamp,

@@ -40,10 +40,11 @@ from storage.log.retention.pending_deletes import PendingDeletes
 from storage.log.settings import NEWEST_MAGIC, settings_of
 from storage.log.times import partition_times
 from storage.log.times.largest_event import LargestEvent
-from storage.log.times.partition_times import Cut
+from storage.log.times.partition_times import ClockMark, Cut
 from storage.log.version import Ends, Version
 from storage.time.adoption import adopt
 from storage.time.arrivals import Arrivals
+from storage.time.corrections import corrections_within, judged_times
 from storage.time.event_time import event_slack
 
 if TYPE_CHECKING:
@@ -57,6 +58,8 @@ if TYPE_CHECKING:
     from storage.log.settings import Settings
     from storage.segment.segment import Segment
     from storage.time.adoption import Adoptions
+    from storage.time.corrections import Correction
+    from storage.time.segment_times import SegmentTimes
 
 _log = logging.getLogger("tidelog.storage")
 
@@ -100,19 +103,22 @@ class LogState:
     gaps_end_offset: int  # up to which it may have gaps; see recovery/gaps.py
     replacing: frozenset[int] = frozenset()  # segments that are being replaced
     pending_deletes: PendingDeletes = field(init=False, default_factory=PendingDeletes)
-    cutting: tuple[int, bool] | tuple[()] = ()  # a truncation in progress, see `Cut`
+    cutting: tuple[int, bool] | tuple[()] = ()  # a truncation to be completed, see `Cut`
     was_cut: bool = False  # truncated since the last clean stop: checkpoints may be older
 
     last_append_time_ms: int | None  # None: unknown
     back_offset: int  # the last reset of the append clock; 0: none
+    begins_segment: bool = field(init=False, default=False)  # the next append does, if not empty
     adoptions: Adoptions  # when batches with unknown append times were adopted
+    corrections: tuple[Correction, ...]  # what append times count as; see `judged`
+    clock: ClockMark  # the steps of the clock that the corrections have
     boot_id: str
     largest_event_time: InitVar[int | None]  # ever below the high watermark, as far as is known
     largest_event: LargestEvent = field(init=False)
     times_lock: threading.Lock = field(init=False, default_factory=threading.Lock)
     _saved_times: bytes = field(init=False, default=b"")  # the content of partition.times
     arrivals: Arrivals = field(init=False)
-    opened_ms: int
+    deletion_ms: int  # the time by which may be deleted, as the last round of retention gave it
     producer_id_expiration_ms: int
     producers: Producers | None = field(init=False, default=None)  # see `read_producers`
     is_read: bool = field(init=False)  # whether the data that appends need is in memory
@@ -144,7 +150,7 @@ class LogState:
         self.durable_offset = self.recovery_point
         self.largest_event = LargestEvent(largest_event_time)
         self.arrivals = Arrivals(self.config)
-        self.is_read = not self.size
+        self.is_read = False
         self.configure(self.config)
 
     def __repr__(self) -> str:
@@ -212,6 +218,15 @@ class LogState:
             raise NotLeaderOrFollower(
                 f"{self.topic}-{self.index}: the leader epoch has changed, or the log was truncated"
             )
+
+    def begin_first_epoch(self) -> None:
+        """Begins the leader epoch of a new log durably, so that no append waits for the disk.
+
+        Raises OSError.
+        """
+        with self.append_lock:
+            self.epochs.begin(self.leader_epoch, self.ends.log_end_offset)
+            self.is_read = True  # there is nothing to read
 
     def begin_leader_epoch(self, epoch: int) -> None:
         """Sets the leader epoch, as leader or follower."""
@@ -295,8 +310,12 @@ class LogState:
             self.ends = tuple.__new__(Ends, (end_offset, offset, offset))
 
     def mark_durable(self, end_offset: int) -> None:
-        """Records that batches and append times are durable up to an offset."""
+        """Records that batches and append times are durable up to an offset.
+
+        Raises KafkaStorageError if the log has gone offline meanwhile: its end is decided then.
+        """
         with self.append_lock:
+            self.check_online()
             self.durable_offset = max(end_offset, self.durable_offset)
             self.policy.flushed(self, self.durable_offset)
             self.largest_event.advance(self.ends.high_watermark)
@@ -310,7 +329,34 @@ class LogState:
         Segments whose times are not known yet are not read, and do not count.
         """
         with self.append_lock:
-            return self.largest_event.below(self.ends.high_watermark, self.version.segments)
+            return self.largest_event.below(
+                self.ends.high_watermark, self.version.segments, self.judged
+            )
+
+    def judged(self, segment: Segment, times: SegmentTimes) -> SegmentTimes:
+        """Returns what the times of a segment count as, after all corrections of the clock."""
+        if not self.corrections:
+            return times
+        base_offset, end_offset = segment.base_offset, segment.tail.end_offset
+        return judged_times(
+            times,
+            self.corrections,
+            base_offset,
+            end_offset,
+            self.event_slack_ms,
+            segment.adoptions.latest_within(base_offset, end_offset),
+        )
+
+    def judged_times_of(self, segment: Segment) -> SegmentTimes:
+        """Returns what the times of a segment count as; reads unknown ones. Raises OSError."""
+        return self.judged(segment, segment.times)
+
+    def forget_corrections(self) -> None:
+        """Forgets corrections of what the log does not hold any more; needs the append lock."""
+        if self.corrections:
+            self.corrections = corrections_within(
+                self.corrections, self.version.log_start_offset, self.ends.log_end_offset
+            )
 
     def current_times(self) -> partition_times.PartitionTimes:
         """Returns the content for `partition.times`; nothing is read for it."""
@@ -322,10 +368,17 @@ class LogState:
             self.boot_id,
             partition_times.lines_of(self.version.segments, self.replacing),
             self.back_offset,
-            Cut(self.recovery_point, self.cleaned_offset, *self.cutting) if self.was_cut else None,
+            self._cut() if self.was_cut else None,
             self.gaps_end_offset,
             self.adoptions.ranges,
+            self.corrections,
+            self.clock,
         )
+
+    def _cut(self) -> Cut:
+        """Returns the last truncation; nothing behind it is durable."""
+        recovery_point = min((self.recovery_point, *self.cutting[:1]))
+        return Cut(recovery_point, self.cleaned_offset, *self.cutting)
 
     def covered_times(self) -> partition_times.PartitionTimes:
         """Returns the content for `partition.times`, with only durable append times."""
@@ -347,7 +400,8 @@ class LogState:
             data = partition_times.pack(times)
             if data != self._saved_times:
                 partition_times.write(self.directory, data, durable=durable, losable=losable)
-                self._saved_times = data
+                # A log that is offline writes a file that may be lost once more, when it can.
+                self._saved_times = b"" if losable and self.offline is not None else data
 
     def adopt(self, first_offset: int, end_offset: int, now_ms: int) -> None:
         """Counts batches with unknown append times as appended now; needs the append lock.
@@ -358,9 +412,13 @@ class LogState:
         ranges = self.adoptions.ranges
         if ranges and ranges[-1].end_offset == first_offset:
             ranges = ranges[:-1]
-        self.adoptions = self.adoptions._replace(ranges=adopt(ranges, end_offset, now_ms))
+        self.use_adoptions(self.adoptions._replace(ranges=adopt(ranges, end_offset, now_ms)))
+
+    def use_adoptions(self, adoptions: Adoptions) -> None:
+        """Replaces the moments of adoption; needs the append lock."""
+        self.adoptions = adoptions
         for segment in self.version.segments:
-            segment.adoptions = self.adoptions
+            segment.adoptions = adoptions
 
     # --- producers --------------------------------------------------------------------------------
 
@@ -378,8 +436,9 @@ class LogState:
                     self.directory,
                     version.segments,
                     self.producer_id_expiration_ms,
-                    self.opened_ms,
+                    self.deletion_ms,
                     log_start_offset=version.log_start_offset,
+                    corrections=self.corrections,
                 )
             except OSError as error:
                 raise self.storage_error("producers' state cannot be read", error) from error
@@ -407,12 +466,17 @@ class LogState:
         The system has reported once that it lost data, and may have dropped it from memory: the
         next sync would succeed. Data that is still in memory would hide from recovery what is
         missing, so it is dropped; append times that are not known to be durable are not trusted.
+        What no consumer may read yet was not acknowledged either, and its producers get an error:
+        the next start cuts it off, so that it does not come back.
         """
         with self.append_lock:
             if self.offline is not None:
                 return
             self.offline, self.is_stopped = why, True
             segments = self.version.segments
+            end_offset, high_watermark, _ = self.ends
+            if high_watermark < end_offset and not (self.is_follower or self.cutting):
+                self.cutting, self.was_cut = (high_watermark, False), True
         _log.critical("log offline", extra=self._named(reason=why))
         self.boot_id = _NO_BOOT
         self.note_offline()
@@ -425,10 +489,15 @@ class LogState:
         """Records in partition.times that the log went offline, as soon as the disk allows it.
 
         If the disk never allows it, the next start trusts the append times that it reads, unless
-        the machine was restarted.
+        the machine was restarted. What has to be cut off is recorded also where only syncs fail.
         """
-        with contextlib.suppress(OSError):
-            self.save_times(self.covered_times(), durable=False)
+        times = self.covered_times()
+        try:
+            self.save_times(times, durable=False)
+        except OSError:
+            if self.cutting:
+                with contextlib.suppress(OSError):
+                    self.save_times(times, durable=False, losable=True)
 
     def read_error(self, version: Version, error: OSError | CorruptMessage) -> BrokerError:
         """Returns the error for the client whose read of a version failed."""

@@ -4,8 +4,9 @@ A segment takes whole batches that already have offsets and stamps, finds them b
 or time, and rebuilds missing indexes. It knows nothing of its partition. Begin with `segment.py`:
 append, read, find, cut. `segment_files.py`: opening, syncing and renaming the files, known times.
 `log_file.py`: the `.log`, batch by batch; `batch_headers.py`: single fields of a header.
-`offset_index.py`, `time_index.py` (and `sparse_index.py`, what they share): `.index`, `.timeindex`.
-`append_times.py`: `.appendtimes`, whose entries `append_entries.py` lays out and finds.
+`offset_index.py`: `.index`. `time_index.py`: `.timeindex`, `.negativetimes`. `sparse_index.py`: what
+both indexes share.
+`append_times.py`: `.appendtimes`; `appended/`: its entries, how one is found, which ones hold.
 `transaction_index.py`: `.txnindex`. `survey.py` reads a log to learn its times or rebuild indexes.
 `named_file.py`: a file that is renamed while others read it. `segment_line.py`: what
 `partition.times` says of a segment.

@@ -1,40 +1,37 @@
-"""The append time of each batch of a segment. Data, not an index; `append_entries` has the file format.
+"""The append time of each batch of a segment. Data, not an index; `appended` has the format.
 
 An entry is written before the batch it describes and is truncated with the log. So a crash leaves
 at most one entry too many, at the end of the log, and recovery removes it. The file can never be
 rebuilt. Memory holds the number of entries and the last one; others are looked up in the file.
 
-In flush mode the file also has an END entry: what lies before its offset is known even after a
-power loss. Each append overwrites it and writes it behind the new entry; an END among the entries
-is left from a power loss. It cannot claim too much: sectors before it that were not written hold
-zeros or an older END, which `check` finds.
+An END entry says that all append times before its offset are in the file. A segment that is closed
+gets one: without it nothing is known behind the last entry. In flush mode the active file has one,
+too, so that what it covers is known even after a power loss: each append writes it behind the new
+entry, and one among the entries is left from a power loss. It cannot claim too much: sectors before
+it that were not written hold damaged entries or an older END, which `check` finds.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from storage import files
-from storage.segment import append_entries
-from storage.segment.append_entries import END, ENTRY, ENTRY_SIZE, HEADER, UNKNOWN, Entry
+from storage.segment.appended import checks
+from storage.segment.appended.entries import Entries, Reached, opened
+from storage.segment.appended.layout import (
+    DAMAGED,
+    END,
+    ENTRY,
+    HEADER,
+    UNKNOWN,
+    Entry,
+    Layout,
+)
 from storage.segment.named_file import NamedFile
-from storage.time.append_time import goes_back
-from storage.time.lookup import reaches
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-
-class Reached(NamedTuple):
-    """Where the append times of a segment reach a given time, in offsets of the log.
-
-    Batches appended at that time or later begin at `offset`. They may begin earlier, from
-    `unknown_from` on, where append times are unknown.
-    """
-
-    offset: int | None  # of the first known entry at or after the time; None: there is none
-    unknown_from: int | None  # None: everything before `offset` is known to be earlier
 
 
 class AppendTimes:
@@ -49,8 +46,11 @@ class AppendTimes:
         "_descriptor",
         "_end",
         "_is_durable",
+        "_is_whole",
         "_last",
         "_last_known",
+        "_layout",
+        "_lost_from",
         "base_offset",
         "file",
     )
@@ -63,8 +63,11 @@ class AppendTimes:
         self._forget()
 
     def _forget(self) -> None:
+        self._layout = Layout(self.base_offset)
         self._count = 0
         self._end: int | None = None  # the offset of the END entry
+        self._lost_from: int | None = None  # entries are missing from this offset on
+        self._is_whole = False  # of a closed segment, and with its END
         self._is_durable = False
         self._last = Entry(UNKNOWN, -1)
         self._last_known: int | None = None
@@ -81,120 +84,115 @@ class AppendTimes:
     def load(self) -> bool:
         """Reads the file's end.
 
-        False if the file is missing or not ours, and then no time is known.
-
-        A torn last entry is dropped, and so are zeros after the entries, which a power loss may
-        leave. The entries themselves are believed; see `check`. Raises OSError.
+        False if the file is missing or not ours, and then no time is known. A torn last entry is
+        dropped. Damaged entries at the end leave unknown what follows; zeros,
+        which a power loss may leave, are dropped in a file of version 1. The entries themselves are
+        believed; see `check`. Raises OSError.
         """
         self._forget()
         self._descriptor = None
-        try:
-            descriptor = self.file.open()
-        except FileNotFoundError:
+        entries = opened(self.file, self.base_offset)
+        if entries is None:
             return False
-        if files.read_at(descriptor, len(HEADER), 0) != HEADER:
-            return False
-        count = (descriptor.size() - len(HEADER)) // ENTRY_SIZE
-        if count and append_entries.at(descriptor, 0).offset == 0:
-            self._shorten(descriptor, append_entries.before_zeros(descriptor, count))
-            if self._last.time == END:
-                end = self._last.offset
-                self._shorten(descriptor, self._count - 1)
-                self._end = end
-        return bool(self._count)
+        self._layout = entries.layout
+        size, end, lost_from = entries.contents()
+        self._shorten(entries, size)
+        if size:
+            self._end = end
+            self._lose(lost_from)
+        return bool(size)
 
-    def _shorten(self, descriptor: files.Descriptor, count: int) -> None:
+    def _shorten(self, entries: Entries, count: int) -> None:
         """Uses only the first `count` entries; readers in other threads can always read these."""
         if count <= 0:
             self._forget()
             return
-        last, known = append_entries.at(descriptor, count - 1), None
-        for entry in append_entries.backwards(descriptor, count):
-            if entry.time != UNKNOWN:
-                known = entry.time
-                break
+        entries = entries._replace(size=count)
+        last, known = entries.last(), entries.last_known()
         self._last, self._count = last, count
         self._last_known, self._complete = known, None
-        self._end, self._is_durable = None, False
+        self._end, self._lost_from, self._is_durable = None, None, False
 
-    def check(self, from_offset: int) -> bool:
-        """Checks the entries from an offset on; forgets all from the first impossible one on.
+    def _lose(self, relative_offset: int | None) -> None:
+        """Takes all append times from an offset on as unknown, without changing the file."""
+        if relative_offset is not None:
+            self._lost_from, self._complete = relative_offset, False
+            self._last = Entry(UNKNOWN, relative_offset)
+            self._last_known = self._last_known if relative_offset else None
 
-        What lies before the offset was durable. From there, or from the end of the last possible
-        entry, append times are unknown. False when that happened. Raises OSError.
+    def close_at(self, end_offset: int, last_time: int | None = None) -> None:
+        """Takes as unknown what a closed segment's file lacks; see `checks.closed`.
+
+        `last_time` is the append time of the last batch, where that is known. Raises OSError.
+        """
+        if self._count and self._layout.is_checked:
+            entries, end = self._entries(), self._end
+            self._shorten(entries, self._count)
+            self._end = end
+            self._lose(checks.closed(entries, end, end_offset - self.base_offset, last_time))
+            self._is_whole = end is not None and self._lost_from is None
+
+    def settle(self) -> None:
+        """Writes into the file what is lost at its end. Raises OSError."""
+        lost = None if self._lost_from is None else checks.Kept(self._count, self._lost_from, None)
+        self._keep(checks.NOTHING if self._lost_from == 0 else lost)
+
+    def check(
+        self, from_offset: int, time_before: int | None = None, *, lost_power: bool = True
+    ) -> bool:
+        """Checks the entries from a durable offset on, and keeps what `checks.check` says.
+
+        `time_before` is the last append time before the offset, where that is known. False when
+        something had to be forgotten. Raises OSError.
         """
         if not self._count:
             return True
-        descriptor, durable = self._reader(), from_offset - self.base_offset
-        count = append_entries.growing(descriptor, self._count)
-        first = max(append_entries.floor(descriptor, durable, count), 0)
-        last = Entry(UNKNOWN, -1) if first == 0 else append_entries.at(descriptor, first - 1)
-        known = None if last.time == UNKNOWN else last.time
-        for at, entry in enumerate(append_entries.walk(descriptor, first, count), first):
-            if not append_entries.may_follow(entry, last, known, is_first=at == 0):
-                self._end_at(descriptor, at, max(last.offset + 1, durable))
-                return False
-            last = entry
-            known = known if entry.time == UNKNOWN else entry.time
-        if count == self._count:
-            return True
-        entry = append_entries.at(descriptor, count)
-        is_end = entry.time == END  # of an earlier commit: others came behind it, and none over it
-        offset = max(entry.offset if is_end else last.offset + 1, durable)
-        self._end_at(descriptor, count, offset, offset if is_end else None)
-        return False
+        durable = from_offset - self.base_offset
+        return self._keep(
+            checks.check(self._entries(), durable, self._end, time_before, lost_power=lost_power)
+        )
 
     def confirm(
         self, first_time: int | None, last_time: int | None, durable_offset: int | None = None
     ) -> bool:
-        """Compares with the known append times of the first and the last batch.
+        """Compares with the append times of the first and the last batch; see `checks.confirm`.
 
-        If the last entry has a smaller time than the last batch, entries after it are lost, and
-        times there are unknown. If it has a larger one, it belongs to a batch that a crash has
-        removed. If the first entry has another time than the first batch, all entries are
-        worthless. Entries before `durable_offset` cannot be lost. False when something had to be
-        forgotten. Raises OSError.
+        Entries before `durable_offset` cannot be lost. False when something had to be forgotten.
+        Raises OSError.
         """
         if not self._count:
             return True
-        descriptor = self._reader()
-        if append_entries.at(descriptor, 0).time not in (UNKNOWN, first_time):
-            self.mark_unknown()
-        elif self._last.time != UNKNOWN and (
-            last_time is None or goes_back(last_time, self._last.time)
-        ):
-            vouched = self._end or 0  # partition.times may describe more than is durable
-            if durable_offset is not None:
-                vouched = max(durable_offset - self.base_offset, vouched)
-            if self._end is None:
-                self._end_at(descriptor, self._count, max(self._last.offset + 1, vouched))
-            else:
-                count = append_entries.floor(descriptor, vouched - 1, self._count) + 1
-                self._end_at(descriptor, count, vouched, end=vouched)
-        else:
+        vouched = self._end or 0
+        if durable_offset is not None:
+            vouched = max(durable_offset - self.base_offset, vouched)
+        batches = checks.Batches(first_time, last_time, vouched)
+        return self._keep(
+            checks.confirm(self._entries(), self._last, self._end, batches, is_whole=self._is_whole)
+        )
+
+    def _keep(self, kept: checks.Kept | None) -> bool:
+        """Keeps a part of the file; returns whether it was all of it (None)."""
+        if kept is None:
             return True
+        if kept is checks.NOTHING:
+            self.mark_unknown()
+            return False
+        size, unknown_from, end = kept
+        self._shorten(self._entries(), size)
+        self._end = end if size else None  # kept in the file: the next crash may come at once
+        self._cut_file()
+        if size:
+            self.append(UNKNOWN, unknown_from + self.base_offset)
         return False
 
-    def _end_at(
-        self,
-        descriptor: files.Descriptor,
-        count: int,
-        relative_offset: int,
-        end: int | None = None,
-    ) -> None:
-        """Keeps the first `count` entries; append times from an offset on are unknown.
-
-        `end` is the offset of the new END entry, None for none.
-        """
-        self._shorten(descriptor, count)
-        self._end = end if count else None  # kept in the file: the next crash may come at once
-        self._cut_file()
-        if count:
-            self.append(UNKNOWN, relative_offset + self.base_offset)
+    @property
+    def has_lost(self) -> bool:
+        """Whether entries are missing at the file's end."""
+        return self._lost_from is not None
 
     @property
     def has_end(self) -> bool:
-        """Whether the file has an END entry, which flush mode writes."""
+        """Whether appends keep an END entry at the file's end."""
         return self._end is not None
 
     @property
@@ -217,52 +215,40 @@ class AppendTimes:
         """Whether the append time of every batch is known: no other program wrote any."""
         complete = self._complete
         if complete is None:
-            complete = self._complete = not append_entries.has_unknown(self._reader(), self._count)
+            complete = self._complete = not self._entries().has_unknown()
         return complete
 
     def unknown_end(self, end_offset: int) -> int:
         """Returns the offset from which on all append times are known; raises OSError.
 
-        The segment ends at `end_offset`. It is that if the last append time is unknown, and the
-        base offset if all are known.
+        The segment ends at `end_offset`. It is that if the last append time is unknown.
         """
-        if not self._count:
+        if not self._count or self._last.time == UNKNOWN:
             return end_offset
-        known = append_entries.known_from(self._reader(), self._count)
+        known = self._entries().known_from()
         return end_offset if known is None else known + self.base_offset
 
     def at(self, offset: int) -> int | None:
-        """Returns the append time of the batch with this offset, None if it is unknown.
-
-        Raises OSError.
-        """
+        """Returns the append time of the batch with an offset, None if unknown; raises OSError."""
         relative_offset, last = offset - self.base_offset, self._last
         if relative_offset >= last.offset >= 0:
             return None if last.time == UNKNOWN else last.time
         if relative_offset < 0 or not self._count:
             return None
-        descriptor = self._reader()
-        found = append_entries.floor(descriptor, relative_offset, self._count)
-        if found < 0:
-            return None
-        time = append_entries.at(descriptor, found).time
-        return None if time == UNKNOWN else time
+        return self._entries().time_at(relative_offset)
 
     def entries_between(self, first_offset: int, last_offset: int) -> bytes:
-        """Returns the bytes of the entries that hold for a range of offsets.
+        """Returns the entries that hold for a range of offsets, as Fetch has them; raises OSError.
 
-        The first entry may begin before the range. If no entry holds for the first offset, its
-        append time is unknown. Raises OSError.
+        The first may begin before the range. Before it append times are unknown.
         """
-        count, last_entry = self._count, self._last
-        if not count:
+        last_entry = self._last
+        if not self._count:
             return b""
-        if first_offset - self.base_offset >= last_entry.offset >= 0:
+        first_offset, last_offset = first_offset - self.base_offset, last_offset - self.base_offset
+        if first_offset >= last_entry.offset >= 0:
             return ENTRY.pack(*last_entry)
-        descriptor = self._reader()
-        first = max(append_entries.floor(descriptor, first_offset - self.base_offset, count), 0)
-        last = append_entries.floor(descriptor, last_offset - self.base_offset, count)
-        return append_entries.read(descriptor, first, last + 1 - first) if first <= last else b""
+        return self._entries().between(first_offset, last_offset)
 
     @property
     def first_known_time(self) -> int | None:
@@ -271,41 +257,32 @@ class AppendTimes:
 
     def first_reaching(self, append_time_ms: int) -> Reached:
         """Finds the first batches appended at a time or later; raises OSError."""
-        count, base_offset = self._count, self.base_offset
-        if not count:
-            return Reached(None, base_offset)
-        descriptor = self._reader()
-        number = count
-        if reaches(self._last_known, append_time_ms):
-            number = append_entries.first_reaching(descriptor, count, append_time_ms)
-        unknown = append_entries.unknown_before(descriptor, number)
-        return Reached(
-            None if number == count else append_entries.at(descriptor, number).offset + base_offset,
-            None if unknown is None else unknown.offset + base_offset,
-        )
+        if not self._count:
+            return Reached(None, self.base_offset)
+        return self._entries().reached(append_time_ms, self._last_known)
 
     def append(self, append_time_ms: int, offset: int) -> None:
         """Notes that batches from `offset` on are appended at this time, if it is a new one.
 
-        Raises OSError, and then nothing has changed: bytes that may have reached the file lie after
-        the entries, and the next entry overwrites them.
+        Raises OSError, and then nothing has changed: the next entry overwrites what was written.
         """
         count = self._count
         if append_time_ms == self._last[0] and count:
             return
         relative_offset = offset - self.base_offset
-        entry = ENTRY.pack(append_time_ms, relative_offset)
+        layout = self._layout
+        entry = layout.pack(count, append_time_ms, relative_offset)
         descriptor = self._descriptor
         if descriptor is None:
             descriptor = self._descriptor = self.file.open(writable=True)
         if count == 0:
-            files.write_at(descriptor, (HEADER, entry), 0, len(HEADER) + ENTRY_SIZE)
+            files.write_at(descriptor, (layout.header, entry), 0, len(HEADER) + len(entry))
             self._complete = append_time_ms != UNKNOWN
         else:
-            position = len(HEADER) + count * ENTRY_SIZE
+            position = len(HEADER) + count * layout.entry_size
             if self._end is not None:
                 self._end = relative_offset
-                entry += ENTRY.pack(END, relative_offset)
+                entry += layout.pack(count + 1, END, relative_offset)
             files.write_at(descriptor, (entry,), position, len(entry))
         if append_time_ms == UNKNOWN:
             self._complete = False
@@ -316,47 +293,66 @@ class AppendTimes:
         self._is_durable = False
 
     def mark_end(self, end_offset: int) -> None:
-        """Writes an END entry: all times before the offset are known, and nothing follows.
+        """Writes an END entry, which appends keep at the end; durable with the next `sync`.
 
-        Durable with the next `sync`. Not to be called during an append. Raises OSError.
+        Not to be called during an append. Raises OSError.
         """
         relative_offset = end_offset - self.base_offset
         if self._count and relative_offset != self._end:
-            self._write_end(relative_offset)
+            self._end = self._write_end(relative_offset)
 
-    def _write_end(self, relative_offset: int) -> None:
+    def finish(self, end_offset: int) -> bool:
+        """Writes the END entry of a closed segment, which the next append would overwrite.
+
+        Returns whether there was anything to write. Raises OSError.
+        """
+        relative_offset = end_offset - self.base_offset
+        if not self._layout.is_checked or not self._count or self._lost_from is not None:
+            return False  # it must not vouch for what is lost
+        if self._end == relative_offset or self._entries().ends_with(relative_offset):
+            return False
+        self._write_end(relative_offset)
+        return True
+
+    def let_go_of_end(self) -> None:
+        """Lets the next append overwrite the END entry: what it covers is known to be durable."""
+        if self._layout.is_checked:
+            self._end = None
+
+    def _write_end(self, relative_offset: int) -> int:
         descriptor = self._descriptor
         if descriptor is None:
             descriptor = self._descriptor = self.file.open(writable=True)
-        position = len(HEADER) + self._count * ENTRY_SIZE
-        files.write_at(descriptor, (ENTRY.pack(END, relative_offset),), position, ENTRY_SIZE)
-        self._end = relative_offset
+        end = self._layout.pack(self._count, END, relative_offset)
+        position = len(HEADER) + self._count * len(end)
+        files.write_at(descriptor, (end,), position, len(end))
         self._is_durable = False
+        return relative_offset
 
     def sync(self) -> None:
         """Makes new entries durable; raises OSError. May run during an append."""
         if not self._is_durable:
-            self._is_durable = (
-                True  # of what comes from here on, the append will say that it is not
-            )
+            self._is_durable = True  # what is appended meanwhile sets it back
             files.sync_data(self._reader())
 
     def truncate(self, end_offset: int) -> None:
-        """Forgets the times of offsets from `end_offset` on, in memory and in the file.
+        """Forgets the times of offsets from `end_offset` on, and all after the last whole entry.
 
         Raises OSError.
-
-        Also removes what lies after the last whole entry, so that the file is well formed.
         """
         relative_offset, end = end_offset - self.base_offset, self._end
+        lost_from: int | None = None
         if self._count and self._last.offset >= relative_offset:
-            descriptor = self._reader()
-            self._shorten(
-                descriptor, append_entries.floor(descriptor, relative_offset - 1, self._count) + 1
-            )
+            entries = self._entries()
+            count = entries.floor(relative_offset - 1) + 1
+            if count < entries.size and entries.at(count) is DAMAGED:  # it may lie before the cut
+                lost_from = entries.at(count - 1).offset + 1 if count else 0
+            self._shorten(entries, count)
         if end is not None and self._count and (self._end is None or end > relative_offset):
-            self._write_end(relative_offset)
+            self._end = self._write_end(relative_offset)
         self._cut_file()
+        if lost_from is not None and lost_from < relative_offset:
+            self.mark_unknown(lost_from + self.base_offset)
 
     def size(self) -> int:
         """Returns the size of the file in bytes, 0 if it does not exist; raises OSError."""
@@ -367,21 +363,20 @@ class AppendTimes:
 
     def _cut_file(self) -> None:
         entries = self._count + (self._end is not None)
-        size = len(HEADER) + entries * ENTRY_SIZE if self._count else 0
+        size = len(HEADER) + entries * self._layout.entry_size if self._count else 0
         if self.size() > size:
             files.truncate(self.file.path, size)
 
     def mark_unknown(self, from_offset: int | None = None) -> None:
-        """Marks the append times of the segment, or those from an offset on, as unknown.
-
-        They are unknown where another program wrote the batches. Raises OSError.
-        """
+        """Marks the segment's append times, or those from an offset on, as unknown; raises OSError."""
         if from_offset is not None and from_offset > self.base_offset and self._count:
             self.truncate(from_offset)
             self.append(UNKNOWN, from_offset)
             return
         self._descriptor = None
-        files.replace(self.file.path, HEADER + ENTRY.pack(UNKNOWN, 0), losable=True)
+        layout = Layout(self.base_offset)
+        data = layout.header + layout.pack(0, UNKNOWN, 0)
+        files.replace(self.file.path, data, losable=True)
         self._forget()
         self._last = Entry(UNKNOWN, 0)
         self._count = 1
@@ -391,9 +386,12 @@ class AppendTimes:
         self._descriptor = None
 
     def entries(self) -> Iterator[Entry]:
-        """Iterates over all entries; raises OSError."""
+        """Iterates over all entries; UNKNOWN ones stand for damaged ones. Raises OSError."""
         if self._count:
-            yield from append_entries.walk(self._reader(), 0, self._count)
+            yield from self._entries().known()
+
+    def _entries(self) -> Entries:
+        return Entries(self._reader(), self._layout, self._count, self.file, self._lost_from)
 
     def _reader(self) -> files.Descriptor:
         descriptor = self._descriptor

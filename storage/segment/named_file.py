@@ -20,13 +20,14 @@ if TYPE_CHECKING:
 class NamedFile:
     """One file, whatever its name is now."""
 
-    __slots__ = ("_is_gone", "lock", "path")
+    __slots__ = ("_is_gone", "is_damage_logged", "lock", "path")
 
     def __init__(self, path: Path, lock: threading.RLock | None = None) -> None:
         """Names the file; nothing is touched. Files that are renamed together may share a lock."""
         self.path = path
         self.lock = threading.RLock() if lock is None else lock
         self._is_gone = False
+        self.is_damage_logged = False  # one line is enough, however often the file is read
 
     @classmethod
     def of(cls, path: Path | Self) -> Self:

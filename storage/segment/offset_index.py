@@ -19,7 +19,7 @@ from __future__ import annotations
 import struct
 import sys
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from typing import NamedTuple
 
 from storage.segment.sparse_index import SparseIndex, used_part
@@ -64,7 +64,7 @@ class OffsetIndex(SparseIndex):
         """
         self.clear()
         try:
-            data = self.file.read()
+            data = self._file.file.read()
         except FileNotFoundError:
             return False
         offsets, positions = parse(data)
@@ -74,7 +74,7 @@ class OffsetIndex(SparseIndex):
         if count and (offsets[0] < 0 or positions[0] < 0 or positions[-1] >= log_size):
             return False
         self._offsets, self._positions = offsets, positions
-        self._read_from(len(data), count)
+        self._file.note_read(len(data), count)
         return True
 
     def append(self, offset: int, position: int) -> None:
@@ -90,12 +90,24 @@ class OffsetIndex(SparseIndex):
             return None
         return IndexEntry(self.base_offset + self._offsets[found], self._positions[found])
 
+    def after(self, offset: int) -> IndexEntry | None:
+        """Returns the first entry at or after `offset`, None if there is none."""
+        count = len(self._positions)
+        found = bisect_left(self._offsets, offset - self.base_offset, 0, count)
+        if found >= count:
+            return None
+        return IndexEntry(self.base_offset + self._offsets[found], self._positions[found])
+
     def last_before(self, position: int) -> IndexEntry | None:
         """Returns the last entry of a batch that starts at or before a position, or None."""
         found = bisect_right(self._positions, position) - 1
         if found < 0:
             return None
         return IndexEntry(self.base_offset + self._offsets[found], self._positions[found])
+
+    def first(self) -> IndexEntry | None:
+        """Returns the first entry, None if there is none."""
+        return self.after(self.base_offset)
 
     def last(self) -> IndexEntry | None:
         """Returns the last entry, None if there is none."""

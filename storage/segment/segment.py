@@ -17,7 +17,7 @@ from protocol.errors import CorruptMessage
 from protocol.records.batch import find_offset, find_time
 from storage import filenames, files
 from storage.segment import offset_index, survey, time_index, transaction_index
-from storage.segment.append_entries import UNKNOWN
+from storage.segment.appended.layout import UNKNOWN
 from storage.segment.batch_headers import (
     HEADER_SIZE,
     batch_size,
@@ -28,7 +28,7 @@ from storage.segment.batch_headers import (
 )
 from storage.segment.log_file import Tail
 from storage.segment.segment_files import SegmentFiles
-from storage.time.lookup import is_searchable, reaches
+from storage.time.lookup import reaches
 from storage.time.segment_times import SegmentTimes
 from storage.would_block import WouldBlock
 
@@ -87,11 +87,21 @@ class Segment(SegmentFiles):
         last = self.index.last()
         self._last_indexed = 0 if last is None else last.position
         assert self.time_index is not None
-        if not self.append_times.load() and self.tail.size:
-            self.append_times.mark_unknown()
+        self._reopen_append_times()
+
+    def _reopen_append_times(self) -> None:
+        """Lets append times go on where they end; what the file has lost is marked in it."""
+        self._append_times = None
+        append_times = self.append_times
+        if not append_times and self.tail.size:
+            append_times.mark_unknown()
             self._times.has_unknown = True
-        self.append_times.truncate(self.tail.end_offset)
-        self.append_times.close()
+        append_times.settle()
+        append_times.truncate(self.tail.end_offset)
+        if self.is_closed:
+            append_times.let_go_of_end()
+        append_times.close()
+        self.is_closed = False
 
     def has_room(self, size: int, last_offset: int, max_bytes: int, index_bytes: int) -> bool:
         """Returns whether the segment may take a batch; an empty segment takes any.
@@ -128,9 +138,8 @@ class Segment(SegmentFiles):
         """Writes batches after the last one, all or nothing.
 
         With `is_time_known` false, the batches were appended at `append_time_ms` or earlier.
-        `clock_ms` is what the clock shows; append times may be ahead of it. Raises OSError, and
-        then the log ends where it ended before. If truncating it fails too, the next append or
-        recovery does that.
+        `clock_ms` is what the clock shows. Raises OSError, and then the log ends where it ended
+        before. If truncating it fails too, the next append or recovery does that.
         """
         assert self.is_active, "only the active segment takes batches"
         if self._has_torn_tail:
@@ -172,7 +181,8 @@ class Segment(SegmentFiles):
             times.note_append(append_time_ms, clock_ms)
         self._known_size = position + size
         self._last_hint = (end_offset, position)
-        self.tail = tuple.__new__(Tail, (batches[-1].last_offset + 1, position + size))  # no frame
+        # The same as Tail(...), without the Python frame of a NamedTuple's constructor.
+        self.tail = tuple.__new__(Tail, (batches[-1].last_offset + 1, position + size))
 
     def repair_tail(self) -> None:
         """Truncates what a failed append left after the tail, if anything; raises OSError."""
@@ -209,7 +219,7 @@ class Segment(SegmentFiles):
         try:
             self.complete_indexes()
         finally:
-            self.is_active = False
+            self.is_active, self.is_closed = False, True
             self.rest()
 
     # --- reading ----------------------------------------------------------------------------------
@@ -358,9 +368,29 @@ class Segment(SegmentFiles):
             survey.verify(self)
         entry = self.index.floor(min_offset)
         position = 0 if entry is None else entry.position
-        if not self.is_true or not is_searchable(timestamp):
+        if not self.is_true:
             return position
-        reached = self.time_index.first_reaching(timestamp)
-        reached_offset = self.times.largest_offset if reached is None else reached.offset
+        reached_offset = self._reached_by(timestamp)  # this may build both indexes anew
         before = self.index.floor(reached_offset - 1)
         return position if before is None else max(position, before.position)
+
+    def _reached_by(self, timestamp: int) -> int:
+        """Returns an offset at or before which the largest time is first at or after a time.
+
+        That is not so for times that no record of the segment reaches.
+        """
+        reached = self.time_index.first_reaching(timestamp)
+        return self.times.largest_offset if reached is None else reached.offset
+
+    def reads_little(self, timestamp: int, most_bytes: int) -> bool:
+        """Returns whether `find_time` in the whole segment would read no more than `most_bytes`.
+
+        It may otherwise have to rebuild an index, or walk the log. Does neither itself.
+        """
+        if not (self.is_true and self.has_indexes_in_memory):
+            return False
+        reached_offset = self._reached_by(timestamp)
+        start, end = self.index.floor(reached_offset - 1), self.index.after(reached_offset + 1)
+        return (self.tail.size if end is None else end.position) - (
+            0 if start is None else start.position
+        ) <= most_bytes

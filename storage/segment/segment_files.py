@@ -1,7 +1,7 @@
 """The files of a segment, and what they say of its times.
 
-Beside the log are the offset index and the time index, which can be rebuilt, and the append times,
-which cannot. Each is read from disk when it is first needed. An index that fails its checks is
+Beside the log are the offset index and the time index (in two files), which can be rebuilt, and the
+append times, which cannot. Each is read from disk when it is first needed. An index that fails its checks is
 rebuilt from the log (`survey`). Times come from `partition.times` or from the log, where each batch
 is read once. A sealed segment that has not been used for a while holds no index in memory.
 """
@@ -24,7 +24,7 @@ from storage.segment.sparse_index import flush_both
 from storage.segment.time_index import TimeIndex
 from storage.time.adoption import NOT_ADOPTED
 from storage.time.event_time import EVENT_SLACK_MS
-from storage.time.lookup import is_indexed
+from storage.time.lookup import is_indexed, is_negative
 from storage.time.segment_times import SegmentTimes
 from storage.time.timestamp import or_none
 
@@ -39,13 +39,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger("tidelog.storage")
 
 _INTERVAL_BYTES = 4096  # Kafka's default index.interval.bytes
-_INDEX_SUFFIXES = (
-    filenames.OFFSET_INDEX_SUFFIX,
-    filenames.TIME_INDEX_SUFFIX,
-    filenames.TXN_INDEX_SUFFIX,
-)
 # In the order of removal: an interrupted removal leaves a segment that can be opened, or nothing.
-_SUFFIXES = (*_INDEX_SUFFIXES, filenames.APPEND_TIMES_SUFFIX, filenames.LOG_SUFFIX)
+_SUFFIXES = (*filenames.INDEX_SUFFIXES, filenames.APPEND_TIMES_SUFFIX, filenames.LOG_SUFFIX)
 
 
 class SegmentFiles(LogFile):
@@ -64,6 +59,7 @@ class SegmentFiles(LogFile):
         "adoptions",
         "event_slack_ms",
         "index_interval_bytes",
+        "is_closed",
         "is_true",
     )
 
@@ -80,6 +76,7 @@ class SegmentFiles(LogFile):
         self._times = SegmentTimes()  # the times in the first `_known_size` bytes of the log
         self._known_size = 0
         self.is_true = not tail.size  # headers and indexes agree with the records
+        self.is_closed = False  # `.appendtimes` ends with its END entry
         self.event_slack_ms = EVENT_SLACK_MS
         self.index_interval_bytes = _INTERVAL_BYTES  # for indexes that are rebuilt
         self.adoptions = NOT_ADOPTED  # stands in for unknown append times
@@ -111,21 +108,24 @@ class SegmentFiles(LogFile):
         """The append times, read from their file."""
         append_times = self._append_times
         if append_times is None:
-            file = self.file_of(filenames.APPEND_TIMES_SUFFIX)
+            file, times = self.file_of(filenames.APPEND_TIMES_SUFFIX), self._times
             append_times = AppendTimes(file, self.base_offset)
             append_times.load()
-            if 0 < self._known_size == self.tail.size and not append_times.confirm(
-                self._times.created, self._times.last_append, self._durable_offset
-            ):
-                self._times.has_unknown = True
+            last, is_known = times.last_append, 0 < self._known_size == self.tail.size
+            if self.is_closed:
+                is_sure = is_known and not times.has_unknown
+                append_times.close_at(self.tail.end_offset, last if is_sure else None)
+            if is_known and not append_times.confirm(times.created, last, self._durable_offset):
+                times.has_unknown = True
+            times.has_unknown |= append_times.has_lost
             self._append_times = append_times
         return append_times
 
     def adopt(self, line: SegmentLine, *, is_true: bool, covered_offset: int) -> None:
         """Takes over what `partition.times` says of the first bytes of the log.
 
-        Append times before `covered_offset` were durable. If that covers the whole segment,
-        `.appendtimes` must have all of them, and missing entries are not explained by a power loss.
+        Append times before `covered_offset` were durable. If that is all of the segment, no power
+        loss explains missing ones.
         """
         self._durable_offset = covered_offset if covered_offset < line.end_offset else None
         self._times, self._known_size = line.times.copy(), line.size
@@ -136,6 +136,8 @@ class SegmentFiles(LogFile):
         """Uses indexes rebuilt from the log, and writes them if the disk allows."""
         self._index, self._time_index = index, time_index
         self._least_entries = (0, 0)
+        if is_negative(self._times.first):
+            time_index.has_negatives_file = True  # also if it is empty: `_may_have_negatives`
         try:
             with self.file.lock:  # under these names no other segment may put its own meanwhile
                 flush_both(index, time_index)
@@ -146,10 +148,9 @@ class SegmentFiles(LogFile):
 
     def new_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
         """Returns two empty indexes."""
-        return (
-            OffsetIndex(self.file_of(filenames.OFFSET_INDEX_SUFFIX), self.base_offset),
-            TimeIndex(self.file_of(filenames.TIME_INDEX_SUFFIX), self.base_offset),
-        )
+        index, times, negatives, _ = map(self.file_of, filenames.INDEX_SUFFIXES)
+        base_offset = self.base_offset
+        return OffsetIndex(index, base_offset), TimeIndex(times, base_offset, negatives)
 
     def read_indexes(self) -> bool:
         """Reads both indexes; False, with both empty, if one is not usable or has lost entries."""
@@ -168,19 +169,23 @@ class SegmentFiles(LogFile):
         return good
 
     def _read_time_index(self) -> bool:
-        _, time_index = self.new_indexes()
+        index, time_index = self.new_indexes()
         good, count = time_index.load(), len(time_index)
         good = good and count >= self._least_entries[1]
+        if good and self._may_have_negatives() and index.load(self.tail.size):
+            good = not time_index.lacks_negatives(index.first())
         if not good:
             time_index.clear()
         self._time_index = time_index
         return good
 
-    def _is_index_true(self) -> bool:
-        """Returns whether the last entry leads to its batch.
+    def _may_have_negatives(self) -> bool:
+        """Returns whether the largest time may have been negative, by the first time if known."""
+        first = self._times.first
+        return is_negative(first) or (first is None and self._known_size < self.tail.size)
 
-        A torn write may have zeroed half of it.
-        """
+    def _is_index_true(self) -> bool:
+        """Returns whether the last entry leads to its batch: a torn write may have zeroed half."""
         assert self._index is not None
         last = self._index.last()
         if last is None:
@@ -329,16 +334,13 @@ class SegmentFiles(LogFile):
         if index is not None and time_index is not None:
             flush_both(index, time_index)
         files.sync(self.path)
-        for suffix in (filenames.APPEND_TIMES_SUFFIX, *_INDEX_SUFFIXES):
+        for suffix in (filenames.APPEND_TIMES_SUFFIX, *filenames.INDEX_SUFFIXES):
             path = self.file_of(suffix).path
             if path.exists():
                 files.sync(path)
 
     def commit(self) -> None:
-        """Makes the batches and their append times durable; the indexes can be rebuilt.
-
-        Of a segment whose files have been made durable before. Safe beside an append. Raises OSError.
-        """
+        """Makes batches and append times durable, beside an append too; raises OSError."""
         log_file.RECENT.used(self)  # the append times are open for writing
         self.append_times.sync()
         files.sync_data(self._reader())
@@ -385,7 +387,7 @@ class SegmentFiles(LogFile):
 
     def remove_indexes(self) -> None:
         """Removes the index files, which can be rebuilt; raises OSError."""
-        for suffix in (filenames.OFFSET_INDEX_SUFFIX, filenames.TIME_INDEX_SUFFIX):
+        for suffix in filenames.INDEX_SUFFIXES[:-1]:  # not the aborted transactions
             files.unlink(self.file_of(suffix).path)
 
     def remove(self) -> None:

@@ -7,6 +7,8 @@ no time. Begin with `timestamp.py`; docs/time.md says the same for users. Where 
 `rolling.py`: when a segment ends. `lookup.py`: what a search by time finds.
 `retention.py`: which segments expire and when, for rounds and explanations alike.
 `adoption.py`: what counts where an append time is unknown.
+`trusted_clock.py`: by which time may be deleted while the clock is wrong. `corrections.py`: what the
+append times count as that it gave meanwhile.
 `event_time.py`: how far an event time counts. `segment_times.py`: the times of one segment.
 `compaction_lag.py`, `tombstones.py`: what compaction may clean, and when tombstones go.
 `arrivals.py`: lateness, records expired on arrival, and mistaken units.

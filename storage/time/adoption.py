@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from storage.time.timestamp import MAX_TIMESTAMP
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 _MOST_RANGES = 32
 
@@ -37,6 +37,20 @@ class Adoptions(NamedTuple):
             if offset < end_offset:
                 return time_ms
         return self.latest_ms
+
+    def latest_within(self, base_offset: int, end_offset: int) -> int:
+        """Returns the latest moment at which a batch in these offsets may have been adopted."""
+        start_offset, found = 0, [self.latest_ms]
+        for range_end, time_ms in self.ranges:
+            if range_end > base_offset and start_offset < end_offset:
+                found.append(time_ms)
+            start_offset = range_end
+        return max(found[1:] or found)
+
+    def corrected(self, correct: Callable[[int], int]) -> Adoptions:
+        """Returns the same with each moment replaced by what it counts as."""
+        ranges = tuple(Adopted(end_offset, correct(ms)) for end_offset, ms in self.ranges)
+        return Adoptions(ranges, correct(self.latest_ms))
 
 
 # Of a segment of which nobody has said when it was adopted: no policy may delete it for its age.

@@ -1,17 +1,29 @@
-"""Append time: when this partition's leader appended a batch. It never decreases."""
+"""Append time: when this partition's leader appended a batch.
+
+It stands still while the clock is a little behind it. It decreases only where a clock was corrected
+(`corrections.py`).
+"""
 
 from __future__ import annotations
 
 from protocol.records.layout import NO_TIMESTAMP
+from storage.time.corrections import is_behind
+
+
+class ClockWentBack(Exception):
+    """The clock is further behind the last append time than it may be."""
 
 
 def append_time(last_append_time_ms: int | None, now_ms: int) -> int:
     """Returns the append time of a batch that arrives now: never less than the one before it.
 
     Clocks go back, and the clocks of leaders differ (KIP-32, rejected alternative 1). A clock
-    reading of -1 counts as 0, because -1 as a stamp means "no time" (KIP-228).
+    reading of -1 counts as 0, because -1 as a stamp means "no time" (KIP-228). Raises ClockWentBack
+    if the one before is too far ahead of the clock to wait for it.
     """
     if last_append_time_ms is not None and last_append_time_ms > now_ms:
+        if is_behind(last_append_time_ms, now_ms):
+            raise ClockWentBack
         return last_append_time_ms
     return 0 if now_ms == NO_TIMESTAMP else now_ms
 

@@ -56,6 +56,23 @@ def find_unit_mismatch(timestamp: int, now_ms: int) -> UnitMismatch | None:
     return None
 
 
+def stored_unit_mismatch(
+    timestamp: int | None, append_time_ms: int | None, now_ms: int
+) -> UnitMismatch | None:
+    """Returns the other unit that was probably meant by the time of a record in a log.
+
+    None unless it looks so now and at its append. So a clock that is wrong, now or then, makes no
+    time of a right producer look mistaken.
+    """
+    if timestamp is None:
+        return None
+    found = find_unit_mismatch(timestamp, now_ms)
+    if found is None or append_time_ms is None:
+        return found
+    then = find_unit_mismatch(timestamp, append_time_ms)
+    return None if then is None or then.unit != found.unit else found
+
+
 MISTAKEN_UNITS = tuple(unit for unit, _, _ in _UNITS)
 
 
@@ -65,6 +82,11 @@ def usual_range(now_ms: int) -> tuple[int, int]:
     Loops over columns compare with these two instead of calling it for each time.
     """
     return max(now_ms - _PLAUSIBLE_MS, MIN_TIMESTAMP), min(now_ms + _PLAUSIBLE_MS, MAX_TIMESTAMP)
+
+
+def is_within(timestamp: int | None, usual: tuple[int, int]) -> bool:
+    """Returns whether a time is missing, or in a range that `usual_range` returned."""
+    return timestamp is None or usual[0] <= timestamp <= usual[1]
 
 
 def unit_mismatch_ranges(now_ms: int) -> list[tuple[str, int, int]]:

@@ -1,4 +1,7 @@
-"""How far ahead of its append time an event time may count for partition.maxEventTime."""
+"""How far ahead of its append time a record time may count (event.time.ahead.max.ms).
+
+The limit holds for partition.maxEventTime, and where compaction compares the times of records.
+"""
 
 from __future__ import annotations
 
@@ -26,6 +29,23 @@ def capped(append_time_ms: int, slack_ms: int) -> int:
     """Returns the time `slack_ms` after an append time, never -1, which would mean no time."""
     limit = min(append_time_ms + slack_ms, MAX_TIMESTAMP)
     return 0 if limit == NO_TIMESTAMP else limit
+
+
+def comparison_limit(append_time_ms: int, slack_ms: int) -> int:
+    """Returns the largest record time that counts when compaction.strategy=timestamp compares records.
+
+    So a record from the future gives way to updates that are written `slack_ms` after it, and does
+    not stay for ever. Where the append time is unknown, the moment of adoption takes its place.
+    """
+    return capped(append_time_ms, slack_ms)
+
+
+def event_time_ahead(max_event_time: int | None, slack_ms: int, now_ms: int) -> int:
+    """Returns how many ms a largest event time is beyond what a right clock would let it count as.
+
+    0 if it is not.
+    """
+    return 0 if max_event_time is None else max(max_event_time - capped(now_ms, slack_ms), 0)
 
 
 def event_slack(config: TopicConfig) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
@@ -38,26 +39,25 @@ def reaches(largest: int | None, target: int) -> bool:
 
 
 def is_indexed(largest: int | None, last_indexed: int | None) -> bool:
-    """Returns whether a time index takes the largest time: if it has grown and is not negative.
-
-    Kafka's tools expect the times of an index to be larger than -1; negative times are found by a
-    scan.
-    """
-    return largest is not None and largest > (-1 if last_indexed is None else last_indexed)
+    """Returns whether a time index takes the largest time: if it has grown since the last entry."""
+    return largest is not None and (last_indexed is None or largest > last_indexed)
 
 
-def is_searchable(timestamp: int) -> bool:
-    """Returns whether a time index can be asked for a time: indexes hold no negative times."""
-    return timestamp >= 0
+def is_negative(timestamp: int | None) -> bool:
+    """Returns whether a record time lies before 1970."""
+    return timestamp is not None and timestamp < 0
+
+
+def count_negative(times: Sequence[int], count: int) -> int:
+    """Returns how many of the first `count` times of a time index are negative; the times grow."""
+    return bisect_left(times, 0, 0, count)
 
 
 def count_growing(times: Sequence[int]) -> int:
-    """Returns how many first times of a time index are valid: not negative, strictly growing."""
-    if times and times[0] >= 0 and all(map(int.__lt__, times, times[1:])):
+    """Returns how many first times of a time index are valid: strictly growing."""
+    if all(map(int.__lt__, times, times[1:])):
         return len(times)  # the usual case; the loop below takes ten times as long
-    last = -1
-    for count, time in enumerate(times):
-        if time <= last:
+    for count in range(1, len(times)):
+        if times[count] <= times[count - 1]:
             return count
-        last = time
     return len(times)

@@ -10,6 +10,7 @@ import functools
 import itertools
 from typing import TYPE_CHECKING, NamedTuple
 
+from protocol.records.layout import NO_TIMESTAMP
 from storage.time.event_time import capped, event_slack
 from storage.time.lookup import reaches
 from storage.time.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP, exceeds, is_due
@@ -104,12 +105,17 @@ def _bounded(duration_ms: int) -> int | None:
     return duration_ms if 0 <= duration_ms < MAX_TIMESTAMP else None
 
 
+def newest_counted(times: SegmentTimes, retention: Retention) -> int | None:
+    """Returns the time from which the age of a segment counts; None if it has no records."""
+    return times.last_append if retention.by_append else times.aging
+
+
 def aged_from(times: SegmentTimes, retention: Retention) -> int | None:
     """Returns the first moment at which all records of a segment are older than retention.ms.
 
     None if the policy is off, or if the segment has no records.
     """
-    newest = times.last_append if retention.by_append else times.aging
+    newest = newest_counted(times, retention)
     if retention.retention_ms is None or newest is None:
         return None
     return newest + retention.retention_ms + 1
@@ -139,12 +145,40 @@ def expires_from(
     """Returns the first moment at which event time deletes a segment, at the end of its grace.
 
     None if event time keeps it: the segment has no event time, or partition.maxEventTime is not far
-    enough ahead.
+    enough ahead. That counts no further ahead of the clock than event times may be: the clock may
+    have leapt when it was counted.
     """
     outdated = outdated_by(times, retention)
     if outdated is None or not reaches(max_event_time, outdated) or times.last_append is None:
         return None
-    return times.last_append + retention.grace_ms + 1 if retention.grace_ms else MIN_TIMESTAMP
+    least = outdated or NO_TIMESTAMP  # 0 counts as reached where the limit would be -1
+    counts_from = max(least - retention.ahead_ms, MIN_TIMESTAMP)
+    if not retention.grace_ms:
+        return counts_from
+    return max(times.last_append + retention.grace_ms + 1, counts_from)
+
+
+class Outlived(NamedTuple):
+    """By how much a record has outlived retention.ms."""
+
+    due_ms: int  # the last moment at which it was allowed to be there
+    by_ms: int
+
+
+def outlived(
+    times: SegmentTimes, retention: Retention, longest_age_ms: int, interval_ms: int, now_ms: int
+) -> Outlived | None:
+    """Returns by how much the first record of a segment has outlived retention.ms; None: it has not.
+
+    A record may stay for the longer of retention.ms and the floor after its append, or after its
+    adoption. To that come the time until its segment ends, and that until the next round.
+    """
+    began = times.created_clock if times.created is None else times.created
+    if retention.retention_ms is None or began is None:
+        return None
+    kept_ms = max(retention.retention_ms, retention.floor_ms)
+    due_ms = began + kept_ms + longest_age_ms + interval_ms
+    return Outlived(due_ms, now_ms - due_ms) if now_ms > due_ms else None
 
 
 def floored_until(times: SegmentTimes, retention: Retention) -> int | None:

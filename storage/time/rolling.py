@@ -73,6 +73,26 @@ def rolls_from(times: SegmentTimes, rolling: Rolling) -> int | None:
     return moment if moment <= MAX_TIMESTAMP else None
 
 
+def never_ends(times: SegmentTimes, rolling: Rolling) -> bool:
+    """Returns whether a segment has records, but no age at which an append ends it."""
+    began = earlier(times.created, times.created_clock)
+    return began is not None and rolls_from(times, rolling) is None
+
+
+def longest_age(rolling: Rolling) -> int:
+    """Returns how many ms after its first append a segment still takes appends, at most."""
+    return max(rolling.segment_ms, rolling.min_interval_ms)
+
+
+def waits_for_append(times: SegmentTimes, rolling: Rolling, now_ms: int, allowed_ms: int) -> int:
+    """Returns for how many ms a segment has been so old that an append would end it.
+
+    0 if it is not so old, or not for more than `allowed_ms`.
+    """
+    moment = rolls_from(times, rolling)
+    return 0 if moment is None or now_ms - moment <= allowed_ms else now_ms - moment
+
+
 def rolling_of(config: TopicConfig) -> Rolling:
     """Returns what a topic's settings say.
 

@@ -48,7 +48,8 @@ def stamps_at(rules: Rules, last_append_time_ms: int | None, now_ms: int) -> Sta
     """Applies the rules to the moment `now_ms`.
 
     The window is around the clock and not around the append time: after a clock that was ahead is
-    set right, records from the future must be rejected again.
+    set right, records from the future must be rejected again. Raises ClockWentBack; see
+    `append_time`.
     """
     log_append_time, before_ms, after_ms = rules
     # The same as Stamps(...), without the Python frame of a NamedTuple's constructor.

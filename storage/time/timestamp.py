@@ -45,3 +45,11 @@ def left(due_ms: int, now_ms: int) -> int:
 def is_due(due_ms: int, now_ms: int) -> bool:
     """Returns whether a moment has come."""
     return now_ms >= due_ms
+
+
+def at_latest(due_ms: int, now_ms: int, delay_ms: int) -> int:
+    """Returns when a delay that has begun ends: at `due_ms`, and no later than a delay from now.
+
+    So a clock that has stepped back does not make the delay longer than twice what it was.
+    """
+    return min(due_ms, now_ms + delay_ms)

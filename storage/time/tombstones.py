@@ -28,6 +28,32 @@ def is_past_horizon(delete_horizon_ms: int | None, now_ms: int) -> bool:
     return delete_horizon_ms is not None and is_due(delete_horizon_ms, now_ms)
 
 
+def with_late_horizons(before: tuple[int, int] | None, from_ms: int, to_ms: int) -> tuple[int, int]:
+    """Returns which delete horizons are too early after another time in which the clock was behind.
+
+    `from_ms` is what the clock showed first then, `to_ms` what it showed when it was corrected.
+    """
+    if before is None:
+        return from_ms, to_ms
+    return min(before[0], from_ms), max(before[1], to_ms)
+
+
+def counted_horizon(
+    delete_horizon_ms: int | None, late_horizons: tuple[int, int] | None, delete_retention_ms: int
+) -> int | None:
+    """Returns what a batch's delete horizon counts as after a clock was behind; None without one.
+
+    `late_horizons` are the first time that the clock showed while it was behind, and the time at
+    which it was corrected; None if it never was. Horizons of that time are too early: they count as
+    if they had been written when the clock was corrected.
+    """
+    if delete_horizon_ms is None or late_horizons is None:
+        return delete_horizon_ms
+    from_ms, to_ms = late_horizons
+    least_ms = delete_horizon(to_ms, delete_retention_ms)
+    return least_ms if from_ms <= delete_horizon_ms < least_ms else delete_horizon_ms
+
+
 def old_format_horizon(clean_until_ms: int | None, delete_retention_ms: int) -> int | None:
     """Returns the append time up to which segments lose their tombstones of formats 0 and 1.
 

@@ -14,6 +14,7 @@ from client.async_client import AsyncClient
 from client.async_connection import open_connection
 from client.calls import records as calls
 from client.calls import topics
+from client.retry import Backoff, Retry
 from protocol.api import fetch, metadata
 from protocol.records.batch import Record, build, records
 
@@ -106,12 +107,10 @@ async def test_closing_ends_what_is_under_way(broker, topic):
     await client.close()
 
 
-async def test_closing_while_it_connects_leaves_no_connection():
-    """The peer accepts and shakes no hands: what waits for it ends, and the socket is closed."""
-    left = asyncio.Event()
-    came = asyncio.Event()
+def _silent(came, left):
+    """A peer that accepts and shakes no hands; it says when somebody came, and left."""
 
-    async def silent(reader, writer):
+    async def serve(reader, writer):
         came.set()
         with contextlib.suppress(ConnectionError):
             while await reader.read(1000):
@@ -119,7 +118,15 @@ async def test_closing_while_it_connects_leaves_no_connection():
         left.set()
         writer.close()
 
-    async with serving(silent) as port:
+    return serve
+
+
+async def test_closing_while_it_connects_leaves_no_connection():
+    """The peer accepts and shakes no hands: what waits for it ends, and the socket is closed."""
+    left = asyncio.Event()
+    came = asyncio.Event()
+
+    async with serving(_silent(came, left)) as port:
         client = AsyncClient(f"127.0.0.1:{port}", timeout_s=30, request_timeout_s=0.5)
         waiting = asyncio.create_task(client.topics())
         await came.wait()
@@ -127,6 +134,59 @@ async def test_closing_while_it_connects_leaves_no_connection():
         with pytest.raises(ClusterUnreachable, match="the client was closed"):
             await waiting
         await asyncio.wait_for(left.wait(), 20)
+
+
+async def test_closing_cuts_short_an_attempt_to_connect_and_those_who_wait_for_it():
+    came, left = asyncio.Event(), asyncio.Event()
+
+    async with serving(_silent(came, left)) as port:
+        client = AsyncClient(f"127.0.0.1:{port}", timeout_s=600, request_timeout_s=600)
+        waiting = [asyncio.create_task(client.topics()) for _ in range(3)]
+        await came.wait()
+        await asyncio.wait_for(client.close(), 20)
+        ended = await asyncio.wait_for(asyncio.gather(*waiting, return_exceptions=True), 20)
+        assert [str(one) for one in ended] == ["the client was closed"] * 3
+        assert {type(one) for one in ended} == {ClusterUnreachable}
+        await asyncio.wait_for(left.wait(), 20)
+
+
+@pytest.mark.parametrize("pauses", ["before a retry", "before it connects again"])
+async def test_closing_cuts_short_a_pause(monkeypatch, pauses):
+    paused = asyncio.Event()
+
+    def forever(*_):
+        paused.set()
+        return 600.0
+
+    if pauses == "before a retry":
+        monkeypatch.setattr(Retry, "pause_after", forever)
+    else:
+        monkeypatch.setattr(Backoff, "wait_s", forever)
+    async with serving(lambda *_: None) as port:
+        pass  # nobody listens there any more
+    client = AsyncClient(f"127.0.0.1:{port}", timeout_s=600)
+    waiting = asyncio.create_task(client.topics())
+    await asyncio.wait_for(paused.wait(), 20)
+    await asyncio.wait_for(client.close(), 20)
+    with pytest.raises(ClusterUnreachable, match="the client was closed"):
+        await asyncio.wait_for(waiting, 20)
+
+
+async def test_a_cancelled_attempt_to_connect_is_cancelled_and_not_closed():
+    came = asyncio.Event()
+
+    async def silent(_reader, writer):
+        came.set()
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(2)
+        writer.close()
+
+    async with serving(silent) as port, AsyncClient(f"127.0.0.1:{port}") as client:
+        waiting = asyncio.create_task(client.topics())
+        await came.wait()
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
 
 
 async def test_a_wrong_hint_of_a_leader_is_put_right(broker, topic):

@@ -76,7 +76,20 @@ MISTAKES = {
         "vector(0) > 0",
     ),
     "TidelogGroupBehind": ("max_over_time(tidelog_group_members[1h]) > 0", "tidelog_group_members"),
+    "TidelogClockLeapt": ("leap_ms / 1000 > 0", "leap_ms / 1000 > 90000"),
+    "TidelogClockBehind": ("60\n        for: 5m", "60\n        for: 1m"),
     "TidelogAppendTimeAhead": ("ahead_ms / 1000 > 60", "ahead_ms > 60"),
+    "TidelogMaxEventTimeAhead": ('finding="maxEventTime ahead of the clock"', 'finding!=""'),
+    "TidelogSegmentCannotRoll": ('finding="segment cannot roll"', 'finding!=""'),
+    "TidelogRecordsOutliveRetention": (
+        'finding="records outlive their retention"} > 0\n        for: 30m',
+        'finding="records outlive their retention"} > 0\n        for: 1m',
+    ),
+    "TidelogCorrectionsInForce": ('finding="corrections in force"', 'finding!=""'),
+    "TidelogUnknownAppendTimes": (
+        "sum by (instance, topic) (tidelog_append_times_unknown_bytes)",
+        "max by (instance, topic) (tidelog_append_times_unknown_bytes)",
+    ),
 }
 
 

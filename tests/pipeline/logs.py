@@ -88,8 +88,10 @@ def append_times(log, offset):
     path = log.with_suffix(".appendtimes")
     if not path.exists():
         return None
-    data, found = path.read_bytes()[8:], None
-    for time, relative in struct.iter_unpack(">qi", data[: len(data) // 12 * 12]):
+    data, found = path.read_bytes(), None
+    entry = {b"tide": ">qi", b"TIDE": ">qi4x"}[data[:4]]  # version 2 has a CRC behind each
+    size = struct.calcsize(entry)
+    for time, relative in struct.iter_unpack(entry, data[8 : len(data) - (len(data) - 8) % size]):
         if time == NEVER + 1:
             break
         if relative + int(log.stem) <= offset:

@@ -33,6 +33,7 @@ class Log:
         self.config = TopicConfig(**settings)
         self.store = None
         self.partition = None
+        self.now = 0  # the last time at which something was appended
 
     def create(self, now=0):
         self.store = LogStore([self.path], default_config=self.config)
@@ -40,9 +41,10 @@ class Log:
         self.partition = self.store.create_partition("t", TOPIC_ID, 0, self.config, now)
         return self
 
-    def open(self, now=0):
+    def open(self, now=None):
+        """Open it, at the time of the last append unless it is given."""
         self.store = LogStore([self.path], default_config=self.config)
-        self.store.open(now)
+        self.store.open(self.now if now is None else now)
         self.partition = self.store.partition("t", 0)
         return self
 
@@ -60,7 +62,7 @@ class Log:
         shutil.rmtree(path, ignore_errors=True)
         shutil.copytree(self.path, path)
         copy = Log(path)
-        copy.config = self.config
+        copy.config, copy.now = self.config, self.now
         return copy
 
     def append(
@@ -70,6 +72,7 @@ class Log:
         magic = batch.get("magic", 2)
         if version is None:
             version = 9 if magic == 2 else 2
+        self.now = max(self.now, now)
         values = [b"v%d" % i for i in range(len(times))] if values is None else values
         data = build(
             [

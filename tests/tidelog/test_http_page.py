@@ -64,7 +64,7 @@ def test_every_example_gives_the_answer_below_it(broker):
         text = EXAMPLE.sub(lambda m: f"    curl -s '{m[1]}'\n    {answer_of(broker, m[1])}", text)
         PAGE.write_text(text, encoding="utf-8")
     examples = EXAMPLE.findall(text)
-    assert len(examples) == 7
+    assert len(examples) == 10
     for url, expected in examples:
         assert json.loads(answer_of(broker, url)) == json.loads(expected), url
 
@@ -82,6 +82,7 @@ def test_every_command_of_the_page_runs(broker, capsys):
         "offsets",
         "times",
         "explain",
+        "doctor",
         "delete-records",
     }
     for command in commands:

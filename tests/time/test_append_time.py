@@ -6,8 +6,8 @@ import pytest
 
 from storage.log import lookup
 from storage.log.recovery import unknown_append_times
-from storage.segment.append_entries import UNKNOWN
 from storage.segment.append_times import AppendTimes
+from storage.segment.appended.layout import UNKNOWN
 from storage.segment.segment import Segment
 from tests.time.planting import patched
 from tests.time.scripts import SCRIPTS
@@ -47,7 +47,7 @@ PLANTS = {
         AppendTimes, "first_reaching", lambda *a: REACHING(*a)._replace(unknown_from=None)
     ),
     "times are believed after a power loss": patched(
-        unknown_append_times, "mark_unknown", lambda *_: None
+        unknown_append_times, "mark_unknown", lambda *_, **__: None
     ),
     "a start forgets how far time had come": patched(
         unknown_append_times, "last_append_time", lambda *_: None

@@ -64,7 +64,7 @@ PLANTS = {
         partition_times, "pack", lambda times: PACK(times._replace(max_event_time=None))
     ),
     "what nobody has been shown is counted": patched(
-        LargestEvent, "below", lambda largest, _, segments: BELOW(largest, 2**62, segments)
+        LargestEvent, "below", lambda largest, _, *rest: BELOW(largest, 2**62, *rest)
     ),
     "there is no grace": patched(time_rules, "expires_from", with_grace(lambda _: 0)),
     "the grace ends a millisecond early": patched(

@@ -14,20 +14,21 @@ from storage.log.times import partition_times
 from storage.log.times.largest_event import LargestEvent
 from storage.segment.append_times import AppendTimes
 from storage.segment.segment import Segment
+from storage.segment.time_index import TimeIndex
 from storage.time.lookup import reaches
 from storage.time.retention import aged_from, retention_of
 from storage.time.rolling import should_roll
 from storage.time.segment_times import SegmentTimes
 from storage.time.stamping import reported
 from storage.time.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP, exceeds, or_none
-from tests.time.planting import noting, patched, stamped
+from tests.time.planting import both, exceeding, noting, patched, stamped
 from tests.time.scripts import SCRIPTS
 from tests.time.world import run_part
 from tests.time_rules import time_rules
 
 EXCEEDS, REACHES, OR_NONE = exceeds, reaches, or_none
 AGED_FROM, SHOULD_ROLL, PACK = aged_from, should_roll, partition_times.pack
-BELOW, FIRST_REACHING = LargestEvent.below, AppendTimes.first_reaching
+ADOPT, BELOW, FIRST_REACHING = Segment.adopt, LargestEvent.below, AppendTimes.first_reaching
 RETENTION_OF, REWRITE, REPORTED = retention_of, kernels.rewrite, reported
 
 
@@ -166,6 +167,21 @@ PLANTS = {
     ),
     "append times below 1970 are looked up as 1970": patched(
         AppendTimes, "first_reaching", lambda times, at: FIRST_REACHING(times, max(at, 0))
+    ),
+    "negative times are in no index": patched(
+        time_rules,
+        "is_indexed",
+        lambda largest, last: exceeding(largest, -1 if last is None else last),
+    ),
+    "a missing file of negative times is believed": both(
+        patched(TimeIndex, "lacks_negatives", lambda *_: False),
+        patched(
+            Segment,
+            "adopt",
+            lambda segment, line, **known: ADOPT(
+                segment, line._replace(time_index_entries=0), **known
+            ),
+        ),
     ),
     "conversion clamps": patched(
         kernels,

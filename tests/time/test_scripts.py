@@ -32,7 +32,6 @@ from tests.time.planting import (
     TO_DELETE,
     all_that_may_go,
     both,
-    exceeding,
     noting,
     patched,
     stamped,
@@ -114,14 +113,11 @@ PLANTS_33 = {
         "is_indexed",
         lambda largest, last: largest is not None and largest >= (-1 if last is None else last),
     ),
-    "negative times are indexed": patched(time_rules, "is_indexed", exceeding),
+    "negative times are in Kafka's file": patched(time_rules, "count_negative", lambda *_: 0),
     "no time is indexed": patched(time_rules, "is_indexed", lambda *_: False),
     "lookups go to the last entry": patched(TimeIndex, "first_reaching", lambda i, _: i.last()),
     "lookups begin at the entry that reaches the time": patched(
         OffsetIndex, "floor", lambda i, offset: FLOOR(i, offset + 1)
-    ),
-    "negative times are looked up in the index": patched(
-        time_rules, "is_searchable", lambda _: True
     ),
     "roll and close add no entry": patched(Segment, "complete_indexes", lambda _: None),
     "a short index is believed": both(
@@ -181,7 +177,7 @@ PLANTS_33 = {
     ),
     "nothing rolls by time": patched(time_rules, "should_roll", lambda *_: False),
     "append times are believed after a power loss": patched(
-        unknown_append_times, "mark_unknown", lambda *_: None
+        unknown_append_times, "mark_unknown", lambda *_, **__: None
     ),
     "the log start is forgotten": patched(
         partition_times,

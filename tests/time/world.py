@@ -15,10 +15,11 @@ Each command is a method `do_...` that yields the lines of its answer. The comma
     restart   stop cleanly, start                  crash                kill -9, start
     power-loss  kill -9, and the machine starts anew
     segments  where each segment begins and ends   largest              ListOffsets -3
-    index     the entries of each .timeindex       retain               apply retention
+    index     the entries of each time index       retain               apply retention
     delete-records offset=                         flush                make all durable
     appended at= [below=]   the first offset appended at a time or after it, and what is unknown
     let-go-back   the operator lets append times go back to the clock's
+    step-forward since= until= shift= [later=yes]   the clock was behind; later: the log was closed
     both offset=   its record's time, and when it was appended
     checkpoint             make all durable, and note where recovery has to begin
     truncate batches= [base=] [zeros=yes]  kill -9, cut the log behind so many batches, start;
@@ -40,8 +41,11 @@ from config import BrokerConfig, ConfigError, topic_config
 from protocol.errors import BrokerError
 from protocol.records.batch import Record, build
 from protocol.records.convert import down_convert
+from storage.directory.opening_clock import ClockNow
 from storage.directory.store import LogStore
+from storage.time.corrections import NO_HISTORY, ClockHistory, ForwardStep
 from storage.time.retention import APPEND_BASIS
+from tests.time.clock_world import ClockWorld
 from tests.time.scripts import arguments, times_in
 from tests.time.stored_bytes import CODECS, consumed, describe, shown
 
@@ -89,8 +93,13 @@ def with_delta(first, delta):
 
 
 def time_entries(path, base):
-    """What a .timeindex says, taken apart by hand."""
-    return [(time, base + offset) for time, offset in struct.iter_unpack(">qi", path.read_bytes())]
+    """What a .timeindex or a .negativetimes says, taken apart by hand."""
+    data = path.read_bytes()
+    if path.suffix == ".negativetimes":
+        assert data[:8] == b"tidn\0\0\0\1"
+        data = data[8:]
+    entries = [(time, base + offset) for time, offset in struct.iter_unpack(">qi", data)]
+    return " ".join(f"({shown(time)}, {offset})" for time, offset in entries)
 
 
 def lose(path, options):
@@ -107,6 +116,7 @@ class World:
     def __init__(self, path):
         self.path, self.store, self.partition, self.now = path, None, None, 0
         self.boots = 0
+        self.history = NO_HISTORY
         self.settings = {}
 
     def run(self, command):
@@ -128,6 +138,7 @@ class World:
 
     def start(self, config):
         self.store = LogStore([self.path], default_config=config, boot_id=f"boot {self.boots}")
+        self.store.clock.ask(lambda: ClockNow(self.now, self.now, self.history))
         self.store.open(self.now, {"t": config})
 
     def settle(self, settings):
@@ -287,8 +298,10 @@ class World:
         self.partition.flush()
         for path in sorted(self.directory.glob("*.timeindex")):
             base = int(path.stem)
-            entries = [f"({shown(t)}, {offset})" for t, offset in time_entries(path, base)]
-            yield f"{base}: {' '.join(entries) or 'empty'}"
+            yield f"{base}: {time_entries(path, base) or 'empty'}"
+            negative = path.with_suffix(".negativetimes")
+            if negative.exists():
+                yield f"{base} below zero: {time_entries(negative, base) or 'empty'}"
 
     def do_flush(self, _):
         yield f"durable up to {self.partition.flush()}"
@@ -318,7 +331,24 @@ class World:
         yield text
 
     def do_let_go_back(self, _):
-        yield f"from {self.partition.appender.reset_append_clock(self.now)}"
+        reset = self.partition.append_clock.reset(self.now)
+        if reset is None:
+            yield "nothing is ahead of the clock"
+        else:
+            yield (
+                f"from {reset.last_append_time}, maxEventTime {reset.max_event_time} -> "
+                f"{reset.next_max_event_time}"
+            )
+
+    def do_step_forward(self, options):
+        """The clock was behind from `since` to `until`, by `shift`, and is right now."""
+        step = ForwardStep(*(int(options[name]) for name in ("since", "until", "shift")), self.now)
+        number = len(self.history.steps) + 1
+        self.history = ClockHistory("clock", (*self.history.steps, (number, step)))
+        if "later" not in options:
+            self.partition.note_step_forward(step, "clock", number)
+        for each in self.partition.state.corrections:
+            yield " ".join(f"{name}={value}" for name, value in each._asdict().items())
 
     def do_both(self, options):
         found = self.partition.reader.times_of(int(options["offset"]))
@@ -353,7 +383,8 @@ class World:
 
 def run_part(part, path):
     """Run one part: what every command gave, by block."""
-    world, results = World(path), {}
+    is_machine = any(isinstance(b, tuple) and b[0].startswith("machine ") for b in part.blocks)
+    world, results = ClockWorld() if is_machine else World(path), {}
     try:
         for number, block in enumerate(part.blocks):
             if isinstance(block, tuple):

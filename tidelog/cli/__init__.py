@@ -1,7 +1,7 @@
 """The `tidelog` command. Commands talk to brokers only over TCP and HTTP.
 
-Begin with `parser.py`, which declares every subcommand; each is in the module of its name, and
-`times` in `offsets.py`. The others are helpers:
+Begin with `parser.py`, which declares every subcommand; each is in the module of its name. Those
+about time are in `times/`. The others are helpers:
 - addresses, HTTP requests, tables and errors: `shared.py`
 - requests over Kafka's protocol: `cluster.py`; the topics and groups that it returns:
   `cluster_parts.py`

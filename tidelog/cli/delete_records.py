@@ -11,7 +11,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tidelog.cli.cluster import Cluster
-from tidelog.cli.offsets import look_up
 from tidelog.cli.shared import (
     NONE,
     USAGE,
@@ -29,6 +28,7 @@ from tidelog.cli.shared import (
     shown,
     size_of,
 )
+from tidelog.cli.times.offsets import look_up
 
 if TYPE_CHECKING:
     import argparse

@@ -8,9 +8,9 @@ crashed, 2 for a mistake in the command line or the settings, which it reports i
 `tidelog dump FILE...` shows what the files of a log directory contain, and checks each. Exit
 status: 0 if all are fine, 1 if there are findings, 2 for a mistake in the command line.
 
-`tidelog topics|configs|groups|produce|consume|explain|offsets|times|delete-records` ask a running
-broker, over HTTP and Kafka's protocol. Exit status: 0 for success, 1 for failure, 2 for a mistake
-in the command line.
+`tidelog topics|configs|groups|produce|consume|explain|doctor|offsets|times|clock|delete-records`
+ask a running broker, over HTTP and Kafka's protocol. Exit status: 0 for success, 1 for failure, 2
+for a mistake in the command line; `doctor` has 1 for findings and 2 for failure.
 
 `tidelog pipeline JOB ...` runs jobs on Spark. Exit status: 0 done, 1 done with findings, 2 a
 mistake in the command line, 3 failed.
@@ -67,22 +67,34 @@ _ASKING = {
         "read records with both their times, from a time or an offset on",
     ),
     "explain": (
-        "tidelog.cli.explain",
+        "tidelog.cli.times.explain",
         "add_explain",
         "run_explain",
         "why segments are still there, and when they are deleted",
     ),
+    "doctor": (
+        "tidelog.cli.times.doctor",
+        "add_doctor",
+        "run_doctor",
+        "what is wrong with times, and which command helps",
+    ),
     "offsets": (
-        "tidelog.cli.offsets",
+        "tidelog.cli.times.offsets",
         "add_offsets",
         "run_offsets",
         "the first offset at or after a time, or appended then",
     ),
     "times": (
-        "tidelog.cli.offsets",
+        "tidelog.cli.times.offsets",
         "add_times",
         "run_times",
         "when a record happened, and when it was appended",
+    ),
+    "clock": (
+        "tidelog.cli.times.clock",
+        "add_clock",
+        "run_clock",
+        "what the broker's clock shows, how far it is trusted, and to accept a leap of it",
     ),
     "delete-records": (
         "tidelog.cli.delete_records",

@@ -165,12 +165,28 @@ def ask(
     `options` maps a parameter to the option it was given by, if that has another name, for the
     broker's error messages. Raises CommandError.
     """
-    check_address("--http", address)
     given = urlencode([(name, value) for name, value in query if value is not None])
     url = "/v1/" + "/".join(quote(part, safe="") for part in path) + (f"?{given}" if given else "")
+    return _request(address, "GET", url, None, options)
+
+
+def change(address: str, *path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+    """Requests a change over the broker's HTTP port; returns the answer. Raises CommandError."""
+    url = "/v1/" + "/".join(quote(part, safe="") for part in path)
+    return _request(address, "POST", url, body, {})
+
+
+def _request(
+    address: str,
+    method: str,
+    url: str,
+    body: Mapping[str, Any] | None,
+    options: Mapping[str, str],
+) -> dict[str, Any]:
+    check_address("--http", address)
     client = ControlClient(address, timeout_s=_TIMEOUT_S)
     try:
-        return client.ask("GET", url)
+        return client.ask(method, url, body)
     except ControlError as error:
         status = USAGE if error.name in _MISTAKES else FAILED
         name, colon, rest = str(error).partition(": ")

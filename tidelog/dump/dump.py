@@ -37,6 +37,8 @@ _UNCOUNTED = {
     "record",
     "room",
     "partition",
+    "adopted",
+    "correction",
 }  # records are counted by their batches, even if not shown
 
 

@@ -8,11 +8,13 @@ the contents:
     .log              every checksum, header against records, offsets that grow, no torn end
     .index            entries grow, and each points to the batch it means
     .timeindex        entries grow, and each time is the largest up to its batch
+    .negativetimes    the same, for times below zero
     .txnindex         transactions in order, whose ends are in valid places
     .appendtimes      offsets grow, known times never decrease
     .snapshot         its checksum, and no producer with a batch after its offset
     partition.times   its checksum, segments that grow, and no log shorter than it says
     meta.properties   that it names a broker
+    clock-checkpoint  its checksum
     partition.metadata, leader epochs, checkpoints       that they can be read at all
 
 A segment's file with the suffix `.deleted`, `.cleaned`, `.swap` or `.stray` is judged as its own
@@ -27,11 +29,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from storage import checkpoints, filenames
+from storage.directory.clock_file import ClockFileError, parse_clock
 from storage.log.producers import producer_snapshots
 from storage.log.times import partition_times
-from storage.time.timestamp import or_none
+from storage.time.timestamp import MAX_TIMESTAMP, or_none
 from tidelog.dump.indexes import (
     read_append_times,
+    read_negative_times,
     read_offset_index,
     read_time_index,
     read_transaction_index,
@@ -42,6 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from storage.segment.segment_line import SegmentLine
+    from storage.time.corrections import Correction
 
 _FOREVER_MS = 2**62
 
@@ -121,8 +126,15 @@ def _read_partition_times(path: Path, _with_records: bool) -> Iterator[Row | Fin
             "covered_offset": times.covered_offset,
             "back_offset": times.back_offset,
             "boot_id": times.boot_id,
+            "clock_history": times.clock.history_id or None,
+            "clock_step": times.clock.number,
+            "late_horizons": times.clock.late_horizons,
         },
     )
+    for end_offset, adopted_ms in times.adopted:
+        yield Row("adopted", {"end_offset": end_offset, "adopted_time": adopted_ms})
+    for correction in times.corrections:
+        yield Row("correction", _correction_fields(correction))
     next_offset = 0
     for line in times.segments:
         yield Row("segment", _segment_fields(line))
@@ -134,6 +146,17 @@ def _read_partition_times(path: Path, _with_records: bool) -> Iterator[Row | Fin
         size = log.stat().st_size if log.exists() else None
         if size is not None and size < line.size:
             yield Finding(where, f"it says {line.size} bytes, and the log has {size}")
+
+
+def _correction_fields(correction: Correction) -> dict[str, Any]:
+    return {
+        "start_offset": correction.start_offset,
+        "end_offset": correction.end_offset,
+        "since_time": correction.since_ms,
+        "until_time": None if correction.until_ms == MAX_TIMESTAMP else correction.until_ms,
+        "shift_ms": correction.shift_ms,
+        "to_time": correction.to_ms,
+    }
 
 
 def _segment_fields(line: SegmentLine) -> dict[str, Any]:
@@ -149,6 +172,7 @@ def _segment_fields(line: SegmentLine) -> dict[str, Any]:
         "aging_time": times.aging,
         "first_append_time": times.created,
         "last_append_time": times.last_append,
+        "first_append_clock": times.created_clock,
         "index_entries": line.index_entries,
         "time_index_entries": line.time_index_entries,
         "has_missing": times.has_missing,
@@ -176,6 +200,23 @@ def _read_offsets(path: Path, _with_records: bool) -> Iterator[Row | Finding]:
         yield Row("offset", {"topic": topic, "partition": index, "offset": offset})
         if index < 0 or offset < 0:
             yield Finding(f"{topic}-{index}", f"offset {offset}: numbers here are never negative")
+
+
+def _read_clock(path: Path, _with_records: bool) -> Iterator[Row | Finding]:
+    try:
+        stored = parse_clock(path.read_bytes())
+    except ClockFileError as error:
+        yield Finding("", str(error))
+        return
+    state = stored.state
+    yield Row("clock", {"serial": stored.serial, **state.last._asdict()})
+    courses = [("trusted", state.course), *(("left", each) for each in state.left)]
+    for kind, course in [*courses, *(("leapt", each) for each in state.leapt)]:
+        yield Row(kind, course._asdict())
+    if state.leap is not None:
+        yield Row("leap", state.leap._asdict())
+    for number, step in stored.history.steps:
+        yield Row("step", {"number": number, **step._asdict()})
 
 
 def _read_epochs(path: Path, _with_records: bool) -> Iterator[Row | Finding]:
@@ -227,6 +268,7 @@ _SEGMENT_FILES = {
     filenames.LOG_SUFFIX: Kind("segment", read_segment),
     filenames.OFFSET_INDEX_SUFFIX: Kind("offset index", read_offset_index),
     filenames.TIME_INDEX_SUFFIX: Kind("time index", read_time_index),
+    filenames.NEGATIVE_TIMES_SUFFIX: Kind("negative times", read_negative_times),
     filenames.TXN_INDEX_SUFFIX: Kind("transaction index", read_transaction_index),
     filenames.APPEND_TIMES_SUFFIX: Kind("append times", read_append_times),
     filenames.SNAPSHOT_SUFFIX: Kind("producer snapshot", _read_snapshot),
@@ -237,6 +279,8 @@ _OTHER_FILES = {
     filenames.HIGH_WATERMARK_CHECKPOINT: Kind("checkpoint", _read_offsets),
     filenames.CLEANER_CHECKPOINT: Kind("checkpoint", _read_offsets),
     filenames.MAX_LATENCY_CHECKPOINT: Kind("checkpoint", _read_offsets),
+    filenames.CLOCK_CHECKPOINT: Kind("clock", _read_clock),
+    filenames.RECENT_CLOCK_CHECKPOINT: Kind("clock", _read_clock),
     filenames.META_PROPERTIES_FILE: Kind("broker properties", _read_meta_properties),
     filenames.LEADER_EPOCH_CHECKPOINT: Kind("leader epochs", _read_epochs),
     partition_times.FILE_NAME: Kind("partition times", _read_partition_times),

@@ -1,4 +1,4 @@
-"""The other files of a segment in `tidelog dump`: the three indexes, and append times.
+"""The other files of a segment in `tidelog dump`: its indexes, and append times.
 
 An index is judged by itself, and by the `.log` beside it if there is one: each entry must point to
 a batch that agrees with the entry.
@@ -12,20 +12,22 @@ from protocol.errors import CorruptMessage
 from protocol.records.batch import scan, summarize
 from storage import filenames, files
 from storage.segment import offset_index, time_index, transaction_index
-from storage.segment.append_entries import END, ENTRY_SIZE, HEADER, UNKNOWN
-from storage.segment.append_times import AppendTimes
+from storage.segment.appended.entries import opened
+from storage.segment.appended.layout import DAMAGED, END, HEADER, UNKNOWN
 from storage.segment.batch_headers import HEADER_SIZE, batch_size, last_offset_at
-from storage.segment.time_index import TimeIndex
+from storage.segment.named_file import NamedFile
+from storage.segment.time_index import TimeEntry, TimeIndex
 from storage.time.append_time import goes_back
 from storage.time.timestamp import exceeds, or_none
-from tidelog.dump.segments import Finding, Row, base_offset_of, segment_of
+from tidelog.dump.segments import Finding, Row, base_offset_of, next_base_after, segment_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
+    from storage.segment.appended.entries import Contents
+    from storage.segment.appended.layout import Entry, Layout
     from storage.segment.log_file import Found
-    from storage.segment.time_index import TimeEntry
 
 
 def read_offset_index(path: Path, _with_records: bool) -> Iterator[Row | Finding]:
@@ -85,34 +87,64 @@ def _rest(data: bytes, end: int) -> Iterator[Row | Finding]:
 
 def read_append_times(path: Path, _with_records: bool) -> Iterator[Row | Finding]:
     """Yields every entry (an offset and the append time from there on), and an END entry."""
-    base_offset = base_offset_of(path)
-    times = AppendTimes(path, base_offset)
+    base_offset, file = base_offset_of(path), NamedFile(path)
+    file.is_damage_logged = True  # it is a finding here
     size = path.stat().st_size
-    if not times.load():
+    entries = opened(file, base_offset)
+    contents = None if entries is None else entries.contents()
+    if entries is None or contents is None or not contents.size:
         if size:
             yield Finding("byte 0", "this is no file of append times that begins at its segment")
         return
     last_offset, last_time = -1, None
-    for number, (time, relative_offset) in enumerate(times.entries()):
-        offset = base_offset + relative_offset
-        if time == END:
-            yield Finding(f"entry {number}", "an end before the end: nothing behind it is believed")
+    believed = entries if entries.layout.is_checked else entries._replace(size=contents.size)
+    for number, entry in enumerate(believed.walk()):
+        if number == contents.size and entry.time == END:
             continue
-        known = None if time == UNKNOWN else time
-        yield Row("entry", {"entry": number, "offset": offset, "append_time": known})
-        if relative_offset <= last_offset:
-            yield Finding(f"entry {number}", f"offset {offset} does not come after the one before")
-        if known is not None and last_time is not None and goes_back(last_time, known):
-            yield Finding(f"entry {number}", f"append time {known} after {last_time}")
-        last_offset = relative_offset
-        last_time = last_time if known is None else known
-    if times.has_end:
-        yield Row("end", {"durable_before": times.end_offset})
-        if times.end_offset - base_offset < last_offset:
-            yield Finding("end", f"it is at {times.end_offset}, before the last entry")
-    torn = (size - len(HEADER)) % ENTRY_SIZE
+        yield from _judged(number, entry, base_offset, last_offset, last_time)
+        if entry is not DAMAGED and entry.time != END:
+            last_offset = entry.offset
+            last_time = last_time if entry.time == UNKNOWN else entry.time
+    yield from _end_of_append_times(path, contents, base_offset, last_offset, entries.layout)
+    torn = (size - len(HEADER)) % entries.layout.entry_size
     if torn:
         yield Finding(f"byte {size - torn}", f"cut: {torn} bytes behind the last whole entry")
+
+
+def _judged(
+    number: int, entry: Entry, base_offset: int, last_offset: int, last_time: int | None
+) -> Iterator[Row | Finding]:
+    """Yields an entry of append times, and what is wrong with it after those before."""
+    where, offset = f"entry {number}", base_offset + entry.offset
+    if entry is DAMAGED:
+        yield Finding(where, "its checksum is wrong: append times are unknown up to the next entry")
+        return
+    if entry.time == END:
+        yield Finding(where, "an end before the end: nothing behind it is believed")
+        return
+    known = None if entry.time == UNKNOWN else entry.time
+    yield Row("entry", {"entry": number, "offset": offset, "append_time": known})
+    if entry.offset <= last_offset:
+        yield Finding(where, f"offset {offset} does not come after the one before")
+    if known is not None and last_time is not None and goes_back(last_time, known):
+        yield Finding(where, f"append time {known} after {last_time}")
+
+
+def _end_of_append_times(
+    path: Path, contents: Contents, base_offset: int, last_offset: int, layout: Layout
+) -> Iterator[Row | Finding]:
+    """Yields the END entry, and whether it is where the next segment begins."""
+    following = next_base_after(path) if layout.is_checked else None
+    if contents.end is None:
+        if following is not None:
+            yield Finding("end", "it has none: behind the last entry append times are unknown")
+        return
+    end_offset = base_offset + contents.end
+    yield Row("end", {"durable_before": end_offset})
+    if contents.end < last_offset:
+        yield Finding("end", f"it is at {end_offset}, before the last entry")
+    elif following is not None and end_offset != following:
+        yield Finding("end", f"it is at {end_offset}, and the next segment begins at {following}")
 
 
 def read_time_index(path: Path, _with_records: bool) -> Iterator[Row | Finding]:
@@ -131,6 +163,28 @@ def read_time_index(path: Path, _with_records: bool) -> Iterator[Row | Finding]:
         yield Finding(f"entry {len(entries)}", "time and offset do not both grow; not read on")
     else:
         yield from _rest(data, end)
+
+
+def read_negative_times(path: Path, _with_records: bool) -> Iterator[Row | Finding]:
+    """Yields every entry of the time index below zero, and judges it as `read_time_index` does."""
+    base_offset, data = base_offset_of(path), path.read_bytes()
+    if not data.startswith(time_index.NEGATIVE_HEADER):
+        yield Finding("byte 0", "this is no file of negative times, or one of a newer version")
+        return
+    columns = zip(*time_index.parse_negatives(data), strict=True)
+    entries = [TimeEntry(timestamp, base_offset + offset) for timestamp, offset in columns]
+    faults = _time_faults(path.with_suffix(filenames.LOG_SUFFIX), entries)
+    for number, entry in enumerate(entries):
+        fields = {"entry": number, "offset": entry.offset, "timestamp": entry.timestamp}
+        yield Row("entry", fields)
+        if number in faults:
+            yield Finding(f"entry {number}", faults[number])
+    end = len(time_index.NEGATIVE_HEADER) + len(entries) * time_index.ENTRY_SIZE
+    if len(data) - end >= time_index.ENTRY_SIZE:
+        finding = "time and offset do not both grow below zero; not read on"
+        yield Finding(f"entry {len(entries)}", finding)
+    elif data[end:]:
+        yield Finding(f"byte {end}", f"cut: {len(data) - end} bytes behind the last whole entry")
 
 
 def _time_faults(log: Path, entries: Sequence[TimeEntry]) -> dict[int, str]:

@@ -16,6 +16,7 @@ from storage import filenames, files
 from storage.segment.append_times import AppendTimes
 from storage.segment.batch_headers import HEADER_SIZE, batch_size
 from storage.segment.log_file import Tail
+from storage.segment.named_file import NamedFile
 from storage.segment.segment import Segment
 from storage.time.stamping import LOG_APPEND_TIME
 from storage.time.timestamp import or_none
@@ -51,6 +52,13 @@ def base_offset_of(path: Path) -> int:
     segment_file = filenames.parse_segment_file(path.name)
     assert segment_file is not None
     return segment_file.offset
+
+
+def next_base_after(path: Path) -> int | None:
+    """Returns the base offset of the segment after a segment's file, None if there is none."""
+    base_offset = base_offset_of(path)
+    bases = (base_offset_of(log) for log in path.parent.glob(f"*{filenames.LOG_SUFFIX}"))
+    return min((base for base in bases if base > base_offset), default=None)
 
 
 def segment_of(log: Path) -> Segment:
@@ -181,8 +189,14 @@ def _record_fields(record: Record) -> dict[str, Any]:
 
 def _append_times_beside(path: Path) -> AppendedAt:
     """Returns a function from an offset to its append time, or None if that is unknown."""
-    times = AppendTimes(path.with_suffix(filenames.APPEND_TIMES_SUFFIX), base_offset_of(path))
-    return times.at if times.load() else lambda _offset: None
+    file = NamedFile(path.with_suffix(filenames.APPEND_TIMES_SUFFIX))
+    file.is_damage_logged = True  # its own dump reports it
+    times, following = AppendTimes(file, base_offset_of(path)), next_base_after(path)
+    if not times.load():
+        return lambda _offset: None
+    if following is not None:
+        times.close_at(following)
+    return times.at
 
 
 def _torn(path: Path, position: int, size: int, reason: str) -> str:

@@ -6,8 +6,9 @@ remain, and `select` writes those. They are copied unchanged, except for the tim
 which may count from another base.
 
 By offset, a record replaces every earlier record of its key. By time, a record replaces the current
-one if its record time is as large or larger, or if either has none. Compacting two logs one after
-the other gives the same records as compacting both at once.
+one if its record time is as large or larger, or if either has none. No record time counts as more
+than the `time_limit` that the caller gives with it. Compacting two logs one after the other gives the
+same records as compacting both at once, if the limits are the same.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from protocol.errors import InvalidRecord
 from protocol.records.decode import count_headers, raw_records
 from protocol.records.encode import put_record
-from protocol.records.layout import NO_TIMESTAMP, PREFIX_SIZE, int64
+from protocol.records.layout import INT64_MAX, NO_TIMESTAMP, PREFIX_SIZE, int64
 
 if TYPE_CHECKING:
     from protocol.records.layout import Region
@@ -53,7 +54,7 @@ class KeyMap:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def note(self, region: Region, min_offset: int) -> int | None:
+    def note(self, region: Region, min_offset: int, time_limit: int = INT64_MAX) -> int | None:
         """Adds the keyed records from an offset on; returns the first offset without room."""
         base_offset, stamp = region.base_offset, region.stamp
         entries = self._entries
@@ -61,7 +62,7 @@ class KeyMap:
             offset = int64(base_offset + raw[0])
             if raw[2] is None or offset < min_offset:
                 continue
-            key, time = bytes(raw[2]), raw[1] if stamp is None else stamp
+            key, time = bytes(raw[2]), min(raw[1] if stamp is None else stamp, time_limit)
             known = entries.get(key)
             if known is None:
                 if len(entries) >= self._most:
@@ -74,7 +75,7 @@ class KeyMap:
             entries[key] = (offset, time, settled or time == NO_TIMESTAMP)
         return None
 
-    def update_by_time(self, region: Region, min_offset: int) -> None:
+    def update_by_time(self, region: Region, min_offset: int, time_limit: int = INT64_MAX) -> None:
         """Replaces entries by earlier records with a larger time; adds no key.
 
         The records are from before all that was added.
@@ -85,7 +86,7 @@ class KeyMap:
             offset = int64(base_offset + raw[0])
             if raw[2] is None or offset < min_offset:
                 continue
-            key, time = bytes(raw[2]), raw[1] if stamp is None else stamp
+            key, time = bytes(raw[2]), min(raw[1] if stamp is None else stamp, time_limit)
             known = entries.get(key)
             if known is None or known[2] or time == NO_TIMESTAMP or time <= known[1]:
                 continue

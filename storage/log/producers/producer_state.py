@@ -9,9 +9,11 @@ five is a duplicate and gets the result of the first append. A batch that contin
     the sequence has a gap or goes back            OUT_OF_ORDER_SEQUENCE_NUMBER (45)
 
 An unknown or expired producer may begin with any sequence. A producer expires when its last batch
-was *appended* producer.id.expiration.ms ago. By record time, as in Kafka, the producers of a
-backfill would expire at once. All of this can be read from batch headers; snapshots store it, so
-that only the tail of the log is scanned after a start.
+was *appended* producer.id.expiration.ms ago, by what its append time counts as
+(`storage/time/corrections.py`) and by the time by which records are deleted, which a clock that has
+leapt does not move. By record time, as in Kafka, the producers of a backfill would expire at once.
+All of this can be read from batch headers; snapshots store it, so that only the tail of the log is
+scanned after a start.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from storage.time.retention import expired
 from storage.time.timestamp import MIN_TIMESTAMP
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 REMEMBERED_BATCHES = 5
 NO_SEQUENCE = -1
@@ -124,12 +126,21 @@ class Producers:
                     return earlier
         raise _refusal(batch, known)
 
-    def appended(self, batch: Sequenced, offsets: tuple[int, int], append_time_ms: int) -> None:
-        """Records a batch that was appended at `offsets`, its first and last one."""
+    def appended(
+        self,
+        batch: Sequenced,
+        offsets: tuple[int, int],
+        append_time_ms: int,
+        now_ms: int = MIN_TIMESTAMP,
+    ) -> None:
+        """Records a batch that was appended at `offsets`, its first and last one.
+
+        Producers that have expired at `now_ms` are forgotten; by default none is.
+        """
         producer_id, epoch, first_sequence, last_sequence = batch
         known = self._known.get(producer_id)
-        if known is None or self._expired(known, append_time_ms):
-            self._expire_now_and_then(append_time_ms)
+        if known is None or self._expired(known, now_ms):
+            self._expire_now_and_then(now_ms)
             known = self._known[producer_id] = Producer(producer_id, epoch)
         elif epoch != known.epoch:
             known.epoch = epoch
@@ -143,6 +154,15 @@ class Producers:
         gone = [known.producer_id for known in self if self._expired(known, now_ms)]
         for producer_id in gone:
             del self._known[producer_id]
+
+    def correct(self, judge: Callable[[int, int], int]) -> None:
+        """Replaces the last append times; `judge` gets the last offset, and the time.
+
+        A producer without known batches counts as one whose last batch is the log's first.
+        """
+        for known in self:
+            offset = known.batches[-1].last_offset if known.batches else 0
+            known.last_append_time_ms = judge(offset, known.last_append_time_ms)
 
     def _expire_now_and_then(self, now_ms: int) -> None:
         if reaches(now_ms, self._next_expiry_check_ms):

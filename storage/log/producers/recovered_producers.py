@@ -8,6 +8,7 @@ producer, as far as they are there.
 
 from __future__ import annotations
 
+import functools
 import logging
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ from storage.log.producers.producer_state import (
     Sequenced,
 )
 from storage.log.recovery.listing import listed
+from storage.time.corrections import judged
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from storage.log.producers.producer_state import Producer
     from storage.segment.log_file import Found
     from storage.segment.segment import Segment
+    from storage.time.corrections import Correction
 
 _REFILL_BYTES = 8 * 1024 * 1024  # five batches of the largest usual size, and some more
 
@@ -43,6 +46,7 @@ def load_producers(
     now_ms: int,
     *,
     log_start_offset: int,
+    corrections: Sequence[Correction] = (),
 ) -> Producers:
     """Reads the newest valid snapshot and the log after it. Raises OSError.
 
@@ -72,6 +76,10 @@ def load_producers(
         reached = _scan_producers(segment, offset, producers, now_ms)
         if reached < segment.tail.end_offset <= log_start_offset:
             producers = Producers(expiration_ms)
+    # A snapshot has times as they counted then: a step back may have made them those of a clock that
+    # was behind, which a later step forward corrects whatever the offset.
+    everywhere = [each._replace(start_offset=0) for each in corrections]
+    producers.correct(functools.partial(judged, everywhere))
     producers.expire(now_ms)
     return producers
 

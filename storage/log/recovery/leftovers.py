@@ -28,15 +28,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-_INDEXES = (
-    filenames.OFFSET_INDEX_SUFFIX,
-    filenames.TIME_INDEX_SUFFIX,
-    filenames.TXN_INDEX_SUFFIX,
-)
-
 # The log is removed last: an interrupted removal leaves a segment, or nothing.
 _REMOVAL = (
-    *_INDEXES,
+    *filenames.INDEX_SUFFIXES,
     filenames.SNAPSHOT_SUFFIX,
     filenames.APPEND_TIMES_SUFFIX,
     filenames.LOG_SUFFIX,
@@ -144,7 +138,8 @@ def _complete(directory: Path, swapped: Sequence[filenames.SegmentFile]) -> bool
             "compacted segment takes its place",
             extra={"directory": directory, "base_offset": swap.base_offset},
         )
-        for suffix in (*_INDEXES, filenames.LOG_SUFFIX):  # the log last: it completes the swap
+        # The log last: it completes the swap.
+        for suffix in (*filenames.INDEX_SUFFIXES, filenames.LOG_SUFFIX):
             _put_in_place(directory, filenames.SegmentFile(swap.base_offset, suffix))
     completed = bool(swaps)
     for file in swapped:  # after their log, to which they belong only then
@@ -186,7 +181,7 @@ def _remove_orphans(directory: Path) -> None:
     there = _ending([path.name for path in directory.iterdir()], "")
     logs = {file.offset for file in there if file.suffix == filenames.LOG_SUFFIX}
     for file in there:
-        if file.suffix in _INDEXES and file.offset not in logs:
+        if file.suffix in filenames.INDEX_SUFFIXES and file.offset not in logs:
             files.unlink(directory / filenames.segment_file(*file))
             _log.warning(
                 "index without a log removed",

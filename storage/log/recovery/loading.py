@@ -102,8 +102,13 @@ def load(directory: Path, known: Known, index_interval_bytes: int) -> Loaded:
         )
     for segment in segments[:-1]:
         segment.seal()
+    segments[-1].is_closed = end_offset is not None  # a clean stop has closed its append times
     last_time, back_offset, adopted = _judge_append_times(segments, known, stamps, is_ours=is_ours)
     segments[-1].activate()
+    covered_offset = -1 if times is None else times.covered_offset
+    vouched_offset = segments[-1].append_times.end_offset
+    if vouched_offset <= covered_offset:
+        segments[-1].append_times.let_go_of_end()
     adopted = unknown_append_times.adopted(segments, adopted, known.now_ms)
     gaps_end = min(gaps_end, segments[-1].tail.end_offset)
     return Loaded(tuple(segments), last_time, back_offset, gaps_end, adopted)
@@ -140,6 +145,7 @@ def _recover(
         may_end_in_gap=gaps_end != gaps.ANYWHERE or was_compacted,
         known=known.times,
         cut_offset=cut_offset,
+        lost_power=known.times is None or known.times.boot_id != known.boot_id,
     )
     torn_tail.drop_empty(segments, known.log_start_offset, gaps_end, was_compacted=was_compacted)
     return stamps
@@ -158,7 +164,8 @@ def _judge_append_times(
     """
     times = known.times
     back_offset = 0 if times is None else times.back_offset
-    if segments[-1].base_offset < back_offset:
+    is_at_end = back_offset == segments[-1].tail.end_offset  # no batch has been appended since
+    if segments[-1].base_offset < back_offset and not is_at_end:
         back_offset = 0  # the reset was cut off, and no append time decreases in the rest
     # Entries that are doubted next count too, because append times never decrease.
     last_time = unknown_append_times.last_append_time(segments, back_offset, stamps)
@@ -166,7 +173,7 @@ def _judge_append_times(
         segments, times, was_clean=known.was_clean, is_ours=is_ours, boot_id=known.boot_id
     )
     if doubted_offset is not None:
-        unknown_append_times.mark_unknown(segments, doubted_offset)
+        unknown_append_times.mark_unknown(segments, doubted_offset, is_ours=times is not None)
     unknown_append_times.note_unknown(segments, was_clean=known.was_clean)
     if times is not None:
         last_time = later(times.last_append_time_ms, last_time)

@@ -16,7 +16,9 @@ from storage.log.epochs import NO_EPOCH, LeaderEpochs
 from storage.log.recovery import loading
 from storage.log.state import LogState
 from storage.log.times import partition_times
+from storage.log.times.partition_times import ClockMark
 from storage.time.adoption import Adoptions
+from storage.time.corrections import corrections_within
 
 if TYPE_CHECKING:
     import uuid
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from config.topic import TopicConfig
     from storage.log.times.partition_times import Cut, PartitionTimes
     from storage.segment.segment import Segment
+    from storage.time.corrections import Correction
 
 _log = logging.getLogger("tidelog.storage")
 
@@ -44,6 +47,7 @@ def open_log(
     cleaned_offset: int | None = None,
     producer_id_expiration_ms: int = 86_400_000,
     boot_id: str = "",
+    deletion_ms: int | None = None,
 ) -> LogState:
     """Opens a directory; recovers the log if the last stop was not clean.
 
@@ -76,9 +80,11 @@ def open_log(
         adoptions=Adoptions(loaded.adopted, now_ms),
         largest_event_time=None if recorded is None else recorded.max_event_time,
         boot_id=boot_id,
-        opened_ms=now_ms,
+        deletion_ms=now_ms if deletion_ms is None else deletion_ms,
         producer_id_expiration_ms=producer_id_expiration_ms,
         was_cut=recorded is not None and recorded.cut is not None,
+        corrections=_corrections(known, segments),
+        clock=ClockMark() if recorded is None else recorded.clock,
     )
     if state.epochs.last_begun == NO_EPOCH:
         state.leader_epoch = max(0, _epoch_of_last_batch(segments))
@@ -104,12 +110,23 @@ def _known(recorded: PartitionTimes | None, given: loading.Known) -> loading.Kno
     )
 
 
+def _corrections(known: loading.Known, segments: Sequence[Segment]) -> tuple[Correction, ...]:
+    """Returns the corrections of what the log still holds."""
+    end_offset = segments[-1].tail.end_offset
+    recorded = () if known.times is None else known.times.corrections
+    return corrections_within(recorded, known.log_start_offset, end_offset)
+
+
 def _begin_clock(state: LogState, now_ms: int) -> None:
     """Counts an active segment from now where nobody knows what the clock showed when it began.
 
-    Its append times still count from its first append.
+    Its append times still count from its first append. Behind a correction it takes no batches.
     """
-    active = state.active
+    active, end_offset = state.active, state.ends.log_end_offset
+    state.begins_segment = active.tail.size > 0 and (
+        state.back_offset == end_offset
+        or any(each.end_offset == end_offset for each in state.corrections)
+    )
     times, _ = active.known_times
     if active.tail.size and times.created_clock is None:
         is_known = active.append_times.first_time is not None
@@ -129,17 +146,26 @@ def _save_times(state: LogState, known: loading.Known) -> None:
         state.save_times(state.covered_times(), durable=is_adopted, losable=not is_adopted)
     elif times.cut is not None and times.cut.offset is not None:
         _complete(state, times.cut)
-    elif (times.boot_id, times.back_offset, times.gaps_end_offset, times.adopted) != (
+    elif (
+        times.boot_id,
+        times.back_offset,
+        times.gaps_end_offset,
+        times.adopted,
+        times.corrections,
+    ) != (
         state.boot_id,
         state.back_offset,
         state.gaps_end_offset,
         state.adoptions.ranges,
+        state.corrections,
     ):
-        # Batches to come must not be allowed the gaps of batches that were cut off, and what is
-        # adopted now must not be adopted once more, later.
+        # Batches to come must not be allowed the gaps of batches that were cut off, nor count as
+        # written when those were. What is adopted now must not be adopted once more, later.
         has_new_end = times.gaps_end_offset != state.gaps_end_offset and not was_clean
+        has_less = times.corrections != state.corrections
         is_adopted = times.adopted != state.adoptions.ranges
-        state.save_times(state.covered_times(), durable=has_new_end or is_adopted)
+        durable = has_new_end or has_less or is_adopted
+        state.save_times(state.covered_times(), durable=durable)
     elif was_clean:
         state.note_saved_times(times)  # the last close wrote it durably
 

@@ -30,6 +30,7 @@ def cut_torn_tail(
     may_end_in_gap: bool,
     known: PartitionTimes | None,
     cut_offset: int,
+    lost_power: bool,
 ) -> dict[int, int | None]:
     """Checks the log from the recovery point on, cuts it, and drops the segments after a cut.
 
@@ -48,7 +49,11 @@ def cut_torn_tail(
         size = segment.tail.size
         limit = verification.NO_LIMIT if is_last else segment.tail.end_offset
         times_size = segment.append_times.size()
-        segment.append_times.check(covered_offset)
+        if not is_last:
+            segment.append_times.close_at(limit, _last_time(segment))
+        is_changed = not segment.append_times.check(
+            covered_offset, _time_before(segment, covered_offset, known), lost_power=lost_power
+        )
         checked = verification.check(
             segment, recovery_point, limit, index_interval_bytes, gaps_end, cut_offset
         )
@@ -59,8 +64,9 @@ def cut_torn_tail(
             is_last or is_gap_valid or checked.tail.end_offset == limit
         )
         stamps[segment.base_offset] = checked.stamp
-        segment.cut(checked.tail if not is_gone else Tail(limit, checked.tail.size))
-        is_changed = (checked.tail.size, segment.append_times.size()) != (size, times_size)
+        is_complete = is_whole and not is_last
+        segment.cut(Tail(limit, checked.tail.size) if is_gone or is_complete else checked.tail)
+        is_changed |= (checked.tail.size, segment.append_times.size()) != (size, times_size)
         if is_changed or gaps_end == gaps.ANYWHERE:
             segment.sync()  # the cut must be durable, and so must data with gaps
         if is_whole or is_gone:
@@ -73,6 +79,20 @@ def cut_torn_tail(
     if gaps_end == gaps.ANYWHERE:
         files.sync(segments[-1].directory)
     return stamps
+
+
+def _last_time(segment: Segment) -> int | None:
+    """Returns the append time of a segment's last batch, None if that is not certain."""
+    times, size = segment.known_times
+    return times.last_append if size == segment.tail.size and not times.has_unknown else None
+
+
+def _time_before(segment: Segment, covered_offset: int, known: PartitionTimes | None) -> int | None:
+    """Returns the last append time of a segment before the covered offset, None if unknown."""
+    for line in () if known is None else known.segments:
+        if line.base_offset == segment.base_offset and line.end_offset == covered_offset:
+            return None if line.times.has_unknown else line.times.last_append
+    return None
 
 
 def _log_cut(segment: Segment, tail: Tail, *, dropped_bytes: int, behind: int) -> None:

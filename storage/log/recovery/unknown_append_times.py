@@ -42,16 +42,17 @@ def unknown_from(
     return None
 
 
-def mark_unknown(segments: Sequence[Segment], covered_offset: int) -> None:
+def mark_unknown(segments: Sequence[Segment], covered_offset: int, *, is_ours: bool = True) -> None:
     """Marks the append times after an offset as unknown.
 
-    Those that the file marks as durable stay known (flush mode). Raises OSError.
+    Those that the file marks as durable stay known, where `partition.times` shows that the log is
+    ours, and not a copy: `is_ours`. Raises OSError.
     """
     for segment in segments:
         end_offset = segment.tail.end_offset
         if end_offset <= covered_offset or not segment.tail.size:
             continue
-        vouched_offset = segment.append_times.end_offset
+        vouched_offset = segment.append_times.end_offset if is_ours else covered_offset
         from_offset = max(covered_offset, vouched_offset)
         if from_offset < end_offset:
             _log.warning(
@@ -59,6 +60,7 @@ def mark_unknown(segments: Sequence[Segment], covered_offset: int) -> None:
                 extra={"segment": segment.path, "from": from_offset, "to": end_offset},
             )
             segment.append_times.mark_unknown(from_offset)
+            segment.append_times.sync()  # what was there must not come back before newer entries
             segment.known_times = SegmentTimes(), 0
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from protocol.errors import CorruptMessage
 from protocol.records.batch import scan, summarize, verify
 from protocol.records.plan import PreparedBatch
-from storage.segment import append_entries
+from storage.segment.appended import layout
 from storage.time.timestamp import or_none
 
 if TYPE_CHECKING:
@@ -100,11 +100,11 @@ def unpacked(slices: Sequence[tuple[int, bytes]]) -> list[AppendedFrom]:
     """
     entries: list[AppendedFrom] = []
     for base_offset, data in slices:
-        if len(data) % append_entries.ENTRY_SIZE:
+        if len(data) % layout.ENTRY_SIZE:
             raise CorruptMessage("append times end within an entry")
         here = [
-            AppendedFrom(base_offset + offset, None if time == append_entries.UNKNOWN else time)
-            for time, offset in append_entries.ENTRY.iter_unpack(data)
+            AppendedFrom(base_offset + offset, None if time == layout.UNKNOWN else time)
+            for time, offset in layout.ENTRY.iter_unpack(data)
         ]
         if not here or here[0].offset > base_offset:
             entries.append(AppendedFrom(base_offset, None))

@@ -257,7 +257,8 @@ class Replica:
             settings.segment_ms,
             settings.min_roll_interval_ms,
         )
-        return self._appender.roll() if is_back or is_full or is_old else active
+        is_due = is_back or is_full or is_old or state.begins_segment
+        return self._appender.roll() if is_due else active
 
     def _take_mark(self, back_offset: int, last_append_time_ms: int | None) -> None:
         """Resets the append clock at the log's end, as the leader did."""

@@ -23,6 +23,7 @@ from storage.log.times.partition_times import Cut
 from storage.segment.log_file import Tail
 from storage.segment.segment import Segment
 from storage.time.adoption import adopted_below
+from storage.time.corrections import corrections_within
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -100,6 +101,7 @@ class Truncater:
         with self._as_before():
             state.active.repair_tail()
             state.active.complete_indexes()
+            old.append_times.settle()  # its file will no longer need an END entry
             tail = old.end_before(offset) if offset > old.base_offset else Tail(offset, 0)
             start_offset = min(log_start_offset, tail.end_offset)
             self._intend(kept, start_offset, tail.end_offset, begins_anew=False)
@@ -158,6 +160,7 @@ class Truncater:
             segments=tuple(line for line in times.segments if line.base_offset in bases),
             cut=Cut(recovery_point, cleaned_offset, end_offset, begins_anew),
             adopted=adopted_below(times.adopted, end_offset),
+            corrections=corrections_within(times.corrections, start_offset, end_offset),
         )
         state.save_times(times, durable=True)
         state.last_append_time_ms, state.back_offset = last_append_time_ms, back_offset
@@ -165,6 +168,7 @@ class Truncater:
         state.covered_offset, state.was_cut = times.covered_offset, True
         state.gaps_end_offset = min(state.gaps_end_offset, end_offset)
         state.adoptions = state.adoptions._replace(ranges=times.adopted)
+        state.corrections = times.corrections
         state.cutting = end_offset, begins_anew
 
     def _last_times(self, end_offset: int, *, begins_anew: bool) -> tuple[int | None, int]:

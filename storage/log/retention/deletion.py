@@ -17,7 +17,7 @@ from storage import filenames, files
 from storage.time.retention import BY_EVENT_TIME, BY_SIZE, BY_TIME, Candidate, with_inherited_times
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from storage.segment.segment import Segment
@@ -49,15 +49,17 @@ class Deletion(NamedTuple):
     max_event_time: int | None  # the partition's largest at that moment
 
 
-def candidates(segments: Sequence[Segment]) -> list[Candidate]:
-    """Returns segments for judgement; their times are read on demand, which raises OSError."""
+def candidates(
+    segments: Sequence[Segment], times_of: Callable[[Segment], SegmentTimes]
+) -> list[Candidate]:
+    """Returns segments for judgement.
+
+    `times_of` returns what the times of a segment count as. It is called on demand, and may raise
+    OSError.
+    """
     return with_inherited_times(
-        Candidate(s.tail.end_offset, s.tail.size, functools.partial(_times_of, s)) for s in segments
+        Candidate(s.tail.end_offset, s.tail.size, functools.partial(times_of, s)) for s in segments
     )
-
-
-def _times_of(segment: Segment) -> SegmentTimes:
-    return segment.times
 
 
 def learn(segments: Sequence[Segment]) -> None:
@@ -85,12 +87,15 @@ def make_room(segments: Sequence[Segment]) -> None:
 
 def delete(
     segment: Segment,
+    judged: SegmentTimes,
     policy: str,
     retention: Retention,
     log_start_offset: int,
     max_event_time: int | None,
 ) -> tuple[Deletion, list[Path]]:
     """Renames a segment's files; returns the deletion, and the files to remove later.
+
+    `judged` is what its times count as.
 
     Raises OSError; then the segment is as it was.
     """
@@ -108,7 +113,7 @@ def delete(
         times.largest,
         times.last_append,
         limits.get(policy, log_start_offset),
-        times.event,
+        judged.event,
         max_event_time,
     )
     away = segment.rename_away()

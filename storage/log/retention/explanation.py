@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from config.instants import to_iso
 from storage.compaction import explain as explain_compaction
+from storage.time.corrections import is_behind
 from storage.time.retention import (
     BY_EVENT_TIME,
     BY_SIZE,
@@ -20,7 +21,7 @@ from storage.time.retention import (
     retention_schedule,
 )
 from storage.time.rolling import Rolling, rolls_from
-from storage.time.timestamp import exceeds, is_due
+from storage.time.timestamp import MIN_TIMESTAMP, exceeds, is_due
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,6 +41,8 @@ GRACE = "retention.max.eventtime.grace.ms"  # expired by event time, but written
 EVENT_TIME = "retention.max.eventtime.ms"  # waits for an event time
 NO_EVENT_TIME = "no event time"
 SIZE = "retention.bytes"  # the log is not large enough
+
+WRONG_CLOCK = "wrong clock"  # `SegmentExplanation.rolls_by`: the clock was wrong in this segment
 
 
 class SegmentExplanation(NamedTuple):
@@ -62,6 +65,10 @@ class SegmentExplanation(NamedTuple):
     held_by: str | None  # what it waits for, one of the constants above; None: due
     held_by_segment: int | None  # the base offset of the older segment that holds it
     sentence: str
+    conditions: tuple[Wait, ...] = ()  # what each policy needs, as if no older segment were there
+    rolls_ms: int | None = None  # from then on any append ends it; None: closed, empty, or never
+    rolls_by: str | None = None  # the setting that says so, or WRONG_CLOCK; None: closed
+    judged_append_time: int | None = None  # what the last one counts as, after corrections
     compaction: str | None = None  # its role in compaction; None without compaction
 
 
@@ -103,13 +110,22 @@ class Moment(NamedTuple):
     max_event_time: int | None
     last_append_time: int | None
     rolling: Rolling
+    begins_segment: bool = False  # the next append does, because the clock was wrong
     compacting: Compacting | None = None
 
 
 def explain(
-    topic: str, partition: int, log: Moment, rules: Retention, now_ms: int
+    topic: str,
+    partition: int,
+    log: Moment,
+    rules: Retention,
+    now_ms: int,
+    clock_ms: int | None = None,
 ) -> PartitionExplanation:
-    """Explains a partition's segments; reads their unknown times. Raises OSError."""
+    """Explains a partition's segments; reads their unknown times. Raises OSError.
+
+    Retention deletes by `now_ms`. Segments end by `clock_ms`, what the clock shows, if that differs.
+    """
     candidates = log.candidates
     expected = retention_schedule(
         candidates,
@@ -124,7 +140,7 @@ def explain(
     for segment, candidate, schedule in zip(log.segments, candidates, expected, strict=True):
         before = _segment(segment, candidate, schedule, rules, now_ms, before)
         explained.append(before)
-    explained[-1] = _with_rolling(explained[-1], log.segments[-1], log.rolling, now_ms)
+    explained[-1] = _with_rolling(explained[-1], log, now_ms if clock_ms is None else clock_ms)
     if log.compacting is not None:
         explained = _with_compaction(explained, log.segments, log.compacting)
     return PartitionExplanation(
@@ -144,19 +160,26 @@ def explain(
     )
 
 
-def _with_rolling(
-    explained: SegmentExplanation, active: Segment, rolling: Rolling, now_ms: int
-) -> SegmentExplanation:
-    """Adds when the active segment ends by time, unless the next round deletes it."""
-    roll_ms = rolls_from(active.times, rolling)
-    is_going = explained.held_by is None or not explained.is_active
-    if is_going or roll_ms is None:
+def _with_rolling(explained: SegmentExplanation, log: Moment, clock_ms: int) -> SegmentExplanation:
+    """Adds why the active segment has not ended, and when it does."""
+    rolling = log.rolling
+    if not explained.is_active or not explained.size:
         return explained
-    when = "the next append" if is_due(roll_ms, now_ms) else f"an append at {_when(roll_ms)}"
-    sentence = (
-        f"It is active; {when} begins a new segment ({rolling.setting}={rolling.segment_ms})."
+    roll_ms = rolls_from(log.segments[-1].times, rolling)
+    rolls_by, setting = rolling.setting, f"({rolling.setting}={rolling.segment_ms})"
+    if log.begins_segment or is_behind(log.last_append_time, clock_ms):
+        roll_ms, rolls_by, setting = clock_ms, WRONG_CLOCK, "(the clock was wrong)"
+    if explained.held_by is None:
+        sentence = "It is active: the round begins a new segment first."
+    elif roll_ms is None:
+        sentence = f"It is active, and never ends by age {setting}."
+    else:
+        is_old = is_due(roll_ms, clock_ms)
+        when = "the next append" if is_old else f"an append at {_when(roll_ms)}"
+        sentence = f"It is active; {when} begins a new segment {setting}."
+    return explained._replace(
+        sentence=f"{explained.sentence} {sentence}", rolls_ms=roll_ms, rolls_by=rolls_by
     )
-    return explained._replace(sentence=f"{explained.sentence} {sentence}")
 
 
 def _with_compaction(
@@ -204,6 +227,12 @@ def _segment(
             " Of some of its batches nobody knows when they were appended: they count as appended"
             f" when this broker found them, at {_when(adopted_ms)}."
         )
+    judged = candidate.times() if size else times
+    if judged.last_append is not None and judged.last_append != times.last_append:
+        sentence += (
+            " A clock was wrong when it was written: its last append counts as"
+            f" {_when(judged.last_append)}."
+        )
     return SegmentExplanation(
         segment.base_offset,
         end_offset,
@@ -211,7 +240,7 @@ def _segment(
         segment.is_active,
         times.first,
         times.largest,
-        times.event,
+        judged.event,
         segment.append_times.first_time if size else None,
         segment.append_times.at(end_offset - 1) if size else None,
         times.has_unknown,
@@ -222,7 +251,14 @@ def _segment(
         held_by,
         holder,
         sentence,
+        tuple(_from_now(wait, now_ms) for wait in waits),
+        judged_append_time=judged.last_append,
     )
+
+
+def _from_now(wait: Wait, now_ms: int) -> Wait:
+    """Returns a policy's condition; what it needs no time for is due now."""
+    return wait._replace(due_ms=now_ms) if wait.due_ms == MIN_TIMESTAMP else wait
 
 
 # --- words ---------------------------------------------------------------------------------------
@@ -241,7 +277,8 @@ def _held(
     if schedule.is_held:
         if is_empty:
             return EMPTY, None, "It is active and empty: there is nothing to delete."
-        return NOT_SEEN, None, "It is kept until consumers have been shown all of it."
+        conditions = "".join(f" {_sentence(wait, rules, now_ms, 'would delete')}" for wait in waits)
+        return NOT_SEEN, None, f"It is kept until consumers have been shown all of it.{conditions}"
     is_behind = (
         before is not None
         and before.held_by is not None

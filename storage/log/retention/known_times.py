@@ -1,6 +1,6 @@
 """The known times of a log, from memory alone, without reading anything.
 
-The metrics of every open partition use it every few seconds.
+The metrics of every open partition use it every few seconds, and `diagnosis` judges its facts.
 """
 
 from __future__ import annotations
@@ -8,13 +8,15 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, NamedTuple
 
+from storage.log.retention.diagnosis import Facts, SegmentFacts
 from storage.time.retention import Candidate, retention_schedule, with_inherited_times
 from storage.time.timestamp import later
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from storage.segment.segment import Segment
+    from storage.time.corrections import Correction
     from storage.time.retention import Retention
     from storage.time.segment_times import SegmentTimes
 
@@ -32,13 +34,14 @@ class KnownTimes(NamedTuple):
 def collect(
     segments: Sequence[Segment],
     rules: Retention,
+    judge: Callable[[Segment, SegmentTimes], SegmentTimes],
     *,
     now_ms: int,
     log_start_offset: int,
     high_watermark: int,
     max_event_time: int | None,
 ) -> KnownTimes:
-    """Returns the known times of a log's segments."""
+    """Returns the known times of a log's segments; `judge` returns what those of one count as."""
     known = [segment.known_times for segment in segments]
     first = next((times.first for times, _ in known if times.first is not None), None)
     largest = None
@@ -47,7 +50,7 @@ def collect(
     policy = due_ms = None
     if all(size >= segment.tail.size for segment, (_, size) in zip(segments, known, strict=True)):
         candidates = with_inherited_times(
-            Candidate(s.tail.end_offset, s.tail.size, functools.partial(_itself, times))
+            Candidate(s.tail.end_offset, s.tail.size, functools.partial(judge, s, times))
             for s, (times, _) in zip(segments, known, strict=True)
         )
         schedule = retention_schedule(
@@ -64,5 +67,34 @@ def collect(
     return KnownTimes(first, largest, created, policy, due_ms)
 
 
-def _itself(times: SegmentTimes) -> SegmentTimes:
-    return times
+def facts(
+    segments: Sequence[Segment],
+    judge: Callable[[Segment, SegmentTimes], SegmentTimes],
+    *,
+    log_start_offset: int,
+    high_watermark: int,
+    max_event_time: int | None,
+    last_append_time: int | None,
+    corrections: Sequence[Correction],
+) -> Facts:
+    """Returns what is known of a log's times, to be judged by `diagnosis.diagnose`."""
+    known = [segment.known_times for segment in segments]
+    candidates = with_inherited_times(
+        Candidate(s.tail.end_offset, s.tail.size, functools.partial(judge, s, times))
+        for s, (times, _) in zip(segments, known, strict=True)
+    )
+    found = [
+        SegmentFacts(
+            segment.base_offset,
+            candidate,
+            times,
+            segment.adoptions.latest_within(segment.base_offset, candidate.end_offset)
+            if times.has_unknown
+            else None,
+            max(candidate.size - size, 0),
+        )
+        for segment, candidate, (times, size) in zip(segments, candidates, known, strict=True)
+    ]
+    return Facts(
+        found, log_start_offset, high_watermark, max_event_time, last_append_time, corrections
+    )

@@ -1,20 +1,30 @@
 """Files of deleted segments, which are kept under another name for file.delete.delay.ms.
 
-A reader that has begun can finish, and an operator who has made a mistake has a little time. The
-due times are not stored: after a crash the next start removes the files at once.
+A reader that has begun can finish, and an operator who has made a mistake has a little time. If the
+clock steps back, the delay counts from then. The due times are not stored: after a crash the next
+start removes the files at once.
 """
 
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from storage import files
-from storage.time.timestamp import is_due
+from storage.time.timestamp import at_latest, is_due
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
+
+
+class _Waiting(NamedTuple):
+    """A file that waits for its removal."""
+
+    due_ms: int
+    delay_ms: int
+    version: int  # versions of the log up to this number use it
+    path: Path
 
 
 class PendingDeletes:
@@ -22,15 +32,16 @@ class PendingDeletes:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._waiting: list[tuple[int, int, Path]] = []  # due, version, path; oldest version first
+        self._waiting: list[_Waiting] = []  # oldest version first
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def add(self, paths: Iterable[Path], due_ms: int, version: int) -> None:
-        """Removes these files from `due_ms` on; versions of the log up to this number use them."""
+    def add(self, paths: Iterable[Path], now_ms: int, delay_ms: int, version: int) -> None:
+        """Removes these files after a delay; versions of the log up to this number use them."""
+        due_ms = now_ms + delay_ms
         with self._lock:
-            self._waiting += [(due_ms, version, path) for path in paths]
+            self._waiting += [_Waiting(due_ms, delay_ms, version, path) for path in paths]
 
     def remove_due(self, now_ms: int, oldest_held: int | None) -> None:
         """Removes the files that are due and in no version that is held. Raises OSError.
@@ -38,11 +49,15 @@ class PendingDeletes:
         `oldest_held` is the number of the oldest held version; None if none is held.
         """
         with self._lock:
+            self._waiting = [
+                each._replace(due_ms=at_latest(each.due_ms, now_ms, each.delay_ms))
+                for each in self._waiting
+            ]
             while self._waiting:
-                due_ms, version, path = self._waiting[0]
-                if not is_due(due_ms, now_ms):
+                oldest = self._waiting[0]
+                if not is_due(oldest.due_ms, now_ms):
                     return
-                if oldest_held is not None and oldest_held <= version:
+                if oldest_held is not None and oldest_held <= oldest.version:
                     return
-                files.unlink(path)
+                files.unlink(oldest.path)
                 del self._waiting[0]

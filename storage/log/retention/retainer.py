@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from storage.log.compactor import Compactor
     from storage.log.flusher import Flusher
     from storage.log.retention.deletion import Deletion
+    from storage.log.retention.diagnosis import Facts
     from storage.log.retention.explanation import PartitionExplanation
     from storage.log.retention.known_times import KnownTimes
     from storage.log.state import LogState
@@ -72,6 +73,7 @@ class Retainer:
                 judged = self._judge(version, now_ms)  # reads what it needs, without a lock
             with state.flush_lock:
                 state.check_usable()
+                state.deletion_ms = now_ms
                 state.remove_pending_deletes(now_ms)
                 if not self._still_holds(judged):
                     judged = self._judge(state.version, now_ms)
@@ -91,7 +93,7 @@ class Retainer:
         if rules.event_ms is not None:
             deletion.learn(segments)
         policies = segments_to_delete(
-            deletion.candidates(segments),
+            deletion.candidates(segments, state.judged_times_of),
             rules,
             now_ms=now_ms,
             log_start_offset=version.log_start_offset,
@@ -126,6 +128,7 @@ class Retainer:
                 state.check_usable()
                 with state.append_lock:
                     state.move_start(offset)
+                    state.forget_corrections()
                 # The log must be durable up to its start, or a power loss could leave a log
                 # that ends before it starts.
                 if state.recovery_point < state.version.log_start_offset:
@@ -159,15 +162,21 @@ class Retainer:
             state.largest_event.keep(max_event_time)
             left = state.version.segments[len(going) :]
             replaced = state.replace_segments(left, max(log_start_offset, left[0].base_offset))
+            state.forget_corrections()
         deletions: list[Deletion] = []
         try:
             self._save_times_on_full_disk(going)
             for segment, policy in zip(going, policies, strict=True):
                 deleted, away = deletion.delete(
-                    segment, policy, judged.rules, log_start_offset, max_event_time
+                    segment,
+                    state.judged(segment, segment.known_times[0]),
+                    policy,
+                    judged.rules,
+                    log_start_offset,
+                    max_event_time,
                 )
-                due_ms = now_ms + state.config.file_delete_delay_ms
-                state.pending_deletes.add(away, due_ms, replaced)
+                delay_ms = state.config.file_delete_delay_ms
+                state.pending_deletes.add(away, now_ms, delay_ms, replaced)
                 deletion.say(state.topic, state.index, deleted)
                 deletions.append(deleted)
         except OSError:
@@ -222,10 +231,12 @@ class Retainer:
         now_ms: int,
         config: TopicConfig | None = None,
         blocker: CompactionBlocker | None = None,
+        clock_ms: int | None = None,
     ) -> PartitionExplanation:
         """Returns for each segment what will delete it and when, or what holds it; changes nothing.
 
         `config` replaces the topic's settings. `blocker` is what prevents compaction of the log.
+        `clock_ms` is what the clock shows, if that is not `now_ms`, the time by which is deleted.
         Call it in a thread: unknown times of segments are read. Raises KafkaStorageError and
         CorruptMessage.
         """
@@ -238,10 +249,38 @@ class Retainer:
                     segment.learn_times()
                 moment = self._moment(version, now_ms, config, blocker)
                 return explanation.explain(
-                    state.topic, state.index, moment, retention_of(config), now_ms
+                    state.topic, state.index, moment, retention_of(config), now_ms, clock_ms
                 )
             except (OSError, CorruptMessage) as error:
                 raise state.read_error(version, error) from error
+
+    def facts(self, most_bytes: int = 0) -> Facts:
+        """Returns what is known of the log's times, for `diagnosis.diagnose`.
+
+        Segments whose times are unknown are read until `most_bytes` have been: with more than 0,
+        call it in a thread. Raises KafkaStorageError and CorruptMessage.
+        """
+        state = self._state
+        state.check_online()
+        with state.hold() as version:
+            try:
+                for segment in version.segments:
+                    if most_bytes <= 0:
+                        break
+                    _, known_size = segment.known_times
+                    most_bytes -= max(segment.tail.size - known_size, 0)
+                    segment.learn_times()
+            except (OSError, CorruptMessage) as error:
+                raise state.read_error(version, error) from error
+            return known_times.facts(
+                version.segments,
+                state.judged,
+                log_start_offset=version.log_start_offset,
+                high_watermark=state.ends.high_watermark,
+                max_event_time=state.max_event_time,
+                last_append_time=state.last_append_time_ms,
+                corrections=state.corrections,
+            )
 
     def _moment(
         self,
@@ -255,13 +294,14 @@ class Retainer:
             ends = state.ends
             moment = Moment(
                 version.segments,
-                deletion.candidates(version.segments),
+                deletion.candidates(version.segments, state.judged_times_of),
                 version.log_start_offset,
                 ends.high_watermark,
                 ends.log_end_offset,
                 state.max_event_time,
                 state.last_append_time_ms,
                 rolling_of(config),
+                state.begins_segment,
             )
         compacting = self._compactor.compacting(version.segments, now_ms, config, blocker)
         return moment._replace(compacting=compacting)
@@ -273,6 +313,7 @@ class Retainer:
         return known_times.collect(
             version.segments,
             rules,
+            state.judged,
             now_ms=now_ms,
             log_start_offset=version.log_start_offset,
             high_watermark=state.ends.high_watermark,

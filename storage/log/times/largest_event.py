@@ -11,13 +11,15 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
+from storage.time.corrections import counted_event
 from storage.time.timestamp import later
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from protocol.records.plan import PreparedBatch
     from storage.segment.segment import Segment
+    from storage.time.segment_times import SegmentTimes
 
 
 class _Pending(NamedTuple):
@@ -66,14 +68,32 @@ class LargestEvent:
         while self._pending and self._pending[-1].end_offset > end_offset:
             self._pending.pop()
 
-    def below(self, high_watermark: int, segments: Sequence[Segment]) -> int | None:
+    def begin_again(self, limit: int) -> None:
+        """Forgets what was counted while the clock was ahead: the records that remain count.
+
+        What is above the high watermark counts at most as `limit`.
+        """
+        self._kept = None
+        self._pending = deque(
+            _Pending(end_offset, None if event is None else min(event, limit))
+            for end_offset, event in self._pending
+        )
+
+    def below(
+        self,
+        high_watermark: int,
+        segments: Sequence[Segment],
+        judge: Callable[[Segment, SegmentTimes], SegmentTimes],
+    ) -> int | None:
         """Returns the largest event time below the high watermark.
 
-        Segments whose times are not known yet are not read, and do not count.
+        `judge` returns what the times of a segment count as. Segments whose times are not known
+        yet are not read, and do not count.
         """
         self.advance(high_watermark)
         largest = self._kept
         for segment in segments:
             if not self._pending or segment.tail.end_offset <= high_watermark:
-                largest = later(segment.known_times[0].event, largest)
+                times = segment.known_times[0]
+                largest = later(counted_event(times, judge(segment, times)), largest)
         return largest

@@ -1,6 +1,6 @@
 """`partition.times`: the times of a partition, stored so that a clean start reads no log.
 
-    header    4 bytes "tidp", int32 version (2), uint32 CRC-32C of what follows; big-endian
+    header    4 bytes "tidp", int32 version (3), uint32 CRC-32C of what follows; big-endian
     state     int64 largest event time ever, each counted at most as its limit (-1: none)
               int64 last append time (Long.MIN: unknown)
               int64 log start offset
@@ -12,24 +12,31 @@
               int64 largest event time as above (-1: none)
               int64 largest of min(record time, append time); none where there are no bytes
               int64 first, last append time (Long.MIN: unknown)
-              int32 entries of the .index, int32 entries of the .timeindex
+              int32 entries of the .index, int32 of .timeindex and .negativetimes
               int8 bit 0: a record has no time; bit 1: batch headers and indexes are true;
               bit 2: the append time of some batch is unknown
               int64 what the clock showed at the first append (Long.MIN: unknown)
     adopted   int32 how many, then for each
               int64 end offset, int64 the moment at which batches with unknown append times before
               it, and not before the end offset before, were adopted
+    corrected int32 how many, then for each correction (`storage/time/corrections.py`)
+              int64 start offset, end offset; int64 first, last append time; int64 shift, bound
+    clock     int16 length, and the id of the clock's history as UTF-8
+              int64 number of the last step forward in it that the corrections have
+              int64 from, to: delete horizons from the one time on count at least from the other
+              on (Long.MIN: there are none)
     mark      int64 offset of the last reset of the append clock; 0 if there was none
-    cut       only in a log that has been truncated
+    cut       only in a log that has been truncated, or that went offline with refused records
               int64 recovery point and int64 cleaned offset (-1: none): if the directory's
               checkpoints are beyond them, the checkpoints are older than a truncation
               int64 offset to which a truncation in progress truncates the log (-1: none is)
               int8 1: it restarts the log, empty, at that offset
     gaps      int64 the log may have gaps up to this offset, see `storage/log/recovery/gaps.py`
 
-A file of version 1 has no clock readings and no moments of adoption. Lines with unknown append
-times are not used: there the dates of files stood in. Any file may have no gaps, and no mark where
-it would be 0 and no cut follows.
+A file of version 2 has no corrections and no steps of the clock. One of version 1 also has no clock
+readings and no moments of adoption; its lines with unknown append times are not used: there the
+dates of files stood in. Any file may have no gaps, and no mark where it would be 0 and no cut
+follows.
 
 A segment's line describes its first `size` bytes: later appends are read from the log again. The
 file is replaced by rename, durably, at flush, close and retention, and once, not durably, when the
@@ -48,6 +55,7 @@ from protocol.records.layout import NO_TIMESTAMP
 from storage import files
 from storage.segment.segment_line import SegmentLine
 from storage.time.adoption import Adopted
+from storage.time.corrections import Correction
 from storage.time.segment_times import SegmentTimes
 
 if TYPE_CHECKING:
@@ -58,12 +66,16 @@ if TYPE_CHECKING:
 
 FILE_NAME = "partition.times"
 MAGIC = b"tidp"
-VERSION = 2
+VERSION = 3
+_WITH_ADOPTIONS = 2  # the first version that has them, and clock readings
 UNKNOWN = -(2**63)
 _HEAD = struct.Struct(">4siI")
 _STATE = struct.Struct(">qqqqH")
 _COUNT = struct.Struct(">i")
 _ADOPTED = struct.Struct(">qq")
+_CORRECTION = struct.Struct(">6q")
+_LENGTH = struct.Struct(">H")
+_STEPS = struct.Struct(">qqq")
 _MARK = struct.Struct(">q")
 _CUT = struct.Struct(">qqqb")
 _GAPS = struct.Struct(">q")
@@ -76,12 +88,20 @@ _HAS_UNKNOWN = 4
 
 
 class Cut(NamedTuple):
-    """Facts after a truncation: the directory's checkpoints may be older than it."""
+    """Facts after a truncation, or of one to come: the checkpoints may be older than it."""
 
     recovery_point: int  # the durable offset, whatever the checkpoint says
     cleaned_offset: int | None  # the compacted offset, likewise; None: never
     offset: int | None = None  # of a truncation in progress; the next start completes it
     begins_anew: bool = False  # it drops every batch, and the log restarts at that offset
+
+
+class ClockMark(NamedTuple):
+    """The steps of the clock that a partition has taken into account."""
+
+    history_id: str = ""  # of the history in which they are numbered; empty: of none
+    number: int = 0  # of the last one
+    late_horizons: tuple[int, int] | None = None  # see `tombstones.counted_horizon`
 
 
 class PartitionTimes(NamedTuple):
@@ -97,6 +117,8 @@ class PartitionTimes(NamedTuple):
     cut: Cut | None = None  # None: not truncated since the last clean stop
     gaps_end_offset: int | None = None  # up to which the log may have gaps; None: not recorded
     adopted: tuple[Adopted, ...] = ()  # when batches with unknown append times were adopted
+    corrections: tuple[Correction, ...] = ()  # of append times that a wrong clock gave
+    clock: ClockMark = ClockMark()
 
 
 def lines_of(segments: Iterable[Segment], left_out: Container[int]) -> tuple[SegmentLine, ...]:
@@ -136,23 +158,27 @@ def parse(data: bytes) -> PartitionTimes | None:
         return None
     magic, version, checksum = _HEAD.unpack_from(data)
     body = memoryview(data)[_HEAD.size :]
-    if magic != MAGIC or version not in {1, VERSION} or checksum != crc32c(body):
+    if magic != MAGIC or not 1 <= version <= VERSION or checksum != crc32c(body):
         return None
     event, append, start, covered, size = _STATE.unpack_from(body)
     position = _STATE.size + size
     boot_id = str(body[_STATE.size : position], "utf-8")
     (count,) = _COUNT.unpack_from(body, position)
     position += _COUNT.size
-    segment = _SEGMENT if version == VERSION else _SEGMENT_1
+    segment = _SEGMENT if version >= _WITH_ADOPTIONS else _SEGMENT_1
     end = position + count * segment.size
     lines = tuple(_line(*fields) for fields in segment.iter_unpack(body[position:end]))
     adopted: tuple[Adopted, ...] = ()
-    if version == VERSION:
+    if version >= _WITH_ADOPTIONS:
         (count,) = _COUNT.unpack_from(body, end)
         position, end = end + _COUNT.size, end + _COUNT.size + count * _ADOPTED.size
         adopted = tuple(Adopted(*each) for each in _ADOPTED.iter_unpack(body[position:end]))
     else:
         lines = tuple(line for line in lines if not line.times.has_unknown)
+    corrections: tuple[Correction, ...] = ()
+    clock = ClockMark()
+    if version == VERSION:
+        corrections, clock, end = _corrected(body, end)
     return PartitionTimes(
         _or_none(event, NO_TIMESTAMP),
         _or_none(append, UNKNOWN),
@@ -164,6 +190,8 @@ def parse(data: bytes) -> PartitionTimes | None:
         _cut(body[end + _MARK.size :]),
         _gaps(body[end + _MARK.size :]),
         adopted,
+        corrections,
+        clock,
     )
 
 
@@ -185,6 +213,9 @@ def pack(times: PartitionTimes) -> bytes:
             *map(_pack_line, times.segments),
             _COUNT.pack(len(times.adopted)),
             *(_ADOPTED.pack(*adopted) for adopted in times.adopted),
+            _COUNT.pack(len(times.corrections)),
+            *(_CORRECTION.pack(*each) for each in times.corrections),
+            _pack_clock(times.clock),
             _MARK.pack(times.back_offset) if times.back_offset or has_more else b"",
             b"" if times.cut is None else _pack_cut(times.cut),
             b"" if times.gaps_end_offset is None else _GAPS.pack(times.gaps_end_offset),
@@ -196,6 +227,27 @@ def pack(times: PartitionTimes) -> bytes:
 def write(directory: Path, data: bytes, *, durable: bool, losable: bool = False) -> None:
     """Replaces the file by packed bytes; see `files.replace`. Raises OSError."""
     files.replace(directory / FILE_NAME, data, durable=durable, losable=losable)
+
+
+def _corrected(body: memoryview, position: int) -> tuple[tuple[Correction, ...], ClockMark, int]:
+    """Returns the corrections, the steps of the clock, and the position behind them."""
+    (count,) = _COUNT.unpack_from(body, position)
+    position, end = position + _COUNT.size, position + _COUNT.size + count * _CORRECTION.size
+    corrections = tuple(Correction(*each) for each in _CORRECTION.iter_unpack(body[position:end]))
+    (size,) = _LENGTH.unpack_from(body, end)
+    position, end = end + _LENGTH.size, end + _LENGTH.size + size
+    number, from_ms, to_ms = _STEPS.unpack_from(body, end)
+    late_horizons = None if from_ms == UNKNOWN else (from_ms, to_ms)
+    clock = ClockMark(str(body[position:end], "utf-8"), number, late_horizons)
+    return corrections, clock, end + _STEPS.size
+
+
+def _pack_clock(clock: ClockMark) -> bytes:
+    history_id = clock.history_id.encode()
+    from_ms, to_ms = clock.late_horizons or (UNKNOWN, UNKNOWN)
+    return b"".join(
+        (_LENGTH.pack(len(history_id)), history_id, _STEPS.pack(clock.number, from_ms, to_ms))
+    )
 
 
 def _pack_cut(cut: Cut) -> bytes:

@@ -1,11 +1,16 @@
 """Which committed offsets expire: of empty groups, and of topics that nobody reads any more."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from broker.groups.group import Group, State
-from broker.groups.offset_expiry import expired_offsets
+from broker.groups.offset_expiry import correct_times, expired_offsets
+from broker.groups.registry import GroupRegistry
 from broker.groups.store import Committed, StoredGroup
 from protocol.records.layout import NO_TIMESTAMP
+from storage.time.corrections import ClockHistory, ForwardStep
+from storage.time.trusted_clock import Leap, StepBack
 
 NAME = ("t", 0)
 RETENTION_MS = 100
@@ -38,3 +43,60 @@ def test_an_offset_expires_at_its_time(kept, first_ms):
 def test_offsets_of_other_groups_with_members_do_not_expire(state):
     kept = stored(state, protocol_type="connect")
     assert expired_offsets(kept, 10**15, RETENTION_MS) == []
+
+
+@pytest.mark.parametrize(
+    ("change", "time_ms", "counts_as"),
+    [
+        (StepBack(9_000, 500), 1_000, 500),
+        (StepBack(9_000, 1_000), 1_000, 1_000),
+        (StepBack(999, 500), 1_000, 1_000),  # the clock never showed that: a client said it
+        (ForwardStep(900, 1_100, 5_000, 7_000), 1_000, 6_000),
+        (ForwardStep(900, 1_100, 5_000, 5_500), 1_000, 5_500),
+        (ForwardStep(1_001, 1_100, 5_000, 7_000), 1_000, 1_000),
+        (Leap(1_000, 9_000), 1_000, 1_000),
+    ],
+)
+def test_times_that_a_wrong_clock_gave_are_corrected(change, time_ms, counts_as):
+    kept = stored(State.EMPTY, protocol_type="consumer", since_ms=time_ms, expire_ms=time_ms + 50)
+    assert list(correct_times(kept, change)) == []
+    assert kept.since_ms == kept.offsets[NAME].commit_ms == counts_as
+    assert kept.offsets[NAME].expire_ms == counts_as + 50
+
+
+@pytest.mark.parametrize("expire_ms", [NO_TIMESTAMP, 2**63 - 1])
+def test_an_offset_that_is_kept_for_ever_stays_so(expire_ms):
+    kept = stored(State.EMPTY, protocol_type="consumer", expire_ms=expire_ms)
+    assert list(correct_times(kept, ForwardStep(0, 2_000, 5_000, 9_000))) == []
+    assert kept.offsets[NAME].expire_ms == expire_ms
+
+
+def test_a_group_with_many_offsets_is_corrected_in_slices():
+    kept = stored(State.EMPTY, protocol_type="consumer")
+    kept.offsets.update((("t", index), kept.offsets[NAME]) for index in range(1, 2_000))
+    slices = correct_times(kept, StepBack(9_000, 500))
+    next(slices)
+    corrected = [each for each in kept.offsets.values() if each.commit_ms == 500]
+    assert 0 < len(corrected) < 1_000, "an event loop has other work to do"
+    del kept.offsets["t", 1_999]  # what others do meanwhile
+    list(slices)
+    assert {each.commit_ms for each in kept.offsets.values()} == {500}
+    assert len(kept.offsets) == 1_999
+
+
+def test_an_offset_read_from_the_log_counts_as_the_latest_that_its_time_can_mean():
+    """The clock was on two wrong courses in turn: which of the steps concern it is not known."""
+    steps = (
+        ForwardStep(0, 1_000_000, 50_000, 1_050_000),
+        ForwardStep(100, 300, 5_000_000, 5_000_300),
+    )
+    history = ClockHistory("h", tuple(enumerate(steps, 1)))
+    registry = SimpleNamespace(
+        _is_apart=False,
+        _node=SimpleNamespace(clock_watch=SimpleNamespace(history=history)),
+        _clock=SimpleNamespace(now_ms=lambda: 6_000_000),
+    )
+    assert GroupRegistry.changes_since(registry, 200) == [steps[1]]
+    assert GroupRegistry.changes_since(registry, 2_000) == [steps[0]]
+    assert GroupRegistry.changes_since(registry, 2_000_000) == []
+    assert GroupRegistry.changes_since(registry, 7_000_000) == [StepBack(7_000_000, 6_000_000)]

@@ -333,13 +333,33 @@ def test_an_append_time_ahead_of_the_clock_shows(broker, connection):
     topic = new_topic(connection)
     produce(connection, topic, NOW_MS)
     assert f'topic="{topic}"' not in ahead_lines(broker)
-    broker.clock.set(NOW_MS - HOUR_MS)
-    assert broker.metric("tidelog_append_time_ahead_ms", topic=topic, partition="0") == HOUR_MS
+    broker.clock.step("-9s")
+    assert broker.metric("tidelog_append_time_ahead_ms", topic=topic, partition="0") == 9_000
+    broker.clock.set(NOW_MS - HOUR_MS)  # more than ten seconds are corrected
+    assert f'topic="{topic}"' not in ahead_lines(broker)
+    finding = {"topic": topic, "finding": "corrections in force"}
+    assert broker.metric("tidelog_time_findings", **finding) == 1
 
 
 def ahead_lines(broker):
     lines = broker.page("/metrics").splitlines()
     return "\n".join(line for line in lines if line.startswith("tidelog_append_time_ahead_ms{"))
+
+
+def test_findings_are_counted_by_partition_and_go_with_their_cause(broker, connection):
+    topic = new_topic(connection, **{"retention.ms": "-1", "segment.ms": str(2**63 - 1)})
+    name = "tidelog_time_findings"
+    produce(connection, topic, NOW_MS)
+    assert broker.metric(name, topic=topic) == 0  # nothing waits for the segment's end
+    change = ("retention.ms", 0, str(DAY_MS))
+    assert asking.alter(connection, asking.TOPIC, topic, change)[0] == 0
+    assert broker.metric(name, topic=topic, finding="segment cannot roll") == 1
+    change = ("segment.ms", 0, str(DAY_MS))
+    assert asking.alter(connection, asking.TOPIC, topic, change)[0] == 0
+    assert broker.metric(name, topic=topic) == 0
+    produce(connection, topic, NOW_MS * 1000)
+    assert broker.metric(name, topic=topic, finding="times in a wrong unit") == 1
+    assert broker.metric(name, topic=topic) == 1
 
 
 def test_a_deleted_topic_leaves_no_metric_behind(broker, connection):

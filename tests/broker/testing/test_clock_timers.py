@@ -138,3 +138,26 @@ async def test_the_machines_clock():
     await clock.reached(before_ms + 2)
     assert clock.steady_ms() >= before_ms + 2
     assert abs(clock.now_ms() / 1000 - time.time()) < 60
+
+
+def test_a_leap_moves_the_clock_and_no_time_passes():
+    clock = ManualClock(5)
+    before = clock.reading()
+    clock.step(DAY_MS)
+    clock.leap(2 * DAY_MS)
+    after = clock.reading()
+    assert after.wall_ms == clock.now_ms() == 5 + 3 * DAY_MS
+    assert after.elapsed_ms - before.elapsed_ms == clock.steady_ms() == DAY_MS
+    clock.leap(-2 * DAY_MS)
+    assert clock.reading() == after._replace(wall_ms=5 + DAY_MS)
+    assert ManualClock(5).reading().boot_id != before.boot_id, "each process begins anew"
+
+
+def test_readings_of_the_machine_name_its_start():
+    one, other = SystemClock().reading(), SystemClock().reading()
+    assert one.boot_id == other.boot_id != ""
+    assert (
+        0
+        <= other.elapsed_ms - one.elapsed_ms
+        == pytest.approx(other.wall_ms - one.wall_ms, abs=1000)
+    )

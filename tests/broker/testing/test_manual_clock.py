@@ -41,15 +41,17 @@ def start_of(connection, topic):
     return asking.list_offset(connection, topic, EARLIEST)["offset"]
 
 
-def test_stamps_follow_and_never_go_back(broker, connection):
+def test_stamps_follow_and_wait_for_ten_seconds(broker, connection):
     topic = asking.new_name()
     asking.create(connection, topic, **{"message.timestamp.type": "LogAppendTime"})
     stamp = lambda: produce(connection, topic)["log_append_time_ms"]
     assert [stamp(), stamp()] == [NEW_YEAR_MS, NEW_YEAR_MS]
     broker.clock.step("1h")
     assert stamp() == NEW_YEAR_MS + HOUR_MS
-    broker.clock.set("2020-01-01T00:00Z")
+    broker.clock.set(NEW_YEAR_MS + HOUR_MS - 10_000)
     assert stamp() == NEW_YEAR_MS + HOUR_MS  # the partition's time stands still until then
+    broker.clock.set(NEW_YEAR_MS + HOUR_MS - 10_001)
+    assert stamp() == NEW_YEAR_MS + HOUR_MS - 10_001  # further back, the clock was wrong
     broker.clock.set(NEW_YEAR_MS + HOUR_MS + 1)
     assert stamp() == NEW_YEAR_MS + HOUR_MS + 1
     broker.clock.set(2**63 - 1)
@@ -188,24 +190,24 @@ def append_time(broker, method, topic, partition=0):
 
 @pytest.mark.parametrize("is_on_disk", [True, False])
 def test_append_time_goes_back_when_an_operator_lets_it(broker, connection, is_on_disk):
-    """After a clock that was wrong by a year; through kill -9 as well."""
+    """After a clock that was ahead by less than append times wait for; through kill -9 as well."""
     topic = asking.new_name()
     asking.create(connection, topic, **{"message.timestamp.type": "LogAppendTime"})
     stamp = lambda: produce(connection, topic)["log_append_time_ms"]
     ahead = lambda: broker.metric("tidelog_append_time_ahead_ms", topic=topic)
-    broker.clock.step("365d")
+    broker.clock.step("9s")
     wrong_ms = stamp()
     assert append_time(broker, "POST", topic)["ahead_ms"] == 0
     broker.clock.set(NEW_YEAR_MS)
-    assert (stamp(), ahead()) == (wrong_ms, 365 * DAY_MS)
+    assert (stamp(), ahead()) == (wrong_ms, 9_000)
     told = {
         "topic": topic,
         "partition": 0,
         "last_append_time_ms": wrong_ms,
-        "last_append_time": "2027-01-01T00:00:00.000Z",
+        "last_append_time": "2026-01-01T00:00:09.000Z",
         "now_ms": NEW_YEAR_MS,
         "now": "2026-01-01T00:00:00.000Z",
-        "ahead_ms": 365 * DAY_MS,
+        "ahead_ms": 9_000,
     }
     if is_on_disk:  # with the wrong time
         broker.restart()
@@ -213,7 +215,7 @@ def test_append_time_goes_back_when_an_operator_lets_it(broker, connection, is_o
     assert append_time(broker, "GET", topic) == told
     assert append_time(broker, "POST", topic) == told
     assert (stamp(), ahead()) == (NEW_YEAR_MS, 0)
-    broker.clock.step("-1h")
+    broker.clock.step("-1s")
     assert stamp() == NEW_YEAR_MS  # once
     assert broker.lines(
         "level=warning", "append time goes back", f"topic={topic}", f"from={wrong_ms}"
@@ -224,6 +226,27 @@ def test_append_time_goes_back_when_an_operator_lets_it(broker, connection, is_o
     assert stamp() == NEW_YEAR_MS
     broker.clock.set(NEW_YEAR_MS + 1)
     assert stamp() == NEW_YEAR_MS + 1
+
+
+@pytest.mark.parametrize("is_restarted", [True, False])
+def test_append_time_goes_back_by_itself_with_a_clock_that_was_wrong(
+    broker, connection, is_restarted
+):
+    topic = asking.new_name()
+    asking.create(connection, topic, **{"message.timestamp.type": "LogAppendTime"})
+    stamp = lambda: produce(connection, topic)["log_append_time_ms"]
+    broker.clock.step("365d")
+    wrong_ms = stamp()
+    broker.clock.set(NEW_YEAR_MS)
+    if is_restarted:
+        broker.kill()
+        broker.restart()
+        connection.close()
+    assert [stamp(), stamp()] == [NEW_YEAR_MS, NEW_YEAR_MS]
+    assert broker.metric("tidelog_append_time_ahead_ms", topic=topic) == 0
+    assert broker.lines(
+        "level=warning", "append time goes back", f"topic={topic}", f"from={wrong_ms}"
+    )
 
 
 @pytest.mark.parametrize("partition", [7, "x", "9" * 30])

@@ -37,9 +37,9 @@ class Crashes:
         broker.metadata.store.transact = copying
 
     def _copying(self, step):
-        def copying(*arguments):
+        def copying(*arguments, **named):
             self.copy()
-            outcome = step(*arguments)
+            outcome = step(*arguments, **named)
             self.copy()
             return outcome
 
@@ -143,11 +143,11 @@ def fail(broker, *names, after=0):
     for name in names:
         step = getattr(broker.store, name)
 
-        def failing(*arguments, name=name, step=step):
+        def failing(*arguments, name=name, step=step, **named):
             calls[name] = calls.get(name, 0) + 1
             if calls[name] > after:
                 raise KafkaStorageError(f"{name} failed: too many open files")
-            return step(*arguments)
+            return step(*arguments, **named)
 
         setattr(broker.store, name, failing)
 

@@ -126,7 +126,7 @@ async def test_a_topic_whose_settings_do_not_fit_any_more_loses_nothing(tmp_path
         await broker.metadata.alter_topic_configs("t", {"from.a.newer.tidelog": "1"})
 
     async with Broker(tmp_path) as broker:
-        broker.node.clock = ManualClock(10**12)
+        broker.node.clock.set(10**12)
         broker.node.ready = True
         assert broker.store.partition("t", 0).log_end_offset == 1
         assert delete_due(broker.node, asked=True) == ([], [], 0)
@@ -143,7 +143,7 @@ async def test_a_round_goes_on_behind_a_log_that_fails_unexpectedly(tmp_path, ca
             raise ZeroDivisionError("planted")
 
         broker.node.partition("b", 0).retainer = SimpleNamespace(apply_retention=fail)
-        broker.node.clock = ManualClock(10**15)
+        broker.node.clock.set(10**15)
         broker.node.ready = True
         done = delete_due(broker.node)
         assert [swept.topic for swept in done.deleted] == ["a", "c"]
@@ -295,11 +295,11 @@ async def test_a_deletion_that_fails_half_way_wakes_those_who_wait_for_records(
 def _failing_once(step):
     calls = []
 
-    def fails_once(*arguments):
+    def fails_once(*arguments, **named):
         calls.append(arguments)
         if len(calls) == 1:
             raise KafkaStorageError("too many open files")
-        return step(*arguments)
+        return step(*arguments, **named)
 
     return fails_once
 

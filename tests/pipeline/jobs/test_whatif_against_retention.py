@@ -77,7 +77,7 @@ def lived(row, directory, *, stopped, change=None):
             0,
             uuid.UUID(int=1),
             row.config,
-            now_ms=START,
+            now_ms=partition.last_append_time or START,
             was_clean=True,
             recovery_point=partition.recovery_point,
         )

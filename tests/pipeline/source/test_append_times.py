@@ -18,7 +18,7 @@ from pipeline.source.levels import BATCH, DEPTHS, RECORD, TIME, rows
 from pipeline.source.reading import Options
 from pipeline.source.splits import LOG_END, Selection
 from protocol.records.batch import Record, build
-from storage.segment.append_entries import END
+from storage.segment.appended.layout import END
 from tests.pipeline.logs import seen_in, truth
 from tidelog.process import BrokerProcess
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 import shutil
+import struct
 from pathlib import Path
 
 import pytest
@@ -169,13 +170,23 @@ def test_append_times_are_those_of_the_broker(tmp_path):
             assert all(a in (None, b) for a, b in zip(found, expected, strict=True))
 
 
+def version_1(times):
+    """A file of append times as an older tidelog wrote it, of entries from offset 0 on."""
+    packed = (struct.pack(">qi", time, offset) for offset, time in enumerate(times))
+    return b"tide" + struct.pack(">i", 1) + b"".join(packed)
+
+
 @pytest.mark.parametrize("damage", ["missing", "header", "back", "torn", "zeros"])
-def test_append_times_that_cannot_be_are_unknown(tmp_path, damage):
+def test_append_times_of_version_1_that_cannot_be_are_unknown(tmp_path, damage):
     writer = Writer(tmp_path / "logs", segment_bytes=1 << 20)
     for moment in range(10):
         writer.append([1], now=5_000 + moment)
     writer.close()
     path = tmp_path / "logs" / "t-0" / f"{0:020d}.appendtimes"
+    path.write_bytes(version_1(range(5_000, 5_010)))
+    assert [one.append_time for one in read_all(tmp_path / "logs")["t", 0]] == [
+        *range(5_000, 5_010)
+    ]
     data = bytearray(path.read_bytes())
     if damage == "missing":
         path.unlink()
@@ -198,6 +209,34 @@ def test_append_times_that_cannot_be_are_unknown(tmp_path, damage):
         assert found == [*range(5_000, 5_009), 5_008]
     else:
         assert found == [*range(5_000, 5_000 + known), *[None] * (10 - known)]
+
+
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_damaged_append_times_are_right_or_unknown_at_every_byte(tmp_path, is_clean):
+    """As the broker reads them: a closed segment's, and the last one's of a log that was stopped."""
+    writer, rows = Writer(tmp_path / "logs", segment_bytes=500, boot_id=logs._boot_id()), []
+    for number in range(12):
+        rows += [5_000 + number // 2 * 3] * 2
+        writer.append([1, 2], now=rows[-1])
+    (writer.close if is_clean else writer.crash)()
+    directory, unknown = tmp_path / "logs", 0
+    paths = sorted((directory / "t-0").glob("*.appendtimes"))
+    assert len(paths) > 2
+    assert [one.append_time for one in read_all(directory)["t", 0]] == rows
+    for path in (paths[1], paths[-1]) if is_clean else (paths[1],):
+        data = path.read_bytes()
+        for at in range(len(data)):
+            for damaged in (data[:at], data[:at] + bytes([data[at] ^ 0xFF]) + data[at + 1 :]):
+                path.write_bytes(damaged)
+                found = [one.append_time for one in read_all(directory)["t", 0]]
+                assert all(a in (None, b) for a, b in zip(found, rows, strict=True)), at
+                unknown += None in found
+        path.write_bytes(data)
+    assert unknown > 100
+    paths[1].write_bytes(paths[0].read_bytes())
+    found = [one.append_time for one in read_all(directory)["t", 0]]
+    assert all(a in (None, b) for a, b in zip(found, rows, strict=True))
+    assert None in found
 
 
 # --- up to where -------------------------------------------------------------------------------
@@ -397,8 +436,7 @@ def in_order(tmp_path):
 def test_event_times_choose_records(in_order, known):
     everything = truth(in_order / "t-0")
     if known != "partition.times":
-        (in_order / "t-0" / "partition.times").unlink()
-        everything = [one._replace(append_time=None) for one in everything]
+        (in_order / "t-0" / "partition.times").unlink()  # END entries vouch for append times
     rng, whole = random.Random(6), len(plan(ALL, logs=[str(in_order)]))
     pruned = 0
     for _ in range(40):

@@ -104,6 +104,19 @@ def test_a_stamp_is_the_time_of_all(module):
 
 
 @MODULES
+def test_no_time_counts_as_more_than_its_limit(module):
+    keys = module.KeyMap(10, True)
+    assert keys.note(region([(5, 2**62, b"a", b""), (6, 30, b"b", b"")]), 0, 40) is None
+    assert keys.note(region([(7, 39, b"a", b""), (8, -1, b"b", b"")]), 0, 100) is None
+    assert keys.note(region([(9, 40, b"a", b"")]), 0, 100) is None
+    keys.update_by_time(region([(0, 2**62, b"a", b"")]), 0, 40)
+    rows = [(0, 2**62, b"a", b""), (5, 2**62, b"a", b""), (8, -1, b"b", b""), (9, 40, b"a", b"")]
+    assert keys.filter_records(region(rows), 9, True).mask == b"\0\0\1\1"
+    keys.update_by_time(region([(1, 2**62, b"a", b"")]), 0, 41)
+    assert keys.filter_records(region([(1, 2**62, b"a", b"")]), 9, True).mask == b"\1"
+
+
+@MODULES
 def test_full_at_the_first_key_without_room(module):
     keys = module.KeyMap(2, False)
     rows = [(5, 1, b"a", b""), (6, 1, b"b", b""), (7, 1, b"a", b""), (8, 1, b"c", b"")]
@@ -175,13 +188,14 @@ def test_both_agree_on_whatever_comes():
             stamp,
         )
         by_time, least = rng.random() < 0.5, rng.choice([0, 2])
+        limit = rng.choice([INT64_MAX, 8, -6])
         pair = [module.KeyMap(rng.choice([3, 3]), by_time) for module in (key_map, _kernels)]
-        assert answer(pair[0].note, where, least) == answer(pair[1].note, where, least)
+        noted = [answer(each.note, where, least, limit) for each in pair]
+        assert noted[0] == noted[1]
         assert len(pair[0]) == len(pair[1])
         if by_time:
-            assert answer(pair[0].update_by_time, where, least) == answer(
-                pair[1].update_by_time, where, least
-            )
+            updated = [answer(each.update_by_time, where, least, limit) for each in pair]
+            assert updated[0] == updated[1]
         latest, keep = rng.choice([1, INT64_MAX]), rng.random() < 0.5
         filtered = [answer(each.filter_records, where, latest, keep) for each in pair]
         assert filtered[0] == filtered[1]

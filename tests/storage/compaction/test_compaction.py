@@ -16,7 +16,7 @@ from storage.log import lookup, slices
 from storage.log.state import LogState
 from storage.log.version import Ends
 from storage.segment import transaction_index
-from storage.segment.append_entries import ENTRY_SIZE
+from storage.segment.appended.layout import Layout
 from storage.segment.transaction_index import Aborted
 from tests.storage.cleaning import clean, clean_directory
 
@@ -102,6 +102,49 @@ def test_memory_for_a_part_of_the_keys_cleans_a_part(make):
     for number in range(900):
         last |= {b"key-%d" % ((number * 3 + i) % 2_600): b"%d" % number for i in range(3)}
     assert {key: value for _, key, value in found} == last
+
+
+FUTURE = 20 * 365 * 86_400_000
+
+
+@pytest.mark.parametrize("is_clean_first", [False, True], ids=["dirty", "clean"])
+def test_a_record_from_the_future_gives_way_to_updates_after_the_cap(make, is_clean_first):
+    log = make(compaction_strategy="timestamp", event_time_ahead_max_ms=1_000)
+    put(log, b"k", b"future", now=5_000, time=FUTURE)
+    put(log, b"s", b"slightly ahead", now=5_000, time=5_900)
+    if is_clean_first:
+        fill(log, 20)
+        assert clean(log.partition, 6_000)
+    put(log, b"k", b"within the cap", now=5_999, time=5_999)
+    put(log, b"s", b"earlier", now=6_500, time=5_899)
+    fill(log, 20)
+    clean(log.partition, 7_000)
+    left = {key: value for _, key, value in rows(log)}
+    assert (left[b"k"], left[b"s"]) == (b"future", b"slightly ahead")
+    put(log, b"k", b"update", now=7_000, time=6_000)
+    fill(log, 20)
+    clean(log.partition, 8_000)
+    left = {key: value for _, key, value in rows(log)}
+    assert (left[b"k"], left[b"s"]) == (b"update", b"slightly ahead")
+
+
+def test_of_a_record_with_an_unknown_append_time_the_adoption_counts(make):
+    log = make(compaction_strategy="timestamp", event_time_ahead_max_ms=1_000)
+    put(log, b"k", b"future", now=5_000, time=FUTURE)
+    fill(log, 20)
+    log.close()
+    for path in log.directory.glob("*.appendtimes"):
+        path.unlink()
+    (log.directory / "partition.times").unlink()
+    log.open(60_000)
+    put(log, b"k", b"before the adoption", now=61_000, time=60_999)
+    fill(log, 20, now=61_000)
+    clean(log.partition, 61_000)
+    assert dict(row[1:] for row in rows(log))[b"k"] == b"future"
+    put(log, b"k", b"after it", now=62_000, time=61_000)
+    fill(log, 20, now=62_000)
+    clean(log.partition, 62_000)
+    assert dict(row[1:] for row in rows(log))[b"k"] == b"after it"
 
 
 def test_a_tombstone_stays_until_all_that_came_late_has_been_weighed(make, monkeypatch):
@@ -285,7 +328,7 @@ def test_an_event_time_that_was_compacted_away_is_still_known(make):
 def test_append_times_that_an_operator_let_go_back_are_not_joined(make):
     log = make(segment_bytes=1 << 20)
     put(log, b"a", b"1", now=9_000)
-    assert log.partition.appender.reset_append_clock(100) == 9_000
+    assert log.partition.append_clock.reset(100).last_append_time == 9_000
     put(log, b"b", b"2", now=100)
     log.partition.appender.roll()
     put(log, b"c", b"3", now=101)
@@ -303,7 +346,8 @@ def test_append_times_that_were_cut_short_are_not_filled_in(make, entries):
     sealed = log.partition.segments[1]
     path = sealed.path.with_suffix(".appendtimes")
     log.close()
-    os.truncate(path, path.stat().st_size - entries * ENTRY_SIZE)
+    entry_size = Layout(sealed.base_offset).entry_size
+    os.truncate(path, path.stat().st_size - (entries + 1) * entry_size)  # and the END entry
     log.open(500)
     assert clean(log.partition, 600)
     for offset, _, _ in rows(log):

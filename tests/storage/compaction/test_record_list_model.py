@@ -17,6 +17,7 @@ from protocol.records import survivors
 from protocol.records.batch import Record, build, records, scan
 from protocol.records.layout import NO_TIMESTAMP
 from storage.compaction import cleaned_segment, cleaner, decided_transactions, plan
+from storage.compaction.append_time_cursor import AppendTimeCursor
 from storage.compaction.cleaner import Cleaner
 from storage.log.compactor import Compactor
 from storage.segment import transaction_index
@@ -47,15 +48,17 @@ class Row(NamedTuple):
 class Model:
     """What must be left: rows, and the delete horizons of batches of format 2."""
 
-    def __init__(self, by_time):
+    def __init__(self, by_time, ahead):
         self.rows = []
         self.by_time = by_time
+        self.ahead = ahead
         self.first_dirty = 0
         self.horizons = {}
 
     def beats(self, row, other):
         has_times = NO_TIMESTAMP not in (row.time, other.time)
-        return not (self.by_time and has_times and row.time < other.time)
+        mine, others = (min(each.time, each.append + self.ahead) for each in (row, other))
+        return not (self.by_time and has_times and mine < others)
 
     def clean(self, upper, old_horizon_of, now):
         stands = {}
@@ -95,10 +98,14 @@ class Play:
             "index_interval_bytes": rng.choice([0, 100, 4096]),
             "delete_retention_ms": DELETE_RETENTION_MS,
             "compaction_strategy": rng.choice(["offset", "timestamp"]),
+            "event_time_ahead_max_ms": rng.choice([0, 300, 3_600_000]),
             "file_delete_delay_ms": 0,
         }
         self.log = make_log(f"log{rng.random()}", **self.settings).create()
-        self.model = Model(self.settings["compaction_strategy"] == "timestamp")
+        self.model = Model(
+            self.settings["compaction_strategy"] == "timestamp",
+            self.settings["event_time_ahead_max_ms"],
+        )
         self.sequences = {}
         self.keys = rng.choice([2, 6, 40])
 
@@ -302,9 +309,10 @@ PLANTED = {
     "tombstones go at once": (cleaner, "is_past_horizon", lambda *_: True),
     "a producer's last batch goes": (Cleaner, "_is_last_of_producer", lambda *_: False),
     "what was aborted stays": (decided_transactions.Transactions, "is_aborted", lambda *_: False),
+    "a time from the future wins": (cleaner, "comparison_limit", lambda *_: 2**63 - 1),
     "append times are those before": (
-        cleaned_segment.CleanedSegment,
-        "_append_time_of",
+        AppendTimeCursor,
+        "at",
         lambda self, _: None if self._next_entry is None else self._next_entry.time,
     ),
     "a largest time is believed": (cleaned_segment.Survivor, "of", believed),

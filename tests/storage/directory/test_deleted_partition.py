@@ -22,7 +22,7 @@ def contents_of(directory):
         lambda partition: partition.flusher.save_times(),
         lambda partition: partition.retainer.apply_retention(10**12),
         lambda partition: partition.retainer.delete_records_before(1),
-        lambda partition: partition.appender.reset_append_clock(0),
+        lambda partition: partition.append_clock.reset(0),
     ],
     ids=["flush", "commit", "keep times", "retention", "delete records", "append time"],
 )

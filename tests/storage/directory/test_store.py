@@ -376,3 +376,32 @@ def test_a_checkpoint_of_a_deleted_partition_is_not_believed_by_a_new_one(make_s
     again = opened(make_store()).partition("t", 0)
     assert again.cleaned_offset is None
     assert again.arrivals.longest_delay_ms is None
+
+
+def test_a_partition_created_for_later_is_found_by_nobody_before_it_is_served(make_store):
+    store = opened(make_store())
+    for index in range(3):
+        store.create_partition("t", ID, index, CONFIG, 0, is_served=False)
+    assert store.partition("t", 0) is None
+    assert store.opened_partition("t", 0) is None
+    assert not store.is_closed("t", 0)
+    assert store.opened() == []
+    assert store.topic_id("t", 0) == ID
+    store.delete_partition("t", 1)
+    assert store.indexes("t") == {0, 2}
+    changed = TopicConfig(segment_bytes=10_000)
+    store.set_config("t", changed)
+    store.begin_leader_epoch("t", 0, 4)
+    store.checkpoint()
+    store.serve_partitions("u")
+    assert store.opened() == []
+    store.serve_partitions("t")
+    assert {partition.index for partition in store.opened()} == {0, 2}
+    partition = store.partition("t", 0)
+    assert (partition.config, partition.leader_epoch) == (changed, 4)
+    partition.append(build([Record(0, 0, b"k", b"v")]), **AT)
+    store.create_partition("t", ID, 5, CONFIG, 0, is_served=False)
+    store.close()
+    store = opened(make_store())
+    assert store.partition("t", 0).log_end_offset == 1
+    assert store.partition("t", 5).log_end_offset == 0

@@ -105,20 +105,22 @@ def test_a_log_that_somebody_has_changed_is_opened(log):
 
 def test_lookups_are_cached_once_the_indexes_are_in_memory(log):
     segments = log.partition.segments
-    assert lookup.is_cached(segments, 1004, start_offset=0)  # in the active segment
-    assert lookup.is_cached(segments, Target.MAX_TIMESTAMP, start_offset=0)
-    assert lookup.is_cached(segments, 1005, start_offset=0)  # nowhere
-    assert not lookup.is_cached(segments, 1000, start_offset=0)  # sealed: its indexes rest
+    assert lookup.is_cached(segments, 1004, start_offset=0, upper_offset=5)  # in the active segment
+    assert lookup.is_cached(segments, Target.MAX_TIMESTAMP, start_offset=0, upper_offset=5)
+    assert lookup.is_cached(segments, 1005, start_offset=0, upper_offset=5)  # nowhere
+    assert not lookup.is_cached(
+        segments, 1000, start_offset=0, upper_offset=5
+    )  # sealed: its indexes rest
     assert log.partition.reader.find_by_time(1000, upper_offset=5) == (0, 1000)
-    assert lookup.is_cached(segments, 1000, start_offset=0)
+    assert lookup.is_cached(segments, 1000, start_offset=0, upper_offset=5)
 
 
 def test_a_lookup_is_not_cached_where_the_log_starts_within_a_segment(log):
     segment = log.partition.segments[0]
     assert segment.tail.end_offset > 1
     log.partition.reader.find_by_time(1000, upper_offset=5)
-    assert lookup.is_cached([segment], 1000, start_offset=0)
-    assert not lookup.is_cached([segment], 1000, start_offset=1)
+    assert lookup.is_cached([segment], 1000, start_offset=0, upper_offset=5)
+    assert not lookup.is_cached([segment], 1000, start_offset=1, upper_offset=5)
 
 
 def test_a_stop_writes_nothing_of_a_partition_that_was_only_read(log, monkeypatch):

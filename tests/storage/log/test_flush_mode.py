@@ -4,10 +4,12 @@ import threading
 
 import pytest
 
+from config.topic import TopicConfig
 from protocol.errors import KafkaStorageError
 from storage import files
+from storage.log.state import LogState
 from storage.log.times import partition_times
-from storage.segment.append_entries import END
+from storage.segment.appended.layout import END
 from tests.simulation.disks import Disk
 
 
@@ -136,6 +138,109 @@ def test_a_failed_sync_takes_the_log_offline_for_good(make_log, disk):
     log.partition.commit()
 
 
+@pytest.mark.parametrize("failures", [1, 10**6], ids=["one sync fails", "all syncs fail"])
+@pytest.mark.parametrize("stops", ["is killed", "stops"])
+def test_what_was_refused_is_cut_off_at_the_next_start(make_log, disk, failures, stops):
+    log = make_log(flush_messages=1).create()
+    log.append([1, 2], now=5)
+    log.partition.commit()
+    log.append([2**50], now=6)
+    log.append([4], now=7)
+    disk.failures = failures
+    with pytest.raises(KafkaStorageError, match="Input/output error"):
+        log.partition.commit()
+    if stops == "stops":
+        with pytest.raises(KafkaStorageError, match=r"offline|not closed"):
+            log.close()
+    else:
+        log.crash()
+    disk.failures = 0
+    for _ in range(2):
+        log.open()
+        assert [offset for offset, _, _ in log.contents()] == [0, 1]
+        assert log.partition.log_end_offset == log.partition.recovery_point == 2
+        assert log.partition.reader.find_largest_time(upper_offset=9) == (1, 2)
+        assert log.partition.max_event_time == 2
+        log.crash()
+    log.open()
+    log.append([5], now=8)
+    log.partition.commit()
+    log.close()
+    log.open()
+    assert [offset for offset, _, _ in log.contents()] == [0, 1, 2]
+
+
+def test_refused_records_of_several_segments_are_cut_off(make_log, disk):
+    log = make_log(flush_messages=1, segment_bytes=200).create()
+    producer = {"producer_id": 7, "producer_epoch": 0}
+    log.append([1], base_sequence=0, **producer)
+    log.partition.commit()
+    for sequence in range(1, 8):
+        log.append([1], base_sequence=sequence, **producer)
+    assert len(log.partition.segments) > 2
+    disk.failures = 1
+    with pytest.raises(KafkaStorageError):
+        log.partition.commit()
+    log.crash()
+    log.open()
+    assert log.partition.log_end_offset == 1
+    assert len(log.partition.segments) == 1
+    retried = log.append([1], base_sequence=1, **producer)
+    assert (retried.base_offset, retried.duplicate) == (1, False)
+
+
+def test_records_that_were_acknowledged_before_a_sync_failed_stay(make_log, disk):
+    log = make_log(flush_messages=3).create()
+    log.append([1])
+    log.append([2])
+    disk.failures = 1
+    with pytest.raises(KafkaStorageError):
+        log.partition.commit()
+    log.crash()
+    log.open()
+    assert [offset for offset, _, _ in log.contents()] == [0, 1]
+
+
+def test_refused_records_are_cut_off_also_when_flush_mode_has_ended(make_log, disk):
+    log = make_log(flush_messages=1).create()
+    log.append([1])
+    log.partition.commit()
+    log.append([2])
+    log.partition.config = TopicConfig()
+    disk.failures = 1
+    with pytest.raises(KafkaStorageError):
+        log.partition.commit()
+    log.crash()
+    log.open()
+    assert [offset for offset, _, _ in log.contents()] == [0]
+
+
+@pytest.mark.parametrize("makes_durable", ["commit", "flush"])
+def test_a_commit_is_refused_if_the_log_goes_offline_before_it_counts(
+    make_log, disk, monkeypatch, makes_durable
+):
+    """Another thread decides meanwhile that the log ends before what has just been synced."""
+    log = make_log(flush_messages=1).create()
+    log.append([1])
+    partition = log.partition
+    partition.commit()
+    log.append([2])
+    mark_durable = LogState.mark_durable
+
+    def late(state, end_offset):
+        state.go_offline("another sync has failed")
+        mark_durable(state, end_offset)
+
+    monkeypatch.setattr(LogState, "mark_durable", late)
+    with pytest.raises(KafkaStorageError, match="another sync has failed"):
+        getattr(partition, makes_durable)()
+    assert partition.high_watermark == 1
+    monkeypatch.undo()
+    log.crash()
+    log.open()
+    assert log.partition.log_end_offset == 1
+
+
 def test_a_failed_checkpoint_takes_the_log_offline_too(log, disk):
     log.append([1])
     disk.failures = 1
@@ -259,7 +364,7 @@ def test_the_end_is_the_last_entry_and_counts_as_none(make_log):
         log.partition.commit()
     append_times = log.partition.segments[0].append_times
     assert len(append_times) == 2
-    assert append_times.path.read_bytes()[-12:-4] == END.to_bytes(8, "big", signed=True)
+    assert append_times.path.read_bytes()[-16:-8] == END.to_bytes(8, "big", signed=True)
     assert append_times.is_complete
     assert append_times.load()
     assert (len(append_times), append_times.is_complete, append_times.end_offset) == (2, True, 2)
@@ -276,7 +381,7 @@ def test_an_end_that_stayed_in_the_middle_ends_what_is_known(make_log):
         log.append([1], now=now)
     late = path.read_bytes()
     boundary = len(early)
-    path.write_bytes(early + late[boundary:-12])  # the sector with the end stayed as it was
+    path.write_bytes(early + late[boundary:-16])  # the sector with the end stayed as it was
     boot(log, "another")
     assert [log.partition.reader.append_time_of(offset) for offset in range(4)] == [
         5,

@@ -1,10 +1,15 @@
 """Leader epochs: what a leader begins, what a follower adopts, what a truncation cuts."""
 
+import errno
+import threading
+
 import pytest
 
-from storage import filenames, files
+from protocol.errors import KafkaStorageError
+from storage import checkpoints, filenames, files
 from storage.checkpoints import EpochStart, read_epochs, write_epochs
 from storage.log.epochs import NO_EPOCH, LeaderEpochs
+from storage.log.retention.retainer import Retainer
 from storage.would_block import WouldBlock
 from tests.simulation.power_loss import Disk
 
@@ -101,6 +106,60 @@ class OnlyWhatIsDurable:
         return 1.0
 
 
+class CountingSystem(files.System):
+    """The real disk; counts the syncs."""
+
+    syncs = 0
+
+    def sync(self, number):
+        self.syncs += 1
+        super().sync(number)
+
+    def sync_data(self, number):
+        self.syncs += 1
+        super().sync_data(number)
+
+
+def test_the_first_append_to_a_new_log_syncs_nothing(log):
+    assert kept(log.directory) == [(0, 0)]
+    system = CountingSystem()
+    before = files.use(system)
+    try:
+        log.append([1], may_block=False)
+        log.append([2], may_block=False)
+    finally:
+        files.use(before)
+    assert system.syncs == 0
+    assert log.partition.state.epochs.entries == ((0, 0),)
+
+
+def test_the_first_append_to_an_empty_log_that_was_opened_again_may_block(log):
+    log.close()
+    log.open()
+    with pytest.raises(WouldBlock):
+        log.append([1], may_block=False)
+    log.append([1])
+    log.append([2], may_block=False)
+    assert kept(log.directory) == [(0, 0)]
+
+
+def test_a_log_whose_first_epoch_cannot_be_written_is_not_created(log):
+    class Full(files.System):
+        def rename(self, path, target):
+            if target.name == filenames.LEADER_EPOCH_CHECKPOINT:
+                raise OSError(errno.ENOSPC, "no space left on device")
+            super().rename(path, target)
+
+    before = files.use(Full())
+    try:
+        with pytest.raises(KafkaStorageError, match="u-0 cannot be created"):
+            log.store.create_partition("u", log.partition.topic_id, 0, log.config, 0)
+    finally:
+        files.use(before)
+    assert not (log.directory.parent / "u-0").exists()
+    log.store.create_partition("u", log.partition.topic_id, 0, log.config, 0)
+
+
 def test_an_append_of_a_new_epoch_may_block(log):
     log.append([1])
     log.append([2], may_block=False)
@@ -110,3 +169,57 @@ def test_an_append_of_a_new_epoch_may_block(log):
     log.append([3])
     log.append([4], may_block=False)
     assert log.partition.state.epochs.entries == ((0, 0), (4, 2))
+
+
+# --- retention beside an append -------------------------------------------------------------------
+
+
+def epochs_after_a_race(log, monkeypatch, patience_s=0.2):
+    """Retention forgets epoch 0 while an append begins epoch 5; returns the epochs, also those on disk."""
+    for _ in range(3):
+        log.append([1])
+    log.partition.leader_epoch = 2
+    for _ in range(3):
+        log.append([9_000], now=9_000)
+    log.partition.leader_epoch = 5
+    write, is_forgetting, may_write = checkpoints.write_epochs, threading.Event(), threading.Event()
+
+    def writing(path, epochs):
+        if threading.current_thread() is retention:
+            is_forgetting.set()
+            assert may_write.wait(60)
+        write(path, epochs)
+
+    monkeypatch.setattr(checkpoints, "write_epochs", writing)
+    retention = threading.Thread(target=log.partition.retainer.apply_retention, args=(9_000,))
+    appending = threading.Thread(target=log.append, args=([9_001],), kwargs={"now": 9_001})
+    retention.start()
+    assert is_forgetting.wait(60)
+    appending.start()
+    appending.join(patience_s)  # it waits for the lock, which retention has
+    may_write.set()
+    retention.join(60)
+    appending.join(60)
+    assert log.partition.log_end_offset == 7
+    return list(log.partition.state.epochs.entries), kept(log.directory)
+
+
+@pytest.fixture
+def short_log(make_log):
+    return make_log(segment_bytes=80, retention_ms=1_000).create()
+
+
+def test_retention_forgets_no_epoch_that_an_append_begins_meanwhile(short_log, monkeypatch):
+    in_memory, on_disk = epochs_after_a_race(short_log, monkeypatch)
+    assert in_memory == on_disk == [(2, 3), (5, 6)]
+
+
+def test_forgetting_without_the_append_lock_is_caught(short_log, monkeypatch):
+    def without_the_lock(retainer):
+        state = retainer._state
+        state.epochs.forget_before(state.version.log_start_offset)
+
+    monkeypatch.setattr(Retainer, "_forget_epochs", without_the_lock)
+    in_memory, on_disk = epochs_after_a_race(short_log, monkeypatch, patience_s=60)
+    assert (5, 6) not in in_memory
+    assert (5, 6) not in on_disk

@@ -23,8 +23,8 @@ from storage.directory.store import LogStore
 from storage.log import lookup
 from storage.log.lookup import AppendedSince
 from storage.log.recovery import unknown_append_times
-from storage.segment.append_entries import UNKNOWN
 from storage.segment.append_times import AppendTimes, Reached
+from storage.segment.appended.layout import UNKNOWN
 from tests.broker.subject import eventually
 from tests.storage.conftest import TOPIC_ID
 from tests.time_rules import time_rules
@@ -138,7 +138,7 @@ class Life:
     def go_back(self):
         """The clock was wrong, is set right, and the operator lets append times follow."""
         self.now -= 500
-        if self.partition.appender.reset_append_clock(self.now) is not None:
+        if self.partition.append_clock.reset(self.now) is not None:
             self.last, self.back = None, len(self.rows)
             self.partition.flusher.save_times()
             self.store.checkpoint()
@@ -190,9 +190,11 @@ class Life:
         self.reopen()
 
     def lose_power(self):
+        active = self.partition.segments[-1]  # those before it are closed, and their files whole
+        durable = max(self.durable, active.base_offset, active.append_times.end_offset)
         self.copy()
         self.boot += 1
-        self.rows[self.durable :] = [None] * (len(self.rows) - self.durable)
+        self.rows[durable:] = [None] * (len(self.rows) - durable)
         self.reopen()
 
     def lose_file(self):
@@ -272,7 +274,7 @@ def test_a_known_way_back_leaves_what_is_unknown_before_it_in_doubt(make_log):
     log = make_log().create()
     log.append([5], now=1000)
     log.append([5], now=900_000)
-    log.partition.appender.reset_append_clock(2000)
+    log.partition.append_clock.reset(2000)
     log.append([5], now=2000)
     log.append([5], now=7000)
     before, after = log.partition.segments

@@ -9,7 +9,7 @@ from protocol.errors import KafkaStorageError, OffsetOutOfRange
 from protocol.records.batch import scan
 from storage.log import lookup, slices
 from storage.log.times.partition_times import FILE_NAME
-from storage.segment.append_entries import UNKNOWN
+from storage.segment.appended.layout import UNKNOWN
 from tests.storage.cleaning import clean
 
 FORMATS = ("0.9.0", "0.10.0", "3.0")

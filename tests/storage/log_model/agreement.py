@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from protocol.records.batch import records
 from storage.log import slices
-from storage.segment import append_entries
+from storage.segment.appended import layout as append_entries
 from storage.segment.batch_headers import last_offset_at
 
 if TYPE_CHECKING:
@@ -87,8 +87,8 @@ def indexes(partition: Partition, model: ModelLog) -> None:
             entry.offset + segment.base_offset < segment.tail.end_offset for entry in entries
         )
         stored = segment.append_times.size() - len(append_entries.HEADER)
-        ends = segment.append_times.has_end
-        assert stored <= (len(entries) + ends) * append_entries.ENTRY_SIZE
+        entry_size = append_entries.Layout(segment.base_offset).entry_size
+        assert stored <= (len(segment.append_times) + 1) * entry_size  # and an END entry
 
 
 def segment_times(partition: Partition, model: ModelLog) -> None:

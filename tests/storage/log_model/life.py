@@ -267,9 +267,9 @@ class Life:
 
     def let_time_go_back(self) -> None:
         model = self.model
-        if self.partition.appender.reset_append_clock(self.now) is not None:
+        if self.partition.append_clock.reset(self.now) is not None:
             model.mark, model.last_append = model.end, None
-            self.partition.flusher.save_times()
+            model.counted = self.partition.reader.read_max_event_time()
 
     def trim(self) -> None:
         model = self.model

@@ -7,12 +7,30 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage import files
-from storage.segment.append_entries import END, UNKNOWN
 from storage.segment.append_times import AppendTimes
+from storage.segment.appended.layout import END, UNKNOWN, Layout
+
+SIZE = {1: 12, 2: 16}
 
 
-def made(path, entries, base=100):
+@pytest.fixture(params=[1, 2])
+def version(request):
+    """Of the file: an older tidelog wrote version 1, and it is gone on with as it is."""
+    return request.param
+
+
+def packed(version, entries, first=0, base=100):
+    """The bytes of entries, the first of which has a number."""
+    layout = Layout(base, version)
+    numbered = enumerate(entries, first)
+    return b"".join(layout.pack(n, time, (offset - base) % 2**32) for n, (time, offset) in numbered)
+
+
+def made(path, entries, base=100, version=2):
     times = AppendTimes(path, base)
+    if version == 1:
+        path.write_bytes(Layout(base, 1).header + packed(1, entries[:1], base=base))
+        assert times.load()
     for time, offset in entries:
         times.append(time, offset)
     return times
@@ -22,12 +40,33 @@ def entries_of(times):
     return list(times.entries())
 
 
-def test_the_bytes(tmp_path):
+def test_the_bytes_of_version_1(tmp_path):
     path = tmp_path / "a"
-    made(path, [(-5, 100), (-5, 101), (1000, 103)])
+    made(path, [(-5, 100), (-5, 101), (1000, 103)], version=1)
     assert path.read_bytes() == (
         b"tide" + struct.pack(">i", 1) + struct.pack(">qi", -5, 0) + struct.pack(">qi", 1000, 3)
     )
+
+
+def crc32c(data, seed=0):
+    """CRC-32C bit by bit."""
+    seed ^= 0xFFFFFFFF
+    for byte in data:
+        seed ^= byte
+        for _ in range(8):
+            seed = seed >> 1 ^ 0x82F63B78 * (seed & 1)
+    return seed ^ 0xFFFFFFFF
+
+
+def test_the_bytes(tmp_path):
+    path = tmp_path / "a"
+    times = made(path, [(-5, 100), (-5, 101), (1000, 103)])
+    assert times.finish(108)
+    seed, expected = crc32c(struct.pack(">q", 100)), b"TIDE" + struct.pack(">i", 2)
+    for number, entry in enumerate(((-5, 0), (1000, 3), (-(2**63) + 1, 8))):
+        data = struct.pack(">qi", *entry)
+        expected += data + struct.pack(">I", crc32c(data, seed ^ number))
+    assert path.read_bytes() == expected
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 9)), min_size=1, max_size=40))
@@ -58,32 +97,32 @@ def test_before_the_first_offset_nothing_is_known(tmp_path):
 ENTRIES = [(1000, 100), (1001, 105), (1005, 106), (2000, 110)]
 
 
-@pytest.mark.parametrize("cut", range(8 + 12 * 4 + 1))
-def test_a_torn_file_keeps_its_whole_entries(tmp_path, cut):
+@pytest.mark.parametrize("cut", range(8 + 16 * 4 + 1))
+def test_a_torn_file_keeps_its_whole_entries(version, tmp_path, cut):
     path = tmp_path / "a"
-    made(path, ENTRIES)
+    made(path, ENTRIES, version=version)
     path.write_bytes(path.read_bytes()[:cut])
     times = AppendTimes(path, 100)
-    whole = max(cut - 8, 0) // 12
+    whole = min(max(cut - 8, 0) // SIZE[version], 4)
     assert times.load() == bool(whole)
     assert entries_of(times) == [(t, o - 100) for t, o in ENTRIES[:whole]]
     times.truncate(112)
     times.append(3000, 112 if whole else 100)
     assert AppendTimes(path, 100).load()
-    assert (len(path.read_bytes()) - 8) // 12 == whole + 1
+    assert (len(path.read_bytes()) - 8) // SIZE[version if whole else 2] == whole + 1
 
 
 @pytest.mark.parametrize("end", range(99, 113))
-def test_truncation(tmp_path, end):
+def test_truncation(version, tmp_path, end):
     path = tmp_path / "a"
-    times = made(path, ENTRIES)
+    times = made(path, ENTRIES, version=version)
     times.truncate(end)
     kept = [(t, o - 100) for t, o in ENTRIES if o < end]
     assert entries_of(times) == kept
     again = AppendTimes(path, 100)
     assert again.load() == bool(kept)
     assert entries_of(again) == kept
-    assert path.stat().st_size == (8 + 12 * len(kept) if kept else 0)
+    assert path.stat().st_size == (8 + SIZE[version] * len(kept) if kept else 0)
 
 
 def test_unknown_times(tmp_path):
@@ -102,11 +141,11 @@ def test_unknown_times(tmp_path):
 @pytest.mark.parametrize(
     "bad", [(999, 7), (1001, 5), (1002, 4), (1002, -1)], ids=["time", "same", "offset", "negative"]
 )
-def test_after_an_entry_that_cannot_be_nothing_is_known(tmp_path, bad):
+def test_after_an_entry_that_cannot_be_nothing_is_known(version, tmp_path, bad):
     path = tmp_path / "a"
-    made(path, ENTRIES[:2])
+    made(path, ENTRIES[:2], version=version)
     with path.open("ab") as file:
-        file.write(struct.pack(">qi", *bad) + struct.pack(">qi", 5000, 50))
+        file.write(packed(version, [(bad[0], bad[1] + 100), (5000, 150)], 2))
     times = AppendTimes(path, 100)
     assert times.load()
     assert not times.check(100)
@@ -120,17 +159,17 @@ def test_after_an_entry_that_cannot_be_nothing_is_known(tmp_path, bad):
 
 @pytest.mark.parametrize("hole", [10, 40])
 @pytest.mark.parametrize("from_offset", [150, 195, 200])
-@pytest.mark.parametrize("end", [struct.pack(">qi", END, 100), b""], ids=["end", "no end"])
+@pytest.mark.parametrize("end", [[(END, 200)], []], ids=["end", "no end"])
 def test_a_hole_in_the_middle_takes_nothing_of_what_was_there_before(
-    tmp_path, hole, from_offset, end
+    version, tmp_path, hole, from_offset, end
 ):
     """A disk may have written a later block and not the one before when the power goes."""
     path = tmp_path / "a"
-    made(path, [(1000 + i, 100 + 10 * i) for i in range(10)])
+    made(path, [(1000 + i, 100 + 10 * i) for i in range(10)], version=version)
+    later = [*((2000 + i, 400 + i) for i in range(10)), (END, 500)]
     with path.open("ab") as file:
-        file.write(end + bytes(12 * hole))
-        file.write(b"".join(struct.pack(">qi", 2000 + i, 300 + i) for i in range(10)))
-        file.write(struct.pack(">qi", END, 400))
+        file.write(packed(version, end, 10) + bytes(SIZE[version] * hole))
+        file.write(packed(version, later, 10 + len(end) + hole))
     times = AppendTimes(path, 100)
     assert times.load()
     assert not times.check(from_offset)
@@ -147,19 +186,20 @@ def test_a_hole_in_the_middle_takes_nothing_of_what_was_there_before(
         )
 
 
-@pytest.mark.parametrize("data", [b"", b"tide", b"nope" + bytes(20), b"tide\0\0\0\2" + bytes(12)])
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"tide", b"nope" + bytes(20), b"tide\0\0\0\2" + bytes(12), b"TIDE\0\0\0\1" + bytes(16)],
+)
 def test_a_file_that_is_not_ours_says_nothing(tmp_path, data):
     path = tmp_path / "a"
     path.write_bytes(data)
     assert not AppendTimes(path, 0).load()
 
 
-def test_only_what_lies_behind_an_offset_is_checked(tmp_path):
+def test_only_what_lies_behind_an_offset_is_checked(version, tmp_path):
     path = tmp_path / "a"
-    made(path, ENTRIES)
-    data = bytearray(path.read_bytes())
-    struct.pack_into(">q", data, 8 + 12, 5)
-    path.write_bytes(data)
+    changed = [ENTRIES[0], (5, 105), *ENTRIES[2:]]
+    path.write_bytes(Layout(100, version).header + packed(version, changed))
     for from_offset, good in ((111, True), (110, True), (106, True), (105, False)):
         times = AppendTimes(path, 100)
         assert times.load()
@@ -167,7 +207,7 @@ def test_only_what_lies_behind_an_offset_is_checked(tmp_path):
     assert entries_of(times) == [(1000, 0), (UNKNOWN, 5)], "what lies before was durable"
 
 
-def test_unknown_from_an_offset_on(tmp_path):
+def test_unknown_from_an_offset_on(version, tmp_path):
     for offset, expected in (
         (106, [(1000, 0), (1001, 5), (UNKNOWN, 6)]),
         (108, [(1000, 0), (1001, 5), (1005, 6), (UNKNOWN, 8)]),
@@ -175,7 +215,7 @@ def test_unknown_from_an_offset_on(tmp_path):
         (None, [(UNKNOWN, 0)]),
     ):
         path = tmp_path / f"a{offset}"
-        times = made(path, ENTRIES)
+        times = made(path, ENTRIES, version=version)
         times.mark_unknown(offset)
         times.append(9000, 120)
         again = AppendTimes(path, 100)
@@ -186,10 +226,10 @@ def test_unknown_from_an_offset_on(tmp_path):
             assert both.last_time == 9000
 
 
-def test_many_entries_are_not_kept_in_memory(tmp_path):
+def test_many_entries_are_not_kept_in_memory(version, tmp_path):
     """A million appends a day would be twelve megabytes, and a thousand times that is usual."""
     path, count = tmp_path / "a", 10_000
-    times = made(path, [(2 * i, 100 + 3 * i) for i in range(count)])
+    times = made(path, [(2 * i, 100 + 3 * i) for i in range(count)], version=version)
     assert len(times) == count
     held = [getattr(times, name) for name in AppendTimes.__slots__]
     assert all(not hasattr(value, "__len__") or len(value) < 100 for value in held)
@@ -232,7 +272,7 @@ def test_append_times_that_end_too_early_are_not_believed(make_log):
         log.append([1], now=now)
     log.close()
     path = log.directory / f"{0:020}.appendtimes"
-    path.write_bytes(path.read_bytes()[:-12])
+    path.write_bytes(path.read_bytes()[:-32])  # the last entry, and END
     log.open()
     assert [log.partition.reader.append_time_of(offset) for offset in range(3)] == [10, 11, None]
     assert log.partition.unknown_append_bytes == log.partition.size
@@ -242,9 +282,9 @@ def test_append_times_that_end_too_early_are_not_believed(make_log):
 
 
 @pytest.mark.parametrize("is_strict", [False, True])
-def test_who_asks_while_entries_are_dropped_finds_those_that_stay(tmp_path, is_strict):
+def test_who_asks_while_entries_are_dropped_finds_those_that_stay(version, tmp_path, is_strict):
     """After a failed append the file is read again, and readers in other threads go on."""
-    times = made(tmp_path / "a", ENTRIES)
+    times = made(tmp_path / "a", ENTRIES, version=version)
     if is_strict:
         times.mark_end(115)
 
@@ -267,4 +307,4 @@ def test_who_asks_while_entries_are_dropped_finds_those_that_stay(tmp_path, is_s
     assert all(each in ([1000, 1001, 1005], True) for each in found), found
     assert entries_of(times) == [(1000, 0), (1001, 5), (1005, 6)]
     assert times.last_time == 1005
-    assert times.has_end == is_strict
+    assert (times.end_offset > 100) == is_strict

@@ -116,7 +116,7 @@ def test_partition_times_come_back(tmp_path):
         ),
     )
     data = partition_times.pack(times)
-    assert data[:8] == b"tidp\0\0\0\2"
+    assert data[:8] == b"tidp\0\0\0\3"
     assert struct.unpack(">I", data[8:12])[0] == crc32c(data[12:])
     partition_times.write(tmp_path, data, durable=False)
     assert partition_times.read(tmp_path) == times

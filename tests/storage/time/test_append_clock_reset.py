@@ -24,8 +24,9 @@ def append_times(log):
 
 
 def test_it_stands_still_unless_it_is_let_go(log):
-    assert log.append([5], now=RIGHT_MS).log_append_time_ms == WRONG_MS
-    assert log.partition.appender.reset_append_clock(RIGHT_MS) == WRONG_MS
+    late = WRONG_MS - 10_000
+    assert log.append([5], now=late).log_append_time_ms == WRONG_MS
+    assert log.partition.append_clock.reset(RIGHT_MS).last_append_time == WRONG_MS
     assert log.append([5], now=RIGHT_MS).log_append_time_ms == RIGHT_MS
     assert append_times(log) == [500, WRONG_MS, WRONG_MS, RIGHT_MS]
     assert [segment.base_offset for segment in log.partition.segments] == [0, 3]
@@ -33,7 +34,7 @@ def test_it_stands_still_unless_it_is_let_go(log):
 
 
 def test_nothing_is_changed_where_nothing_is_ahead(log):
-    assert log.partition.appender.reset_append_clock(WRONG_MS) is None
+    assert log.partition.append_clock.reset(WRONG_MS) is None
     assert len(log.partition.segments) == 1
     assert log.partition.last_append_time == WRONG_MS
 
@@ -43,8 +44,7 @@ def test_nothing_is_changed_where_nothing_is_ahead(log):
 def test_it_stays_back_after_a_restart(log, stop, is_durable):
     if is_durable:
         log.store.checkpoint()
-    log.partition.appender.reset_append_clock(RIGHT_MS)
-    log.partition.flusher.save_times()
+    log.partition.append_clock.reset(RIGHT_MS)
     log.store.checkpoint()
     log.append([5], now=RIGHT_MS)
     getattr(log, stop)()
@@ -59,8 +59,7 @@ def test_it_stays_back_after_a_restart(log, stop, is_durable):
 @pytest.mark.parametrize("is_durable", [True, False])
 @pytest.mark.parametrize("restarts", [1, 3])
 def test_a_restart_before_the_next_batch_keeps_the_permission(log, stop, is_durable, restarts):
-    log.partition.appender.reset_append_clock(RIGHT_MS)
-    log.partition.flusher.save_times()
+    log.partition.append_clock.reset(RIGHT_MS)
     for _ in range(restarts):
         if is_durable:
             log.store.checkpoint()
@@ -74,8 +73,7 @@ def test_a_restart_before_the_next_batch_keeps_the_permission(log, stop, is_dura
 
 def test_a_crash_heeds_no_stamp_of_before(log):
     """Recovery reads everything, and the stamps of a LogAppendTime topic show the wrong time still."""
-    log.partition.appender.reset_append_clock(RIGHT_MS)
-    log.partition.flusher.save_times()
+    log.partition.append_clock.reset(RIGHT_MS)
     log.append([5], now=RIGHT_MS)
     log.crash()
     log.open()
@@ -89,8 +87,7 @@ def test_a_crash_heeds_no_stamp_of_before(log):
 
 
 def test_a_stamp_behind_the_mark_counts_where_the_append_time_is_lost(log):
-    log.partition.appender.reset_append_clock(RIGHT_MS)
-    log.partition.flusher.save_times()
+    log.partition.append_clock.reset(RIGHT_MS)
     log.append([5], now=RIGHT_MS)
     log.crash()
     (log.directory / f"{2:020d}.appendtimes").write_bytes(b"")
@@ -100,8 +97,7 @@ def test_a_stamp_behind_the_mark_counts_where_the_append_time_is_lost(log):
 
 def test_a_mark_that_has_been_cut_off_counts_no_more(log):
     """Else the next batch would go back within a segment, which no reader of its times expects."""
-    log.partition.appender.reset_append_clock(RIGHT_MS)
-    log.partition.flusher.save_times()
+    log.partition.append_clock.reset(RIGHT_MS)
     log.crash()
     size = (log.directory / f"{0:020d}.log").stat().st_size
     with (log.directory / f"{0:020d}.log").open("r+b") as file:  # as a power loss leaves it
@@ -116,8 +112,7 @@ def test_a_mark_that_has_been_cut_off_counts_no_more(log):
 
 def test_it_goes_back_twice(log):
     for now in (RIGHT_MS, RIGHT_MS - 100):
-        log.partition.appender.reset_append_clock(now)
-        log.partition.flusher.save_times()
+        log.partition.append_clock.reset(now)
         log.crash()
         log.open()
         log.append([5], now=now)
@@ -128,7 +123,7 @@ def test_it_goes_back_twice(log):
 
 
 def test_lookups_go_by_offset_over_it(log):
-    log.partition.appender.reset_append_clock(RIGHT_MS)
+    log.partition.append_clock.reset(RIGHT_MS)
     log.append([5], now=RIGHT_MS)
     find = lambda time: log.partition.reader.find_by_time(time, upper_offset=3)
     assert find(0) == (0, 500)
@@ -140,7 +135,7 @@ def test_a_closed_log_is_left_alone(log):
     partition = log.partition
     log.close()
     with pytest.raises(KafkaStorageError, match="takes no batches now"):
-        partition.appender.reset_append_clock(RIGHT_MS)
+        partition.append_clock.reset(RIGHT_MS)
     assert len(partition.segments) == 1
 
 

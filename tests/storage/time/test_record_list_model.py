@@ -14,6 +14,7 @@ import pytest
 
 from config.topic import TopicConfig
 from protocol.records.batch import Record, build
+from storage import filenames
 from storage.directory.store import LogStore
 from storage.log.recovery import unknown_append_times
 from storage.log.times import partition_times
@@ -98,17 +99,20 @@ class Life:
         self.again()
 
     def lose_power(self):
-        """Nothing is lost but the certainty of what was appended when."""
+        """Nothing is lost but the certainty of what was appended to the active segment when."""
+        active = self.partition.segments[-1]
+        durable = max(self.durable, active.base_offset, active.append_times.end_offset)
         self.store._release()
         self.boot += 1
-        for offset in range(self.durable, len(self.rows)):
+        for offset in range(durable, len(self.rows)):
             self.rows[offset] = (self.rows[offset][0], None)
         self.again()
 
     def lose_index(self):
         self.store.close()
         self.durable = len(self.rows)
-        paths = sorted((self.path / "t-0").glob("*.*index"))
+        files = (self.path / "t-0").iterdir()
+        paths = sorted(p for p in files if p.suffix in filenames.INDEX_SUFFIXES)
         if paths:
             path = self.random.choice(paths)
             data = path.read_bytes()

@@ -1,10 +1,12 @@
 """How long tombstones stay, to the millisecond."""
 
 from storage.time.tombstones import (
+    counted_horizon,
     delete_horizon,
     is_past_horizon,
     keeps_old_tombstones,
     old_format_horizon,
+    with_late_horizons,
 )
 
 HIGHEST = 2**63 - 1
@@ -30,3 +32,17 @@ def test_old_formats_count_from_the_last_append_of_the_clean_section():
 
 def test_old_formats_keep_all_tombstones_before_the_first_cleaning():
     assert keeps_old_tombstones(-(2**63), old_format_horizon(None, 0))
+
+
+def test_horizons_of_a_clock_that_was_behind_count_from_its_correction() -> None:
+    late = with_late_horizons(None, 100, 5_000)
+    assert [counted_horizon(h, late, 50) for h in (None, 99, 100, 5_049, 5_050, 9_000)] == [
+        None,
+        99,
+        5_050,
+        5_050,
+        5_050,
+        9_000,
+    ]
+    assert counted_horizon(100, None, 50) == 100
+    assert with_late_horizons(late, 40, 300) == (40, 5_000)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+import time
 import tomllib
 from pathlib import Path
 
 import pytest
 
 import tidelog
+from config.instants import parse_instant
+from config.release import RELEASED_MS
 from pipeline import options
 from tidelog.cli import parser as cli
 from tidelog.cli.parser import _overrides, _parser, main
@@ -141,6 +144,12 @@ def test_the_version_is_that_of_the_package(capsys):
     assert capsys.readouterr().out == f"tidelog {tidelog.__version__}\n"
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert project["version"] == tidelog.__version__
+
+
+def test_the_date_of_the_release_changes_with_the_version_and_is_not_in_the_future():
+    """Before it no clock is right; with a later one, a wrong clock would be believed."""
+    assert (tidelog.__version__, RELEASED_MS) == ("0.1.0", parse_instant("2026-01-01T00:00Z", 0))
+    assert time.time() * 1000 > RELEASED_MS
 
 
 def test_help_names_every_option(capsys):

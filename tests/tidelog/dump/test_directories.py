@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from storage.directory.clock_file import StoredClock, write_clock
+from storage.time.corrections import ClockHistory, ForwardStep
+from storage.time.trusted_clock import ClockState, Course, Leap, Reading
 from tests.tidelog.dump.test_dump import (
     BASE,
     KINDS,
@@ -189,6 +192,26 @@ class TestSmallFiles:
         assert (status, found) == (0, [("other.topic", 3, 0), ("t", 0, 17)])
         path.write_text("0\n2\nt 0 17\n")
         assert judge(capsys, path) == [("", "announces 2 entries and has 1")]
+
+    @pytest.mark.parametrize("durable", [True, False])
+    def test_what_is_known_about_the_clock(self, capsys, tmp_path, durable):
+        state = ClockState(Reading(9, 5, "b"), Course(7, 4), (Course(1, 2),), Leap(7, 9))
+        history = ClockHistory("h", ((3, ForwardStep(1, 2, 3, 4)),))
+        write_clock(tmp_path, StoredClock(6, state, history), durable=durable)
+        (path,) = tmp_path.iterdir()
+        status, rows = dump(capsys, path)
+        assert status == 0
+        assert [row["kind"] for row in rows] == [
+            "clock",
+            "trusted",
+            "left",
+            "leap",
+            "step",
+            "verdict",
+        ]
+        assert (rows[0]["wall_ms"], rows[3]["to_ms"], rows[4]["number"]) == (9, 9, 3)
+        path.write_bytes(path.read_bytes().replace(b"9", b"8"))
+        assert judge(capsys, path) == [("", "its checksum is wrong")]
 
     @pytest.mark.parametrize(("version", "name"), [(0, "broker.id"), (1, "node.id")])
     def test_meta_properties(self, capsys, tmp_path, version, name):

@@ -12,8 +12,11 @@ import pytest
 from crc32c import crc32c
 
 from protocol.records.batch import Record, build
-from storage.log.times.partition_times import PartitionTimes, pack
+from storage.log.times.partition_times import ClockMark, PartitionTimes, pack, parse
+from storage.segment.appended.layout import Layout
 from storage.segment.segment_line import SegmentLine
+from storage.time.adoption import Adopted
+from storage.time.corrections import Correction, step_back
 from storage.time.segment_times import SegmentTimes
 from tests.tidelog.dump.conftest import HEADERS, encoded
 from tidelog.cli.parser import main
@@ -401,6 +404,30 @@ class TestTimeIndexes:
             (210, 23),
         ]
 
+    def test_negative_times(self, capsys, tmp_path):
+        log = tmp_path / f"{BASE}.log"
+        sent = [[Record(i, 5 * i - 20, b"k", b"v")] for i in range(6)]
+        log.write_bytes(b"".join(map(build, sent)))
+        path = log.with_suffix(".negativetimes")
+        packed = [struct.pack(">qi", *entry) for entry in ((-15, 1), (-5, 3))]
+        path.write_bytes(b"tidn\0\0\0\1" + b"".join(packed))
+        status, rows = dump(capsys, path)
+        assert (status, findings(rows)) == (0, [])
+        found = [(row["timestamp"], row["offset"]) for row in of(rows, "entry")]
+        assert found == [(-15, 1), (-5, 3)]
+        for data, where, what in (
+            (b"tidn\0\0\0\2" + packed[0], "byte 0", "newer version"),
+            (b"tidn\0\0\0\1" + packed[0] + b"x", "byte 20", "cut: 1 bytes"),
+            (b"tidn\0\0\0\1" + packed[1] + packed[0], "entry 1", "not read on"),
+            (b"tidn\0\0\0\1" + struct.pack(">qi", 5, 5), "entry 0", "not read on"),
+            (b"tidn\0\0\0\1" + struct.pack(">qi", -14, 1), "entry 0", "largest time of its batch"),
+        ):
+            path.write_bytes(data)
+            status, rows = dump(capsys, path)
+            ((name, place, found),) = findings(rows)
+            assert (status, name, place) == (1, path.name, where)
+            assert what in found
+
     def test_what_kafka_0_10_wrote(self, capsys):
         paths = sorted(VECTORS.glob("f-*/*.timeindex"))
         status, rows = dump(capsys, *paths)
@@ -457,33 +484,83 @@ class TestAppendTimes:
     def times(self, copy):
         return copy / "t-0" / f"{BASE}.appendtimes"
 
-    def test_a_time_that_goes_back(self, capsys, times):
-        (offset,) = struct.unpack_from(">i", times.read_bytes(), 8 + 24 + 8)
-        patch(times, 8 + 24, struct.pack(">q", 999))
+    @pytest.fixture(params=[1, 2])
+    def put(self, request, times):
+        """Changes an entry; in a file of version 2 with a CRC that is right for it."""
+        base = int(times.stem)
+        layout, new = Layout(base, request.param), Layout(base)
+        data = times.read_bytes()[8:]
+        old = [tuple(entry) for entry in new.parse(data, 0)]
+        self.entries = old if request.param == 2 else old[:-1]  # version 1 has no END on closing
+
+        def put(number, entry):
+            self.entries[number : number + 1] = [entry]
+            packed = (layout.pack(n, *each) for n, each in enumerate(self.entries))
+            times.write_bytes(layout.header + b"".join(packed))
+
+        put(0, self.entries[0])
+        return put
+
+    def test_a_time_that_goes_back(self, capsys, times, put):
+        offset = self.entries[2][1]
+        put(2, (999, offset))
         assert judge(capsys, times) == [("entry 2", "append time 999 after 1001")]
         _, rows = dump(capsys, times)
         assert of(rows, "entry")[2]["offset"] == offset
 
-    def test_an_unknown_time_is_none_and_no_fault(self, capsys, times):
-        patch(times, 8 + 24, struct.pack(">q", -(2**63)))
+    def test_an_unknown_time_is_none_and_no_fault(self, capsys, times, put):
+        put(2, (-(2**63), self.entries[2][1]))
         status, rows = dump(capsys, times)
         assert (status, of(rows, "entry")[2]["append_time"]) == (0, None)
 
-    def test_the_end_of_flush_mode_is_told_and_no_fault(self, capsys, times):
-        end = struct.pack(">qi", -(2**63) + 1, 50)
-        times.write_bytes(times.read_bytes() + end)
+    def test_the_end_is_told_and_no_fault(self, capsys, times, put):
+        following = min(
+            int(log.stem) for log in times.parent.glob("*.log") if log.stem > times.stem
+        )
+        end = (-(2**63) + 1, following)
+        if self.entries[-1][0] != end[0]:  # as flush mode writes it
+            put(len(self.entries), end)
         status, rows = dump(capsys, times)
-        assert (status, [row["durable_before"] for row in of(rows, "end")]) == (0, [50])
-        times.write_bytes(times.read_bytes() + struct.pack(">qi", 9000, 60))
+        assert (status, [row["durable_before"] for row in of(rows, "end")]) == (0, [following])
+        put(len(self.entries), (9000, following + 10))
         count = len(of(rows, "entry"))
         assert count > 2
+        faults = judge(capsys, times)
+        assert faults[0] == (
+            f"entry {count}",
+            "an end before the end: nothing behind it is believed",
+        )
+        assert [where for where, _ in faults[1:]] in ([], ["end"])
+
+    def test_an_offset_that_does_not_grow(self, capsys, times, put):
+        put(1, (self.entries[1][0], 0))
+        assert judge(capsys, times) == [("entry 1", "offset 0 does not come after the one before")]
+
+    def test_a_damaged_entry(self, capsys, times):
+        patch(times, 8 + 16 + 3, b"\xee")
         assert judge(capsys, times) == [
-            (f"entry {count}", "an end before the end: nothing behind it is believed")
+            ("entry 1", "its checksum is wrong: append times are unknown up to the next entry")
+        ]
+        _, rows = dump(capsys, times)
+        assert len(of(rows, "end")) == 1
+
+    def test_a_closed_file_without_its_end(self, capsys, times):
+        whole = times.read_bytes()
+        times.write_bytes(whole[:-16])
+        assert judge(capsys, times) == [
+            ("end", "it has none: behind the last entry append times are unknown")
         ]
 
-    def test_an_offset_that_does_not_grow(self, capsys, times):
-        patch(times, 8 + 12 + 8, struct.pack(">i", 0))
-        assert judge(capsys, times) == [("entry 1", "offset 0 does not come after the one before")]
+    def test_an_end_at_another_offset_than_the_next_segment(self, capsys, times):
+        following = min(
+            int(log.stem) for log in times.parent.glob("*.log") if log.stem > times.stem
+        )
+        data = times.read_bytes()
+        end = Layout(int(times.stem)).pack(len(data) // 16 - 1, -(2**63) + 1, following + 3)
+        times.write_bytes(data[:-16] + end)
+        assert judge(capsys, times) == [
+            ("end", f"it is at {following + 3}, and the next segment begins at {following}")
+        ]
 
     def test_a_torn_entry(self, capsys, times):
         size = times.stat().st_size
@@ -533,6 +610,25 @@ class TestSmallFiles:
         assert [row["end_offset"] for row in of(rows, "segment")] == [10, 20]
         status, lines = text(capsys, path)
         assert lines[-2] == f"{path}: ok, 2 segments"
+
+    def test_times_of_a_partition_whose_clock_was_wrong(self, capsys, copy):
+        path = self.times(copy, (0, 10, 5))
+        times = parse(path.read_bytes())._replace(
+            corrections=(step_back(7, 5_000), Correction(7, 9, 10, 20, 30, 40)),
+            adopted=(Adopted(3, -7),),
+            clock=ClockMark("a-clock", 4, (10, 40)),
+        )
+        path.write_bytes(pack(times))
+        status, rows = dump(capsys, path)
+        assert (status, findings(rows)) == (0, [])
+        (partition,) = of(rows, "partition")
+        assert (partition["clock_history"], partition["clock_step"]) == ("a-clock", 4)
+        (adopted,) = of(rows, "adopted")
+        assert (adopted["end_offset"], adopted["adopted_time"]) == (3, -7)
+        back, forward = of(rows, "correction")
+        assert (back["end_offset"], back["since_time"], back["until_time"]) == (7, 5_000, None)
+        assert (forward["start_offset"], forward["shift_ms"], forward["to_time"]) == (7, 30, 40)
+        assert text(capsys, path)[0] == 0
 
     def test_times_with_a_flipped_bit(self, capsys, copy):
         path = self.times(copy, (0, 10, 5))

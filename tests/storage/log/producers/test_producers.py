@@ -92,7 +92,7 @@ def test_newcomers_push_out_who_has_expired():
     producers = with_batches((0, 3))
     for i in range(100):
         now = 1000 + DAY + i
-        producers.appended(batch(0, 0, pid=100 + i), (10 + i, 10 + i), now)
+        producers.appended(batch(0, 0, pid=100 + i), (10 + i, 10 + i), now, now)
     assert producers.get(7) is None
     assert len(producers) == 100
 

@@ -68,6 +68,10 @@ def test_a_log_ends_at_a_gap_that_a_power_loss_left(make_log, losses, lost):
     log = led(make_log)
     log.crash()
     for number in range(losses - 1):
+        for path in log.directory.glob("*.appendtimes"):
+            path.write_bytes(
+                path.read_bytes()[:24]
+            )  # without END entries, which would vouch for them
         start(log, f"boot {number}")
         assert log.partition.segments[1].append_times.first_time is None
         log.crash()

@@ -13,8 +13,8 @@ from config.topic import TopicConfig
 from storage import filenames, files
 from storage.directory.store import LogStore
 from storage.log.times import partition_times
-from storage.segment.append_entries import END, HEADER, UNKNOWN
 from storage.segment.append_times import AppendTimes
+from storage.segment.appended.layout import END, UNKNOWN, Layout
 from storage.segment.offset_index import OffsetIndex
 from storage.segment.sparse_index import flush_both
 from storage.segment.time_index import TimeIndex
@@ -38,12 +38,20 @@ def offsets(log):
     return [offset for offset, _, _ in log.contents()]
 
 
-def entries(*pairs):
-    return HEADER + b"".join(struct.pack(">qi", *pair) for pair in pairs)
+@pytest.fixture(params=[1, 2])
+def version(request):
+    return request.param
 
 
-def append_times(path, *pairs, base=100):
-    path.write_bytes(entries(*pairs))
+def entries(version, *pairs, base=100):
+    """A file of append times; of version 1 as an older tidelog wrote it."""
+    layout = Layout(base, version)
+    packed = (layout.pack(n, time, offset % 2**32) for n, (time, offset) in enumerate(pairs))
+    return layout.header + b"".join(packed)
+
+
+def append_times(version, path, *pairs, base=100):
+    path.write_bytes(entries(version, *pairs, base=base))
     times = AppendTimes(path, base)
     assert times.load()
     return times
@@ -305,8 +313,8 @@ def test_a_deleted_topics_checkpoint_hides_nothing_of_a_new_one(make_log, restar
 # --- append times --------------------------------------------------------------------------------
 
 
-def test_a_time_behind_the_end_is_one_too_many(tmp_path):
-    times = append_times(tmp_path / "a", (5, 0), (7, 4), (9, 8))
+def test_a_time_behind_the_end_is_one_too_many(version, tmp_path):
+    times = append_times(version, tmp_path / "a", (5, 0), (7, 4), (9, 8))
     assert times.confirm(5, 7), "the batch at 108 has been lost, its time has not"
     assert [times.at(offset) for offset in (100, 104)] == [5, 7]
 
@@ -323,19 +331,19 @@ def test_a_segment_without_a_batch_confirms_no_append_times(make_log):
     assert log.partition.unknown_append_bytes is None
 
 
-def test_an_end_vouches_where_more_was_known_than_is_durable(tmp_path):
+def test_an_end_vouches_where_more_was_known_than_is_durable(version, tmp_path):
     path = tmp_path / "a"
-    times = append_times(path, (5, 0), (7, 4), (END, 6))
+    times = append_times(version, path, (5, 0), (7, 4), (END, 6))
     assert not times.confirm(5, 9), "partition.times knows of a batch at 9"
     assert [times.at(offset) for offset in (100, 105, 106)] == [5, 7, None]
-    assert path.read_bytes() == entries((5, 0), (7, 4), (UNKNOWN, 6), (END, 6))
+    assert path.read_bytes() == entries(version, (5, 0), (7, 4), (UNKNOWN, 6), (END, 6))
 
 
-def test_what_was_covered_stays_known_where_more_was_known_than_is_durable(tmp_path):
-    times = append_times(tmp_path / "a", (5, 0))
+def test_what_was_covered_stays_known_where_more_was_known_than_is_durable(version, tmp_path):
+    times = append_times(version, tmp_path / "a", (5, 0))
     assert not times.confirm(5, 9, 106)
     assert [times.at(offset) for offset in (100, 105, 106)] == [5, 5, None]
-    times = append_times(tmp_path / "b", (5, 0))
+    times = append_times(version, tmp_path / "b", (5, 0))
     assert not times.confirm(5, 9)
     assert [times.at(offset) for offset in (100, 101)] == [5, None]
 
@@ -358,17 +366,17 @@ def test_partition_times_says_up_to_where_append_times_are_covered(make_log):
 @pytest.mark.parametrize(
     "rubbish", [((-9, 77),), ((-9, -5), (8, 4)), ((9, 2), (8, 3))], ids=["time", "back", "small"]
 )
-def test_rubbish_behind_what_was_durable_makes_nothing_of_it_unknown(tmp_path, rubbish):
+def test_rubbish_behind_what_was_durable_makes_nothing_of_it_unknown(version, tmp_path, rubbish):
     path = tmp_path / "a"
-    times = append_times(path, (5, 0), (7, 3), *rubbish)
+    times = append_times(version, path, (5, 0), (7, 3), *rubbish)
     assert not times.check(106)
     assert [times.at(offset) for offset in (100, 103, 105, 106)] == [5, 7, 7, None]
-    assert path.read_bytes() == entries((5, 0), (7, 3), (UNKNOWN, 6))
+    assert path.read_bytes() == entries(version, (5, 0), (7, 3), (UNKNOWN, 6))
 
 
-def test_an_end_in_the_middle_goes_on_vouching_once_it_has_been_found(tmp_path):
+def test_an_end_in_the_middle_goes_on_vouching_once_it_has_been_found(version, tmp_path):
     path = tmp_path / "a"
-    times = append_times(path, (5, 0), (7, 3), (END, 9), (-77, 123456))
+    times = append_times(version, path, (5, 0), (7, 3), (END, 9), (-77, 123456))
     assert not times.check(100)
     again = AppendTimes(path, 100)
     assert again.load()

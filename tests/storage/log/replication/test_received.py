@@ -5,7 +5,7 @@ import pytest
 from protocol.errors import CorruptMessage
 from protocol.records.batch import Record, build
 from storage.log.replication.received import AppendedFrom, receive, unpacked
-from storage.segment.append_entries import ENTRY, UNKNOWN
+from storage.segment.appended.layout import ENTRY, UNKNOWN
 
 
 def batch(*times, first=0, magic=2, **settings):

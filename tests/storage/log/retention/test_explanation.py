@@ -214,8 +214,93 @@ def test_it_is_said_when_the_active_segment_ends(make_log):
     assert len(log.partition.segments) == 2
     first, active = log.partition.retainer.explain(1_501).segments
     assert "It is active" not in first.sentence
+    assert (first.rolls_ms, first.rolls_by) == (None, None)
+    assert (active.rolls_ms, active.rolls_by) == (2_002, "segment.ms")
     for_ever = TopicConfig(segment_ms=2**63 - 1)
-    assert "It is active" not in log.partition.retainer.explain(1, for_ever).segments[1].sentence
+    active = log.partition.retainer.explain(1, for_ever).segments[1]
+    assert (
+        " It is active, and never ends by age (segment.ms=9223372036854775807)." in active.sentence
+    )
+    assert (active.rolls_ms, active.rolls_by) == (None, "segment.ms")
+    gone = log.partition.retainer.explain(10**9, TopicConfig(retention_ms=1)).segments[1]
+    assert gone.sentence.endswith(" It is active: the round begins a new segment first.")
+
+
+def test_segments_end_by_the_clock_also_while_deletion_goes_by_another_time(make_log):
+    log = make_log(segment_ms=500, segment_min_roll_interval_ms=0).create()
+    log.append([1_000], now=1_000)
+    (active,) = log.partition.retainer.explain(1_100, clock_ms=10**9).segments
+    assert "It is active; the next append begins a new segment" in active.sentence
+
+
+def test_what_a_wrong_clock_changes_is_said(make_log):
+    log = make_log(retention_ms=1_000, retention_time_basis="append").create()
+    log.append([900], now=500_000)
+    (ahead,) = log.partition.retainer.explain(1_000).segments
+    assert (ahead.rolls_ms, ahead.rolls_by) == (1_000, "wrong clock")
+    assert "the next append begins a new segment (the clock was wrong)" in ahead.sentence
+    log.append([900], now=1_000)
+    first, active = log.partition.retainer.explain(1_500).segments
+    assert (first.last_append_time, first.judged_append_time, first.due_ms) == (
+        500_000,
+        1_000,
+        2_001,
+    )
+    assert first.sentence == (
+        "retention.ms=1000 deletes it at 1970-01-01T00:00:02.001Z. A clock was wrong when it was "
+        "written: its last append counts as 1970-01-01T00:00:01.000Z."
+    )
+    assert (active.judged_append_time, active.rolls_by) == (1_000, "segment.ms")
+    assert "clock was wrong" not in active.sentence
+
+
+def test_every_policy_has_its_condition(make_log):
+    settings = {
+        "retention_ms": 500,
+        "retention_bytes": 10_000,
+        "retention_max_eventtime_ms": 100,
+        "retention_min_append_ms": 700,
+        "flush_messages": 1,
+    }
+    log = log_of(make_log, [(1_000, [900]), (1_000, [-1])], **settings)
+    log.partition.commit()
+    log.append([1_000], now=2_000)
+    first, second, last = log.partition.retainer.explain(1_200).segments
+    size = first.size
+    assert [
+        (c.policy, c.due_ms, c.event_time, c.growth, c.is_floored) for c in first.conditions
+    ] == [
+        ("retention.bytes", None, None, 10_000 - log.partition.size + size, False),
+        ("retention.ms", 1_701, None, None, True),
+        (EVENT, None, 1_001, None, False),
+    ]
+    assert [c.event_time for c in second.conditions if c.policy == EVENT] == [None]
+    # Policies go on below the high watermark alone, and what they wait for is said all the same.
+    assert last.held_by == "high watermark"
+    assert "retention.ms=500 would delete it at 1970-01-01T00:00:02.701Z" in last.sentence
+    assert [c.policy for c in last.conditions] == ["retention.bytes", "retention.ms", EVENT]
+
+
+def test_a_segment_goes_when_the_first_condition_is_met(make_log):
+    """Or with the segment before it: the conditions and the moment of every explanation agree."""
+    checked = 0
+    for seed in range(LIVES):
+        log, now = random_log(make_log, seed)
+        before = now
+        for segment in log.partition.retainer.explain(now).segments:
+            due = [each.due_ms for each in segment.conditions if each.due_ms is not None]
+            if (
+                before is None
+                or not due
+                or segment.held_by in ("high watermark", "active and empty")
+            ):
+                assert segment.due_ms is None, f"seed {seed}"
+            else:
+                assert segment.due_ms == max(min(due), before), f"seed {seed}"
+                checked += 1
+            before = segment.due_ms
+        log.crash()
+    assert checked > LIVES
 
 
 def test_what_two_policies_delete_waits_for_an_older_segment_also_where_one_ends_with_it(make_log):

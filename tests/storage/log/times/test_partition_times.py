@@ -2,8 +2,9 @@
 
 import pytest
 
-from storage.log.times.partition_times import Cut, PartitionTimes, pack, parse
+from storage.log.times.partition_times import ClockMark, Cut, PartitionTimes, pack, parse
 from storage.time.adoption import Adopted
+from storage.time.corrections import Correction, step_back
 
 TIMES = PartitionTimes(5, 6, 7, 8, "boot", ())
 
@@ -22,11 +23,22 @@ def test_what_is_packed_comes_back(mark, cut, gaps_end_offset, adopted):
     assert parse(pack(times)) == times
 
 
+@pytest.mark.parametrize("mark", [0, 9])
+@pytest.mark.parametrize("corrections", [(), (step_back(5, -7), Correction(1, 2, 3, 4, 5, 2**62))])
+@pytest.mark.parametrize(
+    "clock", [ClockMark(), ClockMark("a cl\u00f6ck", 7), ClockMark("b", 8, (-5, 2**40))]
+)
+def test_corrections_come_back(mark, corrections, clock):
+    times = TIMES._replace(corrections=corrections, clock=clock, back_offset=mark)
+    assert parse(pack(times)) == times
+    assert parse(pack(times._replace(cut=Cut(3, 2), gaps_end_offset=4))).clock == clock
+
+
 def test_a_log_that_was_never_truncated_has_the_file_it_had():
     assert len(pack(TIMES._replace(back_offset=1))) == len(pack(TIMES)) + 8
 
 
-# Written by the version before: two segments, a mark, a truncation and gaps.
+# Written by version 1: two segments, a mark, a truncation and gaps.
 VERSION_1 = bytes.fromhex(
     "746964700000000132a3a1be0000000000000014000000000000001e0000000000000000"
     "00000000000000040004626f6f7400000002000000000000000000000000000000020000"
@@ -45,4 +57,24 @@ def test_a_file_of_version_1_is_read_without_what_came_of_the_dates_of_files():
     assert times[6:9] == (2, Cut(3, None), 11)
     (first,) = times.segments  # of the other one some append times are unknown
     assert (first.times.created, first.times.created_clock, first.is_true) == (5, None, True)
+    assert parse(pack(times)) == times
+
+
+# Written by version 2: a segment, a moment of adoption, a mark, a truncation and gaps.
+VERSION_2 = bytes.fromhex(
+    "746964700000000227a0b6ff0000000000000014000000000000001e0000000000000000"
+    "00000000000000040004626f6f7400000001000000000000000000000000000000020000"
+    "0000000001f4000000000000000700000000000000090000000000000001000000000000"
+    "000900000000000000080000000000000005000000000000000800000003000000020200"
+    "00000000000004000000010000000000000003fffffffffffffff9000000000000000200"
+    "00000000000003ffffffffffffffffffffffffffffffff00000000000000000b"
+)
+
+
+def test_a_file_of_version_2_is_read_without_corrections():
+    times = parse(VERSION_2)
+    assert times[:5] == (20, 30, 0, 4, "boot")
+    assert times[6:] == (2, Cut(3, None), 11, (Adopted(3, -7),), (), ClockMark())
+    (line,) = times.segments
+    assert (line.times.created, line.times.created_clock, line.times.aging) == (5, 4, 8)
     assert parse(pack(times)) == times

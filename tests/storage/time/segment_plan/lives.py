@@ -91,7 +91,10 @@ def visit(path, seed):
                 file.unlink()
             elif file.suffix == ".log":
                 file.write_bytes(lie(file.read_bytes(), life.random))
-            elif file.suffix in {".index", ".timeindex"} and life.random.random() < 0.3:
+            elif (
+                file.suffix in {".index", ".timeindex", ".negativetimes"}
+                and life.random.random() < 0.3
+            ):
                 file.unlink()
         for row in life.rows:
             row.append = None

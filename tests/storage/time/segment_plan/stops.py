@@ -46,7 +46,10 @@ def kill_in_write(life):
 
 
 def lose_power(life):
-    """What was not durable may be gone, and nobody knows when the rest was appended."""
+    """What was not durable may be gone, and nobody knows when the rest was appended.
+
+    The files of closed segments are whole, and say so.
+    """
     if life.has_absurd_times:
         return
     life.copy()
@@ -59,7 +62,7 @@ def lose_power(life):
         first = last + 1
     if life.random.random() < 0.6:
         tear(life, floor, piece)
-    for row in life.rows[life.durable :]:
+    for row in life.rows[max(life.durable, piece.base) :]:
         row.append = None
     life.let_time_go_on()
     life.reopen()

@@ -63,6 +63,11 @@ def _explain(options: argparse.Namespace) -> None:
         return
     settings = ", ".join(f"{name}={value}" for name, value in answer["settings"].items())
     print_lines(f"{answer['topic']} at {shown(answer, 'now')}: {settings}")
+    if "deletion_time_ms" in answer:
+        print_lines(
+            f"The clock has leapt: the deletion time is {shown(answer, 'deletion_time')}. See: tidelog "
+            "clock status"
+        )
     print_lines(f"retention.time.basis comes from: {answer['basis_from']}.")
     for partition in answer["partitions"]:
         print_lines("")

@@ -1,0 +1,281 @@
+"""Watches the broker's clock, and holds the time by which records may be deleted.
+
+Every ten seconds the clock is read and judged (`storage/time/trusted_clock.py`), and what is known
+about it is stored in the first log directory; durably once an hour. When it has changed:
+
+- A leap is logged, and every open partition begins a segment with its next append.
+- After a step back, open partitions correct the append times that are ahead. Others do so when they
+  are opened.
+- A step forward that is trusted gets a number. It is durable before any partition applies it, and
+  every open partition has applied it before anything is deleted by the new time. Partitions that
+  are opened later apply the steps after the last number that they have noted.
+
+A file that is lost or damaged, or cannot be written, is logged, and the watch goes on without it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import logging
+import uuid
+from typing import TYPE_CHECKING, NamedTuple
+
+from broker.clock import is_manual
+from config.instants import to_iso
+from config.release import RELEASED_MS
+from protocol.errors import BrokerError
+from storage.directory.clock_file import StoredClock, read_clock, write_clock
+from storage.directory.opening_clock import ClockNow
+from storage.time.corrections import ClockHistory, ForwardStep
+from storage.time.trusted_clock import Leap, StepBack, TrustedClock
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from broker.node import Node
+    from storage.log.partition import Partition
+    from storage.time.trusted_clock import Change
+
+log = logging.getLogger("tidelog.clock")
+
+_INTERVAL_S = 10.0
+_DURABLE_MS = 3_600_000  # a reading this old may be all that is known after a power loss
+_MOST_STEPS = 32
+_ANY_PAUSE_MS = 2**62  # a manual clock may begin at any time
+
+
+class ClockStatus(NamedTuple):
+    """What a clock shows, and how far it is trusted; times in ms since the epoch."""
+
+    is_manual: bool
+    now_ms: int
+    deletion_ms: int
+    leap: Leap | None
+    ahead_ms: int  # of the trusted time, while there is a leap; otherwise 0
+    behind_ms: int  # the most that the clock has been behind the trusted time; 0: it is not
+    steps: tuple[tuple[int, ForwardStep], ...]
+
+
+class ClockWatch:
+    """The watch of one broker's clock. One event loop observes; any thread may ask for times."""
+
+    def __init__(self, node: Node) -> None:
+        """Trusts the clock as it is; `begin` goes on from what is stored."""
+        self._node = node
+        self._latest = self._in_force = self._trusted(None)
+        self.history = ClockHistory(uuid.uuid4().hex)
+        self.leaps = self.steps_back = self.steps_forward = 0  # since the start
+        self._directory = node.store.log_dirs[0]
+        self._stored: StoredClock | None = None
+        self._durable_ms: int | None = None  # the time since the start of the last durable reading
+        self._can_store = True  # or it has been logged that it cannot be
+        self._lock = asyncio.Lock()
+
+    def _trusted(self, stored: StoredClock | None) -> TrustedClock:
+        reading = self._node.clock.reading()
+        pause_ms = self._node.config.clock_start_pause_ms
+        if stored is None:
+            return TrustedClock.beginning(reading, released_ms=RELEASED_MS, pause_ms=pause_ms)
+        state = stored.state
+        if is_manual(reading) or is_manual(state.last):
+            # Its start is time passing, wherever it was set before: it has not been behind.
+            pause_ms, course = _ANY_PAUSE_MS, state.course._replace(behind_ms=0)
+            state = state._replace(course=course, left=(), behind_ms=0)
+        return TrustedClock(state, released_ms=RELEASED_MS, pause_ms=pause_ms)
+
+    # -- start and stop -------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Goes on from what is stored; called before any log is opened."""
+        self._stored, wrong = read_clock(self._directory)
+        for sentence in wrong:
+            log.warning("what was known about the clock is lost: %s", sentence)
+        changes: list[Change] = []
+        if self._stored is not None:
+            self._latest = self._in_force = self._trusted(self._stored)
+            self.history = self._stored.history
+            changes = self._latest.observe(self._node.clock.reading())
+            self._note(changes)
+        self._store(durable=self._stored is None or bool(changes))
+        self._node.store.clock.ask(self._now)
+
+    async def run(self) -> None:
+        """Observes the clock and stores what is known, until cancelled."""
+        while True:
+            await asyncio.sleep(_INTERVAL_S)
+            try:
+                await self.observe()
+                await self.store_if_changed()
+            except Exception:
+                log.exception("the clock could not be observed")
+
+    def end(self) -> None:
+        """Stores the last reading, so that the next start knows how long the broker was off."""
+        changes = self._latest.observe(self._node.clock.reading())
+        self._note(changes)  # logs take a numbered step into account when they are opened again
+        self._store(durable=bool(changes))
+
+    # -- observing ------------------------------------------------------------------------------
+
+    async def observe(self) -> None:
+        """Takes the clock into account as it is now; returns when every open log has."""
+        async with self._lock:
+            latest = copy.copy(self._latest)  # apart from that in force
+            await self._take(latest, latest.observe(self._node.clock.reading()))
+
+    async def accept(self, to_ms: int) -> list[ForwardStep]:
+        """Trusts the clock although it has leapt to `to_ms`; returns the steps.
+
+        None of them if there is no such leap now: then nothing is accepted.
+        """
+        async with self._lock:
+            latest = copy.copy(self._latest)
+            reading = self._node.clock.reading()
+            changes = latest.observe(reading)
+            is_named = latest.leap is not None and latest.leap.to_ms == to_ms
+            steps = latest.accept(reading) if is_named else []
+            await self._take(latest, [*changes, *steps])
+            return steps
+
+    async def _take(self, latest: TrustedClock, changes: list[Change]) -> None:
+        """Stores what was observed, tells the logs, and only then lets deletion go by it."""
+        self._latest = latest
+        if changes:
+            before = self.history
+            self._note(changes)
+            maintenance = self._node.pools.maintenance
+            await maintenance.run_to_end(self._store_durably)
+            await maintenance.run_to_end(self._tell, changes, before)
+            await self._node.coordinator.correct_times(changes)
+        self._in_force = latest
+
+    def _note(self, changes: Iterable[Change]) -> None:
+        """Logs and counts changes, and numbers the trusted steps."""
+        for change in changes:
+            if isinstance(change, Leap):
+                self.leaps += 1
+                log.warning(
+                    "the clock has leapt: nothing is deleted by its time until it is right again, "
+                    "or until `tidelog clock accept`",
+                    extra={"from": to_iso(change.from_ms), "to": to_iso(change.to_ms)},
+                )
+            elif isinstance(change, StepBack):
+                self.steps_back += 1
+                log.warning(
+                    "the clock went back: later append times count as this moment",
+                    extra={"from": to_iso(change.from_ms), "to": to_iso(change.to_ms)},
+                )
+            else:
+                self.steps_forward += 1
+                self._number(change)
+                log.warning(
+                    "the clock was behind and is trusted again: append times that it gave count "
+                    "as later",
+                    extra={"behind_ms": change.shift_ms, "now": to_iso(change.to_ms)},
+                )
+
+    def _number(self, step: ForwardStep) -> None:
+        steps = self.history.steps
+        number = steps[-1][0] + 1 if steps else 1
+        self.history = self.history._replace(steps=(*steps, (number, step))[-_MOST_STEPS:])
+
+    # -- telling the logs -----------------------------------------------------------------------
+
+    def _tell(self, changes: Iterable[Change], before: ClockHistory) -> None:
+        """Tells every open partition what has changed; for a thread."""
+        known = {number for number, _ in before.steps}
+        steps = [each for each in self.history.steps if each[0] not in known]
+        for partition in self._node.store.opened():
+            if partition.offline is not None:
+                continue
+            where = {"log": f"{partition.topic}-{partition.index}"}
+            try:
+                self._tell_one(partition, changes, steps)
+            except BrokerError as error:
+                log.error("a log could not take the clock into account: %s", error, extra=where)
+            except Exception:  # the failure of one log must not keep others from it
+                log.exception("a log could not take the clock into account", extra=where)
+
+    def _tell_one(
+        self,
+        partition: Partition,
+        changes: Iterable[Change],
+        steps: Iterable[tuple[int, ForwardStep]],
+    ) -> None:
+        """Tells one partition."""
+        for change in changes:
+            if isinstance(change, Leap):
+                partition.begin_segment_at_next_append()
+            elif isinstance(change, StepBack):
+                partition.note_step_back(self._node.clock.now_ms())
+        for number, step in steps:
+            partition.note_step_forward(step, self.history.history_id, number)
+
+    def _now(self) -> ClockNow:
+        """Returns the clock as partitions see it when they are opened."""
+        return ClockNow(self._node.clock.now_ms(), self.deletion_ms(), self.history)
+
+    # -- storing --------------------------------------------------------------------------------
+
+    def _store_durably(self) -> None:
+        self._store(durable=True)
+
+    async def store_if_changed(self) -> None:
+        """Stores what is known if that is not stored yet."""
+        async with self._lock:
+            await self._node.pools.maintenance.run_to_end(self._store_reading)
+
+    def _store_reading(self) -> None:
+        if self._stored is None or self._stored.state != self._latest.state:
+            elapsed_ms = self._latest.state.last.elapsed_ms
+            is_old = self._durable_ms is None or elapsed_ms - self._durable_ms >= _DURABLE_MS
+            self._store(durable=is_old)
+
+    def _store(self, *, durable: bool) -> None:
+        """Stores what is known."""
+        serial = 1 if self._stored is None else self._stored.serial + 1
+        stored = StoredClock(serial, self._latest.state, self.history)
+        try:
+            write_clock(self._directory, stored, durable=durable)
+        except OSError as error:
+            if self._can_store:
+                log.error("what is known about the clock cannot be stored: %s", error)
+            self._can_store = False
+        else:
+            self._can_store = True
+            self._stored = stored
+            if durable:
+                self._durable_ms = stored.state.last.elapsed_ms
+
+    # -- asking ---------------------------------------------------------------------------------
+
+    def deletion_ms(self) -> int:
+        """Returns the time by which records, offsets and ids may be deleted now."""
+        reading = self._node.clock.reading()
+        return self._in_force.deletion_time(reading.wall_ms, reading.elapsed_ms)
+
+    def status(self) -> ClockStatus:
+        """Returns what the clock shows, and how far it is trusted."""
+        reading, clock = self._node.clock.reading(), self._in_force
+        deletion_ms = clock.deletion_time(reading.wall_ms, reading.elapsed_ms)
+        return ClockStatus(
+            is_manual(reading),
+            reading.wall_ms,
+            deletion_ms,
+            clock.leap,
+            reading.wall_ms - deletion_ms if clock.leap is not None else 0,
+            clock.state.behind_ms,
+            self.history.steps,
+        )
+
+    @property
+    def warning(self) -> str | None:
+        """A sentence for an operator while the clock has leapt; None otherwise."""
+        status = self.status()
+        if status.leap is None:
+            return None
+        return (
+            f"the clock shows {to_iso(status.now_ms)} and has leapt: the deletion time is "
+            f"{to_iso(status.deletion_ms)}; `tidelog clock status` says what to do"
+        )

@@ -1,0 +1,154 @@
+"""Changes over HTTP, below /v1: what Kafka's protocol has no request for.
+
+They exist on a production broker, on the port of the metrics, which may be open to others. So a
+change is accepted from this machine alone (its loopback addresses), as JSON, never from a page in a
+browser, and only with the right to alter the cluster. Behind a proxy on this machine everybody
+seems to be on this machine: a proxy should pass on GET alone.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import logging
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from broker.network import http_clock
+from broker.network.http_answers import Refused, line, refuse_pages, twice
+from broker.security.authorizer import CLUSTER_NAME
+from broker.security.session import ANONYMOUS, Session
+from protocol.acl import Operation, ResourceType
+from protocol.errors import BrokerError, UnknownTopicOrPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from broker.node import Node
+
+log = logging.getLogger("tidelog.http")
+
+_FORBIDDEN = 403
+_LISTENER = "HTTP"
+
+
+async def accept_clock(node: Node, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Trusts the clock although it has leapt. `to_ms` names the leap: what it showed then.
+
+    Raises Refused if there is no leap, or another one.
+    """
+    to_ms = given.get("to_ms")
+    if type(to_ms) is int and await node.clock_watch.accept(to_ms):
+        return http_clock.shown(node)
+    leap = node.clock_watch.status().leap
+    if leap is None:
+        raise Refused(409, "NO_LEAP", "the clock is trusted: there is no leap to accept")
+    raise Refused(
+        409, "OTHER_LEAP", f"to_ms={to_ms!r}: the clock leapt to {leap.to_ms} ms; look at it again"
+    )
+
+
+async def reset_topic(node: Node, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Lets append times and largest event times that are ahead of the clock go back to it.
+
+    `topic_id` names the topic whose preview was seen, `partition` one partition. Raises Refused,
+    UnknownTopicOrPartition.
+    """
+    topic = node.metadata.image.topics.get(given["topic"])
+    if topic is None:
+        raise UnknownTopicOrPartition(f"there is no topic {given['topic'][:260]}")
+    if given.get("topic_id") != str(topic.topic_id):
+        raise Refused(409, "OTHER_TOPIC", f"topic_id: the topic has the id {topic.topic_id}")
+    index = given.get("partition")
+    if index is not None and (type(index) is not int or not 0 <= index < topic.partitions):
+        raise UnknownTopicOrPartition(f"partition={index!r}: the topic has {topic.partitions}")
+    rows = [
+        await node.pools.maintenance.run_to_end(_reset, node, topic.name, each)
+        for each in (range(topic.partitions) if index is None else [index])
+    ]
+    return {
+        "topic": topic.name,
+        "topic_id": str(topic.topic_id),
+        **twice("now", node.clock.now_ms()),
+        "partitions": rows,
+    }
+
+
+def _reset(node: Node, topic: str, index: int) -> dict[str, Any]:
+    try:
+        partition = node.partition(topic, index)
+        reset = partition.append_clock.reset(node.clock.now_ms())
+    except BrokerError as error:  # the other partitions go on
+        return {"partition": index, "error": error.code.name, "message": error.message}
+    return {"partition": index, "reset": http_clock.reset_shown(reset)}
+
+
+class _Route(NamedTuple):
+    """One change, and the fields that its body may have."""
+
+    path: str
+    do: Callable[[Node, Mapping[str, Any]], Awaitable[dict[str, Any]]]
+    fields: tuple[str, ...]
+
+
+ROUTES = (
+    _Route("/v1/clock/accept", accept_clock, ("to_ms",)),
+    _Route("/v1/topics/{topic}/clock/reset", reset_topic, ("topic_id", "partition")),
+)
+
+
+def add_changes(app: Any, web: Any, node: Node) -> None:
+    """Adds ROUTES to the application that serves /v1."""
+    for route in ROUTES:
+        app.router.add_post(route.path.removeprefix("/v1"), _handler(node, route, web))
+
+
+def _handler(node: Node, route: _Route, web: Any) -> Callable[[Any], Awaitable[Any]]:
+    async def handle(request: Any) -> Any:
+        host = _local_peer(request)
+        refuse_pages(request.headers, checks_host=True)
+        if request.content_type != "application/json":
+            raise Refused(_FORBIDDEN, "FORBIDDEN", "a change is sent as application/json")
+        session = Session(ANONYMOUS, host, _LISTENER)
+        node.authorizer.require(session, Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME)
+        given = _body(await request.text(), route)
+        log.info("change over HTTP", extra={"path": request.path, "host": host, **given})
+        answer = await route.do(node, {**given, **request.match_info})
+        return web.json_response(answer, dumps=line)
+
+    return handle
+
+
+def _local_peer(request: Any) -> str:
+    """Returns the address that a request came from; raises Refused unless it is this machine's."""
+    peer = request.transport.get_extra_info("peername") if request.transport else None
+    host = str(peer[0]) if peer else ""
+    try:
+        address = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        address = None
+    mapped = getattr(address, "ipv4_mapped", None) or address
+    if mapped is None or not mapped.is_loopback:
+        raise Refused(
+            _FORBIDDEN,
+            "FORBIDDEN",
+            f"a change is accepted from this machine alone, over loopback, and not from {host}",
+        )
+    return host
+
+
+def _body(text: str, route: _Route) -> Mapping[str, Any]:
+    """Returns the fields of a body; raises Refused."""
+    try:
+        given = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise Refused(400, "BAD_JSON", f"the body is no JSON: {error}") from None
+    if not isinstance(given, dict):
+        raise Refused(400, "BAD_JSON", "the body is no JSON object")
+    for name in given:
+        if name not in route.fields:
+            raise Refused(
+                400,
+                "UNKNOWN_FIELD",
+                f"{name[:40]!r} is no field of this request: it may have {', '.join(route.fields)}",
+            )
+    return given

@@ -1,0 +1,84 @@
+"""What the broker's clock shows and how far it is trusted, as JSON: routes of `http_api`.
+
+And which partitions have times that are ahead of it, with what a reset would change there.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from broker.network.http_answers import twice
+
+if TYPE_CHECKING:
+    from broker.maintenance.clock_watch import ClockStatus
+    from broker.network.http_question import Asked
+    from broker.node import Node
+    from storage.log.partition import Partition
+    from storage.log.times.append_clock import ClockReset
+
+TRUSTED, LEAPT, BEHIND = "trusted", "leapt", "behind"
+
+
+def clock(asked: Asked) -> dict[str, Any]:
+    """Returns the clock's time, the deletion time, a leap, and the last steps that are trusted."""
+    return shown(asked.node)
+
+
+def shown(node: Node) -> dict[str, Any]:
+    """Returns the clock as JSON."""
+    status = node.clock_watch.status()
+    leap = status.leap
+    return {
+        "clock": "manual" if status.is_manual else "system",
+        "state": _state(status),
+        **twice("now", status.now_ms),
+        **twice("deletion_time", status.deletion_ms),
+        "ahead_ms": status.ahead_ms,
+        "behind_ms": status.behind_ms,
+        "leap": None
+        if leap is None
+        else {**twice("from", leap.from_ms), **twice("to", leap.to_ms)},
+        "steps": [
+            {
+                "number": number,
+                "shift_ms": step.shift_ms,
+                **twice("since", step.since_ms),
+                **twice("until", step.until_ms),
+                **twice("to", step.to_ms),
+            }
+            for number, step in status.steps
+        ],
+        "clock_start_pause_ms": node.config.clock_start_pause_ms,
+    }
+
+
+def _state(status: ClockStatus) -> str:
+    if status.leap is not None:
+        return LEAPT
+    return BEHIND if status.behind_ms else TRUSTED
+
+
+def topic_clock(asked: Asked) -> dict[str, Any]:
+    """Returns for each partition what a reset would change; null where nothing is ahead."""
+    return {
+        **asked.about(),
+        **twice("now", asked.now_ms),
+        "partitions": asked.each(partial(_preview, now_ms=asked.now_ms)),
+    }
+
+
+def _preview(partition: Partition, now_ms: int) -> dict[str, Any]:
+    return {"reset": reset_shown(partition.append_clock.preview_reset(now_ms))}
+
+
+def reset_shown(reset: ClockReset | None) -> dict[str, Any] | None:
+    """Returns a reset as JSON."""
+    if reset is None:
+        return None
+    return {
+        "offset": reset.offset,
+        **twice("last_append_time", reset.last_append_time),
+        **twice("max_event_time", reset.max_event_time),
+        **twice("next_max_event_time", reset.next_max_event_time),
+    }

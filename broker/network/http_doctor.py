@@ -1,0 +1,160 @@
+"""What is wrong with a broker's clock and the times of its logs, as JSON: a route of `http_api`.
+
+Each finding has a sentence, a figure, and the command that helps. A log that is open is judged as it
+is; one that a clean stop closed is judged by what the stop wrote down, and stays closed. Times of
+segments that nobody has read yet are read, up to a bound for each request.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from broker.network.http_answers import Refused, twice
+from config.instants import to_iso
+from protocol.errors import BrokerError
+from storage.log.retention import diagnosis
+from storage.log.retention.diagnosis import MILLISECONDS, Finding, Readings, diagnose
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from broker.maintenance.clock_watch import ClockStatus
+    from broker.network.http_question import Asked
+    from storage.log.retention.diagnosis import Facts
+
+_MOST_READ_BYTES = 1 << 30  # of segments whose times are unknown, for one request
+_BREATH_S = 0.0002
+
+LEAPT = "clock has leapt"
+BEHIND = "clock is behind"
+_ACCEPT, _STATUS = "accept", "status"
+
+# The command that helps, by what helps.
+COMMANDS = {
+    _ACCEPT: "tidelog clock accept",
+    _STATUS: "tidelog clock status",
+    diagnosis.RESET: "tidelog clock reset {topic}",
+    diagnosis.END_BY_AGE: "tidelog configs set {topic} segment.ms=7d",
+    diagnosis.APPEND: "tidelog produce {topic} --partition {partition} --key-separator :",
+    diagnosis.REFUSE_OLD: "tidelog configs set {topic} message.timestamp.before.max.ms=3650d",
+    diagnosis.REFUSE_FUTURE: "tidelog configs set {topic} message.timestamp.after.max.ms=1d",
+    diagnosis.EXPLAIN: "tidelog explain {topic} --partition {partition} --why",
+}
+
+
+class _Log(NamedTuple):
+    """What was found in one log."""
+
+    findings: list[Finding]
+    unread_segments: int
+    read_bytes: int
+
+
+def doctor(asked: Asked) -> dict[str, Any]:
+    """Returns what is wrong with the clock and with the times of all topics, or of one."""
+    topic = asked.one("topic")
+    if topic is None and "partition" in asked.given:
+        raise Refused(400, "BAD_REQUEST", "partition=N needs topic=NAME")
+    names = sorted(asked.node.metadata.image.topics) if topic is None else [topic]
+    findings = [_shown(None, None, each) for each in _of_clock(asked.node.clock_watch.status())]
+    errors: list[dict[str, Any]] = []
+    partitions = unread_segments = 0
+    left_bytes = _MOST_READ_BYTES
+    for name, index in _partitions(asked, names):
+        try:
+            log = _examined(asked, name, index, left_bytes)
+        except BrokerError as error:
+            if "partition" in asked.given:
+                raise
+            errors.append(
+                {
+                    "topic": name,
+                    "partition": index,
+                    "error": error.code.name,
+                    "message": error.message,
+                }
+            )
+            continue
+        finally:
+            time.sleep(_BREATH_S)  # releases the interpreter's lock for the loop
+        partitions += 1
+        left_bytes -= log.read_bytes
+        unread_segments += log.unread_segments
+        findings += (_shown(name, index, finding) for finding in log.findings)
+    return {
+        "topic": topic,
+        **twice("now", asked.now_ms),
+        "partitions_examined": partitions,
+        "segments_unread": unread_segments,
+        "errors": errors,
+        "findings": findings,
+    }
+
+
+def _partitions(asked: Asked, names: list[str]) -> Iterator[tuple[str, int]]:
+    """Yields the partitions of topics. Raises UnknownTopicOrPartition and Refused."""
+    for name in names:
+        try:
+            indexes = asked._replace(path={"topic": name}).partitions()
+        except BrokerError:
+            if asked.one("topic") is not None:
+                raise
+            continue  # it has just been deleted
+        for index in indexes:
+            if not asked.node.ready:
+                raise Refused(503, "NOT_READY", "the broker is stopping")
+            yield name, index
+
+
+def _examined(asked: Asked, topic: str, index: int, left_bytes: int) -> _Log:
+    """Returns what is wrong with one log. Raises BrokerError."""
+    node = asked.node
+    config = node.store.config_of(topic)
+    facts: Facts | None = node.store.closed_facts(topic, index)
+    read_bytes = 0
+    if facts is None:
+        retainer = node.partition(topic, index).retainer
+        unread_bytes = retainer.facts().unread_bytes
+        facts = retainer.facts(left_bytes)
+        read_bytes = max(unread_bytes - facts.unread_bytes, 0)
+    readings = Readings(
+        asked.now_ms, node.clock_watch.deletion_ms(), node.config.log_retention_check_interval_ms
+    )
+    return _Log(diagnose(facts, config, readings), facts.unread_segments, read_bytes)
+
+
+def _of_clock(status: ClockStatus) -> Iterator[Finding]:
+    """Yields what is wrong with the clock itself."""
+    now, trusted = to_iso(status.now_ms), to_iso(status.deletion_ms)
+    if status.leap is not None:
+        yield Finding(
+            LEAPT,
+            status.ahead_ms,
+            MILLISECONDS,
+            f"The clock shows {now}, and has leapt: the deletion time is {trusted}. "
+            "If it is right, accept it; otherwise correct the machine's clock.",
+            _ACCEPT,
+        )
+    elif status.behind_ms:
+        yield Finding(
+            BEHIND,
+            status.behind_ms,
+            MILLISECONDS,
+            f"The clock shows {now}, and is slow, or has stood still: what it stamps counts as later once "
+            "it is right. Correct the machine's clock.",
+            _STATUS,
+        )
+
+
+def _shown(topic: str | None, index: int | None, finding: Finding) -> dict[str, Any]:
+    """Returns a finding as JSON, with the command that helps; without a topic, of the clock."""
+    return {
+        "topic": topic,
+        "partition": index,
+        "finding": finding.kind,
+        "figure": finding.figure,
+        "unit": finding.unit,
+        "sentence": finding.sentence,
+        "command": COMMANDS[finding.remedy].format(topic=topic, partition=index),
+    }

@@ -1,0 +1,97 @@
+"""What is known about the clock, in two small files of the first log directory.
+
+`clock-checkpoint` is written durably: at the first start, when the clock has changed, and once an
+hour. `recent-clock-checkpoint` is written every ten seconds and not durably: a power loss may leave
+an old, an empty or a damaged one. Both have the same format, and that with the larger serial number
+is the newer:
+
+    1                              the version
+    crc32 of the third line        8 hexadecimal digits
+    {"serial": n, ...}             one line of JSON
+
+They are replaced whole by rename.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from storage import filenames, files
+from storage.time.corrections import ClockHistory, ForwardStep
+from storage.time.trusted_clock import ClockState, Course, Leap, Reading
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_VERSION = "1"
+
+
+class StoredClock(NamedTuple):
+    """What is stored about the clock."""
+
+    serial: int  # grows with each write
+    state: ClockState
+    history: ClockHistory
+
+
+class ClockFileError(ValueError):
+    """A file about the clock does not hold what its format promises."""
+
+
+def read_clock(directory: Path) -> tuple[StoredClock | None, list[str]]:
+    """Returns what was stored last, None if nothing was, and what is wrong with the files."""
+    found, wrong = [], []
+    for name in (filenames.CLOCK_CHECKPOINT, filenames.RECENT_CLOCK_CHECKPOINT):
+        path = directory / name
+        try:
+            found.append(parse_clock(path.read_bytes()))
+        except FileNotFoundError:
+            continue
+        except (OSError, ClockFileError) as error:
+            wrong.append(f"{path}: {error}")
+    return max(found, key=lambda each: each.serial, default=None), wrong
+
+
+def write_clock(directory: Path, stored: StoredClock, *, durable: bool) -> None:
+    """Replaces one of the files; raises OSError."""
+    name = filenames.CLOCK_CHECKPOINT if durable else filenames.RECENT_CLOCK_CHECKPOINT
+    body = json.dumps(_fields(stored)).encode()
+    data = b"%s\n%08x\n%s\n" % (_VERSION.encode(), zlib.crc32(body), body)
+    files.replace(directory / name, data, durable=durable, losable=not durable)
+
+
+def _fields(stored: StoredClock) -> dict[str, Any]:
+    state, history = stored.state, stored.history
+    return {
+        "serial": stored.serial,
+        **state._asdict(),
+        "history_id": history.history_id,
+        "steps": [(number, *step) for number, step in history.steps],
+    }
+
+
+def parse_clock(data: bytes) -> StoredClock:
+    """Returns what the bytes of a file hold; raises ClockFileError."""
+    lines = data.splitlines()
+    if len(lines) != 3 or lines[0].decode(errors="replace") != _VERSION:
+        raise ClockFileError(f"it is not a file about the clock of version {_VERSION}")
+    if lines[1] != b"%08x" % zlib.crc32(lines[2]):
+        raise ClockFileError("its checksum is wrong")
+    try:
+        fields: dict[str, Any] = json.loads(lines[2])
+        leap = fields["leap"]
+        state = ClockState(
+            Reading(*fields["last"]),
+            Course(*fields["course"]),
+            tuple(Course(*each) for each in fields["left"]),
+            None if leap is None else Leap(*leap),
+            fields["behind_ms"],
+            fields["behind_from_ms"],
+            tuple(Course(*each) for each in fields.get("leapt", ())),
+        )
+        steps = tuple((number, ForwardStep(*step)) for number, *step in fields["steps"])
+        return StoredClock(fields["serial"], state, ClockHistory(fields["history_id"], steps))
+    except (ValueError, KeyError, TypeError) as error:
+        raise ClockFileError(f"it does not hold what it should: {error!r}") from error

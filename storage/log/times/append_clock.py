@@ -1,0 +1,299 @@
+"""What a log does when the clock that gives append times was wrong.
+
+- The clock went back, by more than append times wait for it: a correction says that all records
+  were written by now, append times go on from the clock, and the largest event time is computed
+  again from the records that remain.
+- The clock went forward, and is trusted: a correction says by how much later the records were
+  written that it stamped while it was behind.
+- The clock leapt forward: nothing is corrected.
+
+In each case the next append begins a new segment. A correction is durable before an append time is
+lower than one before it. A crash earlier leaves a log whose next start, or next append, finds
+that the clock has gone back. `storage/time/corrections.py` has the rules.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from typing import TYPE_CHECKING, NamedTuple
+
+from protocol.errors import KafkaStorageError
+from storage.log.retention import deletion
+from storage.log.times.partition_times import ClockMark
+from storage.time.append_time import ahead
+from storage.time.corrections import (
+    Correction,
+    after_step_back,
+    after_step_forward,
+    counted_event,
+    is_behind,
+    judged_times,
+    pending_steps,
+    step_back,
+)
+from storage.time.event_time import capped
+from storage.time.timestamp import exceeds, later
+from storage.time.tombstones import with_late_horizons
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from storage.log.state import LogState
+    from storage.log.times.partition_times import PartitionTimes
+    from storage.time.adoption import Adoptions
+    from storage.time.corrections import ClockHistory, ForwardStep
+
+_log = logging.getLogger("tidelog.storage")
+
+
+class ClockReset(NamedTuple):
+    """What letting append times go back changes; times in ms, None if there is none."""
+
+    now_ms: int
+    offset: int  # at which a new segment begins; what lies before it was written by now
+    last_append_time: int | None
+    max_event_time: int | None
+    next_max_event_time: int | None  # of the records that remain
+
+
+class AppendClock:
+    """Corrects the append times of one log. Its methods are for threads: they may read and sync."""
+
+    __slots__ = ("_state",)
+
+    def __init__(self, state: LogState) -> None:
+        self._state = state
+
+    def catch_up(self, history: ClockHistory, now_ms: int) -> None:
+        """Takes into account how the clock has changed since the log was last open.
+
+        What the disk refuses is logged. The next append, or the next start, tries it again.
+        """
+        state = self._state
+        clock = state.clock
+        if not state.ends.log_end_offset:
+            if history.steps:
+                state.clock = clock._replace(
+                    history_id=history.history_id, number=history.steps[-1][0]
+                )
+            return
+        with contextlib.suppress(KafkaStorageError):
+            for number, step in pending_steps(history, clock.history_id, clock.number):
+                self.note_step_forward(step, history.history_id, number)
+            self.note_step_back(now_ms)
+
+    # --- the clock went back ----------------------------------------------------------------------
+
+    def note_step_back(self, now_ms: int) -> bool:
+        """Lets append times go on from the clock if they are too far ahead of it.
+
+        Returns whether they were. Raises KafkaStorageError.
+        """
+        if self._state.is_follower or not self._is_behind(now_ms):
+            return False  # the append times of a follower are those of its leader's clock
+        return self._go_back(now_ms, self._is_behind) is not None
+
+    def preview_reset(self, now_ms: int) -> ClockReset | None:
+        """Returns what `reset` would change now; None if nothing is ahead of the clock.
+
+        Raises KafkaStorageError.
+        """
+        state = self._state
+        state.check_online()
+        self._learn()
+        with state.append_lock:
+            return self._reset_at(now_ms) if self._is_ahead(now_ms) else None
+
+    def reset(self, now_ms: int) -> ClockReset | None:
+        """Lets append times go on from the clock if they, or the largest event time, are ahead of it.
+
+        Returns what has changed, None if nothing was ahead. Raises KafkaStorageError.
+        """
+        state = self._state
+        state.check_online()
+        with state.append_lock:  # before segments are read, while appends go on
+            if not self._is_ahead(now_ms):
+                return None
+        return self._go_back(now_ms, self._is_ahead)
+
+    def _is_behind(self, now_ms: int) -> bool:
+        """Returns whether the clock shows less than what the last records were written by."""
+        state = self._state
+        latest_ms = state.last_append_time_ms
+        if state.corrections:
+            last = state.corrections[-1]
+            if latest_ms is None or last.end_offset >= state.ends.log_end_offset:
+                latest_ms = later(last.to_ms, latest_ms)  # nothing was appended since the last step
+        return is_behind(latest_ms, now_ms)
+
+    def _is_ahead(self, now_ms: int) -> bool:
+        """Returns whether the last append time, or the largest event time, is ahead of the clock."""
+        state = self._state
+        limit_ms = capped(now_ms, state.event_slack_ms)
+        if ahead(state.last_append_time_ms, now_ms):
+            return True
+        return state.max_event_time is not None and exceeds(state.max_event_time, limit_ms)
+
+    def _go_back(self, now_ms: int, is_due: Callable[[int], bool]) -> ClockReset | None:
+        """Notes, durably, that what the log has was written by now; None if that is not due.
+
+        Appends may go on until it is durable. One that does is waited for with the append lock.
+        """
+        state = self._state
+        self._learn()
+        try:
+            with state.flush_lock:
+                with state.append_lock:
+                    self._check_open()
+                    if not is_due(now_ms):
+                        return None
+                    reset, times = self._reset_at(now_ms), self._times_back(now_ms)
+                state.save_times(times, durable=True)
+                with state.append_lock:
+                    self._check_open()
+                    if state.ends.log_end_offset != reset.offset:
+                        reset, times = self._reset_at(now_ms), self._times_back(now_ms)
+                        state.save_times(times, durable=True)
+                    self._take(times, now_ms)
+        except OSError as error:
+            raise state.storage_error("the correction of the clock is not kept", error) from error
+        _log.warning(
+            "append time goes back",
+            extra={
+                "topic": state.topic,
+                "partition": state.index,
+                "offset": reset.offset,
+                "from": reset.last_append_time,
+                "to": now_ms,
+            },
+        )
+        return reset
+
+    def _learn(self) -> None:
+        """Reads the times of all segments, for the largest event time of those that remain."""
+        with self._state.hold() as version:
+            deletion.learn(version.segments)
+
+    def _check_open(self) -> None:
+        state = self._state
+        if state.is_stopped:
+            state.check_usable()
+            raise KafkaStorageError(f"{state.topic}-{state.index} takes no batches now")
+
+    def _times_back(self, now_ms: int) -> PartitionTimes:
+        """Returns the content for `partition.times` after a step back; needs the append lock."""
+        state = self._state
+        end_offset = state.ends.log_end_offset
+        adoptions = state.adoptions.corrected(step_back(end_offset, now_ms).apply)
+        corrections = after_step_back(state.corrections, end_offset, now_ms)
+        return state.covered_times()._replace(
+            max_event_time=self._largest_event(corrections, adoptions),
+            last_append_time_ms=None,
+            back_offset=end_offset,
+            adopted=adoptions.ranges,
+            corrections=corrections,
+        )
+
+    def _reset_at(self, now_ms: int) -> ClockReset:
+        state = self._state
+        return ClockReset(
+            now_ms,
+            state.ends.log_end_offset,
+            state.last_append_time_ms,
+            state.max_event_time,
+            self._times_back(now_ms).max_event_time,
+        )
+
+    def _largest_event(
+        self, corrections: tuple[Correction, ...], adoptions: Adoptions
+    ) -> int | None:
+        """Returns the largest event time of the segments below the high watermark."""
+        state, largest = self._state, None
+        for segment in state.version.segments:
+            base_offset, end_offset = segment.base_offset, segment.tail.end_offset
+            if end_offset > state.ends.high_watermark:
+                break
+            adopted_ms = adoptions.latest_within(base_offset, end_offset)
+            times = segment.known_times[0]
+            judged = judged_times(
+                times,
+                corrections,
+                base_offset,
+                end_offset,
+                state.event_slack_ms,
+                adopted_ms,
+            )
+            largest = later(counted_event(times, judged), largest)
+        return largest
+
+    def _take(self, times: PartitionTimes, now_ms: int) -> None:
+        """Goes on with times that are durable; needs the append lock."""
+        state = self._state
+        correction = step_back(times.back_offset, now_ms)
+        state.corrections = times.corrections
+        if state.producers is not None:
+            state.producers.correct(lambda _, time_ms: correction.apply(time_ms))
+        if exceeds(state.deletion_ms, now_ms):  # that of the last round, by the clock before
+            state.deletion_ms = now_ms
+        state.use_adoptions(state.adoptions.corrected(correction.apply))
+        state.largest_event.begin_again(capped(now_ms, state.event_slack_ms))
+        state.last_append_time_ms, state.back_offset = None, times.back_offset
+        state.begins_segment = True
+
+    # --- the clock went forward -------------------------------------------------------------------
+
+    def note_step_forward(self, step: ForwardStep, history_id: str, number: int) -> None:
+        """Counts what the clock stamped while it was behind as written later, by a trusted step.
+
+        `number` is that of the step in the clock's history: each step is taken into account once.
+        Raises KafkaStorageError; then this process counts it, and a later start does it again.
+        """
+        state = self._state
+        try:
+            with state.flush_lock:
+                state.check_usable()
+                with state.append_lock:
+                    clock = state.clock
+                    if clock.history_id == history_id and number <= clock.number:
+                        return
+                    is_changed = self._step_forward(step)
+                    horizons = state.clock.late_horizons
+                    state.clock = ClockMark(history_id, number, horizons)
+                if is_changed:
+                    state.save_times(state.covered_times(), durable=True)
+        except OSError as error:
+            raise state.storage_error("the correction of the clock is not kept", error) from error
+
+    def _step_forward(self, step: ForwardStep) -> bool:
+        """Takes a step into account; returns whether it can concern the log."""
+        state = self._state
+        # Once append times went back, earlier ones may be later than the last.
+        is_written = (
+            bool(state.corrections)
+            or state.last_append_time_ms is None
+            or not exceeds(step.since_ms, state.last_append_time_ms)
+        )
+        correction = Correction(0, state.ends.log_end_offset, *step)
+        adoptions = state.adoptions.corrected(correction.apply)
+        is_compacted = state.config.is_compacted or state.cleaned_offset is not None
+        if not is_written and adoptions == state.adoptions and not is_compacted:
+            return False
+        if is_compacted:
+            horizons = with_late_horizons(state.clock.late_horizons, step.since_ms, step.to_ms)
+            state.clock = state.clock._replace(late_horizons=horizons)
+        end_offset = state.ends.log_end_offset
+        state.corrections = after_step_forward(state.corrections, end_offset, step)
+        state.forget_corrections()  # an empty log has nothing that one could concern
+        if state.producers is not None:
+            state.producers.correct(lambda _, time_ms: correction.apply(time_ms))
+        state.use_adoptions(adoptions)
+        state.begins_segment = True
+        return True
+
+    # --- either -----------------------------------------------------------------------------------
+
+    def begin_segment_at_next_append(self) -> None:
+        """Lets the next append begin a segment, unless the active one is empty."""
+        with self._state.append_lock:
+            self._state.begins_segment = True

@@ -1,0 +1,135 @@
+"""Which entries of a `.appendtimes` file hold, and from where on append times are unknown.
+
+The functions decide, and change nothing. After a crash `check` goes by the entries alone, `confirm`
+compares them with the append times of batches that are known otherwise. `closed` says what a closed
+segment's file lacks.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from storage.segment.appended.layout import DAMAGED, END, UNKNOWN, Entry
+from storage.time.append_time import goes_back
+
+if TYPE_CHECKING:
+    from storage.segment.appended.entries import Entries
+
+
+class Kept(NamedTuple):
+    """What is kept of a file. Offsets are relative to the segment's base."""
+
+    size: int  # the number of its first entries
+    unknown_from: int
+    end: int | None  # the offset of the END entry to be written, None for none
+
+
+class Batches(NamedTuple):
+    """What is known of a segment's batches beside its file."""
+
+    first_time: int | None  # the append times of the first and the last one
+    last_time: int | None
+    vouched: int  # entries before this offset, relative to the base, cannot be lost
+
+
+NOTHING = Kept(0, 0, None)  # no entry is the segment's
+
+
+def check(
+    entries: Entries,
+    durable: int,
+    end: int | None,
+    time_before: int | None,
+    *,
+    lost_power: bool,
+) -> Kept | None:
+    """Checks the entries from a durable offset on; None if all are kept. Raises OSError.
+
+    The first impossible one ends what is kept: append times are unknown behind the one before it,
+    or from the durable offset on. `end` is the offset of the END entry behind the entries, and
+    `time_before` the last append time before the durable offset, where that is known: if it is not
+    there, no power loss explains what is missing. Where no power was lost, an entry with a CRC is
+    checked wherever it is, and a damaged one ends nothing.
+    """
+    if entries.lost_from == 0:
+        return NOTHING
+    if entries.layout.is_checked and not lost_power:
+        durable = 0
+    grown = entries._replace(size=entries.growing())
+    first = max(grown.floor(durable), 0)
+    last = Entry(UNKNOWN, -1) if first == 0 else grown.at(first - 1)
+    known = None if last.time == UNKNOWN else last.time
+    count = grown.size
+    for at, entry in enumerate(grown.walk(first), first):
+        if entry is DAMAGED and not lost_power:
+            continue
+        if entry is DAMAGED or not _may_follow(entry, last, known, is_first=at == 0):
+            count = at
+            break
+        last = entry
+        known = known if entry.time == UNKNOWN else entry.time
+    if count == entries.size and entries.lost_from is None:
+        return None
+    if time_before is not None and last.time not in (UNKNOWN, time_before):
+        durable = 0
+    if count < entries.size:
+        following = entries.at(count)
+        # An END of an earlier commit: others came behind it, and none over it.
+        is_end = following.time == END and count == grown.size
+        end = following.offset if is_end else None
+    offset = max(last.offset + 1 if end is None else end, durable)
+    return Kept(count, offset, None if end is None else offset)
+
+
+def _may_follow(entry: Entry, last: Entry, last_known: int | None, *, is_first: bool) -> bool:
+    """Returns whether an entry can be next: its offset grows, its time does not decrease."""
+    if is_first:
+        return entry.offset == 0
+    if entry.time != UNKNOWN and last_known is not None and goes_back(last_known, entry.time):
+        return False
+    return last.offset < entry.offset < 1 << 31
+
+
+def confirm(
+    entries: Entries, last: Entry, end: int | None, batches: Batches, *, is_whole: bool
+) -> Kept | None:
+    """Compares with the append times of the first and the last batch; None if they agree.
+
+    If the last entry has a smaller time than the last batch, entries after it are lost, and times
+    there are unknown. If it has a larger one, it belongs to a batch that a crash has removed. If
+    the first entry has another time than the first batch, all entries are worthless; so they are if
+    the last one has another in a file that is whole, because it is closed. Raises OSError.
+    """
+    is_other = last.time not in (UNKNOWN, batches.last_time)
+    if entries.at(0).time not in (UNKNOWN, batches.first_time) or (is_whole and is_other):
+        return NOTHING
+    if last.time == UNKNOWN:
+        return None
+    if batches.last_time is not None and not goes_back(batches.last_time, last.time):
+        return None
+    if end is not None:  # partition.times may describe more than is durable
+        return Kept(entries.floor(batches.vouched - 1) + 1, batches.vouched, batches.vouched)
+    return Kept(entries.size, max(last.offset + 1, batches.vouched), None)
+
+
+def closed(entries: Entries, end: int | None, end_offset: int, last_time: int | None) -> int | None:
+    """Returns from which offset on a closed segment's file lacks entries; None if it lacks none.
+
+    The END entry has to name the segment's end. If there is none, what lies behind the last entry
+    is unknown, unless that has the append time of the last batch, where `last_time` tells it. If it
+    names a smaller offset, what lies behind that is unknown; but if nothing was added to the segment
+    (`last_time` is known), it is not this segment's file, and neither is one with an entry behind
+    the segment's end. A larger END alone is left from a cleaning that was interrupted. What is
+    lacking is logged. Raises OSError.
+    """
+    last, lost_from = entries.last(), end
+    if end is None:
+        is_last = last.time in (UNKNOWN, last_time) or last.offset + 1 >= end_offset
+        lost_from = None if is_last else last.offset + 1
+    elif end >= end_offset:
+        lost_from = 0 if last.offset >= end_offset else None
+    elif last_time is not None:
+        lost_from = 0
+    if lost_from is not None:
+        entries.report(lost_from)
+    return lost_from

@@ -1,0 +1,351 @@
+"""The entries of a `.appendtimes` file: how one is found, and what a damaged one makes unknown.
+
+`layout` has the bytes. A damaged entry may have had any offset between those of its
+neighbours, so append times there are unknown, from the offset behind that of the entry before it to
+that of the entry after it. No time is taken from it, and a search goes by its neighbours. The first
+damaged entry of a file that is met is logged.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, NamedTuple
+
+from storage import files
+from storage.segment.appended.layout import (
+    DAMAGED,
+    END,
+    ENTRY,
+    HEADER,
+    UNKNOWN,
+    Entry,
+    Layout,
+    layout_of,
+)
+from storage.time.lookup import reaches
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from storage.segment.named_file import NamedFile
+
+_log = logging.getLogger("tidelog.storage")
+
+_UNKNOWN_BYTES = UNKNOWN.to_bytes(8, "big", signed=True)
+_BLOCK_ENTRIES = 4096  # how many entries are read at once where many are looked at
+
+
+class Reached(NamedTuple):
+    """Where the append times of a segment reach a given time, in offsets of the log.
+
+    Batches appended at that time or later begin at `offset`. They may begin earlier, from
+    `unknown_from` on, where append times are unknown.
+    """
+
+    offset: int | None  # of the first known entry at or after the time; None: there is none
+    unknown_from: int | None  # None: everything before `offset` is known to be earlier
+
+
+class Contents(NamedTuple):
+    """What a file has. Offsets are relative to the segment's base."""
+
+    size: int  # the number of entries, END and damaged ones at the end left out
+    end: int | None  # the offset of the END entry behind them
+    lost_from: int | None  # from where on damaged entries at the end leave all unknown
+
+
+class Entries(NamedTuple):
+    """The first `size` entries of an open file; methods raise OSError if it has fewer."""
+
+    descriptor: files.Descriptor
+    layout: Layout
+    size: int
+    file: NamedFile
+    lost_from: int | None = None  # behind the entries others are missing, from this offset on
+
+    def contents(self) -> Contents:
+        """Returns what the file has, by its end; the entries themselves are believed."""
+        layout, size = self.layout, 0
+        if layout.is_checked:
+            size = self.whole_before(self.size) + 1
+        elif self.size and self.at(0).offset == 0:
+            size = self.before_zeros()
+        if not size:
+            return Contents(0, None, None)
+        last, has_lost = self.at(size - 1), layout.is_checked and size < self.size
+        if last.time == END:
+            return Contents(size - 1, last.offset, last.offset if has_lost else None)
+        return Contents(size, None, last.offset + 1 if has_lost else None)
+
+    def read(self, number: int, count: int) -> bytes:
+        """Returns the bytes of entries, from entry `number` on."""
+        entry_size = self.layout.entry_size
+        data = files.read_at(self.descriptor, count * entry_size, len(HEADER) + number * entry_size)
+        if len(data) != count * entry_size:
+            raise OSError(5, "append times were cut short by somebody else")
+        return data
+
+    def parsed(self, number: int, count: int) -> list[Entry]:
+        """Returns entries from entry `number` on, DAMAGED in place of a damaged one."""
+        entries = self.layout.parse(self.read(number, count), number)
+        if DAMAGED in entries and not self.file.is_damage_logged:
+            self._log_damage(number + entries.index(DAMAGED))
+        return entries
+
+    def at(self, number: int) -> Entry:
+        """Returns the entry of this number."""
+        return self.parsed(number, 1)[0]
+
+    def _log_damage(self, number: int) -> None:
+        self.file.is_damage_logged = True  # the search below reads the damaged entry again
+        before = self.whole_before(number)
+        self.file.is_damage_logged = False
+        self.report(0 if before < 0 else self.at(before).offset + 1)
+
+    def report(self, relative_offset: int) -> None:
+        """Logs, once for each file, from where on it does not have what it should."""
+        if not self.file.is_damage_logged:
+            self.file.is_damage_logged = True
+            offset = self.layout.base_offset + relative_offset
+            _log.warning("append times damaged", extra={"file": self.file.path, "from": offset})
+
+    def _block(self, number: int) -> list[Entry]:
+        """Returns a block of entries from `number` on."""
+        return self.parsed(number, min(_BLOCK_ENTRIES, self.size - number))
+
+    def ends_with(self, end: int) -> bool:
+        """Returns whether an END entry with an offset is in the file behind these entries."""
+        wanted = self.layout.pack(self.size, END, end)
+        position = len(HEADER) + self.size * len(wanted)
+        return files.read_at(self.descriptor, len(wanted), position) == wanted
+
+    def walk(self, first: int = 0) -> Iterator[Entry]:
+        """Iterates over the entries from number `first` on, DAMAGED ones too."""
+        for number in range(first, self.size, _BLOCK_ENTRIES):
+            yield from self._block(number)
+
+    def backwards(self, count: int) -> Iterator[Entry]:
+        """Iterates over the first `count` entries, the last one first, DAMAGED ones too."""
+        block = 8  # the entry looked for is usually one of the last
+        while count:
+            number = max(count - block, 0)
+            yield from reversed(self.parsed(number, count - number))
+            count, block = number, min(8 * block, _BLOCK_ENTRIES)
+
+    def whole_before(self, number: int) -> int:
+        """Returns the number of the last entry before a number that is not damaged, -1 if none."""
+        for entry in self.backwards(number):
+            number -= 1
+            if entry is not DAMAGED:
+                return number
+        return -1
+
+    def last(self) -> Entry:
+        """Returns what holds after the last entry: it, or UNKNOWN from where it is damaged."""
+        number = self.whole_before(self.size)
+        if number == self.size - 1:
+            return self.at(number)
+        return Entry(UNKNOWN, 0 if number < 0 else self.at(number).offset + 1)
+
+    def last_known(self) -> int | None:
+        """Returns the last known time, None if none is known."""
+        for entry in self.backwards(self.size):
+            if entry.time != UNKNOWN:
+                return entry.time
+        return None
+
+    def floor(self, relative_offset: int) -> int:
+        """Returns the number of the last whole entry at or before an offset, -1 if there is none.
+
+        Searches up to the first gap or END entry that a power loss has left among the entries.
+        """
+        low, high, found = 0, self.size, -1
+        while low < high:
+            middle = number = (low + high) // 2
+            entry = self.at(number)
+            while entry is DAMAGED and number > low:
+                number -= 1
+                entry = self.at(number)
+            if entry is DAMAGED:
+                low = middle + 1
+            elif (
+                entry.time != END
+                and (entry.offset > 0 or not number)
+                and (entry.offset <= relative_offset)
+            ):
+                found, low = number, middle + 1
+            else:
+                high = number
+        return found
+
+    def time_at(self, relative_offset: int) -> int | None:
+        """Returns the append time of the batch with an offset, None if it is unknown."""
+        number = self.floor(relative_offset)
+        if number < 0:
+            return None
+        entry, *following = self.parsed(number, min(2, self.size - number))
+        if entry.time == UNKNOWN or (DAMAGED in following and relative_offset > entry.offset):
+            return None
+        return entry.time
+
+    def reached(self, append_time_ms: int, last_known: int | None) -> Reached:
+        """Finds the first batches appended at a time or later; `last_known` is the last known time."""
+        base_offset, number = self.layout.base_offset, self.size
+        if reaches(last_known, append_time_ms):
+            number = self.first_reaching(append_time_ms)
+        unknown = self.unknown_before(number)
+        if unknown is None and number == self.size:
+            unknown = self.lost_from
+        return Reached(
+            None if number == self.size else self.at(number).offset + base_offset,
+            None if unknown is None else unknown + base_offset,
+        )
+
+    def first_reaching(self, append_time_ms: int) -> int:
+        """Returns the number of the first entry with a known time at or after another time.
+
+        Returns `size` if there is none. Known times never decrease, so this is a binary search that
+        skips unknown and damaged entries.
+        """
+        low, high = 0, self.size
+        while low < high:
+            middle = number = (low + high) // 2
+            entry = self.at(number)
+            while entry.time == UNKNOWN and number > low:
+                number -= 1
+                entry = self.at(number)
+            if entry.time != UNKNOWN and reaches(entry.time, append_time_ms):
+                high = number
+            else:
+                low = middle + 1
+        return high
+
+    def unknown_before(self, number: int) -> int | None:
+        """Returns from which offset on times just before an entry are unknown; None if they are not."""
+        offset, is_damaged = None, False
+        for entry in self.backwards(number):
+            if entry is DAMAGED:
+                is_damaged = True
+                continue
+            if is_damaged:
+                offset, is_damaged = entry.offset + 1, False
+            if entry.time != UNKNOWN:
+                return offset
+            offset = entry.offset
+        return 0 if is_damaged else offset
+
+    def known_from(self) -> int | None:
+        """Returns the offset from which on all times are known; None if the last one is not."""
+        offset: int | None = None
+        for entry in self.backwards(self.size):
+            if entry.time == UNKNOWN:
+                break
+            offset = entry.offset
+        return offset
+
+    def has_unknown(self) -> bool:
+        """Returns whether the append time of an entry is unknown, or an entry is damaged."""
+        for number in range(0, self.size, _BLOCK_ENTRIES):
+            count = min(_BLOCK_ENTRIES, self.size - number)
+            data = self.read(number, count)
+            plain = self.layout.plain(data, number)
+            if plain is None:
+                self.parsed(number, count)  # logs it
+                return True
+            found = plain.find(_UNKNOWN_BYTES)
+            while found >= 0:
+                if found % ENTRY.size == 0:
+                    return True
+                found = plain.find(_UNKNOWN_BYTES, found + 1)
+        return False
+
+    def between(self, first_offset: int, last_offset: int) -> bytes:
+        """Returns the entries that hold for a range of offsets, as Fetch has them.
+
+        The first one may begin before the range; UNKNOWN ones stand for damaged ones.
+        """
+        first = max(self.floor(first_offset), 0)
+        end = max(self.floor(last_offset), first - 1) + 1
+        data = self.read(first, min(end + 1, self.size) - first) if first < self.size else b""
+        plain = self.layout.plain(data, first)
+        if plain is None:
+            held = known_parts(self.parsed(first, min(end + 1, self.size) - first), first)
+            plain = b"".join(ENTRY.pack(*entry) for entry in held if entry.offset <= last_offset)
+        else:
+            plain = plain[: (end - first) * ENTRY.size]
+        if self.lost_from is not None and self.lost_from <= last_offset:
+            plain += ENTRY.pack(UNKNOWN, self.lost_from)
+        return plain
+
+    def known(self) -> Iterator[Entry]:
+        """Iterates over the entries, with UNKNOWN ones for those that are damaged or missing."""
+        for entry in known_parts(self.walk()):
+            if self.lost_from is None or entry.offset < self.lost_from:
+                yield entry
+        if self.lost_from is not None:
+            yield Entry(UNKNOWN, self.lost_from)
+
+    def before_zeros(self) -> int:
+        """Returns how many entries precede trailing zeros, in a file of version 1.
+
+        Only the first entry of a file has offset 0.
+        """
+        if self.size < 2 or self.at(self.size - 1).offset > 0:
+            return self.size
+        low, high = 1, self.size - 1
+        while low < high:
+            middle = (low + high) // 2
+            if self.at(middle).offset > 0:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def growing(self) -> int:
+        """Returns how many entries come before an END or an offset that does not grow."""
+        last = -1
+        for number in range(0, self.size, _BLOCK_ENTRIES):
+            block = self._block(number)
+            offsets = [last, *(entry.offset for entry in block)]
+            if all(map(int.__lt__, offsets, offsets[1:])) and END not in (e.time for e in block):
+                last = offsets[-1]
+                continue
+            for place, entry in enumerate(block, number):
+                if entry is DAMAGED:
+                    continue
+                if entry.offset <= last or entry.time == END:
+                    return place
+                last = entry.offset
+        return self.size
+
+
+def known_parts(entries: Iterable[Entry], first: int = 0) -> Iterator[Entry]:
+    """Yields entries with UNKNOWN ones for damaged ones, where these leave anything unknown.
+
+    `first` is the number of the first of them: before entry 0 nothing can be known.
+    """
+    behind, unknown = -1, None
+    for entry in entries:
+        if entry is DAMAGED:
+            if unknown is None and (behind >= 0 or not first):
+                unknown = behind + 1
+            continue
+        if unknown is not None and unknown < entry.offset:
+            yield Entry(UNKNOWN, unknown)
+        yield entry
+        behind, unknown = entry.offset, None
+    if unknown is not None:
+        yield Entry(UNKNOWN, unknown)
+
+
+def opened(file: NamedFile, base_offset: int) -> Entries | None:
+    """Opens the file of a segment; None if it is missing or not ours. Raises OSError."""
+    try:
+        descriptor = file.open()
+    except FileNotFoundError:
+        return None
+    layout = layout_of(files.read_at(descriptor, len(HEADER), 0), base_offset)
+    if layout is None:
+        return None
+    size = (descriptor.size() - len(HEADER)) // layout.entry_size
+    return Entries(descriptor, layout, size, file)

@@ -1,0 +1,246 @@
+"""What an append time counts as after the clock that gave it turned out to be wrong.
+
+`.appendtimes` keeps what the clock showed, exactly. When the clock is corrected, a partition notes
+a correction: which append times, before which offset, count as what. Every policy judges a record
+by its append time with all later corrections applied, in their order. A record never counts as
+written later than the correction itself.
+
+- The clock went back: what was written before cannot have been written later than now.
+- The clock went forward, and is trusted: what was written while it was behind was written later
+  than its append time says, by as much as the clock was behind.
+
+A forward step concerns only append times that the clock showed while it was behind. So records
+written before it fell behind keep their own times.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from protocol.records.layout import NO_TIMESTAMP
+from storage.time.event_time import capped
+from storage.time.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP, earlier
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from storage.time.segment_times import SegmentTimes
+
+# A clock is adjusted by seconds as a matter of course. Up to here, append times stand still until
+# the clock has caught up with them; beyond it, the clock was wrong.
+TOLERANCE_MS = 10_000
+
+_MOST_CORRECTIONS = 32
+# How far after `since_ms` the step back with which the clock fell behind may have been noted.
+_BEGINS_WITHIN_MS = 3 * TOLERANCE_MS
+
+
+class Correction(NamedTuple):
+    """What append times count as that a wrong clock gave.
+
+    It concerns the batches from `start_offset` on, before `end_offset`, with append times from
+    `since_ms` to `until_ms`. They count as `shift_ms` later, but at most as `to_ms`.
+    """
+
+    start_offset: int
+    end_offset: int
+    since_ms: int
+    until_ms: int
+    shift_ms: int
+    to_ms: int
+
+    def apply(self, append_time_ms: int) -> int:
+        """Returns what an append time in these offsets counts as."""
+        if not self.since_ms <= append_time_ms <= self.until_ms:
+            return append_time_ms
+        judged = min(append_time_ms + self.shift_ms, self.to_ms)
+        return 0 if judged == NO_TIMESTAMP else judged
+
+
+class ForwardStep(NamedTuple):
+    """A trusted step of the clock forward: readings of the clock that was behind count as later."""
+
+    since_ms: int  # the first reading after the clock fell behind
+    until_ms: int  # the last one before it was corrected
+    shift_ms: int  # by how much it was behind
+    to_ms: int  # what it showed when it was corrected
+
+
+class ClockHistory(NamedTuple):
+    """The last trusted steps of the clock forward, each with its number, in their order.
+
+    A partition notes the id and the number of the last step that it has taken into account. Steps
+    with larger numbers are pending. With another id, the numbers were counted anew.
+    """
+
+    history_id: str
+    steps: tuple[tuple[int, ForwardStep], ...] = ()
+
+
+NO_HISTORY = ClockHistory("")
+
+
+def pending_steps(
+    history: ClockHistory, known_id: str, number: int
+) -> tuple[tuple[int, ForwardStep], ...]:
+    """Returns the steps that a partition has not taken into account, with their numbers.
+
+    It has those up to `number` of the history `known_id`.
+    """
+    is_known = history.history_id == known_id
+    return tuple(each for each in history.steps if not is_known or each[0] > number)
+
+
+def is_behind(last_append_time_ms: int | None, now_ms: int) -> bool:
+    """Returns whether the clock went back, since an append, by more than it may."""
+    return last_append_time_ms is not None and last_append_time_ms - now_ms > TOLERANCE_MS
+
+
+def step_back(end_offset: int, now_ms: int) -> Correction:
+    """Returns the correction that says: what lies before an offset was written by now."""
+    return Correction(0, end_offset, now_ms, MAX_TIMESTAMP, 0, now_ms)
+
+
+def after_step_back(
+    corrections: Sequence[Correction], end_offset: int, now_ms: int
+) -> tuple[Correction, ...]:
+    """Returns the corrections with one more: what lies before an offset was written by now."""
+    return _limited((*corrections, step_back(end_offset, now_ms)))
+
+
+def after_step_forward(
+    corrections: Sequence[Correction], end_offset: int, step: ForwardStep
+) -> tuple[Correction, ...]:
+    """Returns the corrections with one more: the clock was behind until this offset.
+
+    A step back to a time that the clock showed while it was behind was made that much later too.
+    Records before it were not written by the clock that was behind. Where append times stood still,
+    what was written then has one that the clock had not reached yet.
+    """
+    starts, moved = [], []
+    for correction in corrections:
+        if correction.shift_ms == 0 and step.since_ms <= correction.to_ms <= step.until_ms:
+            if correction.to_ms - step.since_ms <= _BEGINS_WITHIN_MS:
+                starts.append(correction.end_offset)
+            to_ms = min(correction.to_ms + step.shift_ms, step.to_ms)
+            moved.append(correction._replace(since_ms=to_ms, to_ms=to_ms))
+        else:
+            moved.append(correction)
+    start_offset = min(starts, default=0)
+    if start_offset >= end_offset:
+        return tuple(moved)
+    until_ms = min(step.until_ms + TOLERANCE_MS, MAX_TIMESTAMP)
+    concerned = step._replace(until_ms=until_ms)
+    return _limited((*moved, Correction(start_offset, end_offset, *concerned)))
+
+
+def corrections_within(
+    corrections: Sequence[Correction], log_start_offset: int, log_end_offset: int
+) -> tuple[Correction, ...]:
+    """Returns the corrections as far as they concern what a log still holds."""
+    return tuple(
+        each._replace(end_offset=min(each.end_offset, log_end_offset))
+        for each in corrections
+        if each.end_offset > log_start_offset and each.start_offset < log_end_offset
+    )
+
+
+def judged(corrections: Sequence[Correction], offset: int, append_time_ms: int) -> int:
+    """Returns what the append time of the batch with this offset counts as."""
+    for each in corrections:
+        if each.start_offset <= offset < each.end_offset:
+            append_time_ms = each.apply(append_time_ms)
+    return append_time_ms
+
+
+def judged_times(
+    times: SegmentTimes,
+    corrections: Sequence[Correction],
+    base_offset: int,
+    end_offset: int,
+    slack_ms: int,
+    adopted_ms: int = MIN_TIMESTAMP,
+) -> SegmentTimes:
+    """Returns what the times of a segment from `base_offset` to `end_offset` count as.
+
+    `slack_ms` is how far beyond its append time an event time counts. Batches with unknown append
+    times count as appended at `adopted_ms`, or earlier. The result is the same object where no
+    correction concerns the segment. Where single records are not known, their times count as the
+    latest that is possible, so nothing is deleted too early.
+    """
+    first, stored = times.created, times.last_append
+    if stored is None:
+        return times
+    last, has_later, is_capped = stored, False, False
+    for each in corrections:
+        if each.end_offset <= base_offset or each.start_offset >= end_offset:
+            continue
+        is_whole = each.start_offset <= base_offset and end_offset <= each.end_offset
+        if each.shift_ms == 0 and not is_whole:
+            continue  # of what else it has, the moment is not known: it may be later
+        is_capped |= each.shift_ms == 0
+        has_later |= _shifts_some(each, first, last)
+        latest = _latest(each, first, last)
+        last = latest if is_whole else max(latest, last)  # the last batch may not be concerned
+        if first is not None and is_whole:
+            first = each.apply(first)
+    if times.has_unknown and last != stored:
+        last = max(last, adopted_ms)
+    # What was counted under a larger limit, while the clock was ahead, counts under today's.
+    is_capped = is_capped and times.event is not None and capped(last, slack_ms) < times.event
+    if last == stored and first == times.created and not has_later and not is_capped:
+        return times
+    corrected = times.copy()
+    corrected.created, corrected.last_append = first, last
+    if not has_later:
+        if times.aging is not None:
+            corrected.aging = min(times.aging, last)
+        if times.event is not None:
+            corrected.event = min(times.event, capped(last, slack_ms))
+    else:
+        corrected.aging = last  # the record times may be the clock's own, and as wrong as it was
+        if times.largest is not None:
+            corrected.event = min(times.largest, capped(last, slack_ms))
+    return corrected
+
+
+def counted_event(times: SegmentTimes, judged: SegmentTimes) -> int | None:
+    """Returns a segment's event time as far as it expires others: the least that it may count as.
+
+    `judged` is what its `times` count as, which is the latest that is possible.
+    """
+    return earlier(times.event, judged.event)
+
+
+def _shifts_some(correction: Correction, first_ms: int | None, last_ms: int) -> bool:
+    """Returns whether append times from the first to the last may count as later."""
+    least = correction.since_ms if first_ms is None else max(first_ms, correction.since_ms)
+    return correction.shift_ms > 0 and min(last_ms, correction.until_ms) >= least
+
+
+def _latest(correction: Correction, first_ms: int | None, last_ms: int) -> int:
+    """Returns the latest that any append time from the first to the last counts as."""
+    if last_ms <= correction.until_ms:
+        return correction.apply(last_ms)
+    if _shifts_some(correction, first_ms, last_ms):
+        return max(correction.apply(correction.until_ms), last_ms)
+    return last_ms
+
+
+def _limited(corrections: Sequence[Correction]) -> tuple[Correction, ...]:
+    """Returns the corrections; of too many, the two oldest are joined.
+
+    What they concern then counts as written at the latest that either could mean.
+    """
+    if len(corrections) <= _MOST_CORRECTIONS:
+        return tuple(corrections)
+    one, other, *rest = corrections
+    joined = Correction(
+        min(one.start_offset, other.start_offset),
+        max(one.end_offset, other.end_offset),
+        min(one.since_ms, other.since_ms),
+        max(one.until_ms, other.until_ms),
+        one.shift_ms + other.shift_ms,
+        max(one.to_ms, other.to_ms),
+    )
+    return joined, *rest

@@ -1,0 +1,98 @@
+"""What a watch of the clock has stored when a broker ends, whatever it was doing then."""
+
+import asyncio
+from types import SimpleNamespace
+from unittest.mock import AsyncMock
+
+import pytest
+
+from broker.clock import ManualClock
+from broker.maintenance.clock_watch import ClockWatch
+from broker.pools import Pool
+from storage.directory.clock_file import read_clock
+from storage.directory.opening_clock import OpeningClock
+from storage.filenames import CLOCK_CHECKPOINT, RECENT_CLOCK_CHECKPOINT
+
+NEW_YEAR_MS = 1_767_225_600_000
+MINUTE_MS = 60_000
+HOUR_MS = 60 * MINUTE_MS
+
+
+@pytest.fixture
+def node(tmp_path):
+    """What a watch needs of a node, without logs and groups."""
+    maintenance = Pool("maintenance", 1)
+    yield SimpleNamespace(
+        clock=ManualClock(10 * MINUTE_MS),
+        config=SimpleNamespace(clock_start_pause_ms=0),
+        store=SimpleNamespace(log_dirs=[tmp_path], opened=list, clock=OpeningClock()),
+        pools=SimpleNamespace(maintenance=maintenance),
+        coordinator=SimpleNamespace(correct_times=AsyncMock()),
+    )
+    maintenance.stop()
+
+
+def test_a_step_that_only_the_end_sees_has_its_number_at_the_next_start(node, tmp_path):
+    watch = ClockWatch(node)
+    watch.begin()
+    node.clock.leap(NEW_YEAR_MS)  # from 1970, which is trusted
+    watch.end()
+    again = ClockWatch(node)
+    again.begin()
+    ((number, step),) = again.history.steps
+    assert (number, step.shift_ms) == (1, NEW_YEAR_MS)
+    (tmp_path / RECENT_CLOCK_CHECKPOINT).unlink()
+    stored, _ = read_clock(tmp_path)
+    assert stored is not None, "it must outlive a power loss"
+    assert stored.history == again.history
+
+
+def test_a_leap_that_only_the_end_sees_is_logged(node, caplog):
+    node.clock = ManualClock(NEW_YEAR_MS)
+    watch = ClockWatch(node)
+    watch.begin()
+    node.clock.leap(HOUR_MS)
+    watch.end()
+    assert watch.leaps == 1
+    assert "the clock has leapt" in caplog.text
+
+
+def test_a_first_reading_and_one_of_each_hour_outlive_a_power_loss(node, tmp_path):
+    def durable_ms():
+        (tmp_path / RECENT_CLOCK_CHECKPOINT).unlink(missing_ok=True)
+        stored, _ = read_clock(tmp_path)
+        return stored.state.last.wall_ms
+
+    async def passes(ms):
+        node.clock.step(ms)
+        await watch.observe()
+        await watch.store_if_changed()
+
+    watch = ClockWatch(node)
+    watch.begin()
+    assert durable_ms() == 10 * MINUTE_MS
+    asyncio.run(passes(HOUR_MS - 1))
+    assert (tmp_path / RECENT_CLOCK_CHECKPOINT).exists()
+    assert durable_ms() == 10 * MINUTE_MS
+    asyncio.run(passes(1))
+    assert durable_ms() == 70 * MINUTE_MS
+    assert (tmp_path / CLOCK_CHECKPOINT).exists()
+
+
+def test_a_clock_that_leaps_again_is_not_accepted_for_the_first_leap(node):
+    node.clock = ManualClock(NEW_YEAR_MS)
+    watch = ClockWatch(node)
+    watch.begin()
+    node.clock.leap(HOUR_MS)
+    asyncio.run(watch.observe())
+    node.clock.leap(1_000 * HOUR_MS)  # nobody has seen this one
+    assert asyncio.run(watch.accept(NEW_YEAR_MS + HOUR_MS)) == []
+    assert watch.status().deletion_ms == NEW_YEAR_MS
+    leap = watch.status().leap
+    assert leap.to_ms == NEW_YEAR_MS + 1_001 * HOUR_MS
+    node.clock.leap(-HOUR_MS)  # still far ahead, and another time again
+    assert asyncio.run(watch.accept(leap.to_ms)) == []
+    node.clock.step(MINUTE_MS)
+    steps = asyncio.run(watch.accept(NEW_YEAR_MS + 1_000 * HOUR_MS))
+    assert 1_000 * HOUR_MS in {step.shift_ms for step in steps}
+    assert watch.status().deletion_ms == NEW_YEAR_MS + 1_000 * HOUR_MS + MINUTE_MS

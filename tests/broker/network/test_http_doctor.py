@@ -1,0 +1,178 @@
+"""GET /v1/doctor: every illness alone, all at once, none, and one topic or partition."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import threading
+import urllib.error
+import urllib.request
+
+import pytest
+
+from broker.network.http_doctor import COMMANDS
+from storage.log.retention import diagnosis
+from tests.broker import asking
+from tests.broker.illnesses import ILLNESSES, NOW_MS, examined, findings_of, plant
+from tests.broker.subject import eventually
+from tidelog.cli.parser import _ASKING
+
+
+def ask(broker, query=""):
+    """Status and JSON of /v1/doctor."""
+    try:
+        with urllib.request.urlopen(f"http://{broker.http}/v1/doctor{query}", timeout=60) as answer:
+            return answer.status, json.load(answer)
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, json.load(error)
+
+
+def found(answer):
+    return [(each["topic"], each["finding"]) for each in answer["findings"]]
+
+
+@pytest.fixture(scope="module")
+def every_illness(tmp_path_factory):
+    """A directory with every illness at once; broken by no test."""
+    log_dir = tmp_path_factory.mktemp("ill") / "data"
+    plant(log_dir)
+    return log_dir
+
+
+@pytest.fixture(scope="module")
+def broker(every_illness):
+    with examined(every_illness) as subject:
+        yield subject
+
+
+def test_every_illness_at_once_is_found_and_nothing_else(broker):
+    status, answer = ask(broker)
+    assert status == 200
+    assert found(answer) == findings_of(ILLNESSES)
+    assert (answer["partitions_examined"], answer["segments_unread"]) == (len(ILLNESSES) + 1, 0)
+    assert (answer["errors"], answer["now_ms"]) == ([], NOW_MS)
+    for each in answer["findings"]:
+        assert set(each) == {
+            *("topic", "partition", "finding", "figure", "unit", "sentence", "command"),
+        }
+        assert each["figure"] > 0
+        assert re.fullmatch(r"[A-Z].*\.", each["sentence"])
+        assert each["command"].startswith("tidelog ")
+    figures = {
+        (each["topic"], each["finding"]): (each["figure"], each["unit"])
+        for each in answer["findings"]
+    }
+    assert figures["ahead", "append time ahead of the clock"] == (3650 * 86_400_000, "ms")
+    # Retention, the segment and a round take two days and five minutes of these sixty.
+    assert figures["overdue", "records outlive their retention"] == (
+        58 * 86_400_000 - 300_000,
+        "ms",
+    )
+
+
+@pytest.mark.parametrize("name", ILLNESSES)
+def test_each_illness_of_one_topic_is_found_alone(broker, name):
+    status, answer = ask(broker, f"?topic={name}")
+    assert status == 200
+    assert found(answer) == findings_of([name])
+    assert (answer["topic"], answer["partitions_examined"]) == (name, 1)
+    assert ask(broker, f"?topic={name}&partition=0")[1]["findings"] == answer["findings"]
+
+
+def test_logs_that_a_clean_stop_closed_stay_closed(broker):
+    ask(broker)
+    # Only the one that must be read is open: nothing describes its times.
+    assert broker.metric("tidelog_append_times_unknown_bytes") > 0
+    assert broker.metric("tidelog_newest_append_time_ms") == 0
+
+
+@pytest.mark.parametrize(
+    ("query", "status", "error"),
+    [
+        ("?topic=nobody", 404, "UNKNOWN_TOPIC_OR_PARTITION"),
+        ("?topic=healthy&partition=1", 404, "UNKNOWN_TOPIC_OR_PARTITION"),
+        ("?topic=healthy&partition=x", 404, "UNKNOWN_TOPIC_OR_PARTITION"),
+        ("?partition=0", 400, "BAD_REQUEST"),
+        ("?topic=healthy&topic=seconds", 400, "BAD_REQUEST"),
+        ("?tpic=healthy", 400, "UNKNOWN_PARAMETER"),
+    ],
+)
+def test_mistakes(broker, query, status, error):
+    given, answer = ask(broker, query)
+    assert (given, answer["error"]) == (status, error)
+
+
+@pytest.mark.parametrize("names", [[], ["seconds"]])
+def test_only_what_was_planted_is_found(tmp_path, names):
+    plant(tmp_path / "data", names)
+    with examined(tmp_path / "data") as broker:
+        assert found(ask(broker)[1]) == findings_of(names)
+
+
+def test_logs_that_were_not_closed_are_judged_as_they_are(every_illness, tmp_path):
+    """The same after a crash: all logs are open, and their times are read from the logs."""
+    shutil.copytree(every_illness, tmp_path / "data")
+    for path in (tmp_path / "data").glob(".kafka_cleanshutdown"):
+        path.unlink()
+    names = sorted(set(ILLNESSES) - {"ahead"})  # what opening a log may correct by itself
+    with examined(tmp_path / "data") as broker:
+        answer = ask(broker)[1]
+        assert [each for each in found(answer) if each[0] in names] == findings_of(names)
+        assert answer["segments_unread"] == 0
+
+
+def test_a_clock_that_has_leapt_is_found_and_makes_nothing_else_look_wrong(tmp_path):
+    plant(tmp_path / "data", ["idle", "endless"])
+    with examined(tmp_path / "data") as broker:
+        broker.clock.leap("400d")
+        broker.clock.step("1s")
+        answer = ask(broker, "?topic=endless")[1]
+        assert found(answer) == [(None, "clock has leapt"), *findings_of(["endless"])]
+        leapt = answer["findings"][0]
+        assert (leapt["figure"], leapt["unit"]) == (400 * 86_400_000, "ms")
+        assert (leapt["partition"], leapt["command"]) == (None, "tidelog clock accept")
+        assert "2027-02-05T00:00:01.000Z, and has leapt" in leapt["sentence"]
+        idle = ask(broker, "?topic=idle")[1]["findings"][1]
+        assert idle["figure"] == 59 * 86_400_000 - 1 + 1_000  # by the time that is trusted
+
+
+def test_a_clock_that_was_set_back_is_corrected_and_no_finding(tmp_path):
+    with examined(tmp_path / "data") as broker:
+        broker.clock.step("-1d")
+        assert found(ask(broker)[1]) == []
+
+
+def test_nothing_else_waits_for_a_diagnosis_that_reads(tmp_path):
+    plant(tmp_path / "data", ["adopted"])
+    with examined(tmp_path / "data") as broker:
+        fault = broker.faults.add(storage="read", topic="adopted", partition=0, delay="1h")
+        answers = []
+        slow = [
+            threading.Thread(target=lambda: answers.append(found(ask(broker)[1])), daemon=True)
+            for _ in range(3)
+        ]
+        for thread in slow:
+            thread.start()
+        eventually(lambda: fault.hits >= 1, what="a diagnosis reads")
+        offsets = f"http://{broker.http}/v1/topics/healthy/offsets"
+        with urllib.request.urlopen(offsets, timeout=60) as answer:
+            assert answer.status == 200
+        with broker.connect() as connection:
+            assert asking.read_values(connection, "healthy") == [b"v", b"v"]
+        assert "tidelog" in broker.page("/metrics")
+        assert answers == []
+        fault.lift()
+        for thread in slow:
+            thread.join(60)
+        assert answers == [findings_of(["adopted"])] * 3
+
+
+def test_every_remedy_has_a_command_that_there_is():
+    remedies = {
+        getattr(diagnosis, name)
+        for name in ("RESET", "END_BY_AGE", "APPEND", "REFUSE_OLD", "REFUSE_FUTURE", "EXPLAIN")
+    }
+    assert set(COMMANDS) == {*remedies, "accept", "status"}
+    assert {command.split()[1] for command in COMMANDS.values()} <= set(_ASKING)

@@ -1,0 +1,116 @@
+"""The clock simulator: right whatever any clock says, tried with seeds.
+
+A life is a broker with one partition through random steps: producers with every kind of wrong stamp, in
+all formats; a clock that jumps, stands still, goes too fast or too slow, or is at 1970 until it is set right;
+settings that change; rounds of retention; restarts, cleanly or not, of the broker and of the
+machine; directories that are adopted with dates of another time. A model that knows the true
+time of everything judges after each round:
+
+- P1: no time policy deletes a record earlier than its own times allow, and with retention.ms each is gone
+  by its append time + retention.ms + segment.ms.
+- P2: a clock that was wrong has deleted nothing that a right clock would have kept.
+- P3: what is adopted is judged by its records' times and by when it was adopted.
+- P4: explain names what each segment waits for; a round deletes exactly what explain said before.
+
+Lives beside it, with clocks of their own (`clocks_beside.py`), try what else expires, and lookups.
+
+Run `make simulate-clocks SEEDS=20000 FROM=1`. A seed that breaks a promise ends it with its trace and
+exit status 1. `PLANT=list` names the mistakes that can be planted, `PLANT=name` plants one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import logging
+import multiprocessing
+import os
+import shutil
+import sys
+import tempfile
+import traceback
+from pathlib import Path
+from typing import Any
+
+from storage import files
+from tests.simulation.clocks_beside import lives
+from tests.simulation.clocks_planted import PLANTED, planted
+from tests.simulation.clocks_world import World
+from tests.simulation.disks import Unsynced
+
+STEPS = 40
+_TRACE_LINES = 60
+
+
+class BrokenLifeError(AssertionError):
+    """A promise was broken; the text is the seed's trace."""
+
+
+def run(seed: int, plant: str | None = None) -> World:
+    """Lives one life; raises BrokenLifeError with its trace."""
+    before = files.use(Unsynced())
+    disabled = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    path = Path(tempfile.mkdtemp(prefix="clocks", dir=_directory()))
+    main: World | None = None
+    world: Any = None
+    try:
+        with planted(plant):
+            main = world = World(path / "data", seed)
+            main.live(STEPS)
+            for world in lives(path, seed):
+                world.live()
+            return main
+    except Exception as error:
+        said = [] if world is None else world.trace
+        raise BrokenLifeError(
+            "\n".join([f"FROM={seed} SEEDS=1:", *said[:1], *said[1:][-_TRACE_LINES:], repr(error)])
+        ) from error
+    finally:
+        if main is not None:
+            with contextlib.suppress(Exception):
+                main.store._release()
+        files.use(before)
+        logging.disable(disabled)
+        shutil.rmtree(path)
+
+
+def _directory() -> str | None:
+    return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+
+
+def failure(seed: int, plant: str | None) -> str | None:
+    """Returns the trace of a seed that breaks a promise; None if it breaks none."""
+    try:
+        run(seed, plant)
+    except BrokenLifeError as error:
+        where = traceback.format_exception(error.__cause__)[-3:]
+        return "".join([str(error), "\n", *where])
+    return None
+
+
+def main() -> int:
+    """Lives as many lives as the environment says; returns the exit status."""
+    plant = os.environ.get("PLANT") or None
+    if plant == "list":
+        print(*PLANTED, sep="\n")
+        return 0
+    if plant is not None and plant not in PLANTED:
+        print(f"PLANT={plant}: no such mistake; PLANT=list names them", file=sys.stderr)
+        return 2
+    first, count = int(os.environ.get("FROM", "1")), int(os.environ.get("SEEDS", "300"))
+    seeds = range(first, first + count)
+    live = functools.partial(failure, plant=plant)
+    with multiprocessing.get_context("spawn").Pool() as pool:
+        for seed, trace in zip(seeds, pool.imap(live, seeds, chunksize=8), strict=True):
+            if trace is not None:
+                print(trace)
+                return 1
+            if (seed - first + 1) % 1_000 == 0:
+                print(f"{seed - first + 1} seeds are clean", file=sys.stderr)
+    print(f"{count} seeds from {first} on are clean")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

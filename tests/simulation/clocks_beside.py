@@ -1,0 +1,78 @@
+"""The lives beside the main one, and mistakes to plant in what they try.
+
+Committed offsets, producer ids and tombstones, and lookups below zero. Each life is short, and has
+its own trace.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from broker.groups import offset_expiry
+from broker.groups.registry import GroupRegistry
+from config.topic import TopicConfig
+from protocol.records.layout import NO_TIMESTAMP
+from storage.compaction import cleaner
+from storage.log.producers.producer_state import Producers
+from storage.segment.segment import Segment
+from tests.simulation.clocks_compacted import CompactedWorld
+from tests.simulation.clocks_lookups import LookupsWorld
+from tests.simulation.clocks_offsets import OffsetsWorld
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+LOOKUPS_EVERY = 5  # seeds
+REACHED_BY = Segment._reached_by
+
+
+def lives(path: Path, seed: int) -> Iterator[Any]:
+    """Makes the lives of a seed, one after another: each has `live()` and `trace`."""
+    yield OffsetsWorld(seed)
+    yield CompactedWorld(path / "compacted", seed)
+    if seed % LOOKUPS_EVERY == 0:
+        yield LookupsWorld(path / "lookups", seed)
+
+
+def expired_since_commit(kept, now_ms, retention_ms) -> list:
+    """Counts the retention of every offset from its commit, as Kafka did before KIP-211."""
+    return [
+        name
+        for name, committed in kept.offsets.items()
+        if committed.expire_ms == NO_TIMESTAMP and committed.commit_ms + retention_ms <= now_ms
+    ]
+
+
+def walked_below_zero(segment: Segment, timestamp: int) -> int:
+    """Knows no index below zero."""
+    return segment.base_offset if timestamp < 0 else REACHED_BY(segment, timestamp)
+
+
+# Each: where a rule is, its name, what replaces it.
+MISTAKES: dict[str, tuple[Any, str, Any]] = {
+    # finding 5
+    "a lookup below zero walks the segment": (Segment, "_reached_by", walked_below_zero),
+    # finding 8
+    "windows of the broker hit its own topics": (TopicConfig, "without_window", lambda self: self),
+    # committed offsets
+    "offsets stay as a wrong clock stamped them": (
+        *(offset_expiry, "correct_times", lambda *_: ()),
+    ),
+    "a restart forgets what offsets count as": (GroupRegistry, "changes_since", lambda *_: []),
+    "offsets of a group expire by their commits": (
+        *(offset_expiry, "expired_offsets", expired_since_commit),
+    ),
+    "offsets never expire": (offset_expiry, "expired_offsets", lambda *_: []),
+    # producer ids
+    "producers stay as a wrong clock stamped them": (Producers, "correct", lambda *_: None),
+    "producers are never forgotten": (Producers, "_expired", lambda *_: False),
+    # tombstones
+    "the next cleaning takes tombstones": (
+        *(cleaner, "is_past_horizon", lambda horizon_ms, _: horizon_ms is not None),
+    ),
+    "tombstones stay": (cleaner, "is_past_horizon", lambda *_: False),
+    "horizons stay as a wrong clock wrote them": (
+        *(cleaner, "counted_horizon", lambda horizon_ms, *_: horizon_ms),
+    ),
+}

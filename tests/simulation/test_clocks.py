@@ -1,0 +1,41 @@
+"""Lives of a broker by seeds (clocks.py), and mistakes planted in the product, each caught."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulation.clocks import BrokenLifeError, run
+from tests.simulation.clocks_planted import PLANTED
+
+SEEDS = 300
+PARTS = 6
+MENDED = [
+    *(3302, 4100),  # a leap that leapt again, before the right time was accepted
+    3513,  # ahead across a restart of the machine, then slow, then right
+    *(2140, 3221),  # trusted far ahead, then right before anything was appended
+    3054,  # back, then right, then off: how long it was behind is not known
+    *(6428, 6697),  # off after a step back; off before a wrong clock is read
+]
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_no_seed_breaks_a_promise(part):
+    worlds = [run(seed) for seed in range(1 + part, SEEDS + 1, PARTS)]
+    # The lives are worth something: records were deleted, and most were not.
+    assert sum(world.model.deleted for world in worlds) > 10 * len(worlds)
+
+
+@pytest.mark.parametrize("seed", MENDED)
+def test_a_seed_that_broke_a_promise_no_longer_does(seed):
+    run(seed)
+
+
+@pytest.mark.parametrize("mistake", PLANTED)
+def test_a_planted_mistake_is_caught(mistake):
+    planted = PLANTED[mistake]
+    for seed in (planted.known, *range(1, planted.seeds + 1)):
+        try:
+            run(seed, mistake)
+        except BrokenLifeError:
+            return
+    pytest.fail("nobody noticed", pytrace=False)

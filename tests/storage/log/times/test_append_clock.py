@@ -1,0 +1,331 @@
+"""A log whose clock was wrong: corrections are noted, kept through every stop, and cut with the log."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from storage import files
+from storage.directory.opening_clock import ClockNow
+from storage.log.retention import deletion
+from storage.log.times import partition_times
+from storage.time.corrections import ClockHistory, Correction, ForwardStep, judged, step_back
+from storage.would_block import WouldBlock
+from tests.simulation.disks import Disk
+
+WRONG_MS, RIGHT_MS = 10**12, 1_000_000
+STEP = ForwardStep(0, 10_000, RIGHT_MS, RIGHT_MS + 10_500)
+STEPS = ClockHistory("a clock", ((7, STEP),))
+CORRECTION = Correction(0, 1, 0, 20_000, RIGHT_MS, RIGHT_MS + 10_500)
+
+
+@pytest.fixture
+def log(make_log):
+    """A log with one record of a clock that was ahead."""
+    log = make_log(retention_ms=1000, retention_time_basis="append").create()
+    log.append([5], now=WRONG_MS)
+    return log
+
+
+def bases(log):
+    return [segment.base_offset for segment in log.partition.segments]
+
+
+def append_times(log):
+    end = log.partition.log_end_offset
+    return [log.partition.reader.append_time_of(offset) for offset in range(end)]
+
+
+def corrections(log):
+    return log.partition.state.corrections
+
+
+def test_the_next_append_notes_a_step_back_durably_and_begins_a_segment(log):
+    log.append([6], now=RIGHT_MS)
+    assert bases(log) == [0, 1]
+    assert append_times(log) == [WRONG_MS, RIGHT_MS]
+    assert corrections(log) == (step_back(1, RIGHT_MS),)
+    stored = partition_times.read(log.directory)
+    assert (stored.corrections, stored.back_offset) == (corrections(log), 1)
+    log.append([7], now=RIGHT_MS + 1)
+    assert bases(log) == [0, 1]
+
+
+def test_an_append_that_may_not_block_leaves_the_correction_to_one_that_may(log):
+    with pytest.raises(WouldBlock):
+        log.append([6], now=RIGHT_MS, may_block=False)
+    assert corrections(log) == ()
+    log.append([6], now=RIGHT_MS)
+    log.append([7], now=RIGHT_MS, may_block=False)
+    assert append_times(log) == [WRONG_MS, RIGHT_MS, RIGHT_MS]
+
+
+def test_a_disk_that_refuses_the_correction_refuses_the_append(log, monkeypatch):
+    def refuse(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(partition_times, "write", refuse)
+        with pytest.raises(Exception, match="the correction of the clock is not kept"):
+            log.append([6], now=RIGHT_MS)
+    assert (log.partition.log_end_offset, corrections(log)) == (1, ())
+    assert log.append([6], now=RIGHT_MS).base_offset == 1
+
+
+@pytest.mark.parametrize("stop", ["close", "crash"])
+def test_a_crash_before_the_append_keeps_the_correction(log, stop):
+    assert log.partition.note_step_back(RIGHT_MS)
+    assert not log.partition.note_step_back(RIGHT_MS)
+    before = corrections(log)
+    for _ in range(2):
+        getattr(log, stop)()
+        log.open(RIGHT_MS)
+        assert (corrections(log), log.partition.last_append_time) == (before, None)
+    log.append([6], now=RIGHT_MS + 5)
+    assert (bases(log), corrections(log)) == ([0, 1], before)
+    getattr(log, stop)()
+    log.open(RIGHT_MS + 5)
+    assert corrections(log) == before
+    assert log.partition.last_append_time == RIGHT_MS + 5
+
+
+def test_a_start_corrects_what_was_written_before_it(log):
+    log.crash()
+    log.open(RIGHT_MS)
+    assert corrections(log) == (step_back(1, RIGHT_MS),)
+    assert log.partition.retainer.apply_retention(RIGHT_MS + 1000) == []
+    assert len(log.partition.retainer.apply_retention(RIGHT_MS + 1001)) == 1
+
+
+def test_a_log_that_is_not_open_is_opened_when_the_clock_has_changed(log):
+    log.close()
+    log.open(RIGHT_MS)  # notes the correction; nothing is appended
+    log.close()
+    log.open(RIGHT_MS + 900)
+    log.close()
+    store = log.open(RIGHT_MS + 900).store
+    log.close()
+    log.store = store = type(store)([log.path], default_config=log.config)
+    store.open(RIGHT_MS + 900)
+    assert store.keeps_everything("t", 0, RIGHT_MS + 1000)
+    assert not store.keeps_everything("t", 0, RIGHT_MS + 1001)
+    now = ClockNow(RIGHT_MS + 900, RIGHT_MS + 900, STEPS)
+    store.clock.ask(lambda: now)
+    assert not store.keeps_everything("t", 0, 0)
+
+
+def test_pending_steps_are_taken_into_account_once(make_log):
+    log = make_log().create()
+    log.append([5], now=50)
+    log.close()
+    for now_ms in (50, RIGHT_MS + 20_000):
+        log.open(now_ms)
+        log.store.clock.ask(lambda: ClockNow(RIGHT_MS + 20_000, RIGHT_MS + 20_000, STEPS))
+        log.partition.append_clock.catch_up(STEPS, RIGHT_MS + 20_000)
+        assert corrections(log) == (CORRECTION,)
+        assert log.partition.state.clock[:2] == ("a clock", 7)
+        log.crash()
+    log.open(RIGHT_MS + 20_000)
+    log.partition.note_step_forward(STEP, "a clock", 7)
+    assert corrections(log) == (CORRECTION,)
+    log.append([6], now=RIGHT_MS + 20_000)
+    assert bases(log) == [0, 1]
+    log.partition.note_step_forward(STEP, "another clock", 1)  # counted anew
+    assert len(corrections(log)) == 2
+
+
+def test_a_step_back_after_a_trusted_step_is_noted_though_nothing_was_appended(make_log):
+    log = make_log().create()
+    log.append([5], now=50)
+    log.partition.note_step_forward(ForwardStep(0, 10_000, WRONG_MS, WRONG_MS), "a clock", 1)
+    assert judged(corrections(log), 0, 50) == WRONG_MS
+    assert log.partition.note_step_back(RIGHT_MS)
+    assert judged(corrections(log), 0, 50) == RIGHT_MS
+    assert not log.partition.note_step_back(RIGHT_MS)
+
+
+def test_a_new_log_has_nothing_of_steps_before_it(make_log):
+    log = make_log()
+    log.create()
+    log.store.clock.ask(lambda: ClockNow(RIGHT_MS, RIGHT_MS, STEPS))
+    log.store.delete_topic("t")
+    log.partition = log.store.create_partition("t", log.partition.topic_id, 0, log.config, RIGHT_MS)
+    log.append([5], now=5_000)
+    log.partition.append_clock.catch_up(STEPS, RIGHT_MS)
+    assert corrections(log) == ()
+
+
+def test_a_step_that_concerns_no_record_changes_nothing(make_log):
+    log = make_log().create()
+    log.append([5], now=50)
+    log.partition.note_step_forward(ForwardStep(100, 200, 5_000, 5_300), "a clock", 1)
+    assert (corrections(log), log.partition.state.clock[:2]) == ((), ("a clock", 1))
+    log.append([6], now=5_300)
+    assert bases(log) == [0]
+
+
+def test_what_is_written_after_a_truncation_is_not_corrected(log):
+    log.append([5], now=WRONG_MS)
+    log.append([5], now=WRONG_MS)
+    log.partition.note_step_back(RIGHT_MS)
+    log.partition.truncater.truncate_to(1, below_high_watermark=True)
+    assert corrections(log) == (Correction(*step_back(1, RIGHT_MS)),)
+    log.append([6], now=WRONG_MS)
+    assert judged(corrections(log), 1, WRONG_MS) == WRONG_MS
+    log.crash()
+    log.open()
+    assert [c.end_offset for c in corrections(log)] == [1]
+
+
+def test_a_correction_of_a_tail_that_a_power_loss_took_does_not_reach_what_comes_next(log):
+    log.append([5], now=WRONG_MS)
+    log.partition.note_step_back(RIGHT_MS)
+    log.crash()
+    path = log.directory / f"{0:020d}.log"
+    with path.open("r+b") as file:
+        file.truncate(path.stat().st_size - 1)
+    log.open(RIGHT_MS)
+    assert log.partition.log_end_offset == 1
+    assert all(each.end_offset <= 1 for each in corrections(log))
+    stored = partition_times.read(log.directory)
+    assert all(each.end_offset <= 1 for each in stored.corrections)
+
+
+def test_corrections_go_with_the_records_that_they_concern(log):
+    log.append([6], now=RIGHT_MS)
+    log.append([7], now=RIGHT_MS + 5_000)
+    log.partition.retainer.apply_retention(RIGHT_MS + 1_001)
+    assert log.partition.log_start_offset == 1
+    assert corrections(log) == ()
+
+
+def test_a_step_forward_corrects_nothing_in_an_emptied_log(make_log):
+    log = make_log(retention_ms=1000, retention_time_basis="append").create()
+    log.append([5], now=50)
+    log.partition.retainer.apply_retention(5_000)
+    assert log.partition.log_start_offset == 1
+    log.partition.note_step_forward(STEP, "a clock", 1)
+    assert corrections(log) == ()
+    assert partition_times.read(log.directory).corrections == ()
+
+
+def test_a_leap_begins_a_segment_and_corrects_nothing(log):
+    log.partition.begin_segment_at_next_append()
+    log.append([6], now=WRONG_MS)
+    log.append([7], now=WRONG_MS)
+    assert (bases(log), corrections(log)) == ([0, 1], ())
+
+
+def test_append_times_of_before_are_never_mixed_with_those_of_after(log):
+    """An append that has its time already, when the step back is noted, begins the segment."""
+    disk, partition = Disk(), log.partition
+    disk.may_sync.clear()
+    before = files.use(disk)
+    try:
+        noting = threading.Thread(target=lambda: partition.note_step_back(RIGHT_MS))
+        noting.start()
+        assert disk.is_syncing.wait(60)
+        log.append([6], now=WRONG_MS + 1)  # meanwhile
+        disk.may_sync.set()
+        noting.join(60)
+    finally:
+        disk.may_sync.set()
+        files.use(before)
+    assert corrections(log) == (step_back(2, RIGHT_MS),)
+    log.append([7], now=RIGHT_MS)
+    assert (bases(log), append_times(log)) == ([0, 2], [WRONG_MS, WRONG_MS + 1, RIGHT_MS])
+
+
+def test_a_preview_says_what_a_reset_does_and_changes_nothing(log):
+    clock = log.partition.append_clock
+    preview = clock.preview_reset(RIGHT_MS)
+    assert (corrections(log), log.partition.last_append_time) == ((), WRONG_MS)
+    assert preview.last_append_time == WRONG_MS
+    assert clock.reset(RIGHT_MS) == preview
+    assert clock.preview_reset(RIGHT_MS) is None
+    assert clock.reset(RIGHT_MS) is None
+
+
+def test_what_is_appended_during_a_reset_is_not_ahead_of_the_clock(make_log, monkeypatch):
+    log = make_log().create()
+    log.append([5], now=RIGHT_MS)
+    learn = deletion.learn
+
+    def learn_while_others_append(segments):
+        log.append([6], now=RIGHT_MS + 1_000)
+        learn(segments)
+
+    monkeypatch.setattr(deletion, "learn", learn_while_others_append)
+    assert log.partition.append_clock.reset(RIGHT_MS) is None
+    assert corrections(log) == ()
+
+
+def test_moments_of_adoption_are_corrected_too(make_log):
+    log = make_log(retention_ms=1000, retention_time_basis="append").create()
+    log.append([5], now=5)
+    log.close()
+    (log.directory / f"{0:020d}.appendtimes").unlink()
+    (log.directory / "partition.times").unlink()
+    log.open(WRONG_MS)  # the clock is ahead when the log is adopted
+    assert log.partition.state.adoptions.ranges[0].time_ms == WRONG_MS
+    log.append([6], now=WRONG_MS)
+    log.append([7], now=RIGHT_MS)
+    log.close()
+    log.open(RIGHT_MS)
+    assert log.partition.state.adoptions.ranges[0].time_ms == RIGHT_MS
+    assert log.partition.retainer.apply_retention(RIGHT_MS + 1000) == []
+    assert len(log.partition.retainer.apply_retention(RIGHT_MS + 1001)) == 2
+
+
+def idempotent(log, sequence, now):
+    """Produce one record of producer 9; returns whether it was a duplicate."""
+    return log.append(
+        [5], now=now, producer_id=9, producer_epoch=0, base_sequence=sequence
+    ).duplicate
+
+
+@pytest.mark.parametrize("stop", ["close", "crash", None])
+def test_a_producer_is_known_after_a_clock_that_was_ahead(make_log, stop):
+    """A clock that leaps forgets nobody, and one that goes back keeps nobody for ever."""
+    log = make_log().create()
+    idempotent(log, 0, RIGHT_MS)
+    log.append([5], now=WRONG_MS)
+    assert idempotent(log, 0, WRONG_MS)
+    idempotent(log, 1, WRONG_MS)
+    log.partition.note_step_back(RIGHT_MS + 5)
+    if stop is not None:
+        getattr(log, stop)()
+        log.open(RIGHT_MS + 5)
+    assert idempotent(log, 1, RIGHT_MS + 5)
+    log.partition.retainer.apply_retention(RIGHT_MS + 5 + 86_400_000 - 1)
+    assert idempotent(log, 1, RIGHT_MS + 10)
+    log.partition.retainer.apply_retention(RIGHT_MS + 5 + 86_400_000)
+    assert not idempotent(log, 7, RIGHT_MS + 10)  # expired, so any sequence may come
+
+
+@pytest.mark.parametrize("stop", ["close", "crash", None])
+def test_a_producer_is_known_after_a_clock_that_was_behind(make_log, stop):
+    log = make_log().create()
+    idempotent(log, 0, 50)
+    late = RIGHT_MS + 86_400_000
+    log.partition.note_step_forward(ForwardStep(0, 100, late, late + 100), "a clock", 1)
+    if stop is not None:
+        getattr(log, stop)()
+        log.open(late + 100)
+    log.partition.retainer.apply_retention(late + 100)
+    assert idempotent(log, 0, late + 100)
+
+
+def test_an_explanation_gives_both_times_and_says_that_the_next_append_begins_a_segment(log):
+    log.partition.note_step_back(RIGHT_MS)
+    (segment,) = log.partition.retainer.explain(RIGHT_MS).segments
+    assert segment.last_append_time == WRONG_MS
+    assert segment.due_ms == RIGHT_MS + 1001
+    assert (
+        " A clock was wrong when it was written: its last append counts as"
+        " 1970-01-01T00:16:40.000Z. It is active; the next append begins a new segment"
+    ) in segment.sentence
+    log.append([6], now=RIGHT_MS)
+    _, active = log.partition.retainer.explain(RIGHT_MS).segments
+    assert "wrong" not in active.sentence

@@ -1,0 +1,308 @@
+"""The trusted clock: leaps are not trusted, returns are, and nothing deletes early meanwhile."""
+
+from __future__ import annotations
+
+import pytest
+
+from storage.time.corrections import ForwardStep
+from storage.time.trusted_clock import Leap, Reading, StepBack, TrustedClock
+
+_S = 1000
+_DAY = 86_400 * _S
+_YEAR = 365 * _DAY
+_RELEASED = 50 * _YEAR
+_RIGHT = 56 * _YEAR
+
+
+class _Machine:
+    """A machine whose wall clock the test sets; the time since its start always passes."""
+
+    def __init__(self, wall_ms: int) -> None:
+        self.wall_ms, self.elapsed_ms, self.boot = wall_ms, 5 * _S, 1
+        self.clock = TrustedClock.beginning(
+            self._reading(), released_ms=_RELEASED, pause_ms=30 * _DAY
+        )
+
+    def _reading(self) -> Reading:
+        return Reading(self.wall_ms, self.elapsed_ms, str(self.boot))
+
+    def passes(self, ms: int, *, wall_ms: int | None = None) -> list[object]:
+        """Lets time pass in steps of ten seconds, or once; returns all changes."""
+        changes: list[object] = []
+        steps = 1 if ms > _DAY else -(-ms // (10 * _S))
+        for _ in range(steps):
+            self.elapsed_ms += ms // steps
+            self.wall_ms += (ms if wall_ms is None else wall_ms) // steps
+            changes += self.clock.observe(self._reading())
+        return changes
+
+    def steps(self, ms: int) -> list[object]:
+        self.wall_ms += ms
+        return self.passes(10 * _S)
+
+    def restarts(self, *, off_ms: int, step_ms: int = 0) -> list[object]:
+        self.boot += 1
+        self.elapsed_ms = 3 * _S
+        self.wall_ms += off_ms + step_ms
+        return list(self.clock.observe(self._reading()))
+
+    @property
+    def deletion_time(self) -> int:
+        return self.clock.deletion_time(self.wall_ms, self.elapsed_ms)
+
+
+def test_a_clock_that_is_right_is_followed() -> None:
+    machine = _Machine(_RIGHT)
+    assert machine.passes(_DAY) == []
+    assert machine.deletion_time == machine.wall_ms
+
+
+@pytest.mark.parametrize("leap_ms", [30 * _S, 3600 * _S, 10 * _YEAR])
+def test_a_leap_deletes_nothing_and_its_end_is_trusted(leap_ms: int) -> None:
+    machine = _Machine(_RIGHT)
+    machine.passes(60 * _S)
+    (leap,) = machine.steps(leap_ms)
+    assert isinstance(leap, Leap)
+    assert machine.clock.leap == leap
+    assert machine.passes(_DAY) == []
+    assert machine.deletion_time == machine.wall_ms - leap_ms
+    (back,) = machine.steps(-leap_ms)
+    assert back == StepBack(machine.wall_ms + leap_ms, machine.wall_ms)
+    assert machine.clock.leap is None
+    assert machine.deletion_time == machine.wall_ms
+
+
+def test_an_accepted_leap_is_trusted_and_names_what_was_behind() -> None:
+    machine = _Machine(_RIGHT)
+    machine.passes(60 * _S)
+    (leap,) = machine.steps(_YEAR)
+    machine.passes(60 * _S)
+    (step,) = machine.clock.accept(machine._reading())
+    assert isinstance(step, ForwardStep)
+    assert isinstance(leap, Leap)
+    assert (step.until_ms, step.shift_ms, step.to_ms) == (leap.from_ms, _YEAR, machine.wall_ms)
+    assert machine.deletion_time == machine.wall_ms
+    assert machine.clock.accept(machine._reading()) == []
+
+
+def test_a_clock_that_was_ahead_from_the_start_goes_on_from_the_correction() -> None:
+    machine = _Machine(_RIGHT + 10 * _YEAR)
+    machine.passes(60 * _S)
+    assert [type(each) for each in machine.steps(-10 * _YEAR)] == [StepBack]
+    assert machine.deletion_time == machine.wall_ms
+    assert [type(each) for each in machine.steps(_YEAR)] == [Leap]
+    assert machine.deletion_time == machine.wall_ms - _YEAR
+
+
+@pytest.mark.parametrize("dip_ms", [30 * _S, 3600 * _S, 5 * _YEAR])
+def test_a_return_to_the_course_that_was_left_is_trusted(dip_ms: int) -> None:
+    machine = _Machine(_RIGHT)
+    machine.passes(60 * _S)
+    machine.steps(-dip_ms)
+    since_ms = machine.wall_ms - 10 * _S
+    machine.passes(3600 * _S)
+    until_ms = machine.wall_ms
+    (step,) = machine.steps(dip_ms)
+    assert isinstance(step, ForwardStep)
+    assert abs(step.shift_ms - dip_ms) <= 10 * _S
+    assert step.since_ms <= since_ms
+    assert step.until_ms >= until_ms
+    assert machine.deletion_time == machine.wall_ms
+
+
+def test_a_clock_before_the_release_is_wrong() -> None:
+    machine = _Machine(0)
+    machine.passes(60 * _S)
+    (step,) = machine.steps(_RIGHT)
+    assert isinstance(step, ForwardStep)
+    assert step.shift_ms == _RIGHT
+    assert machine.clock.leap is None
+    assert machine.deletion_time == machine.wall_ms
+
+
+def test_a_clock_that_stood_still_names_how_far_it_was_behind() -> None:
+    machine = _Machine(_RIGHT)
+    machine.passes(60 * _S)
+    assert machine.passes(3600 * _S, wall_ms=0) == []
+    (step,) = machine.steps(3600 * _S)
+    assert isinstance(step, ForwardStep)
+    assert step.since_ms <= _RIGHT + 60 * _S <= step.until_ms
+    assert abs(step.shift_ms - 3600 * _S) <= 10 * _S
+
+
+@pytest.mark.parametrize("rate", [1.05, 1.5, 1000])
+def test_a_clock_that_runs_fast_moves_the_deletion_time_by_no_more_than_the_tolerance(
+    rate: float,
+) -> None:
+    machine = _Machine(_RIGHT)
+    machine.passes(7200 * _S, wall_ms=int(7200 * _S * rate))
+    assert machine.clock.leap is not None
+    assert machine.deletion_time <= _RIGHT + 7200 * _S + 10 * _S
+
+
+def test_a_clock_that_is_adjusted_slowly_is_followed() -> None:
+    machine = _Machine(_RIGHT)
+    for _ in range(10):
+        assert machine.passes(_DAY, wall_ms=_DAY + 40 * _S) == []
+        assert machine.passes(_DAY, wall_ms=_DAY - 40 * _S) == []
+    assert abs(machine.deletion_time - machine.wall_ms) <= 10 * _S
+
+
+def test_a_pause_of_the_machine_is_trusted_and_a_longer_one_is_a_leap() -> None:
+    machine = _Machine(_RIGHT)
+    assert machine.restarts(off_ms=29 * _DAY) == []
+    assert machine.deletion_time == machine.wall_ms
+    (leap,) = machine.restarts(off_ms=31 * _DAY)
+    assert isinstance(leap, Leap)
+    assert machine.deletion_time <= _RIGHT + 30 * _DAY
+
+
+def test_a_boot_with_a_clock_that_is_ahead_is_trusted_when_it_is_corrected() -> None:
+    machine = _Machine(_RIGHT)
+    machine.passes(60 * _S)
+    machine.restarts(off_ms=2 * _DAY, step_ms=10 * _YEAR)
+    assert machine.deletion_time <= _RIGHT + 120 * _S
+    (back,) = machine.steps(-10 * _YEAR)
+    assert isinstance(back, StepBack)
+    assert machine.clock.leap is None
+    assert machine.deletion_time == machine.wall_ms
+
+
+def test_a_wrong_course_is_not_remembered_over_a_restart() -> None:
+    machine = _Machine(_RIGHT + 10 * _YEAR)
+    machine.passes(60 * _S)
+    machine.steps(-10 * _YEAR)
+    machine.passes(60 * _S)
+    machine.restarts(off_ms=_DAY, step_ms=10 * _YEAR)
+    assert machine.clock.leap is not None
+    assert machine.deletion_time <= _RIGHT + 200 * _S
+
+
+def test_a_clock_that_was_behind_until_a_restart_names_it() -> None:
+    machine = _Machine(_RIGHT)
+    machine.passes(60 * _S)
+    machine.steps(-20 * _DAY)
+    machine.passes(60 * _S)
+    (step,) = machine.restarts(off_ms=60 * _S, step_ms=20 * _DAY)
+    assert isinstance(step, ForwardStep)
+    assert abs(step.shift_ms - 20 * _DAY) <= 120 * _S
+
+
+def test_a_time_since_the_start_that_goes_back_is_another_start() -> None:
+    """A container may count from another moment, in the same boot."""
+    machine = _Machine(_RIGHT)
+    machine.passes(_DAY)
+    machine.elapsed_ms, machine.wall_ms = 2 * _S, machine.wall_ms + _DAY
+    assert machine.clock.observe(machine._reading()) == []
+    assert machine.clock.leap is None
+    assert machine.deletion_time == machine.wall_ms
+    machine.elapsed_ms, machine.wall_ms = 1 * _S, machine.wall_ms + 31 * _DAY
+    (leap,) = machine.clock.observe(machine._reading())
+    assert isinstance(leap, Leap)
+
+
+def test_no_number_leaves_the_range_of_times() -> None:
+    least, most = -(2**63) + 2, 2**63 - 1
+    machine = _Machine(_RIGHT)
+    changes: list[object] = []
+    for wall_ms in (most, least, most, _RIGHT, least, _RIGHT, most):
+        machine.wall_ms = wall_ms
+        machine.elapsed_ms += 2**62
+        changes += machine.clock.observe(machine._reading())
+        assert least <= machine.deletion_time <= most
+    steps = machine.clock.accept(machine._reading())
+    assert steps
+    for change in [*changes, *steps]:
+        assert all(-(2**63) <= each <= most for each in change)  # type: ignore[attr-defined]
+    assert changes
+
+
+def test_a_leap_from_behind_corrects_what_was_behind() -> None:
+    machine = _Machine(_RIGHT)
+    machine.passes(60 * _S)
+    machine.passes(7 * _DAY, wall_ms=0)  # it stands still
+    step, leap = machine.steps(7 * _DAY + 20 * _S)
+    assert isinstance(step, ForwardStep)
+    assert step.shift_ms == 7 * _DAY
+    assert isinstance(leap, Leap)
+
+
+def test_a_clock_that_was_behind_in_two_ways_is_corrected_for_both() -> None:
+    machine = _Machine(_RIGHT)
+    machine.passes(60 * _S)
+    machine.steps(-_DAY)
+    machine.passes(60 * _S)
+    machine.steps(-_YEAR)
+    machine.passes(60 * _S)
+    steps = machine.steps(_YEAR + _DAY)
+    assert [step.shift_ms for step in steps] == [_YEAR + _DAY, _DAY]
+
+
+def test_a_clock_that_stood_before_the_release_does_not_pass_the_course_that_it_left() -> None:
+    machine = _Machine(_RIGHT)
+    machine.passes(60 * _S)
+    machine.steps(10 * _S - _RIGHT)
+    (leap,) = machine.steps(_RIGHT + 10 * _YEAR)
+    assert isinstance(leap, Leap)
+
+
+def test_a_clock_that_makes_up_a_part_of_what_it_was_behind_names_that_part() -> None:
+    """The course was ahead from the start, so the clock stays behind it when it is set right."""
+    machine = _Machine(_RIGHT + 20 * _S)
+    assert machine.passes(3_600 * _S, wall_ms=0) == []
+    (step,) = machine.steps(3_580 * _S)
+    assert isinstance(step, ForwardStep)
+    assert 3_550 * _S <= step.shift_ms <= 3_600 * _S
+    assert step.until_ms >= _RIGHT + 20 * _S
+    assert machine.passes(600 * _S) == []
+
+
+def test_a_leap_that_leapt_again_was_behind_the_one_that_is_accepted() -> None:
+    machine = _Machine(_RIGHT)
+    machine.passes(60 * _S)
+    machine.steps(-_YEAR)
+    machine.passes(60 * _S)
+    machine.steps(_YEAR - _DAY)
+    first_ms = machine.wall_ms
+    machine.passes(60 * _S)
+    last_ms = machine.wall_ms
+    machine.steps(20 * _YEAR)
+    assert machine.clock.leap is not None
+    leapt, course, *_ = machine.clock.accept(machine._reading())
+    assert leapt.since_ms <= first_ms
+    assert last_ms <= leapt.until_ms
+    assert (leapt.shift_ms, course.shift_ms) == (20 * _YEAR, 21 * _YEAR - _DAY)
+
+
+def test_a_leap_is_never_a_course_that_is_trusted() -> None:
+    machine = _Machine(_RIGHT)
+    machine.passes(60 * _S)
+    machine.steps(_YEAR)
+    machine.steps(-_YEAR)
+    assert machine.clock.leap is None
+    (leap,) = machine.steps(_YEAR)
+    assert isinstance(leap, Leap)
+
+
+def test_many_leaps_are_remembered_as_few() -> None:
+    machine = _Machine(_RIGHT)
+    machine.passes(60 * _S)
+    machine.steps(-_YEAR)
+    first_ms = machine.wall_ms + _DAY
+    for _ in range(20):
+        machine.steps(_DAY)
+    machine.steps(_YEAR)
+    steps = machine.clock.accept(machine._reading())
+    shift_ms = machine.wall_ms - first_ms
+    assert any(each.since_ms <= first_ms and each.shift_ms >= shift_ms - _DAY for each in steps)
+    assert len(machine.clock.state.leapt) < 10
+
+
+def test_a_slow_clock_that_is_set_to_less_than_its_course_was_behind_by_as_much() -> None:
+    machine = _Machine(_RIGHT)
+    machine.passes(60 * _S)
+    machine.passes(3600 * _S, wall_ms=0)
+    for _ in range(2):  # the second step ends on the course
+        (step,) = machine.steps(1800 * _S)
+        assert isinstance(step, ForwardStep)
+        assert abs(step.shift_ms - 1800 * _S) <= _S

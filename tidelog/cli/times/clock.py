@@ -1,0 +1,197 @@
+"""`tidelog clock`: the broker's clock, and the way back from times that a wrong clock left.
+
+`status` shows what the clock shows and how far it is trusted.
+
+A clock that has leapt is not trusted: records are deleted by the deletion time, which goes on without
+the leap. If the clock is right, `accept` says so. It asks for confirmation, because retention then
+deletes by the clock's time.
+
+`reset TOPIC` lets append times, and largest event times, that are ahead of the clock go back to it.
+The broker does so by itself when it sees that its clock went back; the command is for the rest.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tidelog.cli.shared import (
+    CommandError,
+    add_common,
+    add_topic,
+    add_yes,
+    ask,
+    change,
+    check_number,
+    confirm,
+    counted,
+    print_json,
+    print_lines,
+    print_table,
+    run_action,
+    shown,
+    span_of,
+)
+
+if TYPE_CHECKING:
+    import argparse
+
+_ACTIONS = {
+    "status": "what the clock shows, and how far it is trusted",
+    "accept": "trust the clock although it has leapt",
+    "reset": "let a topic's append times and largest event times that are ahead go back to the clock",
+}
+
+
+def add_clock(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of `tidelog clock`."""
+    add_common(parser)
+    parser.set_defaults(action="status")
+    actions = parser.add_subparsers(metavar="action")
+    for action, text in _ACTIONS.items():
+        one = actions.add_parser(action, help=text, allow_abbrev=False)
+        one.set_defaults(action=action)
+        add_common(one, again=True)
+        if action == "reset":
+            add_topic(one)
+        if action != "status":
+            one.add_argument("--dry-run", action="store_true", help="only say what it would do")
+            add_yes(one)
+
+
+def run_clock(options: argparse.Namespace) -> int:
+    """Runs `tidelog clock`; returns the exit status."""
+    return run_action("clock", {"status": _status, "accept": _accept, "reset": _reset}, options)
+
+
+def _status(options: argparse.Namespace) -> None:
+    answer = ask(options.http, "clock")
+    if options.json:
+        print_json(answer)
+        return
+    _print_status(answer)
+
+
+def _print_status(answer: dict[str, Any]) -> None:
+    whose = "the machine's" if answer["clock"] == "system" else "a manual one"
+    print_lines(f"The clock shows {shown(answer, 'now')}. It is {whose}.")
+    leap = answer["leap"]
+    if leap is not None:
+        print_lines(
+            f"It leapt from {shown(leap, 'from')} to {shown(leap, 'to')}, and is not trusted: the "
+            f"deletion time is {shown(answer, 'deletion_time')}, {span_of(answer['ahead_ms'])} behind it.",
+            "If the clock is wrong, correct it. If it is right, run: tidelog clock accept",
+        )
+    elif answer["behind_ms"]:
+        print_lines(
+            f"It is behind by up to {span_of(answer['behind_ms'])}, by the time that the machine has "
+            f"been running. The deletion time is {shown(answer, 'deletion_time')}."
+        )
+    else:
+        print_lines("It is trusted.")
+    for step in answer["steps"]:
+        print_lines(
+            f"Corrected at {shown(step, 'to')}: it had been {span_of(step['shift_ms'])} behind. Append "
+            "times that it gave then count as later."
+        )
+
+
+def _accept(options: argparse.Namespace) -> None:
+    answer = ask(options.http, "clock")
+    leap = answer["leap"]
+    if leap is None:
+        if options.json:
+            print_json({**answer, "accepted": False})
+        else:
+            print_lines("The clock is trusted: there is nothing to accept.")
+        return
+    now = shown(answer, "now")
+    if not options.json:
+        print_lines(
+            f"The clock shows {now}, {span_of(answer['ahead_ms'])} after the time that is trusted, "
+            f"{shown(answer, 'deletion_time')}.",
+            "Once it is accepted, retention, compaction and the expiry of offsets go by it. What was "
+            "written before counts as written that much later.",
+        )
+    if options.dry_run:
+        if options.json:
+            print_json({**answer, "accepted": False})
+        return
+    confirm(
+        f"Is it {now} now?",
+        refusal=f"retention would go by {now}: add --yes if the clock is right, --dry-run to look only",
+        declined="the clock was not accepted",
+        yes=options.yes,
+    )
+    answer = change(options.http, "clock", "accept", body={"to_ms": leap["to_ms"]})
+    if options.json:
+        print_json({**answer, "accepted": True})
+    else:
+        print_lines("Accepted.")
+
+
+# --- reset ---------------------------------------------------------------------------------------
+
+_COLUMNS = ("partition", "from offset", "last append", "largest event", "then")
+
+
+def _reset(options: argparse.Namespace) -> None:
+    check_number("--partition", options.partition)
+    found = ask(
+        options.http, "topics", options.topic, "clock", query=[("partition", options.partition)]
+    )
+    rows = _checked(found)
+    ahead = [row for row in rows if row["reset"] is not None]
+    if not options.json:
+        _print_preview(found, ahead)
+    if not ahead or options.dry_run:
+        if options.json:
+            print_json({**found, "done": False})
+        return
+    what = f"{counted(len(ahead), 'partition')} of {found['topic']}"
+    confirm(
+        f"Reset {what}?",
+        refusal=f"{what} would be reset for good: add --yes to do it, --dry-run to look only",
+        declined="nothing was reset",
+        yes=options.yes,
+    )
+    body = {
+        "topic_id": found["topic_id"],
+        "partition": None if options.partition is None else int(options.partition),
+    }
+    answer = change(options.http, "topics", options.topic, "clock", "reset", body=body)
+    done = [row for row in _checked(answer) if row["reset"] is not None]
+    if options.json:
+        print_json({**answer, "done": True})
+    else:
+        print_lines("", f"Reset: {counted(len(done), 'partition')}.")
+
+
+def _checked(answer: dict[str, Any]) -> list[dict[str, Any]]:
+    """Returns the partitions of an answer. Raises CommandError if one of them failed."""
+    for row in answer["partitions"]:
+        if "error" in row:
+            raise CommandError(f"{answer['topic']}-{row['partition']}: {row['message']}")
+    return list(answer["partitions"])
+
+
+def _print_preview(found: dict[str, Any], ahead: list[dict[str, Any]]) -> None:
+    now = shown(found, "now")
+    if not ahead:
+        print_lines(f"{found['topic']}: no times are ahead of the clock, which shows {now}.")
+        return
+    print_lines(
+        f"{found['topic']}: the clock shows {now}. Append times go on from there, and what was written "
+        "before counts as written by then. The largest event time becomes that of the records that remain.",
+        "",
+    )
+    rows = [
+        (
+            str(row["partition"]),
+            str(row["reset"]["offset"]),
+            shown(row["reset"], "last_append_time"),
+            shown(row["reset"], "max_event_time"),
+            shown(row["reset"], "next_max_event_time"),
+        )
+        for row in ahead
+    ]
+    print_table(_COLUMNS, rows, right=("partition", "from offset"))

@@ -1,0 +1,101 @@
+"""`tidelog doctor`: what is wrong with the times of a broker's logs, and which command helps.
+
+Exit status: 0 if nothing was found, 1 if something was, 2 if the broker or one of its logs could not
+be asked, or for a mistake in the command line.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from typing import TYPE_CHECKING, Any
+
+from tidelog.cli.shared import (
+    USAGE,
+    CommandError,
+    add_common,
+    ask,
+    check_number,
+    counted,
+    print_json,
+    print_lines,
+    print_table,
+    run,
+    shown,
+    span_of,
+)
+
+if TYPE_CHECKING:
+    import argparse
+
+FOUND, UNKNOWN = 1, USAGE
+_WIDTH = 100
+_COLUMNS = ("where", "finding", "figure", "command")
+
+
+def add_doctor(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of `tidelog doctor`."""
+    parser.add_argument("topic", metavar="TOPIC", nargs="?", help="one topic alone")
+    parser.add_argument("--partition", metavar="N", help="one partition of the topic alone")
+    add_common(parser)
+
+
+def run_doctor(options: argparse.Namespace) -> int:
+    """Runs `tidelog doctor`; returns the exit status."""
+    statuses: list[int] = []
+    failed = run("doctor", lambda given: statuses.append(_doctor(given)), options)
+    return UNKNOWN if failed else statuses[0]
+
+
+def _doctor(options: argparse.Namespace) -> int:
+    """Prints what was found; returns the exit status. Raises CommandError."""
+    check_number("--partition", options.partition)
+    if options.partition is not None and options.topic is None:
+        raise CommandError("--partition needs a TOPIC", USAGE)
+    query = [("topic", options.topic), ("partition", options.partition)]
+    answer = ask(options.http, "doctor", query=query)
+    if options.json:
+        print_json(answer)
+    else:
+        _print(answer)
+    if answer["findings"]:
+        return FOUND
+    return UNKNOWN if answer["errors"] else 0
+
+
+def _print(answer: dict[str, Any]) -> None:
+    findings = answer["findings"]
+    if findings:
+        print_table(_COLUMNS, [_row(each) for each in findings], right=("figure",), wraps="command")
+        print_lines("", *(_folded(f"{_where(each)}: {each['sentence']}") for each in findings), "")
+    for error in answer["errors"]:
+        print_lines(f"{_where(error)} could not be examined: {error['message']}.")
+    if answer["segments_unread"]:
+        print_lines(
+            f"The times of {counted(answer['segments_unread'], 'segment')} are not known yet, and "
+            "there are too many to read at once: ask again, or for one topic."
+        )
+    number = counted(len(findings), "finding") if findings else "nothing found"
+    examined = counted(answer["partitions_examined"], "partition")
+    if answer["topic"] is not None:
+        examined += f" of {answer['topic']}"
+    print_lines(f"{examined} examined at {shown(answer, 'now')}: {number}.")
+
+
+def _folded(text: str) -> str:
+    return textwrap.fill(
+        text, _WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+    )
+
+
+def _row(finding: dict[str, Any]) -> tuple[str, ...]:
+    return _where(finding), finding["finding"], _figure(finding), finding["command"]
+
+
+def _where(entry: dict[str, Any]) -> str:
+    """Returns a partition's name; a finding of the whole broker is about its clock."""
+    return "the clock" if entry["topic"] is None else f"{entry['topic']}-{entry['partition']}"
+
+
+def _figure(finding: dict[str, Any]) -> str:
+    figure, unit = finding["figure"], finding["unit"]
+    return span_of(figure) if unit == "ms" else counted(figure, unit.removesuffix("s"))
