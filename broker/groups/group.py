@@ -63,6 +63,8 @@ __all__ = [
 NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
 """How long one who joins for the first time is kept while it waits, for its connection may be gone."""
 
+_LEAST_WAIT_FOR_STATIC_MS = 1_000  # members may ask for no rebalance timeout at all
+
 
 @dataclass(slots=True)
 class Group(Membership):
@@ -227,7 +229,8 @@ class Group(Membership):
             self._drop(member)
         present = [member for member in self.members.values() if member.joining is not None]
         if self.members and not present:  # all are static members that have not returned yet
-            self.join_deadline_ms = now_ms + self._rebalance_timeout_ms()
+            wait_ms = max(self._rebalance_timeout_ms(), _LEAST_WAIT_FOR_STATIC_MS)
+            self.join_deadline_ms = now_ms + wait_ms
             return []
         self.join_deadline_ms = None
         if "keep the generation" not in self.planted:

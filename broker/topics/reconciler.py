@@ -157,13 +157,10 @@ class Reconciler:
             await asyncio.wait([self._pass])
 
     async def _one_pass(self) -> None:
-        if self._pass is None:
+        # Waiting for a pass that has ended would return at once: the caller would never yield.
+        if self._pass is None or self._pass.done():
             self._pass = asyncio.get_running_loop().create_task(self._work())
-            self._pass.add_done_callback(self._done)
         await asyncio.shield(self._pass)
-
-    def _done(self, _work: asyncio.Task[None]) -> None:
-        self._pass = None
 
     async def _work(self) -> None:
         image, before = self._metadata.image, self._applied

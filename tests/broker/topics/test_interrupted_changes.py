@@ -333,3 +333,34 @@ async def test_added_partitions_that_a_later_pass_completes_are_not_withdrawn(tm
         await _while_a_later_pass_succeeds(broker, change)
         assert broker.metadata.image.topics["t"].partitions == 3
         assert broker.node.partition("t", 1).log_end_offset == 1
+
+
+async def test_a_change_at_the_moment_when_a_pass_ends_begins_another_pass(tmp_path):
+    """The change is made after the pass has ended and before anybody has been told so."""
+    async with Broker(tmp_path) as broker:
+        first = await broker.node.topics.create("first", partitions=1)
+        reconciler = broker.node.topics._reconciler
+        loop = asyncio.get_running_loop()
+        passing = loop.create_future()
+
+        async def change_when_the_pass_ends():
+            await passing
+            assert reconciler._pass.done()
+            image = broker.metadata.image
+            broker.metadata.image = image._replace(revision=image.revision + 1)
+            await reconciler.reconcile()
+
+        changing = loop.create_task(change_when_the_pass_ends())
+        await asyncio.sleep(0)
+        follow_leaders = reconciler._follow_leaders
+
+        async def last_step(topic, before):
+            await follow_leaders(topic, before)
+            passing.set_result(None)
+
+        reconciler._follow_leaders = last_step
+        reconciler._failures[first.topic_id] = KafkaStorageError("it is tried again")
+        await reconciler._one_pass()
+        reconciler._follow_leaders = follow_leaders
+        await changing
+        assert reconciler._applied.revision == broker.metadata.image.revision
