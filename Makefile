@@ -77,6 +77,7 @@ derived:
 	$(BIN)/python tools/derive_compatibility.py --check
 	$(BIN)/python tools/derive_metrics.py --check
 	$(BIN)/python tools/derive_time_picture.py --check
+	$(BIN)/python tools/check_links.py
 
 derive: setup ## write the derived pages anew
 	$(BIN)/python tools/derive_configuration.py

@@ -5,7 +5,7 @@
 
 `run` gives each item to one task and returns the results in the order of the items. `task` takes an
 item and returns a picklable value. It and everything it calls is imported where it runs, so tidelog
-must be installed there (docs/pipeline.md says how). With the master "inline" Spark is not used: the
+must be installed there (docs/pipeline/running.md says how). With the master "inline" Spark is not used: the
 items are processed one after the other in this process. With "auto" this is so for items of few
 bytes in total, because Spark needs seconds to start, and a job of it costs more than reading some
 megabytes. Items that are not done after some seconds go to Spark.

@@ -2,7 +2,7 @@
 
 `register(spark)` registers the source with a session. The source goes to workers by value, with the
 path where tidelog was found. So local mode needs no setup; on a cluster tidelog must be installed
-in the Python of the workers (docs/pipeline.md). `splits`, `reading` and `levels` decide and read
+in the Python of the workers (docs/pipeline/source.md). `splits`, `reading` and `levels` decide and read
 everything; `timelog_options` parses the options, and this module has the interfaces that Spark
 wants. A worker unpickles these classes before it can import the rest of tidelog. So this module
 imports only PySpark and the standard library at the top, and Spark carries only options and bytes
