@@ -24,6 +24,9 @@ _UNITS_MS = {
     "w": 604_800_000,
 }
 _DAY_MS = 86_400_000
+_MINUTE_MS = 60_000
+_YEAR_MS = 31_557_600_000
+_YEARS_FROM_MS = 2 * _YEAR_MS
 _INTEGER = re.compile(r"[+-]?[0-9]{1,30}", re.ASCII)
 _SPAN = re.compile(r"([+-]?)((?:[0-9]{1,19}(?:\.[0-9]{1,9})?(?:ms|[smhdw]))+)", re.ASCII)
 _SPAN_PART = re.compile(r"([0-9]+)(?:\.([0-9]+))?(ms|[smhdw])", re.ASCII)
@@ -82,6 +85,33 @@ def parse_duration(value: int | str) -> int:
         total += int(whole) * _UNITS_MS[unit]
         total += int(part or 0) * _UNITS_MS[unit] // 10 ** len(part)
     return -total if found[1] == "-" else total
+
+
+def to_duration(span_ms: int) -> str:
+    """Returns the text of a span that `parse_duration` reads back: "7d", "1h30m", "250ms"."""
+    sign, left = ("-", -span_ms) if span_ms < 0 else ("", span_ms)
+    parts: list[str] = []
+    for unit in ("d", "h", "m", "s", "ms"):
+        count, left = divmod(left, _UNITS_MS[unit])
+        if count:
+            parts.append(f"{count}{unit}")
+    return sign + ("".join(parts) or "0ms")
+
+
+def to_span(span_ms: int) -> str:
+    """Returns a span as people say it, rounded: its two largest units, "58d 23h", or "10.0 years"."""
+    sign, left = ("-", -span_ms) if span_ms < 0 else ("", span_ms)
+    if left < _MINUTE_MS:
+        return sign + (f"{left} ms" if 0 < left < 1000 else f"{left // 100 / 10:g} s")
+    if left >= _YEARS_FROM_MS:
+        return f"{sign}{left / _YEAR_MS:,.1f} years"
+    seconds = left // 1000
+    parts: list[str] = []
+    for size, unit in ((86_400, "d"), (3600, "h"), (60, "m"), (1, "s")):
+        count, seconds = divmod(seconds, size)
+        if count or parts:
+            parts.append(f"{count}{unit}")
+    return sign + " ".join(parts[:2])
 
 
 @overload

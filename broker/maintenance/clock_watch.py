@@ -27,6 +27,7 @@ from config.release import RELEASED_MS
 from protocol.errors import BrokerError
 from storage.directory.clock_file import StoredClock, read_clock, write_clock
 from storage.directory.opening_clock import ClockNow
+from storage.filenames import CLOCK_CHECKPOINT
 from storage.time.corrections import ClockHistory, ForwardStep
 from storage.time.trusted_clock import Leap, StepBack, TrustedClock
 
@@ -55,6 +56,7 @@ class ClockStatus(NamedTuple):
     ahead_ms: int  # of the trusted time, while there is a leap; otherwise 0
     behind_ms: int  # the most that the clock has been behind the trusted time; 0: it is not
     steps: tuple[tuple[int, ForwardStep], ...]
+    steps_back: tuple[StepBack, ...]
 
 
 class ClockWatch:
@@ -65,6 +67,7 @@ class ClockWatch:
         self._node = node
         self._latest = self._in_force = self._trusted(None)
         self.history = ClockHistory(uuid.uuid4().hex)
+        self._steps_back: tuple[StepBack, ...] = ()  # the last ones
         self.leaps = self.steps_back = self.steps_forward = 0  # since the start
         self._directory = node.store.log_dirs[0]
         self._stored: StoredClock | None = None
@@ -91,10 +94,17 @@ class ClockWatch:
         self._stored, wrong = read_clock(self._directory)
         for sentence in wrong:
             log.warning("what was known about the clock is lost: %s", sentence)
+        if self._stored is None and not wrong and self._node.metadata.image.topics:
+            log.warning(
+                "nothing is known about the clock before this start, because there is no %s: it is "
+                "trusted as it is",
+                self._directory / CLOCK_CHECKPOINT,
+            )
         changes: list[Change] = []
         if self._stored is not None:
             self._latest = self._in_force = self._trusted(self._stored)
             self.history = self._stored.history
+            self._steps_back = self._stored.steps_back
             changes = self._latest.observe(self._node.clock.reading())
             self._note(changes)
         self._store(durable=self._stored is None or bool(changes))
@@ -162,8 +172,10 @@ class ClockWatch:
                 )
             elif isinstance(change, StepBack):
                 self.steps_back += 1
+                self._steps_back = (*self._steps_back, change)[-_MOST_STEPS:]
                 log.warning(
-                    "the clock went back: later append times count as this moment",
+                    "the clock went back: records with append times after `to` count as written now, "
+                    "and append times go on from now",
                     extra={"from": to_iso(change.from_ms), "to": to_iso(change.to_ms)},
                 )
             else:
@@ -235,7 +247,7 @@ class ClockWatch:
     def _store(self, *, durable: bool) -> None:
         """Stores what is known."""
         serial = 1 if self._stored is None else self._stored.serial + 1
-        stored = StoredClock(serial, self._latest.state, self.history)
+        stored = StoredClock(serial, self._latest.state, self.history, self._steps_back)
         try:
             write_clock(self._directory, stored, durable=durable)
         except OSError as error:
@@ -267,6 +279,7 @@ class ClockWatch:
             reading.wall_ms - deletion_ms if clock.leap is not None else 0,
             clock.state.behind_ms,
             self.history.steps,
+            self._steps_back,
         )
 
     @property

@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from broker.network.http_answers import twice
+from storage.time.timestamp import MIN_TIMESTAMP
 
 if TYPE_CHECKING:
     from broker.maintenance.clock_watch import ClockStatus
@@ -21,12 +22,12 @@ TRUSTED, LEAPT, BEHIND = "trusted", "leapt", "behind"
 
 
 def clock(asked: Asked) -> dict[str, Any]:
-    """Returns the clock's time, the deletion time, a leap, and the last steps that are trusted."""
+    """Returns the clock's time, the deletion time, a leap, and the last corrections."""
     return shown(asked.node)
 
 
 def shown(node: Node) -> dict[str, Any]:
-    """Returns the clock as JSON."""
+    """Returns the clock as JSON; the time since which it was behind is null if it is unknown."""
     status = node.clock_watch.status()
     leap = status.leap
     return {
@@ -43,11 +44,14 @@ def shown(node: Node) -> dict[str, Any]:
             {
                 "number": number,
                 "shift_ms": step.shift_ms,
-                **twice("since", step.since_ms),
+                **twice("since", None if step.since_ms == MIN_TIMESTAMP else step.since_ms),
                 **twice("until", step.until_ms),
                 **twice("to", step.to_ms),
             }
             for number, step in status.steps
+        ],
+        "steps_back": [
+            {**twice("from", step.from_ms), **twice("to", step.to_ms)} for step in status.steps_back
         ],
         "clock_start_pause_ms": node.config.clock_start_pause_ms,
     }

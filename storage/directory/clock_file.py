@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from storage import filenames, files
 from storage.time.corrections import ClockHistory, ForwardStep
-from storage.time.trusted_clock import ClockState, Course, Leap, Reading
+from storage.time.trusted_clock import ClockState, Course, Leap, Reading, StepBack
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,6 +34,7 @@ class StoredClock(NamedTuple):
     serial: int  # grows with each write
     state: ClockState
     history: ClockHistory
+    steps_back: tuple[StepBack, ...] = ()  # the last ones, to be shown
 
 
 class ClockFileError(ValueError):
@@ -69,6 +70,7 @@ def _fields(stored: StoredClock) -> dict[str, Any]:
         **state._asdict(),
         "history_id": history.history_id,
         "steps": [(number, *step) for number, step in history.steps],
+        "steps_back": stored.steps_back,
     }
 
 
@@ -92,6 +94,8 @@ def parse_clock(data: bytes) -> StoredClock:
             tuple(Course(*each) for each in fields.get("leapt", ())),
         )
         steps = tuple((number, ForwardStep(*step)) for number, *step in fields["steps"])
-        return StoredClock(fields["serial"], state, ClockHistory(fields["history_id"], steps))
+        history = ClockHistory(fields["history_id"], steps)
+        steps_back = tuple(StepBack(*step) for step in fields.get("steps_back", ()))
+        return StoredClock(fields["serial"], state, history, steps_back)
     except (ValueError, KeyError, TypeError) as error:
         raise ClockFileError(f"it does not hold what it should: {error!r}") from error

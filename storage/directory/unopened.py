@@ -110,6 +110,7 @@ def facts(directory: Path, log_start_offset: int, slack_ms: int, clock: ClockNow
         max_event_time,
         known.last_append_time_ms,
         known.corrections,
+        is_closed=True,
     )
 
 

@@ -64,6 +64,12 @@ def stamps_at(rules: Rules, last_append_time_ms: int | None, now_ms: int) -> Sta
     )
 
 
+def is_refused(timestamp: int, rules: Rules, now_ms: int) -> bool:
+    """Returns whether a record with this time is outside the window around the clock."""
+    stamps = stamps_at(rules, None, now_ms)
+    return not stamps.min_timestamp <= timestamp <= stamps.max_timestamp
+
+
 def reported(stamps: Stamps) -> int:
     """Returns the time in a ProduceResponse v2+: the append time of LogAppendTime, else -1."""
     return stamps.append_time_ms if stamps.log_append_time else NO_TIMESTAMP

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from config.instants import parse_duration, parse_instant, to_iso
+from config.instants import parse_duration, parse_instant, to_duration, to_iso, to_span
 
 NOW_MS = 1_767_225_600_000  # 2026-01-01T00:00Z
 CYCLE_MS = 146_097 * 86_400_000  # 400 years, after which the calendar repeats
@@ -136,3 +136,41 @@ def test_years_that_have_a_sign():
     assert to_iso(first - 1) == "-10000-12-31T23:59:59.999Z"
     assert to_iso(-(2**63)) == "-292275055-05-16T16:47:04.192Z"
     assert to_iso(2**63 - 1) == "+292278994-08-17T07:12:55.807Z"
+
+
+@pytest.mark.parametrize(
+    ("span_ms", "text"),
+    [
+        (0, "0ms"),
+        (250, "250ms"),
+        (604_800_000, "7d"),
+        (5_400_000, "1h30m"),
+        (-90_061_001, "-1d1h1m1s1ms"),
+        (2**63 - 1, "106751991167d7h12m55s807ms"),
+    ],
+)
+def test_a_duration_as_it_is_set(span_ms, text):
+    assert to_duration(span_ms) == text
+
+
+@given(st.integers(-(2**63), 2**63 - 1))
+def test_every_duration_is_read_back(span_ms):
+    assert parse_duration(to_duration(span_ms)) == span_ms
+
+
+@pytest.mark.parametrize(
+    ("span_ms", "text"),
+    [
+        (0, "0 s"),
+        (999, "999 ms"),
+        (1_000, "1 s"),
+        (59_999, "59.9 s"),
+        (60_000, "1m 0s"),
+        (5_400_000, "1h 30m"),
+        (-90_000_000, "-1d 1h"),
+        (86_400_000 * 365, "365d 0h"),
+        (NOW_MS + 3, "56.0 years"),
+    ],
+)
+def test_a_span_as_people_say_it(span_ms, text):
+    assert to_span(span_ms) == text

@@ -72,7 +72,8 @@ def add_produce(parser: argparse.ArgumentParser) -> None:
     add(
         "--time",
         metavar="TIME",
-        help="of records that have none of their own: 2026-01-01T00:00Z, -2h, or ms (else: now)",
+        help="of records that have none of their own: 2026-01-01T00:00Z, -2h, now, or ms (else: this "
+        "machine's time)",
     )
     add(
         "--shift",
@@ -138,7 +139,11 @@ class _Reader:
             if not equals:
                 raise CommandError(f"--header {text}: expected NAME=VALUE", USAGE)
             self._headers.append((name, os.fsencode(value)))
-        self._time = None if options.time is None else self._read_time(options.time, "--time")
+        self._time: int | None = None
+        self._awaits_now = options.time is not None and is_relative(options.time)
+        if options.time is not None:
+            # The topic may not exist yet, so the broker cannot be asked. This finds mistakes.
+            self._time = self._checked(options.time, _machine_ms(), "--time")
 
     def record_of(self, line: bytes) -> Record:
         """Returns the record of a line. Raises ValueError and CommandError for a mistake in it."""
@@ -147,6 +152,9 @@ class _Reader:
             record = from_json(line, lambda text: self._read_time(text, "timestamp"))
         else:
             record = self._plain(line.removesuffix(b"\n"))
+        if self._awaits_now:
+            self._time = self._read_time(self._options.time, "--time")
+            self._awaits_now = False
         return record._replace(
             headers=record.headers + self._headers,
             timestamp_ms=self._time if record.timestamp_ms is None else record.timestamp_ms,
@@ -164,13 +172,23 @@ class _Reader:
     def _read_time(self, text: str | int, what: str) -> int:
         if self._now_ms is None and is_relative(str(text)):
             self._now_ms = self._now()
-        return time_of(text, self._now_ms or 0, shift=self._options.shift, what=what)
+        return self._checked(text, self._now_ms or 0, what)
+
+    def _checked(self, text: str | int, now_ms: int, what: str) -> int:
+        return time_of(text, now_ms, shift=self._options.shift, what=what)
 
     def _now(self) -> int:
-        """Returns the broker's time if its HTTP port answers, else this machine's."""
+        """Returns the broker's time if its HTTP port answers, else this machine's.
+
+        The topic must exist: by its id the broker is known to be the one with that port.
+        """
         with Cluster(self._options.broker) as cluster:
             answer = cluster.is_at(self._options.http, self._options.topic)
-        return time.time_ns() // 1_000_000 if answer is None else int(answer["at_ms"])
+        return _machine_ms() if answer is None else int(answer["at_ms"])
+
+
+def _machine_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 class _Sender:
@@ -246,10 +264,9 @@ class _Sender:
             raise ValueError(
                 f"there is no partition {self._topic}-{partition} (--partition any passes over it)"
             )
-        now_ms = time.time_ns() // 1_000_000
         sent = Sent(
             0,
-            now_ms if record.timestamp_ms is None else record.timestamp_ms,
+            _machine_ms() if record.timestamp_ms is None else record.timestamp_ms,
             record.key,
             record.value,
             tuple((name.encode(), value) for name, value in record.headers),

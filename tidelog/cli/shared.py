@@ -37,9 +37,6 @@ _LEAST_WRAPPED = 26  # a time and what follows it
 _WIDE = 500  # columns without a terminal
 _BROKEN_PIPE = 1
 _UNIT = 1024
-_MINUTE_MS = 60_000
-_YEAR_MS = 31_557_600_000
-_YEARS_FROM_MS = 2 * _YEAR_MS
 
 
 class CommandError(Exception):
@@ -286,18 +283,8 @@ def size_of(count: int) -> str:
 
 def span_of(span_ms: int) -> str:
     """Returns a span of time as text for people: its two largest units."""
-    sign, left = ("-", -span_ms) if span_ms < 0 else ("", span_ms)
-    if left < _MINUTE_MS:
-        return sign + (f"{left} ms" if 0 < left < 1000 else f"{left // 100 / 10:g} s")
-    if left >= _YEARS_FROM_MS:
-        return f"{sign}{left / _YEAR_MS:,.1f} years"
-    seconds = left // 1000
-    parts: list[str] = []
-    for size, unit in ((86_400, "d"), (3600, "h"), (60, "m"), (1, "s")):
-        count, seconds = divmod(seconds, size)
-        if count or parts:
-            parts.append(f"{count}{unit}")
-    return sign + " ".join(parts[:2])
+    text: str = instants().to_span(span_ms)
+    return text
 
 
 def counted(count: int, what: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from config.instants import to_iso
+from config.instants import to_duration, to_iso, to_span
 from config.setting import LONG_MAX
 from storage.time.append_time import ahead
 from storage.time.arrivals import is_within, stored_unit_mismatch, usual_range
@@ -17,6 +17,7 @@ from storage.time.corrections import is_behind
 from storage.time.event_time import event_time_ahead
 from storage.time.retention import newest_counted, outlived, retention_of, retention_schedule
 from storage.time.rolling import longest_age, never_ends, rolling_of, waits_for_append
+from storage.time.stamping import is_refused, rules_of
 from storage.time.timestamp import exceeds, is_due
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from storage.time.corrections import Correction
     from storage.time.retention import Candidate, Retention, SegmentSchedule
     from storage.time.segment_times import SegmentTimes
+    from storage.time.stamping import Rules
 
 # What was found: `Finding.kind`.
 CANNOT_ROLL = "segment cannot roll"
@@ -85,6 +87,7 @@ class Facts(NamedTuple):
     max_event_time: int | None
     last_append_time: int | None
     corrections: Sequence[Correction] = ()
+    is_closed: bool = False  # the next request, or round of retention, that needs the log opens it
 
     @property
     def unread_segments(self) -> int:
@@ -115,15 +118,27 @@ def diagnose(facts: Facts, config: TopicConfig, readings: Readings) -> list[Find
 
 def _append_time_ahead(facts: Facts, _config: TopicConfig, readings: Readings) -> Iterator[Finding]:
     if facts.last_append_time is not None and is_behind(facts.last_append_time, readings.now_ms):
+        what, remedy = (
+            (f"{_OPENING} that corrects it.", EXPLAIN)
+            if facts.is_closed
+            else ("The next append corrects it; the command does so now.", RESET)
+        )
         yield Finding(
             APPEND_TIME_AHEAD,
             ahead(facts.last_append_time, readings.now_ms),
             MILLISECONDS,
             f"The last append time is {to_iso(facts.last_append_time)}, and the clock shows "
-            f"{to_iso(readings.now_ms)}: what was appended then counts as new. The next append "
-            "corrects it; the command does so now.",
-            RESET,
+            f"{to_iso(readings.now_ms)}: what was appended then counts as new. {what}",
+            remedy,
         )
+
+
+_OPENING = "Nothing has to be done: the log is closed, and the next request or round of retention opens it;"
+
+
+def _is_corrected_when_opened(facts: Facts, readings: Readings) -> bool:
+    """Returns whether opening the log lets its times go back to the clock."""
+    return facts.is_closed and is_behind(facts.last_append_time, readings.now_ms)
 
 
 def _event_time_ahead(facts: Facts, config: TopicConfig, readings: Readings) -> Iterator[Finding]:
@@ -137,14 +152,17 @@ def _event_time_ahead(facts: Facts, config: TopicConfig, readings: Readings) -> 
             if rules.event_ms is not None
             else "retention.max.eventtime.ms would count from there, if it were set."
         )
+        remedy = RESET
+        if _is_corrected_when_opened(facts, readings):
+            consequence, remedy = f"{consequence} {_OPENING} that computes it again.", EXPLAIN
         yield Finding(
             EVENT_TIME_AHEAD,
             ahead_ms,
             MILLISECONDS,
             f"The partition's largest event time is {to_iso(facts.max_event_time)}, more than "
-            f"event.time.ahead.max.ms={config.event_time_ahead_max_ms} after the clock, which shows "
-            f"{to_iso(readings.now_ms)}: {consequence}",
-            RESET,
+            f"event.time.ahead.max.ms={to_duration(config.event_time_ahead_max_ms)} after the clock, "
+            f"which shows {to_iso(readings.now_ms)}: {consequence}",
+            remedy,
         )
 
 
@@ -153,9 +171,7 @@ def _corrected(facts: Facts, _config: TopicConfig, _readings: Readings) -> Itera
         last = facts.corrections[-1]
         what = f"what was appended before offset {last.end_offset}"
         if last.shift_ms:
-            counts = (
-                f"{what}, by a clock that was behind, as written up to {last.shift_ms} ms later"
-            )
+            counts = f"{what}, by a clock that was behind, as written up to {to_span(last.shift_ms)} later"
         else:
             counts = f"{what} as written at {to_iso(last.to_ms)} at the latest"
         yield Finding(
@@ -182,8 +198,8 @@ def _cannot_roll(facts: Facts, config: TopicConfig, readings: Readings) -> Itera
                 CANNOT_ROLL,
                 1,
                 SEGMENTS,
-                f"The segment at offset {active.base_offset} never ends by age "
-                f"({rolling.setting}={rolling.segment_ms}): all it holds stays until it is full.",
+                f"No age ends the segment at offset {active.base_offset}, because {rolling.setting} sets "
+                f"no limit. {_waits_for_end(config)} until the segment is full (segment.bytes).",
                 END_BY_AGE,
             )
     elif config.is_compacted and config.max_compaction_lag_ms != LONG_MAX:
@@ -196,10 +212,17 @@ def _cannot_roll(facts: Facts, config: TopicConfig, readings: Readings) -> Itera
                 waits_ms,
                 MILLISECONDS,
                 f"The segment at offset {active.base_offset} is older than "
-                f"{rolling.setting}={rolling.segment_ms}, and is compacted only after it has ended: "
-                "segments end with an append, and there has been none.",
+                f"{rolling.setting}={to_duration(rolling.segment_ms)}, and is compacted only after it "
+                "has ended: segments end with an append, and there has been none.",
                 APPEND,
             )
+
+
+def _waits_for_end(config: TopicConfig) -> str:
+    """Returns what does not happen to a segment that goes on and on."""
+    if config.is_compacted:
+        return "Its records are not compacted"
+    return "While records are appended to it, retention deletes none of its records"
 
 
 def _unknown(facts: Facts, _config: TopicConfig, _readings: Readings) -> Iterator[Finding]:
@@ -218,9 +241,9 @@ def _unknown(facts: Facts, _config: TopicConfig, _readings: Readings) -> Iterato
         )
 
 
-def _wrong_unit(facts: Facts, _config: TopicConfig, readings: Readings) -> Iterator[Finding]:
+def _wrong_unit(facts: Facts, config: TopicConfig, readings: Readings) -> Iterator[Finding]:
     found: dict[str, list[tuple[int, UnitMismatch]]] = {}
-    usual = usual_range(readings.now_ms)
+    usual, rules = usual_range(readings.now_ms), rules_of(config, config.target_magic)
     for segment in facts.segments:
         times = segment.times
         if is_within(times.largest, usual) and is_within(times.first, usual):
@@ -231,16 +254,26 @@ def _wrong_unit(facts: Facts, _config: TopicConfig, readings: Readings) -> Itera
                 found.setdefault(mismatch.unit, []).append((segment.base_offset, mismatch))
     for unit, examples in found.items():
         base_offset, mismatch = examples[0]
-        is_future = exceeds(mismatch.timestamp, readings.now_ms)
+        what, remedy = _against_wrong_unit(mismatch.timestamp, rules, readings.now_ms)
         yield Finding(
             WRONG_UNIT,
             len({offset for offset, _ in examples}),
             SEGMENTS,
             f"The time {mismatch.timestamp} in the segment at offset {base_offset} looks like {unit}: "
             f"it means {to_iso(mismatch.timestamp)} here, and {to_iso(mismatch.meant)} in {unit}. "
-            "Times are milliseconds. A window of record times refuses such records.",
-            REFUSE_FUTURE if is_future else REFUSE_OLD,
+            f"Times are milliseconds. {what}",
+            remedy,
         )
+
+
+def _against_wrong_unit(timestamp: int, rules: Rules, now_ms: int) -> tuple[str, str]:
+    """Returns what becomes of new records with such a time, and what helps."""
+    if rules.log_append_time:
+        return "New records get the broker's time. These stay as they are.", EXPLAIN
+    if is_refused(timestamp, rules, now_ms):
+        return "Such records are refused now. These stay as they are.", EXPLAIN
+    remedy = REFUSE_FUTURE if exceeds(timestamp, now_ms) else REFUSE_OLD
+    return "A window of record times refuses such records.", remedy
 
 
 # --- retention -----------------------------------------------------------------------------------
@@ -272,7 +305,7 @@ def _outlives(facts: Facts, config: TopicConfig, readings: Readings) -> Iterator
         found.by_ms,
         MILLISECONDS,
         f"Records from offset {max(oldest.base_offset, facts.log_start_offset)} on should have been "
-        f"deleted by {to_iso(found.due_ms)} (retention.ms={rules.retention_ms}). "
+        f"deleted by {to_iso(found.due_ms)} (retention.ms={to_duration(rules.retention_ms)}). "
         f"{reason}",
         remedy,
     )
@@ -293,7 +326,7 @@ def _kept_by(
     )
     for segment, expected in zip(facts.segments, schedule, strict=True):
         if expected.due_ms is None or not is_due(expected.due_ms, readings.deletion_ms):
-            return _hold(segment, expected, rules, readings)
+            return _hold(segment, expected, facts, rules, readings)
         if segment is oldest:
             break
     sentence = (
@@ -303,7 +336,11 @@ def _kept_by(
 
 
 def _hold(
-    segment: SegmentFacts, expected: SegmentSchedule, rules: Retention, readings: Readings
+    segment: SegmentFacts,
+    expected: SegmentSchedule,
+    facts: Facts,
+    rules: Retention,
+    readings: Readings,
 ) -> tuple[str, str]:
     """Returns why a segment stays, and what helps."""
     name = f"the segment at offset {segment.base_offset}"
@@ -313,7 +350,10 @@ def _hold(
     newest = newest_counted(times, rules)
     if is_behind(newest, readings.now_ms):
         ahead_of = f"{to_iso(newest)}, by a clock that was ahead"
-        return f"They wait for {name}: its youngest record was appended at {ahead_of}.", RESET
+        why = f"They wait for {name}: its youngest record was appended at {ahead_of}."
+        if _is_corrected_when_opened(facts, readings):
+            return f"{why} {_OPENING} that corrects it.", EXPLAIN
+        return why, RESET
     when = "" if expected.due_ms is None else f" until {to_iso(expected.due_ms)}"
     if times.has_unknown:
         return (

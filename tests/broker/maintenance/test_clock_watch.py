@@ -92,6 +92,8 @@ def test_a_leap_is_named_until_the_clock_is_right_again(broker):
     assert broker.page("/readyz") == "ready\n"
     told = clock_of(broker)
     assert (told["state"], told["ahead_ms"], told["leap"]) == ("trusted", 0, None)
+    (back,) = told["steps_back"]
+    assert (back["from_ms"], back["to_ms"]) == (NEW_YEAR_MS + 10 * DAY_MS, NEW_YEAR_MS)
     assert len(broker.lines("the clock went back")) == 1
 
 
@@ -217,6 +219,7 @@ def test_an_accepted_leap_is_trusted(broker, connection):
     assert (status, told["state"], told["leap"]) == (200, "trusted", None)
     (step,) = told["steps"]
     assert (step["number"], step["shift_ms"]) == (1, 30 * DAY_MS)
+    assert (step["since_ms"], step["since"]) == (None, None)  # nobody knows when it began
     assert broker.page("/readyz") == "ready\n"
     assert broker.sweep() == []  # its time may be one that the clock gave while it was behind
     broker.clock.step("8d")

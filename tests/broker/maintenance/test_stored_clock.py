@@ -12,6 +12,7 @@ from broker.pools import Pool
 from storage.directory.clock_file import read_clock
 from storage.directory.opening_clock import OpeningClock
 from storage.filenames import CLOCK_CHECKPOINT, RECENT_CLOCK_CHECKPOINT
+from storage.time.trusted_clock import StepBack
 
 NEW_YEAR_MS = 1_767_225_600_000
 MINUTE_MS = 60_000
@@ -28,6 +29,7 @@ def node(tmp_path):
         store=SimpleNamespace(log_dirs=[tmp_path], opened=list, clock=OpeningClock()),
         pools=SimpleNamespace(maintenance=maintenance),
         coordinator=SimpleNamespace(correct_times=AsyncMock()),
+        metadata=SimpleNamespace(image=SimpleNamespace(topics={"t": None})),
     )
     maintenance.stop()
 
@@ -45,6 +47,50 @@ def test_a_step_that_only_the_end_sees_has_its_number_at_the_next_start(node, tm
     stored, _ = read_clock(tmp_path)
     assert stored is not None, "it must outlive a power loss"
     assert stored.history == again.history
+
+
+@pytest.mark.parametrize(
+    ("lost", "has_topics", "is_said"),
+    [
+        ([CLOCK_CHECKPOINT, RECENT_CLOCK_CHECKPOINT], True, True),
+        ([CLOCK_CHECKPOINT, RECENT_CLOCK_CHECKPOINT], False, False),
+        ([RECENT_CLOCK_CHECKPOINT], True, False),
+        ([CLOCK_CHECKPOINT], True, False),
+    ],
+)
+def test_lost_files_are_said_where_topics_are_not_new(
+    node, tmp_path, caplog, lost, has_topics, is_said
+):
+    node.metadata.image.topics.clear()
+    watch = ClockWatch(node)
+    watch.begin()
+    asyncio.run(watch.store_if_changed())
+    node.clock.step(MINUTE_MS)
+    asyncio.run(watch.observe())
+    asyncio.run(watch.store_if_changed())
+    assert caplog.text == ""
+    if has_topics:
+        node.metadata.image.topics["t"] = None
+    for name in lost:
+        (tmp_path / name).unlink()
+    ClockWatch(node).begin()
+    said = "nothing is known about the clock before this start, because there is no "
+    assert (said in caplog.text) == is_said
+    assert len(caplog.records) == is_said
+
+
+def test_steps_back_are_shown_after_a_restart(node):
+    node.clock = ManualClock(NEW_YEAR_MS)
+    watch = ClockWatch(node)
+    watch.begin()
+    node.clock.step(-HOUR_MS)
+    asyncio.run(watch.observe())
+    back = (StepBack(NEW_YEAR_MS, NEW_YEAR_MS - HOUR_MS),)
+    assert watch.status().steps_back == back
+    watch.end()
+    again = ClockWatch(node)
+    again.begin()
+    assert again.status().steps_back == back
 
 
 def test_a_leap_that_only_the_end_sees_is_logged(node, caplog):

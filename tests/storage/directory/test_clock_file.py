@@ -7,7 +7,7 @@ import pytest
 
 from storage.directory.clock_file import StoredClock, read_clock, write_clock
 from storage.time.corrections import ClockHistory, ForwardStep
-from storage.time.trusted_clock import ClockState, Course, Leap, Reading
+from storage.time.trusted_clock import ClockState, Course, Leap, Reading, StepBack
 
 FULL = StoredClock(
     7,
@@ -21,6 +21,7 @@ FULL = StoredClock(
         (Course(15, 16, 17, 18, 19),),
     ),
     ClockHistory("id", ((3, ForwardStep(1, 2, 3, 4)), (4, ForwardStep(5, 6, 7, 8)))),
+    (StepBack(20, 1), StepBack(2, -3)),
 )
 BARE = StoredClock(1, ClockState(Reading(0, 0, ""), Course(0, 0)), ClockHistory("id"))
 
@@ -68,13 +69,14 @@ def test_no_cut_and_no_changed_byte_is_believed(tmp_path):
             assert stored is not None or len(wrong) == 1
 
 
-def test_a_file_of_an_older_tidelog_has_no_leaps_that_are_over(tmp_path):
+def test_a_file_of_an_older_tidelog_has_no_leaps_that_are_over_and_no_steps_back(tmp_path):
     write_clock(tmp_path, FULL, durable=True)
     path = tmp_path / "clock-checkpoint"
     version, _, body = path.read_bytes().splitlines()
     fields = json.loads(body)
-    del fields["leapt"]
+    del fields["leapt"], fields["steps_back"]
     body = json.dumps(fields).encode()
     path.write_bytes(b"%s\n%08x\n%s\n" % (version, zlib.crc32(body), body))
     stored, wrong = read_clock(tmp_path)
-    assert (stored, wrong) == (FULL._replace(state=FULL.state._replace(leapt=())), [])
+    state = FULL.state._replace(leapt=())
+    assert (stored, wrong) == (FULL._replace(state=state, steps_back=()), [])

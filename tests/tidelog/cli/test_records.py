@@ -11,6 +11,7 @@ import re
 import subprocess
 import sys
 import threading
+from time import time_ns
 
 import pytest
 
@@ -89,6 +90,37 @@ def stored(connection, topic, partition=0):
 
 
 # --- produce -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "line", "time_ms"),
+    [
+        (["--time", "now"], b"v", NEW_YEAR_MS),
+        (["--time", "-2h"], b"v", NEW_YEAR_MS - 2 * HOUR_MS),
+        (["--json"], b'{"timestamp": "now", "value": "v"}', NEW_YEAR_MS),
+    ],
+)
+def test_now_is_the_brokers_for_a_topic_that_is_created_too(
+    run, connection, options, line, time_ms
+):
+    new = asking.new_name()
+    assert run("produce", new, *options, stdin=line + b"\n")[0] == 0
+    assert [each[0] for each in stored(connection, new)] == [time_ms]
+
+
+def test_a_record_without_a_time_gets_this_machines(run, connection, topic):
+    before_ms = time_ns() // 1_000_000
+    assert run("produce", topic, "--partition", "0", stdin=b"v\n")[0] == 0
+    ((time_ms, *_),) = stored(connection, topic)
+    assert before_ms <= time_ms <= time_ns() // 1_000_000
+
+
+def test_a_mistake_in_a_time_creates_no_topic(run):
+    new = asking.new_name()
+    status, _, err = run("produce", new, "--time", "+1.2.3h", stdin=b"v\n")
+    assert status == 2
+    assert err.startswith("tidelog produce: --time: ")
+    assert new not in run("topics", "list")[1]
 
 
 def test_lines_become_records(run, connection, topic):

@@ -88,6 +88,13 @@ def _print_status(answer: dict[str, Any]) -> None:
         )
     else:
         print_lines("It is trusted.")
+    for step in answer.get("steps_back", ()):  # an older broker does not say
+        to = shown(step, "to")
+        print_lines(
+            f"Went back from {shown(step, 'from')} to {to}, by "
+            f"{span_of(step['from_ms'] - step['to_ms'])}. What has a later append time from before "
+            f"counts as written at {to}."
+        )
     for step in answer["steps"]:
         print_lines(
             f"Corrected at {shown(step, 'to')}: it had been {span_of(step['shift_ms'])} behind. Append "

@@ -23,8 +23,12 @@ def readings(now=NOW, deletion=None):
 
 def found(log, now=NOW, deletion=None, **settings):
     """What is wrong with an open log: (kind, figure, unit, remedy)."""
-    config = TopicConfig(**settings) if settings else log.partition.config
-    facts = log.partition.retainer.facts(1 << 30)
+    return found_in(log.partition, now, deletion, **settings)
+
+
+def found_in(partition, now=NOW, deletion=None, **settings):
+    config = TopicConfig(**settings) if settings else partition.config
+    facts = partition.retainer.facts(1 << 30)
     assert facts.unread_segments == 0
     findings = diagnose(facts, config, readings(now, deletion))
     for finding in findings:
@@ -102,6 +106,13 @@ def test_a_segment_that_never_ends_by_age(make_log):
     assert found(log, segment_ms=LONG_MAX, retention_ms=-1) == []  # nothing waits for its end
     never = {"segment_ms": LONG_MAX, "cleanup_policy": frozenset({"compact"})}
     assert [kind for kind, *_ in found(log, **never)] == [diagnosis.CANNOT_ROLL]
+    assert sentence(log) == (
+        "No age ends the segment at offset 0, because segment.ms sets no limit. While records are "
+        "appended to it, retention deletes none of its records until the segment is full "
+        "(segment.bytes)."
+    )
+    log.partition.config = TopicConfig(**never)
+    assert "Its records are not compacted until" in sentence(log)
 
 
 def test_a_compacted_segment_that_no_append_ends(make_log):
@@ -110,7 +121,7 @@ def test_a_compacted_segment_that_no_append_ends(make_log):
     assert found(log, NOW + DAY + CHECK + 1) == []
     late = [(diagnosis.CANNOT_ROLL, CHECK + 1, "ms", "append")]
     assert found(log, NOW + DAY + CHECK + 2) == late
-    assert "max.compaction.lag.ms=86400000" in sentence(log, NOW + DAY + CHECK + 2)
+    assert "max.compaction.lag.ms=1d," in sentence(log, NOW + DAY + CHECK + 2)
     assert found(log, NOW + 10 * DAY, cleanup_policy=frozenset({"compact"})) == []
 
 
@@ -138,6 +149,29 @@ def test_a_wrong_unit_is_explained(make_log):
         "1970-01-21T10:53:45.600Z here, and 2026-01-01T00:00:00.000Z in seconds. Times are "
         "milliseconds. A window of record times refuses such records."
     )
+
+
+def test_what_refuses_or_replaces_a_wrong_unit_is_not_advised_again(make_log):
+    log = make_log(retention_ms=-1, segment_bytes=100).create(NOW)
+    log.append([NOW // 1000], now=NOW)
+    log.append([NOW * 1000], now=NOW)
+    past, future = "message.timestamp.before.max.ms", "message.timestamp.after.max.ms"
+
+    def remedies(**settings):
+        return [remedy for *_, remedy in found(log, retention_ms=-1, **settings)]
+
+    assert remedies() == [past, future]
+    assert remedies(message_timestamp_before_max_ms=3650 * DAY) == ["explain", future]
+    assert remedies(message_timestamp_before_max_ms=60 * YEAR) == [past, future]
+    assert remedies(message_timestamp_after_max_ms=DAY) == [past, "explain"]
+    assert remedies(message_timestamp_type="LogAppendTime") == ["explain", "explain"]
+    facts = log.partition.retainer.facts()
+    for settings, what in (
+        ({"message_timestamp_before_max_ms": DAY}, "Such records are refused now. These stay as"),
+        ({"message_timestamp_type": "LogAppendTime"}, "New records get the broker's time. These"),
+    ):
+        first = diagnose(facts, TopicConfig(retention_ms=-1, **settings), readings())[0]
+        assert what in first.sentence
 
 
 def test_unknown_append_times(make_log):
@@ -168,7 +202,7 @@ def test_corrections_in_force(make_log):
     assert "before offset 1 as written at 2026-01-01T00:00:00.000Z" in findings[0].sentence
     behind = (Correction(0, 1, 0, HOUR, NOW, NOW + HOUR),)
     (finding,) = diagnose(facts._replace(corrections=behind), log.config, readings())
-    assert f"by a clock that was behind, as written up to {NOW} ms later" in finding.sentence
+    assert "by a clock that was behind, as written up to 56.0 years later" in finding.sentence
 
 
 # --- records that outlive their retention --------------------------------------------------------
@@ -187,7 +221,7 @@ def test_records_that_outlive_their_retention_behind_an_append_time_ahead(make_l
     assert found(log, LATEST + 1) == [(diagnosis.OUTLIVES, 1, "ms", "reset")]
     assert sentence(log, LATEST + DAY) == (
         "Records from offset 1 on should have been deleted by 2026-01-09T00:05:00.000Z "
-        "(retention.ms=86400000). They wait for the segment at offset 0: its youngest record was "
+        "(retention.ms=1d). They wait for the segment at offset 0: its youngest record was "
         "appended at 2027-01-01T00:00:00.000Z, by a clock that was ahead."
     )
     assert log.partition.retainer.apply_retention(LATEST + DAY) == []
@@ -242,10 +276,25 @@ def test_all_at_once_the_same_of_a_closed_log(make_log):
     log.store.open(NOW)
     facts = log.store.closed_facts("t", 0)
     assert log.store.is_closed("t", 0)  # opened, it would note that the clock went back
-    assert diagnose(facts, log.config, readings()) == of_open
+    of_closed = diagnose(facts, log.config, readings())
+    assert [each[:3] for each in of_closed] == [each[:3] for each in of_open]
+    assert of_closed[2:] == of_open[2:]
+    for each, verb in zip(of_closed[:2], ("corrects it", "computes it again"), strict=True):
+        assert each.remedy == diagnosis.EXPLAIN
+        assert each.sentence.endswith(
+            " Nothing has to be done: the log is closed, and the next request or round of retention "
+            f"opens it; that {verb}."
+        )
     assert not log.store.keeps_everything("t", 0, NOW)  # so retention opens it
     log.store.clock.begin(NOW + YEAR)
     assert log.store.keeps_everything("t", 0, NOW)
+    log.store.clock.begin(NOW)
+    log.store.partition("t", 0)
+    assert [kind for kind, *_ in found_in(log.store.partition("t", 0))] == [
+        diagnosis.CANNOT_ROLL,
+        diagnosis.WRONG_UNIT,
+        diagnosis.CORRECTED,
+    ]
 
 
 def test_only_so_many_bytes_are_read(make_log):

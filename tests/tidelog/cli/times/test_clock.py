@@ -79,6 +79,17 @@ def test_a_leap_is_shown_and_accepted(broker, run):
     assert run() == (0, corrected, "")
 
 
+def test_a_step_back_is_shown(broker, run):
+    broker.clock.step("-1d")
+    back = (
+        "The clock shows 2025-12-31T00:00:00Z. It is a manual one.\n"
+        "It is trusted.\n"
+        "Went back from 2026-01-01T00:00:00Z to 2025-12-31T00:00:00Z, by 1d 0h. What has a later "
+        "append time from before counts as written at 2025-12-31T00:00:00Z.\n"
+    )
+    assert run() == (0, back, "")
+
+
 def test_json_of_an_accepted_leap(broker, run):
     broker.clock.leap("10d")
     status, out, _ = run("accept", "--dry-run", "--json")
