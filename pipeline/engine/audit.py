@@ -22,9 +22,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from pipeline.engine.lateness import HEAD, HOUR_MS, Lateness, beyond
+from pipeline.engine.plausible import MARGIN_MS, UNKNOWN, from_the_future, in_other_units
 from pipeline.engine.tables import Table, buckets_of, count_pairs, magnitude
 from protocol.records.layout import NO_TIMESTAMP
-from storage.time.arrivals import MISTAKEN_UNITS, unit_mismatch_ranges, usual_range
+from storage.time.arrivals import MISTAKEN_UNITS
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -33,13 +34,8 @@ if TYPE_CHECKING:
 
     Bools = npt.NDArray[np.bool_]
 
-UNKNOWN: Final = -(2**63)
-"""An unknown append time, as in `.appendtimes`."""
-
-_MOST: Final = 2**63 - 1
 _MINUTE, _HOUR, _DAY = 60_000, 3_600_000, 86_400_000
 
-MARGIN_MS: Final = _MINUTE
 BEFORE_LIMITS_MS: Final = (
     *(_MINUTE, 10 * _MINUTE, _HOUR, 6 * _HOUR, _DAY, 7 * _DAY, 30 * _DAY, 365 * _DAY),
     315_576_000_000,  # ten years
@@ -129,7 +125,6 @@ class Auditor:
         self.shortest_delay: int | None = None
         self.examples: dict[str, Example] = {}
         self.newest: Example | None = None  # the last record of the piece that has a time
-        self._near = usual_range(settings.now_ms)
 
     def note(self, times: Times) -> None:
         """Counts records that follow the ones noted before."""
@@ -163,8 +158,8 @@ class Auditor:
         counts.log_append += int(np.count_nonzero(times.is_log_append))
         if least < 0:
             counts.negative += int(np.count_nonzero(stamp < 0))
-        is_suspect = self._suspects(times, least, most)
-        is_future = self._future(times, most, is_unknown, unknown, is_suspect)
+        is_suspect = self._suspects(times)
+        is_future = self._future(times, is_suspect)
         is_odd = _either(is_future, is_suspect)
         self._note_hours(times, least, most, [is_odd, is_future, is_suspect])
         self._note_delays(times, is_unknown, unknown, is_odd, is_suspect)
@@ -181,54 +176,29 @@ class Auditor:
 
     # --- not plausible ----------------------------------------------------------------------------
 
-    def _future(
-        self,
-        times: Times,
-        most: int,
-        is_unknown: Bools,
-        unknown: int,
-        is_suspect: Bools | None,
-    ) -> Bools | None:
+    def _future(self, times: Times, is_suspect: Bools | None) -> Bools | None:
         """Returns which records come from the future, or None if there are none."""
-        stamp, append, margin = times.timestamp_ms, times.append_time_ms, self.settings.margin_ms
-        limit = min(self.settings.now_ms + margin, _MOST)
-        if unknown == len(stamp):
-            if most <= limit:
-                return None
-            is_future = stamp > limit
-        else:
-            if not unknown and most <= int(append.min()):
-                return None
-            # The sum may overflow int64 for an append time near its maximum: then no time lies beyond it.
-            limits = np.minimum(append, _MOST - margin) + margin
-            is_future = stamp > (np.where(is_unknown, limit, limits) if unknown else limits)
-        found = int(np.count_nonzero(is_future))
-        if not found:
+        stamp, settings = times.timestamp_ms, self.settings
+        is_future = from_the_future(
+            stamp, times.append_time_ms, settings.now_ms, settings.margin_ms
+        )
+        if is_future is None:
             return None
-        self.counts.future += found
+        self.counts.future += int(np.count_nonzero(is_future))
         shown = is_future if is_suspect is None else is_future & ~is_suspect
         if shown.any():
             stamps = np.where(shown, stamp, UNKNOWN)
             self._keep("future", _example(times, int(stamps.argmax())))
         return is_future
 
-    def _suspects(self, times: Times, least: int, most: int) -> Bools | None:
+    def _suspects(self, times: Times) -> Bools | None:
         """Returns which records' times probably have another unit, or None if there are none."""
-        near_least, near_most = self._near
-        if near_least <= least and most <= near_most:
-            return None
-        stamp = times.timestamp_ms
-        is_suspect = np.zeros(len(stamp), bool)
-        for unit, first, last in unit_mismatch_ranges(self.settings.now_ms):
-            is_meant = (stamp >= first) & (stamp <= last)
-            is_meant &= (stamp < near_least) | (stamp > near_most)
-            is_meant &= ~is_suspect
-            found = np.flatnonzero(is_meant)
-            if len(found):
-                self.counts.suspects[unit] += len(found)
-                self._keep(unit, _example(times, int(found[0])))
-                is_suspect |= is_meant
-        return is_suspect if is_suspect.any() else None
+        is_suspect: Bools | None = None
+        for unit, is_meant in in_other_units(times.timestamp_ms, self.settings.now_ms):
+            self.counts.suspects[unit] += int(np.count_nonzero(is_meant))
+            self._keep(unit, _example(times, int(is_meant.argmax())))
+            is_suspect = is_meant if is_suspect is None else is_suspect | is_meant
+        return is_suspect
 
     def _keep(self, name: str, example: Example) -> None:
         kept = self.examples.get(name)

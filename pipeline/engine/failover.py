@@ -24,6 +24,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from pipeline.engine.plausible import are_odd
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
@@ -53,7 +55,7 @@ class TooMany(Exception):
 class Proof:
     """The counts of the unread records; the module docstring defines them.
 
-    Examples are source offsets.
+    Examples are source offsets, except `lost_from`.
     """
 
     unread: int = 0
@@ -64,6 +66,7 @@ class Proof:
     duplicates: int = 0
     foreign: int = 0
     first_lost: int | None = None
+    lost_from: int | None = None  # the lowest offset of a lost record in the target
     first_missing: int | None = None
 
 
@@ -182,34 +185,84 @@ def _moved(offsets: Ints, starts: Ints, others: Ints, counts: Ints) -> Ints:
 # --- by time -------------------------------------------------------------------------------------
 
 
-class UnreadTimes:
-    """The times of the unread records, collected while they are read."""
+class _Seen:
+    """The first time of some records, its offset, and the least time."""
 
     def __init__(self) -> None:
-        self.next_ms: int | None = None  # of the first record that has a time
+        self.next_ms: int | None = None
         self.next_offset: int | None = None
         self.least_ms: int | None = None
+
+    def add(self, offsets: Ints, timestamp_ms: Ints) -> None:
+        if not len(offsets):
+            return
+        if self.next_ms is None:
+            self.next_ms, self.next_offset = int(timestamp_ms[0]), int(offsets[0])
+        least = int(timestamp_ms.min())
+        self.least_ms = least if self.least_ms is None else min(self.least_ms, least)
+
+
+class UnreadTimes:
+    """The times of the unread records, collected while they are read.
+
+    Times that cannot be right (`plausible.are_odd`, as of `now_ms`) are counted and otherwise left
+    out: one in seconds would put the margin back to 1970. They count where no time can be right.
+    """
+
+    def __init__(self, now_ms: int) -> None:
+        self._now_ms = now_ms
+        self._plausible, self._all = _Seen(), _Seen()
         self.without = 0
         self.stamped = 0
+        self.odd = 0
+        self.first_odd: tuple[int, int] | None = None  # offset, time
 
-    def add(self, offsets: Ints, timestamp_ms: Ints, has_timestamp: Bools, stamped: Bools) -> None:
+    def add(
+        self,
+        offsets: Ints,
+        timestamp_ms: Ints,
+        append_time_ms: Ints,
+        has_timestamp: Bools,
+        stamped: Bools,
+    ) -> None:
         """Adds the records that follow."""
         self.without += int(len(offsets) - has_timestamp.sum())
         self.stamped += int(stamped.sum())
-        if not has_timestamp.any():
-            return
-        if self.next_ms is None:
-            first = int(has_timestamp.argmax())
-            self.next_ms, self.next_offset = int(timestamp_ms[first]), int(offsets[first])
-        least = int(timestamp_ms[has_timestamp].min())
-        self.least_ms = least if self.least_ms is None else min(self.least_ms, least)
+        offsets, stamps = offsets[has_timestamp], timestamp_ms[has_timestamp]
+        odd = are_odd(stamps, append_time_ms[has_timestamp], self._now_ms)
+        if odd.any():
+            first = int(odd.argmax())
+            self.first_odd = self.first_odd or (int(offsets[first]), int(stamps[first]))
+            self.odd += int(odd.sum())
+        self._all.add(offsets, stamps)
+        self._plausible.add(offsets[~odd], stamps[~odd])
+
+    @property
+    def _counted(self) -> _Seen:
+        return self._all if self._plausible.next_ms is None else self._plausible
+
+    @property
+    def next_ms(self) -> int | None:
+        """The time of the first record that has one; None if none has."""
+        return self._counted.next_ms
+
+    @property
+    def next_offset(self) -> int | None:
+        """The offset of that record."""
+        return self._counted.next_offset
+
+    @property
+    def are_all_odd(self) -> bool:
+        """Whether there are times, and none of them can be right."""
+        return self.odd > 0 and self._plausible.next_ms is None
 
     @property
     def step_back_ms(self) -> int:
         """How much older the oldest unread record is than the next one, in ms."""
-        if self.next_ms is None or self.least_ms is None:
+        seen = self._counted
+        if seen.next_ms is None or seen.least_ms is None:
             return 0
-        return self.next_ms - self.least_ms
+        return seen.next_ms - seen.least_ms
 
 
 def margin_of(longest_ms: int, shortest_ms: int) -> int:
@@ -263,6 +316,7 @@ def prove_by_map(
         proof.missing += int(is_missing.sum())
         proof.compacted += int(is_compacted.sum())
         proof.first_lost = _first(proof.first_lost, offsets, is_lost)
+        proof.lost_from = _least(proof.lost_from, places[is_lost])
         proof.first_missing = _first(proof.first_missing, offsets, is_missing)
     for offsets in target.records.chunks(chosen):
         origins = offset_map.sources_of(offsets)
@@ -275,6 +329,13 @@ def _first(known: int | None, offsets: Ints, chosen: Bools) -> int | None:
     if known is not None or not chosen.any():
         return known
     return int(offsets[int(chosen.argmax())])
+
+
+def _least(known: int | None, offsets: Ints) -> int | None:
+    if not len(offsets):
+        return known
+    found = int(offsets.min())
+    return found if known is None else min(known, found)
 
 
 Print = bytes
@@ -313,9 +374,11 @@ class Comparison:
             self._extra[record] += 1
             self._check(self._extra)
 
-    def add_before(self, record: Print) -> None:
-        """Adds a record of the target before the chosen offset."""
+    def add_before(self, place: int, record: Print) -> None:
+        """Adds a record of the target before the chosen offset, in the order of offsets."""
         if record in self._open:
+            if self._found.lost_from is None:
+                self._found.lost_from = place
             self._take(self._open, record)
             self._found.lost += 1
             offset = self._offsets[record]

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from pipeline.engine.audit import HOUR_COUNTS, UNKNOWN
+from pipeline.engine.audit import HOUR_COUNTS
+from pipeline.engine.plausible import UNKNOWN
 from pipeline.engine.tables import buckets_of, largest_in, quantile
 
 if TYPE_CHECKING:

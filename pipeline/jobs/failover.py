@@ -159,7 +159,9 @@ def run(options: argparse.Namespace, session: Session) -> int:  # noqa: ARG001 -
     known = offset_maps.load(options.map)
     with Client(options.source) as ours, Client(options.target) as theirs:
         committed = _committed(options, ours)
-        rows = _rows(planning.Planner(options, ours, theirs), options, committed, known, theirs)
+        rows = _rows(
+            planning.Planner(options, ours, theirs, started_ms), options, committed, known, theirs
+        )
         status = OK if all(row.status == planning.OK for row in rows) else FINDINGS
         bare = _uncommitted(ours, committed)
         for line in [*page.table([row.as_dict() for row in rows]), *map(page.bare, bare)]:

@@ -103,9 +103,13 @@ class Planner:
     """
 
     def __init__(
-        self, options: argparse.Namespace, source_client: Client, target_client: Client
+        self,
+        options: argparse.Namespace,
+        source_client: Client,
+        target_client: Client,
+        now_ms: int,
     ) -> None:
-        self._options = options
+        self._options, self._now_ms = options, now_ms
         self._source, self._target = source_client, target_client
         self._settings: dict[tuple[bool, str], dict[str, str]] = {}
         self._audited = None if options.audit is None else audited_delays(Path(options.audit))
@@ -162,11 +166,15 @@ class Planner:
         return start, client.end_offset(topic, partition, isolation=isolation)
 
     def _unread(self, row: Row) -> tuple[Spans, UnreadTimes]:
-        unread, times = Spans(), UnreadTimes()
+        unread, times = Spans(), UnreadTimes(self._now_ms)
         for columns in self._read_source(row, row.committed, row.source_end, reading.TIMES):
             unread.add(columns.offset)
             times.add(
-                columns.offset, columns.timestamp_ms, columns.has_timestamp, columns.is_log_append
+                columns.offset,
+                columns.timestamp_ms,
+                columns.append_time_ms,
+                columns.has_timestamp,
+                columns.is_log_append,
             )
         row.next_offset, row.next_ms = times.next_offset, times.next_ms
         return unread, times
@@ -215,6 +223,15 @@ class Planner:
             raise _Refused("no unread record has a time: use --map")
         if times.without:
             row.notes.append(f"{some(times.without, 'unread record')} without a time")
+        if times.are_all_odd:
+            row.notes.append("no unread record has a time that can be right: all were used")
+        elif times.first_odd is not None:
+            offset, stamp = times.first_odd
+            have, them = ("has a time", "it") if times.odd == 1 else ("have times", "them")
+            row.notes.append(
+                f"{some(times.odd, 'unread record')} {have} that cannot be right, the first at {offset}, of"
+                f" {moment(stamp)}: the margin leaves {them} out"
+            )
         row.margin_ms, row.margin_from = self._margin(row, times)
         row.search_ms = engine.search_time(times.next_ms, row.margin_ms)
         if self._is_stamped(row, of_target=True) and not times.stamped:
@@ -260,6 +277,29 @@ class Planner:
     # --- the proof -------------------------------------------------------------------------------
 
     def _prove(self, row: Row, mapped: Mapped | None, unread: Spans, times: UnreadTimes) -> None:
+        is_proven = self._try_to_prove(row, mapped, unread, times)
+        proof = row.proof
+        is_ours = row.by == TIME and self._options.max_latency is None  # the margin
+        if (
+            is_proven
+            and is_ours
+            and times.odd
+            and proof is not None
+            and proof.lost_from is not None
+        ):
+            row.notes.append(
+                f"{some(proof.lost, 'unread record')} before {row.offset} in the target, which no search by"
+                f" plausible times finds: the group continues at {proof.lost_from} instead"
+            )
+            row.offset = proof.lost_from
+            is_proven = self._try_to_prove(row, mapped, unread, times)
+        if is_proven and row.proof is not None:
+            row.status = LOST if row.proof.lost else MISSING if row.proof.missing else OK
+
+    def _try_to_prove(
+        self, row: Row, mapped: Mapped | None, unread: Spans, times: UnreadTimes
+    ) -> bool:
+        """Counts what the offset costs; returns False, with a note, if that cannot be known."""
         with_time = not (
             times.stamped
             or self._is_stamped(row, of_target=False)
@@ -269,21 +309,22 @@ class Planner:
             wrong = self._disproof(row, mapped, with_time=with_time)
             if wrong is not None:
                 row.notes.append(wrong)
-                return
+                return False
             row.proof, row.proven_by = self._proof_by_map(row, mapped, unread), MAP
-        else:
-            if mapped is not None and mapped.hole is not None:
-                row.notes.append(f"{mapped.hole}: records were compared instead")
-            try:
-                row.proof = self._proof_by_records(row, with_time=with_time)
-                row.proven_by = RECORDS
-            except TooMany:
-                row.notes.append(
-                    f"more than {count(self._options.compare)} records would have to be compared: give a"
-                    " --map, or a larger --compare"
-                )
-                return
-        row.status = LOST if row.proof.lost else MISSING if row.proof.missing else OK
+            return True
+        if mapped is not None and mapped.hole is not None:
+            row.notes.append(f"{mapped.hole}: records were compared instead")
+        try:
+            row.proof = self._proof_by_records(row, with_time=with_time)
+        except TooMany:
+            row.proof = row.proven_by = None
+            row.notes.append(
+                f"more than {count(self._options.compare)} records would have to be compared: give a"
+                " --map, or a larger --compare"
+            )
+            return False
+        row.proven_by = RECORDS
+        return True
 
     def _proof_by_map(self, row: Row, mapped: Mapped, unread: Spans) -> Proof:
         assert row.offset is not None
@@ -333,8 +374,8 @@ class Planner:
             compared.add_after(found)
         if compared.wants_before:
             theirs = self._read_target(row, row.target_start, row.offset, reading.RECORDS)
-            for _, found in digests(theirs, with_time):
-                compared.add_before(found)
+            for place, found in digests(theirs, with_time):
+                compared.add_before(place, found)
         if compared.wants_read:
             ours = self._read_source(row, row.source_start, row.committed, reading.RECORDS)
             for _, found in digests(ours, with_time):

@@ -22,6 +22,7 @@ from pipeline.engine.failover import (
     prove_by_map,
     search_time,
 )
+from pipeline.engine.plausible import UNKNOWN
 from pipeline.replay.offset_map import Run
 
 
@@ -41,12 +42,13 @@ def one_by_one(places):
     return OffsetMap([Run(offset, place, 1) for offset, place in places.items()])
 
 
-def unread_times(times):
-    """The times as they are read: in two parts."""
-    found = UnreadTimes()
+def unread_times(times, now_ms=5_000):
+    """The times as they are read: in two parts, without append times."""
+    found = UnreadTimes(now_ms)
     at = ints(times)
+    unknown = np.full(len(at), UNKNOWN)
     for part in np.array_split(np.arange(len(at)), 2):
-        found.add(part, at[part], at[part] != -1, np.zeros(len(part), np.bool_))
+        found.add(part, at[part], unknown[part], at[part] != -1, np.zeros(len(part), np.bool_))
     return found
 
 
@@ -90,8 +92,8 @@ def test_comparing_records_sees_the_loss_too():
             compared.add_unread(offset, name.encode())
         for name, _ in TARGET[chosen:]:
             compared.add_after(name.encode())
-        for name, _ in TARGET[:chosen]:
-            compared.add_before(name.encode())
+        for at, (name, _) in enumerate(TARGET[:chosen]):
+            compared.add_before(at, name.encode())
         assert compared.proof().lost == lost
         assert compared.proof().first_lost == (1 if lost else None)
 
@@ -121,7 +123,7 @@ def two_clusters(draw):
 def test_a_margin_of_the_latency_loses_nothing_and_the_counts_are_exact(case, kind):
     events, source, target, latencies, committed = case
     unread = source[committed:]
-    times = unread_times(events[n] for n in unread)
+    times = unread_times((events[n] for n in unread), max(events))
     margin = {
         "latency": margin_of(max(latencies), min(latencies)),
         "unread": times.step_back_ms,
@@ -149,8 +151,8 @@ def test_a_margin_of_the_latency_loses_nothing_and_the_counts_are_exact(case, ki
         compared.add_unread(offset, b"%d" % n)
     for n in target[chosen:]:
         compared.add_after(b"%d" % n)
-    for n in target[:chosen]:
-        compared.add_before(b"%d" % n)
+    for at, n in enumerate(target[:chosen]):
+        compared.add_before(at, b"%d" % n)
     for n in source[:committed]:
         compared.add_read(b"%d" % n)
     assert compared.proof() == proof
@@ -231,8 +233,8 @@ def test_equal_records_are_counted(source, target, committed, chosen):
     for name in target[chosen:]:
         compared.add_after(name.encode())
     assert compared.wants_before == bool(unread - after)
-    for name in target[:chosen]:
-        compared.add_before(name.encode())
+    for place, name in enumerate(target[:chosen]):
+        compared.add_before(place, name.encode())
     assert compared.wants_read == bool(after - unread)
     for name in source[:committed]:
         compared.add_read(name.encode())
@@ -319,9 +321,20 @@ def test_clocks_that_run_ahead_widen_the_margin():
 
 def test_unread_times():
     found = unread_times([-1, 70, -1, 40, 90, 95])
-    assert (found.next_ms, found.next_offset, found.least_ms) == (70, 1, 40)
+    assert (found.next_ms, found.next_offset) == (70, 1)
     assert (found.without, found.step_back_ms) == (2, 30)
     assert unread_times([-1]).next_ms is None
-    far = unread_times([2**63 - 1, -(2**63)])
+    far = unread_times([2**63 - 1, -(2**63)], now_ms=2**63 - 1)
     assert far.step_back_ms == 2**64 - 1
     assert search_time(far.next_ms, far.step_back_ms) == -(2**63)
+
+
+NOON = 1_700_000_000_000
+
+
+def test_times_that_cannot_be_right_do_not_count():
+    found = unread_times([NOON // 1000, NOON + 5, NOON * 1000, NOON, NOON + 90_000_000], NOON)
+    assert (found.next_ms, found.next_offset, found.step_back_ms) == (NOON + 5, 1, 5)
+    assert (found.odd, found.first_odd, found.are_all_odd) == (3, (0, NOON // 1000), False)
+    found = unread_times([NOON // 1000, NOON // 1000 - 3], NOON)
+    assert (found.next_ms, found.step_back_ms, found.are_all_odd) == (NOON // 1000, 3, True)

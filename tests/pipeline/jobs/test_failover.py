@@ -372,6 +372,49 @@ def test_the_latency_an_audit_has_measured(broker, other, topic, run, tmp_path):
     assert run(other.bootstrap, topic, "--audit", str(tmp_path / "nothing"))[0] == USAGE
 
 
+def test_absurd_times_do_not_widen_the_margin(broker, target, topic, run, capsys):
+    """Producers that sent seconds and microseconds: audit finds them implausible, and so does this job."""
+    times = [NOON + 100 * n for n in range(40)]
+    records = [Record(0, at, b"k", b"%d" % n, ()) for n, at in enumerate(times)]
+    records[25] = Record(0, NOON // 1000, b"k", b"seconds", ())
+    records[30] = Record(0, NOON * 1000, b"k", b"microseconds", ())
+    with Client(broker.bootstrap) as ours, Client(target) as theirs:
+        for client in (ours, theirs):
+            client.create_topic(topic, 1, KEEP)
+            for one in records:
+                client.produce(topic, 0, build([one]))
+    commit(broker.bootstrap, topic, {(topic, 0): 20})
+    status, (row,) = run(target, topic, "--apply")
+    assert (row["margin_ms"], row["next_offset"], row["search_ms"]) == (0, 20, times[20])
+    assert (status, row["offset"], row["proof"]["duplicates"]) == (OK, 20, 0)
+    said = (
+        "2 unread records have times that cannot be right, the first at 25, of 1970-01-20 16:13:20Z:"
+        " the margin leaves them out"
+    )
+    assert said in row["notes"]
+    assert said in capsys.readouterr().out
+    # The next unread record itself is absurd: the next one that is plausible is searched for.
+    commit(broker.bootstrap, topic, {(topic, 0): 25})
+    status, (row,) = run(target, topic, "--max-latency", "0")
+    assert (row["next_offset"], row["search_ms"]) == (26, times[26])
+    assert (status, row["offset"], row["proof"]["first_lost"]) == (FINDINGS, 26, 25)
+    status, (row,) = run(target, topic)
+    assert (status, row["offset"], row["proof"]["duplicates"]) == (OK, 25, 0)
+    assert "the group continues at 25 instead" in " ".join(row["notes"])
+
+
+def test_times_that_all_look_absurd_are_used(broker, other, topic, run):
+    with Client(broker.bootstrap) as ours, Client(other.bootstrap) as theirs:
+        for client in (ours, theirs):
+            client.create_topic(topic, 1, KEEP)
+            for n in range(10):
+                client.produce(topic, 0, build([Record(0, NOON // 1000 + n, b"k", b"%d" % n, ())]))
+    commit(broker.bootstrap, topic, {(topic, 0): 4})
+    status, (row,) = run(other.bootstrap, topic)
+    assert (status, row["offset"], row["search_ms"]) == (OK, 4, NOON // 1000 + 4)
+    assert "no unread record has a time that can be right: all were used" in row["notes"]
+
+
 def test_a_target_that_stamps(broker, other, topic, run):
     with Client(broker.bootstrap) as ours, Client(other.bootstrap) as theirs:
         crossed(ours, theirs, topic, target=STAMPED)
