@@ -1,15 +1,22 @@
-"""Maintains an archive: `check` compares files with manifests, `merge` combines small files."""
+"""Maintains an archive: `check` compares files with manifests, `merge` combines small files.
+
+The small files of one date become one file, or a few of the size that is asked for, whatever
+partitions their records are of. In the new file each partition has row groups of its own, in the
+order of its offsets.
+"""
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from crc32c import crc32c
 
-from pipeline.archive import layout, writing
+from pipeline.archive import layout, manifests, writing
 from pipeline.archive.reading import merged
 from pipeline.errors import PipelineError
 from protocol.records.layout import NO_TIMESTAMP
@@ -19,66 +26,84 @@ if TYPE_CHECKING:
 
     from pipeline.archive.manifests import File
     from pipeline.archive.store import Store
-    from protocol.topic_partition import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class WholeFile:
+    """A file to check, with its entry in the manifests for each partition it holds."""
+
+    store: Store
+    parts: tuple[File, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """The files of one partition that `check` reads."""
+    """The files of one partition, whose offsets are to be checked together."""
 
     store: Store
     files: tuple[File, ...]
 
 
 class Group(NamedTuple):
-    """Files of one partition and date that `merge` combines into one."""
+    """Files of one topic and date that `merge` combines into one: their entries, by partition."""
 
     store: Store
     files: tuple[File, ...]
-    file_bytes: int
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The names of the files."""
+        return tuple(manifests.by_path(self.files))
 
 
 class Merged(NamedTuple):
-    """A new file, and the files that it replaces."""
+    """The entries of a new file, and the files that it replaces."""
 
-    file: File
+    files: tuple[File, ...]
     replaces: tuple[str, ...]
 
 
 # --- verify --------------------------------------------------------------------------------------
 
 
-def check(partition: Partition) -> list[str]:
-    """Returns sentences that say what is wrong with the files of a partition. Raises OSError."""
-    found: list[str] = []
-    for file in partition.files:
-        found += _check_file(partition.store, file)
-    if not found:
-        try:
-            for _ in merged(partition.store, partition.files, ("offset", "timestamp_ms")):
-                pass
-        except PipelineError as error:
-            found.append(str(error))
+def check(item: WholeFile) -> list[str]:
+    """Returns sentences that say what is wrong with a file. Raises OSError."""
+    one = item.parts[0]
+    data = item.store.read(one.path)
+    if data is None:
+        return [f"{one.path}: missing ({sum(each.records for each in item.parts)} records)"]
+    if len(data) != one.size_bytes or crc32c(data) != one.crc32c:
+        expected = f"{one.size_bytes} with {one.crc32c:08x}"
+        return [
+            f"{one.path}: changed: {len(data)} bytes with CRC {crc32c(data):08x}, written were {expected}"
+        ]
+    table = pq.read_table(pa.BufferReader(data), columns=["partition", "offset", "timestamp_ms"])
+    partitions = table.column("partition").to_numpy()
+    others = set(partitions.tolist()) - {each.partition for each in item.parts}
+    found = [f"{one.path}: holds records of partition {each} too" for each in sorted(others)]
+    for each in item.parts:
+        found += _check_part(each, table.filter(pa.array(partitions == each.partition)))
     return found
 
 
-def _check_file(store: Store, file: File) -> list[str]:
-    data = store.read(file.path)
-    if data is None:
-        return [f"{file.path}: missing ({file.records} records)"]
-    if len(data) != file.size_bytes or crc32c(data) != file.crc32c:
-        expected = f"{file.size_bytes} with {file.crc32c:08x}"
-        return [
-            f"{file.path}: changed: {len(data)} bytes with CRC {crc32c(data):08x}, written were {expected}"
-        ]
-    table = pq.read_table(pa.BufferReader(data), columns=["partition", "offset", "timestamp_ms"])
+def check_order(partition: Partition) -> list[str]:
+    """Returns a sentence if an offset of a partition is there twice or out of order."""
+    try:
+        for _ in merged(partition.store, partition.files, ("offset", "timestamp_ms")):
+            pass
+    except PipelineError as error:
+        return [str(error)]
+    return []
+
+
+def _check_part(file: File, table: Any) -> list[str]:
     offsets = table.column("offset").to_numpy()
     times = table.column("timestamp_ms").to_numpy()
     present = times[times != NO_TIMESTAMP]
     seen = (
         len(offsets),
-        int(offsets[0]),
-        int(offsets[-1]),
+        int(offsets[0]) if len(offsets) else None,
+        int(offsets[-1]) if len(offsets) else None,
         int(present.min()) if len(present) else None,
         int(present.max()) if len(present) else None,
     )
@@ -91,11 +116,11 @@ def _check_file(store: Store, file: File) -> list[str]:
     )
     found = []
     if seen != named:
-        found.append(f"{file.path}: holds {seen}, and its manifest says {named}")
-    if layout.dates_of(times) != (file.event_date,):
+        found.append(
+            f"{file.path}: holds {seen} of partition {file.partition}, and its manifest says {named}"
+        )
+    elif layout.dates_of(times) != (file.event_date,):
         found.append(f"{file.path}: holds records of other dates than {file.event_date}")
-    if set(table.column("partition").to_pylist()) != {file.partition}:
-        found.append(f"{file.path}: holds records of other partitions than {file.partition}")
     return found
 
 
@@ -103,50 +128,72 @@ def _check_file(store: Store, file: File) -> list[str]:
 
 
 def groups(store: Store, files: Sequence[File], file_bytes: int) -> list[Group]:
-    """Returns the groups to merge: neighbouring small files of one partition and date."""
-    by_place: dict[tuple[TopicPartition, str], list[File]] = {}
-    for one in files:
-        by_place.setdefault((one.key, one.event_date or ""), []).append(one)
-    found: list[Group] = []
+    """Returns the groups to merge: the small files of each topic and date.
+
+    Files are taken in the order of partitions and offsets. A group is full where the next file would
+    make it larger than `file_bytes`; files of at least half of that size stay as they are. Sizes are
+    those of the files as they are stored, and a merged file is about as large as its parts together.
+    """
+    by_place: dict[tuple[str, str], list[list[File]]] = {}
+    for parts in manifests.by_path(files).values():
+        one = parts[0]
+        if 2 * one.size_bytes < file_bytes:
+            by_place.setdefault((one.topic, one.event_date or ""), []).append(parts)
+    found: list[list[list[File]]] = []
     for _, members in sorted(by_place.items()):
-        group: list[File] = []
-        for one in sorted(members, key=lambda one: one.first_offset):
-            if group and sum(each.column_bytes for each in group) + one.column_bytes > file_bytes:
-                found.append(Group(store, tuple(group), file_bytes))
-                group = []
-            group.append(one)
-        found.append(Group(store, tuple(group), file_bytes))
-    return [one for one in found if len(one.files) > 1]
+        found.append([])
+        filled = 0
+        for parts in members:
+            if filled + parts[0].size_bytes > file_bytes:
+                found.append([])
+                filled = 0
+            found[-1].append(parts)
+            filled += parts[0].size_bytes
+    return [
+        Group(store, tuple(sorted(itertools.chain(*members), key=_by_partition)))
+        for members in found
+        if len(members) > 1
+    ]
+
+
+def _by_partition(file: File) -> tuple[int, int, str]:
+    return file.partition, file.first_offset, file.path
 
 
 def merge(group: Group) -> Merged:
-    """Writes the file that replaces a group. Raises PipelineError and OSError."""
-    first = group.files[0]
-    table = pa.concat_tables(_whole_tables(group))
-    path = layout.path_of(
-        first.topic,
-        first.partition,
-        first.event_date,
-        group.files[0].first_offset,
-        group.files[-1].last_offset,
-    )
-    replaces = tuple(one.path for one in group.files)
-    if path in replaces:
-        raise PipelineError(f"{path} would replace itself: run `archive verify`")
-    file = writing.write_file(
-        group.store,
-        path,
-        first.topic,
-        first.partition,
-        first.event_date,
-        table,
-        sum(one.column_bytes for one in group.files),
-    )
-    counted = sum(one.records for one in group.files)
-    if file.records != counted:
-        raise PipelineError(f"{path} got {file.records} records of {counted}: nothing is replaced")
-    return Merged(file, replaces)
+    """Writes the file that replaces a group. Raises PipelineError and OSError.
+
+    In memory are the compressed file and one row group of each file of a partition.
+    """
+    first, replaces = group.files[0], group.paths
+    path = layout.merged_path_of(first.topic, first.event_date, replaces)
+    writer = writing.Writer()
+    entries = []
+    for partition, members in itertools.groupby(group.files, attrgetter("partition")):
+        parts = tuple(members)
+        counted = sum(one.records for one in parts)
+        column_bytes = sum(one.column_bytes for one in parts)
+        entry = writer.write(_grouped(group.store, parts, column_bytes // counted), column_bytes)
+        if entry.records != counted:
+            raise PipelineError(
+                f"{path} got {entry.records} records of {counted} of partition {partition}: nothing is"
+                " replaced"
+            )
+        entries.append(entry._replace(topic=first.topic, partition=partition))
+    return Merged(writer.publish(group.store, path, first.event_date, entries), replaces)
 
 
-def _whole_tables(group: Group) -> Iterator[Any]:
-    yield from merged(group.store, group.files, layout.SCHEMA.names)
+def _grouped(store: Store, parts: tuple[File, ...], each_bytes: int) -> Iterator[Any]:
+    """Yields the records of one partition in tables of one row group each."""
+    rows = writing.group_rows(each_bytes)
+    held: list[Any] = []
+    count = 0
+    for table in merged(store, parts, layout.SCHEMA.names):
+        held.append(table)
+        count += table.num_rows
+        while count >= rows:
+            whole = pa.concat_tables(held)
+            yield whole.slice(0, rows)
+            held, count = [whole.slice(rows)], count - rows
+    if count:
+        yield pa.concat_tables(held)

@@ -1,6 +1,10 @@
 """The layout of an archive: its columns, directories and file names.
 
     topic=<name>/event_date=<YYYY-MM-DD>/p00003-<first offset>-<last offset>.parquet
+    topic=<name>/event_date=<YYYY-MM-DD>/merged-<digest>.parquet
+
+The second kind is what `compact` writes. It may hold several partitions, one after the other and each
+in row groups of its own; the digest is that of the names of the files it replaces.
 
 The date is the UTC day of the event time in the proleptic Gregorian calendar. An event time of -1
 ms belongs to the day before 1970-01-01. Records without a time are in the directory that Hive,
@@ -11,7 +15,9 @@ not UTF-8; then it holds the names as bytes.
 
 from __future__ import annotations
 
+import hashlib
 import itertools
+import re
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -24,7 +30,7 @@ from protocol.records.columns import ColumnBuffers
 from protocol.records.layout import NO_TIMESTAMP
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     import numpy.typing as npt
 
@@ -33,6 +39,7 @@ if TYPE_CHECKING:
     Ints = npt.NDArray[np.int64]
 
 NO_DATE: Final = "__HIVE_DEFAULT_PARTITION__"
+_DATA: Final = re.compile(r"(p[0-9]{5,}-[0-9]{20}-[0-9]{20}|merged-[0-9a-f]{20})\.parquet")
 _DAY_MS: Final = 86_400_000
 _ROW_BYTES: Final = 64  # the size of the columns of fixed width
 _NAMES: Any = pa.list_(pa.binary())
@@ -57,7 +64,22 @@ REPLAYED: Final = ("key", "value", "offset", "headers", "timestamp_ms", "header_
 def path_of(topic: str, partition: int, date: str | None, first: int, last: int) -> str:
     """Returns the name of the file for a partition's records of one date in a range of offsets."""
     name = f"p{partition:05d}-{first:020d}-{last:020d}.parquet"
-    return f"topic={topic}/event_date={date or NO_DATE}/{name}"
+    return f"{_directory_of(topic, date)}/{name}"
+
+
+def merged_path_of(topic: str, date: str | None, replaced: Sequence[str]) -> str:
+    """Returns the name of the file of one date that replaces these files."""
+    digest = hashlib.sha256("\n".join(sorted(replaced)).encode()).hexdigest()[:20]
+    return f"{_directory_of(topic, date)}/merged-{digest}.parquet"
+
+
+def is_data(path: str) -> bool:
+    """Returns whether a file below the topics has the name of one that a run writes."""
+    return _DATA.fullmatch(path.rpartition("/")[2]) is not None
+
+
+def _directory_of(topic: str, date: str | None) -> str:
+    return f"topic={topic}/event_date={date or NO_DATE}"
 
 
 def table_of(columns: Columns) -> tuple[Any, Ints]:

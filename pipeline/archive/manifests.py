@@ -3,8 +3,9 @@
 The manifest of an `archive` run lists the ranges of offsets that it read and the files that it
 wrote. The manifest of a `compact` run lists files, and the files that they replace. A file is in
 force if it is listed and not replaced. The ranges of a partition neither overlap nor have gaps,
-except gaps that were accepted; the manifest lists those too. This module needs no pyarrow and reads
-no clock.
+except gaps that were accepted; the manifest lists those too. A file that `compact` wrote may hold
+several partitions of one date; it is listed once for each. This module needs no pyarrow and reads no
+clock.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from pipeline.errors import PipelineError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from pipeline.archive.store import Store
     from pipeline.source.splits import OffsetRange
@@ -28,13 +29,15 @@ DIRECTORY: Final = "_manifest"
 ARCHIVE: Final = "archive"
 COMPACT: Final = "compact"
 _SUFFIX: Final = ".json"
-_VERSION: Final = 1
+_VERSION: Final = 2
+_KNOWN: Final = frozenset({1, 2})  # 1: each file holds one partition
 
 
 class File(NamedTuple):
-    """A file and its contents: records of one partition and one date.
+    """The records of one partition in a file of one date; the file may have other partitions too.
 
-    The date is None for records without a time.
+    The date is None for records without a time. `size_bytes` and `crc32c` are those of the whole file,
+    all else is about the records of this partition.
     """
 
     path: str
@@ -127,14 +130,24 @@ class Manifest:
         try:
             fields = json.loads(data)
             version = fields.pop("version")
-            if version != _VERSION:
-                raise PipelineError(f"{location} has version {version}: {_VERSION} is known here")
+            if version not in _KNOWN:
+                raise PipelineError(
+                    f"{location} has version {version}: {max(_KNOWN)} and older are known here"
+                )
             fields["topics"] = {name: Topic(**one) for name, one in fields["topics"].items()}
             for name, kind in (("ranges", Range), ("gaps", Range), ("files", File)):
                 fields[name] = tuple(kind(**one) for one in fields[name])
             return cls(**fields)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise PipelineError(f"{location} is no manifest of an archive: {error}") from error
+
+
+def by_path(files: Iterable[File]) -> dict[str, list[File]]:
+    """Returns the entries of each file, in the order in which the files are first named."""
+    found: dict[str, list[File]] = {}
+    for one in files:
+        found.setdefault(one.path, []).append(one)
+    return found
 
 
 def name_of(run: str) -> str:
@@ -229,8 +242,12 @@ class Archive:
                 found.append(
                     f"{name}: {counted} records were read, and its files have {there[key]}"
                 )
-        named = Counter(one.path for one in files)
-        found += [f"{path}: named {count} times" for path, count in named.items() if count > 1]
+        named = Counter((one.path, one.partition) for one in files)
+        found += [
+            f"{path}: named {count} times for partition {partition}"
+            for (path, partition), count in named.items()
+            if count > 1
+        ]
         twice = Counter(path for made in self.manifests for path in made.replaces)
         found += [f"{path}: replaced {count} times" for path, count in twice.items() if count > 1]
         return found

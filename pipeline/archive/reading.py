@@ -1,7 +1,8 @@
 """Reads an archive back: the records of one partition in the order of their offsets.
 
-The files of different dates overlap in their offsets, so they are merged. Of each open file one row
-group is in memory (some megabytes). Rows are returned up to the smallest last offset of those row
+The files of different dates overlap in their offsets, so they are merged. Of a file with several
+partitions only the row groups of one are read. Of each open file one row group is in memory (some
+megabytes). Rows are returned up to the smallest last offset of those row
 groups whose file has more. Reading stops with an error at a file that differs from its manifest.
 """
 
@@ -149,7 +150,7 @@ class _Cursor:
         self._store = store
         self._file = file
         self._columns = list(columns)
-        self._group = 0
+        self._groups: list[int] = []  # of this partition, not yet read
         self._metadata: Any = None
         self._held: Any = None
         self._last = -1
@@ -163,7 +164,7 @@ class _Cursor:
 
         It is unlimited if the whole rest of the file is in memory.
         """
-        return self._last if self._group < self._metadata.num_row_groups else _NO_BOUND
+        return self._last if self._groups else _NO_BOUND
 
     def take(self, limit: int) -> Any:
         """Returns the rows up to an offset."""
@@ -178,7 +179,7 @@ class _Cursor:
 
     def _fill(self) -> None:
         """Reads the next row group. Raises PipelineError for a file that has changed."""
-        if self._metadata is not None and self._group >= self._metadata.num_row_groups:
+        if self._metadata is not None and not self._groups:
             self.is_over, self._held = True, None
             return
         try:
@@ -190,9 +191,9 @@ class _Cursor:
             ):
                 if self._metadata is None:
                     self._metadata = parquet.metadata
-                    self._check(self._metadata.num_rows)
-                self._held = parquet.read_row_group(self._group, columns=self._columns)
-                self._group += 1
+                    self._groups = groups_of(self._metadata, self._file.partition)
+                    self._check()
+                self._held = parquet.read_row_group(self._groups.pop(0), columns=self._columns)
                 offsets = self._held.column("offset")
                 self.first, self._last = offsets[0].as_py(), offsets[-1].as_py()
         except FileNotFoundError as error:
@@ -205,12 +206,28 @@ class _Cursor:
                 f"{self._store.full(self._file.path)} cannot be read: {error}"
             ) from error
 
-    def _check(self, rows: int) -> None:
-        if rows != self._file.records:
+    def _check(self) -> None:
+        rows = sum(self._metadata.row_group(number).num_rows for number in self._groups)
+        if rows != self._file.records or not rows:
             raise PipelineError(
-                f"{self._store.full(self._file.path)} has {rows} records, and its manifest says"
-                f" {self._file.records}"
+                f"{self._store.full(self._file.path)} has {rows} records of partition"
+                f" {self._file.partition}, and its manifest says {self._file.records}"
             )
+
+
+def groups_of(metadata: Any, partition: int) -> list[int]:
+    """Returns the row groups of a partition in a file, which no other partition shares.
+
+    Files without statistics of the partition are of one partition: archives had no others then.
+    """
+    found = []
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        columns = (group.column(place) for place in range(group.num_columns))
+        known = next(one for one in columns if one.path_in_schema == "partition").statistics
+        if known is None or not known.has_min_max or known.min <= partition <= known.max:
+            found.append(number)
+    return found
 
 
 def opened(store: Store, path: str) -> Any:

@@ -24,7 +24,7 @@ from pipeline.source.reading import Options
 from protocol.records.layout import NO_TIMESTAMP
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from pipeline.archive.store import Store
     from pipeline.source.splits import Split
@@ -129,41 +129,71 @@ def write_file(
     column_bytes: int,
 ) -> File:
     """Writes one file, with the same bytes each time; returns its entry for the manifest."""
-    data = encoded(table, column_bytes)
-    store.publish(path, data)
-    offsets = table.column("offset").to_numpy()
-    times = table.column("timestamp_ms").to_numpy()
-    times = times[times != NO_TIMESTAMP]
-    return File(
-        path=path,
-        topic=topic,
-        partition=partition,
-        event_date=date,
-        first_offset=int(offsets[0]),
-        last_offset=int(offsets[-1]),
-        records=len(offsets),
-        size_bytes=len(data),
-        column_bytes=column_bytes,
-        crc32c=crc32c(data),
-        min_timestamp_ms=int(times.min()) if len(times) else None,
-        max_timestamp_ms=int(times.max()) if len(times) else None,
-    )
+    writer = Writer()
+    rows = group_rows(column_bytes // max(1, table.num_rows))
+    tables = (table.slice(start, rows) for start in range(0, table.num_rows, rows))
+    entry = writer.write(tables, column_bytes)._replace(topic=topic, partition=partition)
+    return writer.publish(store, path, date, [entry])[0]
 
 
-def encoded(table: Any, column_bytes: int) -> Any:
-    """Returns a table as the bytes of a Parquet file."""
-    each = max(1, column_bytes // max(1, table.num_rows))
-    sink = pa.BufferOutputStream()
-    pq.write_table(
-        table.combine_chunks(),
-        sink,
-        row_group_size=max(1, min(_GROUP_ROWS, _GROUP_BYTES // each)),
-        compression="zstd",
-        write_page_checksum=True,
-        use_dictionary=["key", "partition", "timestampType", "headers.list.element.key"],
-        write_statistics=["offset", "timestamp", "timestamp_ms", "append_time_ms"],
-    )
-    return sink.getvalue()
+def group_rows(each_bytes: int) -> int:
+    """Returns the number of rows of a row group, for records of this size in bytes."""
+    return max(1, min(_GROUP_ROWS, _GROUP_BYTES // max(1, each_bytes)))
+
+
+class Writer:
+    """Writes a Parquet file, partition by partition; the compressed file is in memory."""
+
+    def __init__(self) -> None:
+        self._sink = pa.BufferOutputStream()
+        self._parquet = pq.ParquetWriter(
+            self._sink,
+            layout.SCHEMA,
+            compression="zstd",
+            write_page_checksum=True,
+            use_dictionary=["key", "partition", "timestampType", "headers.list.element.key"],
+            write_statistics=["partition", "offset", "timestamp", "timestamp_ms", "append_time_ms"],
+        )
+
+    def write(self, tables: Iterable[Any], column_bytes: int) -> File:
+        """Writes the records of one partition, a row group for each table.
+
+        Returns an entry that still lacks the file and the partition.
+        """
+        first, last, count = -1, -1, 0
+        times: list[int] = []
+        for table in tables:
+            self._parquet.write_table(table.combine_chunks(), row_group_size=table.num_rows)
+            offsets = table.column("offset")
+            first = offsets[0].as_py() if first < 0 else first
+            last, count = offsets[-1].as_py(), count + table.num_rows
+            present = table.column("timestamp_ms").to_numpy()
+            present = present[present != NO_TIMESTAMP]
+            times += [int(present.min()), int(present.max())] if len(present) else []
+        return File(
+            path="",
+            topic="",
+            partition=-1,
+            event_date=None,
+            first_offset=first,
+            last_offset=last,
+            records=count,
+            size_bytes=0,
+            column_bytes=column_bytes,
+            crc32c=0,
+            min_timestamp_ms=min(times, default=None),
+            max_timestamp_ms=max(times, default=None),
+        )
+
+    def publish(
+        self, store: Store, path: str, date: str | None, entries: Sequence[File]
+    ) -> tuple[File, ...]:
+        """Ends the file and makes it appear; returns the completed entries. Raises OSError."""
+        self._parquet.close()
+        data = self._sink.getvalue()
+        store.publish(path, data)
+        whole = {"path": path, "event_date": date, "size_bytes": len(data), "crc32c": crc32c(data)}
+        return tuple(one._replace(**whole) for one in entries)
 
 
 def _tables(chunk: Chunk) -> Iterator[tuple[Any, Any]]:

@@ -10,7 +10,7 @@ file in an old date. Only the files in _manifest/<run>.json count. That file app
 is written: a run that was killed has archived nothing, and can be repeated with the same --run. A
 run refuses offsets that were deleted before they were archived, and a topic that was deleted and
 created again. `verify` compares the files with the manifests (exit status 1: something is wrong).
-`compact` merges the small files of a date.
+`compact` merges the small files of a date, those of different partitions too.
 """
 
 from __future__ import annotations
@@ -57,18 +57,18 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help=f"offsets a task archives, at multiples of it ({_TASK_OFFSETS:,})",
     )
-    _add_file_bytes(group)
+    _add_file_bytes(group, "before compression")
     shared.add_run(parser)
     _add_actions(parser)
 
 
-def _add_file_bytes(group: argparse._ActionsContainer) -> None:
+def _add_file_bytes(group: argparse._ActionsContainer, measure: str) -> None:
     group.add_argument(
         "--file-bytes",
         type=_file_size,
         default=_FILE_BYTES,
         metavar="SIZE",
-        help="largest file, before compression (128m)",
+        help=f"largest file, {measure} (128m)",
     )
 
 
@@ -83,7 +83,7 @@ def _add_actions(parser: argparse.ArgumentParser) -> None:
         )
         action.add_argument("directory", metavar="DIR|URI", help="the archive")
         if name == "compact":
-            _add_file_bytes(action)
+            _add_file_bytes(action, "as it is stored; files of half of it stay")
         shared.add_run(action)
         action.add_argument(
             "--traceback",

@@ -6,8 +6,8 @@ import json
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-from pipeline.archive import keeping, manifests
-from pipeline.archive.keeping import Merged, Partition
+from pipeline.archive import keeping, layout, manifests
+from pipeline.archive.keeping import Merged, Partition, WholeFile
 from pipeline.archive.manifests import Archive, Manifest
 from pipeline.archive.store import PARTIAL
 from pipeline.errors import FINDINGS, OK, PipelineError
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from pipeline.archive.manifests import File
     from pipeline.archive.store import Store
     from pipeline.session import Session
     from protocol.topic_partition import TopicPartition
@@ -31,18 +32,15 @@ def verify(
     """Compares an archive with its manifests; returns FINDINGS if something is wrong."""
     archive = Archive.read(store, must_exist=True)
     files = archive.files
+    named = manifests.by_path(files)
     if options.dry_run:
-        size = sum(one.size_bytes for one in files)
-        _say(f"{len(archive.manifests)} manifests, {len(files)} files, {size} bytes to read")
+        size = sum(parts[0].size_bytes for parts in named.values())
+        _say(f"{len(archive.manifests)} manifests, {len(named)} files, {size} bytes to read")
         return OK
-    partitions: dict[TopicPartition, list[Any]] = {}
+    partitions: dict[TopicPartition, list[File]] = {}
     for one in files:
         partitions.setdefault(one.key, []).append(one)
-    items = [Partition(store, tuple(each)) for _, each in sorted(partitions.items())]
-    with watching(session, "verify", len(items), unit="partitions") as watch:
-        checked: list[list[str]] = session.run(keeping.check, items, watch=watch)
-    findings = archive.problems() + [one for each in checked for one in each]
-    named = {one.path for one in files}
+    findings = archive.problems() + _compared(session, store, named, partitions)
     unnamed = [path for path in store.walked() if path not in named]
     records = sum(one.records for one in files)
     for finding in findings[:_SHOWN]:
@@ -59,16 +57,37 @@ def verify(
             f"{len(unnamed)} files are named by no manifest: left of runs that did not end, or merged"
         )
     _say(
-        f"verify {store.location}: {records} records of {len(partitions)} partitions in {len(files)} files,"
+        f"verify {store.location}: {records} records of {len(partitions)} partitions in {len(named)} files,"
         f" {len(archive.manifests)} manifests: {len(findings) or 'no'} findings"
     )
     leave(
         options.report,
         directory,
-        {"job": "verify", "run": name, "records": records, "files": len(files)}
+        {"job": "verify", "run": name, "records": records, "files": len(named)}
         | {"findings": findings, "unnamed": unnamed},
     )
     return FINDINGS if findings else OK
+
+
+def _compared(
+    session: Session,
+    store: Store,
+    named: Mapping[str, list[File]],
+    partitions: Mapping[TopicPartition, list[File]],
+) -> list[str]:
+    """Compares each file with its entries, and the offsets of partitions without a bad file."""
+    items = [WholeFile(store, tuple(parts)) for parts in named.values()]
+    with watching(session, "verify", len(items), unit="files") as watch:
+        checked: list[list[str]] = session.run(keeping.check, items, watch=watch)
+    bad = {path for path, found in zip(named, checked, strict=True) if found}
+    whole = [
+        Partition(store, tuple(files))
+        for _, files in sorted(partitions.items())
+        if not any(one.path in bad for one in files)
+    ]
+    with watching(session, "verify", len(whole), unit="partitions") as watch:
+        checked += session.run(keeping.check_order, whole, watch=watch)
+    return [sentence for found in checked for sentence in found]
 
 
 def compact(
@@ -86,7 +105,7 @@ def compact(
             done.refuse_other(manifests.COMPACT)
         groups = keeping.groups(store, archive.files, options.file_bytes)
         if options.dry_run:
-            _say(f"{sum(len(one.files) for one in groups)} files would become {len(groups)}")
+            _say(f"{sum(len(one.paths) for one in groups)} files would become {len(groups)}")
             return OK
         if done is not None:
             groups = []  # it was published; the replaced files may still exist
@@ -97,7 +116,7 @@ def compact(
                 run=name,
                 kind=manifests.COMPACT,
                 created_ms=time.time_ns() // 1_000_000,
-                files=tuple(one.file for one in merged),
+                files=tuple(file for one in merged for file in one.files),
                 replaces=tuple(path for one in merged for path in one.replaces),
             )
             problems = Archive([*archive.manifests, made]).problems()
@@ -105,7 +124,7 @@ def compact(
                 raise PipelineError(f"nothing was changed, for {problems[0]}")
             store.publish(made.name, made.encoded())
         deleted = _clean(store)
-    replaced = sum(len(one.files) for one in groups)
+    replaced = sum(len(one.paths) for one in groups)
     _say(
         f"compact {name}: {replaced} files became {len(groups)}, {deleted} deleted;"
         f" {time.monotonic() - began_s:.1f} s"
@@ -120,13 +139,17 @@ def compact(
 
 
 def _clean(store: Store) -> int:
-    """Deletes replaced files and temporary files of killed runs; returns how many."""
-    replaced = Archive.read(store).replaced
+    """Deletes replaced files and what killed runs have left; returns how many.
+
+    That is temporary files, and data files that no manifest names. A killed run that is repeated
+    writes those again.
+    """
+    named = {one.path for one in Archive.read(store).files}
     deleted = 0
     aside = [f"{manifests.DIRECTORY}/{name}" for name in store.listed(manifests.DIRECTORY)]
     for path in (*store.walked(), *aside):
         is_partial = path.rpartition("/")[2].startswith(PARTIAL)
-        if path in replaced or is_partial:
+        if is_partial or (layout.is_data(path) and path not in named):
             deleted += store.delete(path)
     return deleted
 

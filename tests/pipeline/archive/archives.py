@@ -74,6 +74,7 @@ def contents(root, of="archive"):
     seen: dict[TopicPartition, list[Seen]] = {}
     for file in in_force(root, of):
         rows = pq.ParquetFile(root / of / file["path"]).read().to_pylist()
+        rows = [row for row in rows if row["partition"] == file["partition"]]
         assert len(rows) == file["records"]
         for row in rows:
             assert DATES.get(row["timestamp_ms"], file["event_date"]) in file["path"]
@@ -99,7 +100,7 @@ def contents(root, of="archive"):
 def tree(root, of="archive"):
     """Every data file and its bytes."""
     base = root / of
-    return {str(path.relative_to(base)): path.read_bytes() for path in base.rglob("p*.parquet")}
+    return {str(path.relative_to(base)): path.read_bytes() for path in base.rglob("[!.]*.parquet")}
 
 
 _DEADLINE_S = 100

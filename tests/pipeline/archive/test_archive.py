@@ -370,7 +370,7 @@ def test_any_file_system_of_pyarrow(root, monkeypatch):
     assert cli.main(["archive", "verify", place, *there]) == OK
     assert cli.main(["archive", "compact", place, *there, "--run", "c"]) == OK
     assert contents(root, "far") == expected(root)
-    assert len(tree(root, "far")) == len(in_force(root, "far")) == 16
+    assert len(tree(root, "far")) == 8
     assert not leftovers(root, "far")
     assert all(place.endswith("?region=x") for place in asked)
 
@@ -505,8 +505,7 @@ def test_compacted_is_what_was_there(root, capsys):
     assert len(tree(root)) == count
     assert action("compact", root, run="c") == OK
     assert contents(root) == before == expected(root)
-    locations = [(one["partition"], one["event_date"]) for one in in_force(root)]
-    assert len(locations) == len(set(locations)) == len(tree(root)) < count
+    assert len({one["event_date"] for one in in_force(root)}) == len(tree(root)) < count
     assert action("verify", root) == OK
     assert "named by no manifest" not in capsys.readouterr().out
     assert action("compact", root, run="d") == OK
@@ -518,11 +517,58 @@ def test_compacted_is_what_was_there(root, capsys):
     assert action("verify", root) == OK
 
 
+def test_many_small_files_of_a_date_become_one(tmp_path, capsys):
+    """Of all partitions and runs together; a second compaction finds nothing to do."""
+    (tmp_path / "logs").mkdir()
+    for run in range(4):
+        days = [DAY_MS * (n % 2) + n for n in range(20)]
+        with_logs(tmp_path, [(number, some(20, run, dates=days)) for number in range(6)])
+        assert archive(tmp_path, run=f"r{run}") == OK
+    assert len(tree(tmp_path)) == 4 * 6 * 2
+    assert action("compact", tmp_path, run="c") == OK
+    assert "48 files became 2, 48 deleted" in capsys.readouterr().out
+    assert [path.parent.name for path in (tmp_path / "archive").rglob("*.parquet")] in (
+        ["event_date=1970-01-01", "event_date=1970-01-02"],
+        ["event_date=1970-01-02", "event_date=1970-01-01"],
+    )
+    assert contents(tmp_path) == expected(tmp_path)
+    assert action("verify", tmp_path) == OK
+    assert action("compact", tmp_path, run="d") == OK
+    assert "0 files became 0, 0 deleted" in capsys.readouterr().out
+
+
 def test_compaction_keeps_to_the_size(root):
     assert archive(root, *SMALL) == OK
-    assert action("compact", root, "--file-bytes", "4000", run="c") == OK
-    assert all(one["column_bytes"] <= 4000 for one in in_force(root))
+    limit = 3 * max(one["size_bytes"] for one in in_force(root))
+    assert action("compact", root, "--file-bytes", str(limit), run="c") == OK
+    sizes = {one["path"]: one["size_bytes"] for one in in_force(root)}
+    merged = [size for path, size in sizes.items() if "merged-" in path]
+    assert merged
+    assert max(merged) <= limit * 1.05  # a file of several is about as large as they are together
     assert contents(root) == expected(root)
+
+
+def test_large_files_stay_and_the_small_ones_around_them_are_merged(root):
+    assert archive(root, "--task-offsets", "70", "--file-bytes", "1m") == OK
+    sizes = sorted(one["size_bytes"] for one in in_force(root))
+    before = {path for path in tree(root)}
+    limit = 2 * sizes[len(sizes) // 2]
+    large = {one["path"] for one in in_force(root) if 2 * one["size_bytes"] >= limit}
+    assert action("compact", root, "--file-bytes", str(limit), run="c") == OK
+    assert large
+    assert large <= set(tree(root)) & before
+    assert contents(root) == expected(root)
+
+
+def test_rows_of_another_partition_than_named_are_found(root, capsys):
+    assert archive(root) == OK
+    assert action("compact", root, run="c") == OK
+    path = root / "archive" / "_manifest" / "c.json"
+    made = json.loads(path.read_text())
+    made["files"] = [one for one in made["files"] if one["partition"] == 0]
+    path.write_text(json.dumps(made))
+    assert action("verify", root) == FINDINGS
+    assert "holds records of partition 1 too" in capsys.readouterr().out
 
 
 def test_a_damaged_file_is_not_compacted(root, capsys):
