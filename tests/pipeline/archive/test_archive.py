@@ -551,7 +551,7 @@ def test_compaction_keeps_to_the_size(root):
 def test_large_files_stay_and_the_small_ones_around_them_are_merged(root):
     assert archive(root, "--task-offsets", "70", "--file-bytes", "1m") == OK
     sizes = sorted(one["size_bytes"] for one in in_force(root))
-    before = {path for path in tree(root)}
+    before = set(tree(root))
     limit = 2 * sizes[len(sizes) // 2]
     large = {one["path"] for one in in_force(root) if 2 * one["size_bytes"] >= limit}
     assert action("compact", root, "--file-bytes", str(limit), run="c") == OK
