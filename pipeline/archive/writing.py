@@ -192,8 +192,10 @@ class Writer:
         self._parquet.close()
         data = self._sink.getvalue()
         store.publish(path, data)
-        whole = {"path": path, "event_date": date, "size_bytes": len(data), "crc32c": crc32c(data)}
-        return tuple(one._replace(**whole) for one in entries)
+        crc, size = crc32c(data), len(data)
+        return tuple(
+            one._replace(path=path, event_date=date, size_bytes=size, crc32c=crc) for one in entries
+        )
 
 
 def _tables(chunk: Chunk) -> Iterator[tuple[Any, Any]]:
