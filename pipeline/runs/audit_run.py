@@ -26,6 +26,7 @@ from pipeline.runs.group_lags import lags
 from pipeline.runs.task_progress import watching
 from pipeline.runs.whatif_run import retention_settings
 from pipeline.source import access, locations, reading
+from pipeline.source.splits import grouped
 from storage.time.event_time import event_slack
 from storage.time.retention import APPEND_BASIS
 from storage.time.stamping import LOG_APPEND_TIME
@@ -94,12 +95,12 @@ def judge_log(item: Kept) -> tuple[Log, list[Outcome]]:
     return log._replace(segments=tuple(s._replace(appended=()) for s in log.segments)), outcomes
 
 
-def work(item: Item | Kept) -> Any:
-    """Does one task of either kind.
+def work(items: Sequence[Item | Kept]) -> list[Any]:
+    """Does one task: some items of either kind.
 
     They share one Spark job, because each job takes a second to start.
     """
-    return audit_split(item) if isinstance(item, Item) else judge_log(item)
+    return [audit_split(item) if isinstance(item, Item) else judge_log(item) for item in items]
 
 
 class Auditing:
@@ -172,8 +173,10 @@ class Auditing:
             by_partition[split.topic, split.partition].append(number)
         total = sum(split.size_bytes for split in splits)
         with watching(self.session, "audit", total) as watch:
-            done = self.session.run(work, [*items, *kept], watch=watch, size_bytes=total)
-        found: list[PartialAudit] = done[: len(items)]
+            tasks = [*self._tasks(items), *([one] for one in kept)]
+            done = self.session.run(work, tasks, watch=watch, size_bytes=total)
+        results = [result for several in done for result in several]
+        found: list[PartialAudit] = results[: len(items)]
         again = [
             (numbers[each.number], each.carry)
             for numbers in by_partition.values()
@@ -183,7 +186,8 @@ class Auditing:
             repeated = [items[number]._replace(carry=carry) for number, carry in again]
             total = sum(item.split.size_bytes for item in repeated)
             with watching(self.session, "audit, again", total) as watch:
-                anew = self.session.run(work, repeated, watch=watch, size_bytes=total)
+                done = self.session.run(work, self._tasks(repeated), watch=watch, size_bytes=total)
+            anew = [result for several in done for result in several]
             for (number, _), partial_audit in zip(again, anew, strict=True):
                 found[number] = partial_audit
         audits = {
@@ -192,7 +196,13 @@ class Auditing:
             )
             for key in self.plan.offsets
         }
-        return audits, done[len(items) :]
+        return audits, results[len(items) :]
+
+    def _tasks(self, items: Sequence[Item]) -> list[Sequence[Item]]:
+        """Returns small neighbours together: a task costs as much as reading some megabytes."""
+        rest = iter(items)
+        groups = grouped([item.split for item in items], self.options.split_bytes)
+        return [[next(rest) for _ in group] for group in groups]
 
     def _logs(self, topics: Sequence[str], own: Mapping[str, Mapping[str, str]]) -> list[Kept]:
         """Returns the partitions of local log directories, to be judged by several policies."""

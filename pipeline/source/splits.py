@@ -36,6 +36,7 @@ SPLIT_OFFSETS: Final = 4_000_000  # for brokers, which do not report bytes
 NO_END: Final = 2**63 - 1
 _OPENING_BYTES: Final = 1 << 20  # the cost of opening a segment or asking a broker, in bytes read
 _LEAST_GROUPS: Final = 32
+_LEAST_BYTES: Final = 16 << 20  # of less a task takes no longer than Spark takes to start it
 ALL_TRUSTED: Final = 2**63 - 1
 
 OffsetRange = tuple[int, int]  # the first offset, and the one after the last
@@ -231,16 +232,17 @@ class Selection:
 def grouped(splits: Sequence[Split], most_bytes: int = SPLIT_BYTES) -> list[list[Split]]:
     """Groups small neighbouring splits, in order: a task costs as much as reading some megabytes.
 
-    No group of several is larger than `most_bytes`, and there are dozens of groups if there is
-    enough to read.
+    Groups are about equally large. No group of several is larger than `most_bytes`, and there are
+    dozens of groups if there is enough to read.
     """
-    total = sum(split.size_bytes + _OPENING_BYTES for split in splits)
-    most = min(most_bytes, max(total // _LEAST_GROUPS, 4 * _OPENING_BYTES))
+    costs = [split.size_bytes + _OPENING_BYTES for split in splits]
+    total = sum(costs)
+    most = min(most_bytes, max(total // _LEAST_GROUPS, _LEAST_BYTES))
+    aim = total / max(1, -(-total // most))
     groups: list[list[Split]] = []
     size = 0
-    for split in splits:
-        cost = split.size_bytes + _OPENING_BYTES
-        if not groups or size + cost > most:
+    for split, cost in zip(splits, costs, strict=True):
+        if not groups or size + cost > most_bytes or size + cost / 2 > aim:
             groups.append([])
             size = 0
         groups[-1].append(split)

@@ -17,7 +17,15 @@ from pipeline.source import locations, logs, reading
 from pipeline.source.access import plan, read
 from pipeline.source.columns import LAST_OFFSET, POSITION, SIZE
 from pipeline.source.reading import HEADERS, TIMES, Options
-from pipeline.source.splits import LOG_END, Selection, SourceError, Within, grouped, offsets_of
+from pipeline.source.splits import (
+    LOG_END,
+    Selection,
+    SourceError,
+    Split,
+    Within,
+    grouped,
+    offsets_of,
+)
 from protocol.records.batch import Record, build, scan
 from storage import checkpoints
 from tests.pipeline.logs import FORMATS, Writer, read_all, segments, truth
@@ -624,6 +632,21 @@ def test_small_splits_go_together():
     assert [split for group in groups for split in group] == splits
     assert len(groups) < len(splits) / 2
     assert [[split] for split in splits] == grouped(splits, 1)
+
+
+def test_a_directory_of_small_segments_is_a_few_tasks():
+    """A hundred megabytes in segments of 2.6 MB are a few tasks, about equally large."""
+    size = 2_600_000
+    splits = [Split("t", n % 4, n, n + 1, size, None) for n in range(38)]
+    groups = grouped(splits)
+    assert [split for group in groups for split in group] == splits
+    assert 4 <= len(groups) <= 10
+    sizes = [sum(split.size_bytes for split in group) for group in groups]
+    assert max(sizes) - min(sizes) <= 2 * size
+    large = [Split("t", 0, n, n + 1, 128 << 20, None) for n in range(40)]
+    assert grouped(large) == [[split] for split in large]
+    assert len(grouped([Split("t", 0, n, n + 1, 8 << 20, None) for n in range(1000)])) >= 32
+    assert grouped([]) == []
 
 
 def test_what_cannot_be_meant_is_refused():
