@@ -27,7 +27,7 @@ _UNITS_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "y": 365 *
 class ClockWorld:
     """The machine, and the broker's trusted clock."""
 
-    def __init__(self):
+    def __init__(self, _path):
         self.wall_ms = self.elapsed_ms = self.boot = 0
         self.clock = None
 

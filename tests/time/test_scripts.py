@@ -19,6 +19,7 @@ import os
 
 import pytest
 
+from storage.log import lookup
 from storage.log.producers.producer_state import Producers
 from storage.log.recovery import unknown_append_times
 from storage.log.times import partition_times
@@ -234,6 +235,22 @@ def without_clock(line):
     return line._replace(times=times)
 
 
+PLANTS_COMPACTED = {
+    "the answer does not say what is gone": patched(
+        lookup, "_end_before", lambda _, reached: reached
+    ),
+    "the answer is where a batch begins": patched(
+        lookup, "_first_present", lambda _segments, reached, _upper: reached
+    ),
+    "a record from the future wins": patched(time_rules, "comparison_limit", lambda *_: 2**63 - 1),
+}
+PLANTS_REFUSED = {
+    "a start keeps what was refused": patched(
+        partition_times, "pack", lambda times: PACK(times._replace(cut=None))
+    ),
+}
+PLANTS += [("compacted-times.txt", name, plant) for name, plant in PLANTS_COMPACTED.items()]
+PLANTS += [("refused-records.txt", name, plant) for name, plant in PLANTS_REFUSED.items()]
 PLANTS += [("rolling.txt", name, plant) for name, plant in PLANTS_ROLLING.items()]
 PLANTS += [("kip-33.txt", name, plant) for name, plant in PLANTS_33.items()]
 

@@ -3,7 +3,7 @@
 Each command is a method `do_...` that yields the lines of its answer. The commands:
 
     topic SETTING=VALUE ...        make the topic anew          alter SETTING=VALUE ...   change it live
-    append now= ts=[..] [magic= codec= version= bit= header= pid= seq= headers= key= raw= control=]
+    append now= ts=[..] [magic= codec= version= bit= header= pid= seq= headers= key= keys=[..] raw= control=]
     appends count= every= [ts=]   one record each so many ms: its time is the clock's, or ts
     own       the topic's own settings of retention    event-time     the largest there ever was
     explain   what deletes each segment and when, or what holds it
@@ -26,70 +26,33 @@ Each command is a method `do_...` that yields the lines of its answer. The comma
               lose=.suffix [keep=BYTES]    ... and cut or remove a file of that segment, too
     adopt date=S   stop cleanly, remove what another broker does not write, set the files' dates, start
     damage file=.suffix [keep=BYTES] [base=]   stop cleanly, cut a file or remove it, start
+    compact   clean all segments but the active one, as the broker's other process does
+    full-disk [writes=N]   after so many more writes there is no room      room   there is room again
+    failing-sync           the next sync fails, and what was to be synced may be lost
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import struct
 import uuid
-from zlib import crc32
-
-from crc32c import crc32c
 
 from config import BrokerConfig, ConfigError, topic_config
 from protocol.errors import BrokerError
-from protocol.records.batch import Record, build
 from protocol.records.convert import down_convert
+from storage import files
 from storage.directory.opening_clock import ClockNow
 from storage.directory.store import LogStore
 from storage.time.corrections import NO_HISTORY, ClockHistory, ForwardStep
 from storage.time.retention import APPEND_BASIS
+from tests.simulation.disks import Disk
+from tests.storage.cleaning import clean
+from tests.time.broker_world import BrokerWorld
 from tests.time.clock_world import ClockWorld
-from tests.time.scripts import arguments, times_in
-from tests.time.stored_bytes import CODECS, consumed, describe, shown
-
-
-def produced(options):
-    """Build what a producer sends."""
-    magic, stamps = int(options.get("magic", 2)), times_in(options["ts"])
-    headers = ((b"h", b"1"),) if "headers" in options else ()
-    key = None if options.get("key") == "null" else b"k"
-    key = b"\0\0\0\1" if "control" in options else key  # the end of a transaction
-    kind = {}
-    if options.get("bit") == "LogAppendTime":
-        kind = {"timestamp_type": 1, "log_append_time": int(options.get("header", stamps[0]))}
-    if "pid" in options:
-        kind |= {
-            "producer_id": int(options["pid"]),
-            "producer_epoch": 0,
-            "base_sequence": int(options.get("seq", 0)),
-            "is_transactional": "transactional" in options,
-            "is_control": "control" in options,
-        }
-    data = bytearray(
-        build(
-            [Record(i, t, key, b"v%d" % i, headers) for i, t in enumerate(stamps)],
-            magic=magic,
-            compression=CODECS[options.get("codec", "none")],
-            **kind,
-        )
-    )
-    if "header" in options and magic == 2:
-        struct.pack_into(">q", data, 35, int(options["header"]))
-        struct.pack_into(">I", data, 17, crc32c(data[21:]))
-    if "header" in options and magic == 1:
-        struct.pack_into(">q", data, 18, int(options["header"]))
-        struct.pack_into(">I", data, 12, crc32(data[16:]))
-    return bytes(data)
-
-
-def with_delta(first, delta):
-    """A batch of one record whose time is `first` plus the varint `delta`, however that is written."""
-    body = b"\0" + delta + b"\0\x02k\x02v\0"
-    record = bytes([2 * len(body)]) + body
-    tail = struct.pack(">hiqqqhii", 0, 0, first, first, -1, -1, -1, 1) + record
-    return struct.pack(">qiibI", 0, len(tail) + 9, -1, 2, crc32c(tail)) + tail
+from tests.time.produced import produced, with_delta
+from tests.time.scripts import arguments
+from tests.time.stored_bytes import consumed, describe, shown
 
 
 def time_entries(path, base):
@@ -110,11 +73,26 @@ def lose(path, options):
         path.unlink()
 
 
+class _Disk(Disk):
+    """A disk that is full after so many more writes; None: never."""
+
+    writes = None
+
+    def write(self, number, buffers, position):
+        if self.writes is not None:
+            if not self.writes:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            self.writes -= 1
+        return super().write(number, buffers, position)
+
+
 class World:
     """One topic of one partition, on disk."""
 
     def __init__(self, path):
         self.path, self.store, self.partition, self.now = path, None, None, 0
+        self.disk = _Disk()
+        self._disk_before = files.use(self.disk)
         self.boots = 0
         self.history = NO_HISTORY
         self.settings = {}
@@ -135,6 +113,7 @@ class World:
     def close(self):
         if self.store is not None:
             self.store._release()
+        files.use(self._disk_before)
 
     def start(self, config):
         self.store = LogStore([self.path], default_config=config, boot_id=f"boot {self.boots}")
@@ -328,6 +307,9 @@ class World:
             text = f"offset={found.offset} appended={found.append_time}"
         if not found.is_exact:
             text += f", or earlier: unknown from {found.unknown_from} on"
+        if found.absent_from is not None:
+            gone, last = found.absent_from, found.offset - 1
+            text += f", {gone} is gone" if gone == last else f", {gone}-{last} are gone"
         yield text
 
     def do_let_go_back(self, _):
@@ -377,14 +359,33 @@ class World:
     def do_commit(self, _):
         yield f"shown up to {self.partition.commit()}"
 
+    def do_compact(self, _):
+        done = clean(self.partition, self.now)
+        yield "nothing to compact" if done is None else f"clean up to {done.first_dirty_offset}"
+
+    def do_full_disk(self, options):
+        self.disk.writes = int(options.get("writes", 0))
+        return ()
+
+    def do_room(self, _):
+        self.disk.writes = None
+        return ()
+
+    def do_failing_sync(self, _):
+        self.disk.failures = 1
+        return ()
+
     def do_delete_records(self, options):
         yield f"log start {self.partition.retainer.delete_records_before(int(options['offset']))}"
 
 
+_WORLDS = {"machine": ClockWorld, "broker": BrokerWorld}  # by the first command; others: World
+
+
 def run_part(part, path):
     """Run one part: what every command gave, by block."""
-    is_machine = any(isinstance(b, tuple) and b[0].startswith("machine ") for b in part.blocks)
-    world, results = ClockWorld() if is_machine else World(path), {}
+    first = next((block[0].split()[0] for block in part.blocks if isinstance(block, tuple)), "")
+    world, results = _WORLDS.get(first, World)(path), {}
     try:
         for number, block in enumerate(part.blocks):
             if isinstance(block, tuple):
