@@ -9,7 +9,9 @@ that were clean already, as Kafka did before KIP-534.
 from __future__ import annotations
 
 from storage.time.event_time import capped
-from storage.time.timestamp import is_due
+from storage.time.timestamp import MIN_TIMESTAMP, is_due
+
+_EARLIEST = MIN_TIMESTAMP + 1  # in `partition.times`, the least number means that there is none
 
 
 def delete_horizon(now_ms: int, delete_retention_ms: int) -> int:
@@ -33,6 +35,7 @@ def with_late_horizons(before: tuple[int, int] | None, from_ms: int, to_ms: int)
 
     `from_ms` is what the clock showed first then, `to_ms` what it showed when it was corrected.
     """
+    from_ms = max(from_ms, _EARLIEST)
     if before is None:
         return from_ms, to_ms
     return min(before[0], from_ms), max(before[1], to_ms)

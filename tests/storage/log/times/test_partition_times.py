@@ -5,6 +5,7 @@ import pytest
 from storage.log.times.partition_times import ClockMark, Cut, PartitionTimes, pack, parse
 from storage.time.adoption import Adopted
 from storage.time.corrections import Correction, step_back
+from storage.time.tombstones import with_late_horizons
 
 TIMES = PartitionTimes(5, 6, 7, 8, "boot", ())
 
@@ -32,6 +33,12 @@ def test_corrections_come_back(mark, corrections, clock):
     times = TIMES._replace(corrections=corrections, clock=clock, back_offset=mark)
     assert parse(pack(times)) == times
     assert parse(pack(times._replace(cut=Cut(3, 2), gaps_end_offset=4))).clock == clock
+
+
+def test_horizons_of_a_clock_that_was_behind_from_its_first_reading_come_back():
+    late = with_late_horizons(None, -(2**63), 2**40)
+    clock = parse(pack(TIMES._replace(clock=ClockMark("a", 1, late)))).clock
+    assert clock.late_horizons == late
 
 
 def test_a_log_that_was_never_truncated_has_the_file_it_had():
