@@ -427,25 +427,25 @@ class LogState:
 
         Raises KafkaStorageError and CorruptMessage.
         """
-        producers = self.producers
-        if producers is not None:
-            return producers
-        with self.hold() as version:
-            try:
-                read = load_producers(
-                    self.directory,
-                    version.segments,
-                    self.producer_id_expiration_ms,
-                    self.deletion_ms,
-                    log_start_offset=version.log_start_offset,
-                    corrections=self.corrections,
-                )
-            except OSError as error:
-                raise self.storage_error("producers' state cannot be read", error) from error
-        with self.append_lock:
-            if self.producers is None:  # another thread may have read them and appended since
-                self.producers = read
-            return self.producers
+        while self.producers is None:
+            corrections = self.corrections
+            with self.hold() as version:
+                try:
+                    read = load_producers(
+                        self.directory,
+                        version.segments,
+                        self.producer_id_expiration_ms,
+                        self.deletion_ms,
+                        log_start_offset=version.log_start_offset,
+                        corrections=corrections,
+                    )
+                except OSError as error:
+                    raise self.storage_error("producers' state cannot be read", error) from error
+            with self.append_lock:
+                # Another thread may have read them and appended since, or corrected the clock.
+                if self.producers is None and self.corrections == corrections:
+                    self.producers = read
+        return self.producers
 
     # --- when the disk fails ----------------------------------------------------------------------
 

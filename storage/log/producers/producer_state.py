@@ -158,10 +158,10 @@ class Producers:
     def correct(self, judge: Callable[[int, int], int]) -> None:
         """Replaces the last append times; `judge` gets the last offset, and the time.
 
-        A producer without known batches counts as one whose last batch is the log's first.
+        The offset is -1 where no batch is known.
         """
         for known in self:
-            offset = known.batches[-1].last_offset if known.batches else 0
+            offset = known.batches[-1].last_offset if known.batches else -1
             known.last_append_time_ms = judge(offset, known.last_append_time_ms)
 
     def _expire_now_and_then(self, now_ms: int) -> None:

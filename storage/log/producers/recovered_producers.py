@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import logging
+from bisect import bisect_right
 from typing import TYPE_CHECKING
 
 from protocol.errors import CorruptMessage
@@ -76,12 +77,27 @@ def load_producers(
         reached = _scan_producers(segment, offset, producers, now_ms)
         if reached < segment.tail.end_offset <= log_start_offset:
             producers = Producers(expiration_ms)
-    # A snapshot has times as they counted then: a step back may have made them those of a clock that
-    # was behind, which a later step forward corrects whatever the offset.
-    everywhere = [each._replace(start_offset=0) for each in corrections]
-    producers.correct(functools.partial(judged, everywhere))
+    if corrections:
+        # A snapshot has times as they counted then, by some of the corrections.
+        producers.correct(functools.partial(_counted, segments, corrections, now_ms))
     producers.expire(now_ms)
     return producers
+
+
+def _counted(
+    segments: Sequence[Segment],
+    corrections: Sequence[Correction],
+    now_ms: int,
+    offset: int,
+    _: int,
+) -> int:
+    """Returns what the append time of the batch with this last offset counts as.
+
+    Where it is unknown, because the batch is gone, its producer is kept for a full expiration time.
+    """
+    at = bisect_right(segments, offset, key=lambda segment: segment.base_offset) - 1
+    append_time_ms = segments[at].append_times.at(offset) if at >= 0 else None
+    return judged(corrections, offset, now_ms if append_time_ms is None else append_time_ms)
 
 
 def _scan_producers(segment: Segment, offset: int, producers: Producers, now_ms: int) -> int:

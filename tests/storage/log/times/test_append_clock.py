@@ -317,6 +317,42 @@ def test_a_producer_is_known_after_a_clock_that_was_behind(make_log, stop):
     assert idempotent(log, 0, late + 100)
 
 
+@pytest.mark.parametrize("stop", ["close", "crash", None])
+def test_a_producer_is_known_after_a_clock_that_went_back_until_a_restart(make_log, stop):
+    """A snapshot has the time of the step back, which is that of the clock that was behind."""
+    log = make_log().create()
+    idempotent(log, 0, WRONG_MS)
+    log.partition.note_step_back(50)
+    late = WRONG_MS + 50
+    if stop is not None:
+        getattr(log, stop)()
+        log.open(100)
+    log.partition.note_step_forward(ForwardStep(40, 100, WRONG_MS, late), "a clock", 1)
+    log.partition.retainer.apply_retention(late)
+    assert idempotent(log, 0, late)
+    log.partition.retainer.apply_retention(late + 86_400_000)
+    assert not idempotent(log, 7, late + 86_400_000)
+
+
+@pytest.mark.parametrize("is_stopped", [False, True])
+def test_a_producer_whose_batches_are_gone_is_known_after_a_correction(make_log, is_stopped):
+    log = make_log().create()
+    idempotent(log, 0, WRONG_MS)
+    log.partition.begin_segment_at_next_append()
+    log.append([5], now=WRONG_MS)
+    log.partition.note_step_back(50)
+    log.partition.retainer.delete_records_before(1)
+    log.partition.retainer.apply_retention(50)
+    if is_stopped:
+        log.close()
+        log.open(100)
+    assert bases(log) == [1]
+    late = WRONG_MS + 50
+    log.partition.note_step_forward(ForwardStep(40, 100, WRONG_MS, late), "a clock", 1)
+    log.partition.retainer.apply_retention(late)
+    assert idempotent(log, 0, late)
+
+
 def test_an_explanation_gives_both_times_and_says_that_the_next_append_begins_a_segment(log):
     log.partition.note_step_back(RIGHT_MS)
     (segment,) = log.partition.retainer.explain(RIGHT_MS).segments
