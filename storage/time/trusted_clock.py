@@ -11,9 +11,11 @@ the wall clock and the course.
 - A leap that is followed by another step is remembered too, but never trusted. What the clock gave
   after it was behind, if a later time is trusted.
 - A step forward is trusted if it ends on the course or on a remembered one, if the course was
-  before the release of this program, or if an operator accepts it.
+  before the release of this program, or if an operator accepts it. From before the release, the
+  clock must not pass a course that was left in an earlier boot by more than a pause.
 - How long a machine was switched off is not known: at the first reading of another boot the clock
-  may be ahead by a pause (`clock.start.pause.ms`).
+  may be ahead by a pause (`clock.start.pause.ms`). If a leap comes first, and then ends on the
+  course, what was stamped by the course meanwhile counts as later by what was missing.
 
 Clocks are adjusted in small steps: the course follows the wall clock by one thousandth of the time
 that passes. A clock that is wrong from the first reading on is not detected, and neither is one
@@ -50,9 +52,7 @@ class Course(NamedTuple):
     elapsed_ms: int
     began_ms: int = MIN_TIMESTAMP  # the first wall time on it, as far as is known
     pause_ms: int = 0  # by how much more the clock may be ahead, because the machine was off
-    # The most that it may have been behind the right one: the clock, before the course was left, or
-    # the course itself, by what is known of an earlier boot.
-    behind_ms: int = 0
+    behind_ms: int = 0  # the most that it may be behind the right one, by what earlier boots showed
 
     def at(self, elapsed_ms: int) -> int:
         """Returns the wall time that belongs to a time since the start of the machine."""
@@ -144,20 +144,20 @@ class TrustedClock:
         expected_ms = last.wall_ms + passed_ms + unread_ms
         changes: list[Change] = []
         if reading.wall_ms < last.wall_ms - TOLERANCE_MS:
-            state = _without_leap(state, expected_ms, reading)
+            last_ms = _time(course.at(reading.elapsed_ms))
+            # What it gave while it was too slow is behind the course, whatever it shows now.
+            changes += _caught_up(state, min(expected_ms, last_ms), last_ms)
+            state = _without_leap(state, expected_ms, reading)._replace(behind_ms=0)
             changes.append(StepBack(_time(expected_ms), reading.wall_ms))
-            if reading.wall_ms < course.at(reading.elapsed_ms) - TOLERANCE_MS:
+            if reading.wall_ms < last_ms - TOLERANCE_MS:
                 began_ms = reading.wall_ms - passed_ms - TOLERANCE_MS
-                last_ms = course.at(reading.elapsed_ms)
-                behind_ms = max(course.behind_ms, state.behind_ms)
-                gone = course._replace(
-                    wall_ms=last_ms, elapsed_ms=reading.elapsed_ms, behind_ms=behind_ms
-                )
+                gone = course._replace(wall_ms=last_ms, elapsed_ms=reading.elapsed_ms)
                 left = (*state.left, gone)[-_MOST_LEFT:]
                 leapt = state.leapt
                 state = ClockState(reading, _from(reading, began_ms), left, leapt=leapt)
             elif course.has(reading):
-                state = state._replace(course=_followed(course, reading))
+                state, changed = _on_course(state, reading, last_ms)
+                changes += changed
             elif self.state.leap is not None:
                 leap = self.state.leap._replace(to_ms=reading.wall_ms)
                 state = state._replace(leap=leap)
@@ -186,13 +186,9 @@ class TrustedClock:
         # A course that was left in another boot cannot be compared any more. But if the clock was
         # behind one, and is ahead now, it may have been behind until now.
         ahead = (each.at(state.last.elapsed_ms) - wall_ms for each in state.left)
-        course = Course(
-            wall_ms,
-            reading.elapsed_ms,
-            state.course.began_ms,
-            self._pause_ms,
-            max(ahead, default=state.course.behind_ms),
-        )
+        behind_ms = max((*ahead, state.course.behind_ms))
+        began_ms = state.course.began_ms
+        course = Course(wall_ms, reading.elapsed_ms, began_ms, self._pause_ms, behind_ms)
         leapt = tuple(
             each._replace(wall_ms=each.at(state.last.elapsed_ms), elapsed_ms=reading.elapsed_ms)
             for each in state.leapt
@@ -200,9 +196,18 @@ class TrustedClock:
         self.state = state._replace(last=last, course=course, left=(), leapt=leapt)
 
     def _is_impossible(self, state: ClockState, reading: Reading) -> bool:
-        """Returns whether the clock has shown what no clock can, and none that is known was right."""
-        courses = (state.course, *state.left)
-        return all(each.at(reading.elapsed_ms) < self._released_ms for each in courses)
+        """Returns whether the clock has shown what no clock can, and none that is known was right.
+
+        A course that was left in an earlier boot may have been right. The clock must not pass it by
+        more than the machine may have been off.
+        """
+        elapsed_ms, course = reading.elapsed_ms, state.course
+        if any(each.at(elapsed_ms) >= self._released_ms for each in (course, *state.left)):
+            return False
+        most_ms = course.at(elapsed_ms) + course.behind_ms
+        if most_ms < self._released_ms:
+            return True
+        return reading.wall_ms <= most_ms + TOLERANCE_MS + self._pause_ms
 
     def _forward(
         self, state: ClockState, reading: Reading, expected_ms: int
@@ -211,14 +216,7 @@ class TrustedClock:
         course = state.course
         ahead_ms = reading.wall_ms - course.at(reading.elapsed_ms)
         if course.has(reading):
-            steps = _caught_up(state, expected_ms, reading.wall_ms)
-            # Only what it is ahead now can have been missing before.
-            shift_ms = min(course.behind_ms, ahead_ms)
-            if shift_ms > TOLERANCE_MS:
-                step = _step(course.began_ms, expected_ms, shift_ms, reading.wall_ms)
-                steps = [*steps, step]
-            followed = _followed(course, reading)
-            return state._replace(course=followed, leap=None, behind_ms=0), steps
+            return _on_course(state, reading, expected_ms)
         returned = next((each for each in state.left if each.has(reading)), None)
         if returned is not None or (ahead_ms > 0 and self._is_impossible(state, reading)):
             began_ms = _shifted(course, ahead_ms) if returned is None else returned.began_ms
@@ -243,6 +241,27 @@ class TrustedClock:
         leap = Leap(to_ms, reading.wall_ms)
         state = _without_leap(state, expected_ms, reading)
         return state._replace(leap=leap, behind_ms=0), [*caught_up, leap]
+
+
+def _on_course(
+    state: ClockState, reading: Reading, until_ms: int
+) -> tuple[ClockState, Sequence[Change]]:
+    """Returns the state after a reading on the course, and the changes.
+
+    `until_ms` is the last that the clock showed while it was behind, if it was.
+    """
+    course = state.course
+    ahead_ms = reading.wall_ms - course.at(reading.elapsed_ms)
+    changes = _caught_up(state, until_ms, reading.wall_ms)
+    # Only what it is ahead now can have been missing before.
+    shift_ms = min(course.behind_ms, ahead_ms) if ahead_ms > TOLERANCE_MS else 0
+    if reading.elapsed_ms > course.elapsed_ms and ahead_ms > shift_ms + TOLERANCE_MS:
+        # While a leap lasted, the course lacked the time for which the machine was off.
+        changes.append(_step(course.wall_ms, until_ms, ahead_ms, reading.wall_ms))
+    if shift_ms:
+        changes.append(_step(course.began_ms, until_ms, shift_ms, reading.wall_ms))
+    followed = _followed(course, reading)._replace(behind_ms=course.behind_ms - shift_ms)
+    return state._replace(course=followed, leap=None, behind_ms=0), changes
 
 
 def _with_overtaken(state: ClockState, reading: Reading, step: ForwardStep) -> list[ForwardStep]:

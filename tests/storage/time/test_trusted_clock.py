@@ -162,10 +162,15 @@ def test_a_boot_with_a_clock_that_is_ahead_is_trusted_when_it_is_corrected() -> 
     machine.passes(60 * _S)
     machine.restarts(off_ms=2 * _DAY, step_ms=10 * _YEAR)
     assert machine.deletion_time <= _RIGHT + 120 * _S
-    (back,) = machine.steps(-10 * _YEAR)
+    booted_ms = machine.wall_ms - 10 * _YEAR - 2 * _DAY
+    back, step = machine.steps(-10 * _YEAR)
     assert isinstance(back, StepBack)
     assert machine.clock.leap is None
     assert machine.deletion_time == machine.wall_ms
+    # What was found by the course, while the leap lasted, was found two days later.
+    assert isinstance(step, ForwardStep)
+    assert step.since_ms <= booted_ms <= booted_ms + 10 * _S <= step.until_ms
+    assert abs(step.shift_ms - 2 * _DAY) <= 20 * _S
 
 
 def test_a_wrong_course_is_not_remembered_over_a_restart() -> None:
@@ -186,6 +191,59 @@ def test_a_clock_that_was_behind_until_a_restart_names_it() -> None:
     (step,) = machine.restarts(off_ms=60 * _S, step_ms=20 * _DAY)
     assert isinstance(step, ForwardStep)
     assert abs(step.shift_ms - 20 * _DAY) <= 120 * _S
+
+
+def test_a_clock_that_was_behind_until_a_restart_names_it_after_a_leap_too() -> None:
+    machine = _Machine(_RIGHT)
+    machine.passes(60 * _S)
+    machine.steps(-_DAY)
+    since_ms = machine.wall_ms - 10 * _S
+    machine.passes(3600 * _S)
+    until_ms = machine.wall_ms
+    (leap,) = machine.restarts(off_ms=60 * _S, step_ms=10 * _YEAR)
+    assert isinstance(leap, Leap)
+    back, *_, step = machine.steps(_DAY - 10 * _YEAR)
+    assert isinstance(back, StepBack)
+    assert isinstance(step, ForwardStep)
+    assert abs(step.shift_ms - _DAY) <= 120 * _S
+    assert step.since_ms <= since_ms <= until_ms <= step.until_ms
+
+
+def test_a_clock_that_was_behind_over_two_restarts_names_it() -> None:
+    machine = _Machine(_RIGHT)
+    machine.passes(60 * _S)
+    machine.steps(-20 * _DAY)
+    machine.passes(60 * _S)
+    assert machine.restarts(off_ms=5 * _S) == []
+    assert machine.passes(3 * 3600 * _S) == []
+    (step,) = machine.restarts(off_ms=5 * _S, step_ms=20 * _DAY)
+    assert isinstance(step, ForwardStep)
+    assert abs(step.shift_ms - 20 * _DAY) <= 120 * _S
+
+
+def test_a_slow_clock_that_goes_back_was_behind_before() -> None:
+    machine = _Machine(_RIGHT)
+    machine.passes(60 * _S)
+    since_ms = machine.wall_ms
+    machine.passes(3600 * _S, wall_ms=0)
+    step, back = machine.restarts(off_ms=5 * _S, step_ms=-3 * _YEAR)
+    assert isinstance(step, ForwardStep)
+    assert isinstance(back, StepBack)
+    assert step.since_ms <= since_ms <= step.until_ms
+    assert abs(step.shift_ms - 3600 * _S) <= 20 * _S
+
+
+@pytest.mark.parametrize(("error_ms", "is_trusted"), [(0, True), (_YEAR, False)])
+def test_a_clock_before_the_release_may_return_to_what_it_showed_before_a_restart(
+    error_ms: int, is_trusted: bool
+) -> None:
+    """A machine without a battery is restarted twice before its clock is set."""
+    machine = _Machine(_RIGHT)
+    machine.passes(60 * _S)
+    machine.restarts(off_ms=60 * _S, step_ms=-_RIGHT)
+    machine.restarts(off_ms=60 * _S)
+    machine.steps(_RIGHT + error_ms)
+    assert (machine.clock.leap is None) == is_trusted
 
 
 def test_a_time_since_the_start_that_goes_back_is_another_start() -> None:
