@@ -15,6 +15,11 @@ MENDED = [
     *(2140, 3221),  # trusted far ahead, then right before anything was appended
     3054,  # back, then right, then off: how long it was behind is not known
     *(6428, 6697),  # off after a step back; off before a wrong clock is read
+    *(991, 3287, 5185, 6071),  # a producer in a snapshot of a clock that was behind
+    *(1531, 2694),  # behind until a restart, a leap, then right
+    6294,  # slow, then back with a restart, then right
+    6714,  # slow from the first reading on, then a restart
+    7287,  # off before a leap, which ended
 ]
 
 
