@@ -133,6 +133,7 @@ def sentence(error: BaseException) -> str:
     lines = [line.strip() for line in str(error).splitlines()]
     for line in lines:
         name, colon, said = line.partition(": ")
+        name = name.removeprefix("tidelog._house.")
         if (
             colon
             and name.startswith(("pipeline.", "client."))
@@ -170,4 +171,4 @@ def _parser(job: str | None) -> argparse.ArgumentParser:
 
 
 def _module(name: str) -> _Job:
-    return cast("_Job", importlib.import_module(f"pipeline.jobs.{name}"))
+    return cast("_Job", importlib.import_module(f".jobs.{name}", __package__))

@@ -209,16 +209,16 @@ def _collected(context: Any, rows: Any, task: Any, watch: Callable[[], None] | N
 
 
 def _prepare_workers() -> None:
-    """Lets Python workers on this machine find our packages before any others of their names.
+    """Gives Python workers on this machine the Python of this process.
 
-    They inherit the environment of the JVM that this process starts, and get no other information.
+    They inherit the environment of the JVM that this process starts. In a checkout, where this
+    package has its short name, they also find our packages before any others of their names.
     """
-    home = str(Path(__file__).resolve().parents[1])
-    paths = [home, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
-    os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
-    os.environ["PYTHONSAFEPATH"] = (
-        "1"  # a `config` or `storage` in the working directory is not ours
-    )
+    if __package__ == "pipeline":
+        here = str(Path(__file__).resolve().parents[1])
+        paths = [here, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+        os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
+        os.environ["PYTHONSAFEPATH"] = "1"  # the working directory comes first otherwise
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
 

@@ -13,17 +13,16 @@ HERE = Path(__file__).resolve().parent
 
 
 def main() -> int:
-    """Makes tidelog's packages importable, from an installation or this checkout; runs the job."""
+    """Runs the job with the tidelog that is installed, or that of this checkout."""
     sys.path[:] = [path for path in sys.path if Path(path or ".").resolve() != HERE]
-    sys.path.append(str(HERE.parents[0]))
-    import contextlib
     import importlib
 
-    with contextlib.suppress(ModuleNotFoundError):  # then the packages are beside this one
-        importlib.import_module("tidelog._house").open_house()
-    from pipeline.cli import main as run_job
-
-    return run_job()
+    try:
+        house = importlib.import_module("tidelog._house")
+    except ModuleNotFoundError:
+        sys.path.append(str(HERE.parents[0]))
+        house = importlib.import_module("tidelog._house")
+    return int(house.room("pipeline.cli").main())
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """Sends work to Spark workers: as bytes that are unpickled once our packages can be imported there.
 
-A function is pickled by its name, and a worker imports `pipeline` before it runs any of our code.
-With a wheel that import fails until tidelog's finder is installed. So Spark gets a small nested
-function, which is pickled by value. It installs the finder in the worker and unpickles the bytes.
+A function is pickled by its name, and a worker imports its module before it runs any of our code.
+That import fails until tidelog has arrived there (`arrival`). So Spark gets a small nested function,
+which is pickled by value. It lets tidelog arrive and unpickles the bytes.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from __future__ import annotations
 import gc
 import pickle
 from typing import TYPE_CHECKING, Any
+
+from pipeline.arrival import arrive, home
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -42,17 +44,15 @@ def settle() -> None:
 
 def with_our_packages(task: Callable[[Any], Any]) -> Callable[[Iterator[bytes]], Iterator[bytes]]:
     """Returns a function for `mapPartitions` over packed items; its rows are packed results."""
-    packed = pack(task)
+    packed, place = pack(task), tuple(home())
 
     def run(items: Iterator[bytes]) -> Iterator[bytes]:
-        import contextlib
         import importlib
         import pickle
 
-        with contextlib.suppress(ModuleNotFoundError):  # a checkout, with its packages on the path
-            importlib.import_module("tidelog._house").open_house()
+        arrive(*place)
         do = pickle.loads(packed)
-        importlib.import_module("pipeline.tasks").settle()
+        importlib.import_module(f"{place[0]}.tasks").settle()
         for item in items:
             yield pickle.dumps(do(pickle.loads(item)), protocol=5)
 

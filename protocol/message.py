@@ -67,7 +67,7 @@ def api_of(key: int) -> Api | None:
 def _api(key: int) -> Api:
     api = _loaded.get(key)
     if api is None:
-        api = _loaded[key] = import_module(f"protocol.api.{FILES[key]}").API
+        api = _loaded[key] = import_module(f".api.{FILES[key]}", __package__).API
         assert isinstance(api, Api)
         assert (api.key, api.module) == (key, FILES[key])
     return api

@@ -75,7 +75,7 @@ def wrap(wrapper: Callable[[Route], Route] | None) -> None:
 
 def handler_of(api: Api) -> ModuleType:
     """Returns the module that serves an API; imported on first use, to keep the start short."""
-    return import_module(f"broker.api.{api.module}")
+    return import_module(f"..api.{api.module}", __package__)
 
 
 def _route(header: RequestHeader) -> Route:
@@ -99,7 +99,7 @@ def _route(header: RequestHeader) -> Route:
         codec(api.response, version).encode_parts,
         module.handle,
         module.refuse,
-        import_module(f"broker.api.{short}").shortcut if short else None,
+        import_module(f"..api.{short}", __package__).shortcut if short else None,
         tuple(
             need
             for need in api.needs

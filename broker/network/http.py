@@ -34,7 +34,7 @@ async def start_http(node: Node, listening: socket.socket) -> Any:
     await readable(listening)
     web = await node.pools.metrics.run(importlib.import_module, "aiohttp.web")
     prometheus = await node.pools.metrics.run(importlib.import_module, "prometheus_client")
-    http_api = await node.pools.metrics.run(importlib.import_module, "broker.network.http_api")
+    http_api = await node.pools.metrics.run(importlib.import_module, ".http_api", __package__)
     registry = prometheus.CollectorRegistry(auto_describe=False)
     registry.register(Collector(node))
     for collector in ("ProcessCollector", "PlatformCollector"):

@@ -12,6 +12,7 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from pipeline.arrival import arrive, home
 from pipeline.errors import UsageError
 from protocol.records.layout import NO_TIMESTAMP
 
@@ -102,14 +103,13 @@ def _value(sql: Any, options: argparse.Namespace, names: list[str]) -> Any:
 
 def _stager(unit: str, partition_count: int) -> Callable[[Iterator[Any]], Iterator[Any]]:
     """Returns a function for mapInArrow, nested to be pickled by value (see `pipeline.tasks`)."""
+    place = tuple(home())
 
     def stage_batches(batches: Iterator[Any]) -> Iterator[Any]:
-        import contextlib
         import importlib
 
-        with contextlib.suppress(ModuleNotFoundError):
-            importlib.import_module("tidelog._house").open_house()
-        staged = importlib.import_module("pipeline.engine.backfill").staged
+        arrive(*place)
+        staged = importlib.import_module(f"{place[0]}.engine.backfill").staged
         for batch in batches:
             yield staged(batch, unit, partition_count)
 

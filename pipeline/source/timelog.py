@@ -1,12 +1,12 @@
 """`spark.read.format("timelog")`: logs as a data source of Spark, in batch and streaming.
 
-`register(spark)` registers the source with a session. The source goes to workers by value, with the
-path where tidelog was found. So local mode needs no setup; on a cluster tidelog must be installed
-in the Python of the workers (docs/pipeline/source.md). `splits`, `reading` and `levels` decide and read
-everything; `timelog_options` parses the options, and this module has the interfaces that Spark
-wants. A worker unpickles these classes before it can import the rest of tidelog. So this module
-imports only PySpark and the standard library at the top, and Spark carries only options and bytes
-between processes.
+`tidelog.spark.register` registers the source with a session. The source goes to workers by value,
+with the place where the driver found tidelog (`arrival`). So local mode needs no setup; on a
+cluster tidelog must be installed in the Python of the workers (docs/pipeline/source.md). `splits`,
+`reading` and `levels` decide and read everything; `timelog_options` parses the options, and this
+module has the interfaces that Spark wants. A worker unpickles these classes before it can import
+the rest of tidelog. So this module imports only PySpark and the standard library at the top, and
+Spark carries only options and bytes between processes.
 
 Options (in any case; the error for a wrong value says what was expected):
 
@@ -33,7 +33,6 @@ Options (in any case; the error for a wrong value says what was expected):
 
 from __future__ import annotations
 
-import importlib
 import pickle
 import sys
 from typing import TYPE_CHECKING, Any
@@ -44,6 +43,8 @@ from pyspark.sql.datasource import (
     DataSourceStreamReader,
     InputPartition,
 )
+
+from pipeline.arrival import arrive, home
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -60,38 +61,16 @@ def register(spark: Any) -> None:
     from pyspark import cloudpickle
 
     pushes = spark.conf.get("spark.sql.python.filterPushdown.enabled", "false") == "true"
-    house = {"roots": _roots(), "pushes": pushes}
-    source = type("TimelogDataSource", (TimelogDataSource,), house)
+    source = type(
+        "TimelogDataSource", (TimelogDataSource,), {"home": tuple(home()), "pushes": pushes}
+    )
     cloudpickle.register_pickle_by_value(sys.modules[__name__])
     spark.dataSource.register(source)
 
 
-def _roots() -> tuple[str, ...]:
-    """Returns the paths from which workers import tidelog's packages if they cannot otherwise."""
-    from pathlib import Path
-
-    import protocol
-
-    (directory,) = protocol.__path__
-    return (str(Path(directory).parent),)
-
-
-def _enter(roots: Sequence[str]) -> None:
-    """Makes tidelog's packages importable."""
-    try:
-        house = importlib.import_module("tidelog._house")
-    except ModuleNotFoundError:
-        sys.path[:0] = [root for root in roots if root not in sys.path]
-        try:
-            house = importlib.import_module("tidelog._house")
-        except ModuleNotFoundError:
-            return
-    house.open_house()
-
-
-def _parsed(roots: Sequence[str], given: Mapping[str, str]) -> TimelogOptions:
+def _parsed(home: tuple[str, ...], given: Mapping[str, str]) -> TimelogOptions:
     """Returns the parsed options. Raises OptionError and SourceError."""
-    _enter(roots)
+    arrive(*home)
     from pipeline.source.timelog_options import TimelogOptions
 
     return TimelogOptions(given)
@@ -100,7 +79,7 @@ def _parsed(roots: Sequence[str], given: Mapping[str, str]) -> TimelogOptions:
 class TimelogDataSource(DataSource):  # type: ignore[misc]
     """Logs, as a data source."""
 
-    roots: tuple[str, ...] = ()
+    home: tuple[str, ...] = ()
     pushes = False
 
     def __init__(self, options: Mapping[str, str]) -> None:
@@ -110,7 +89,7 @@ class TimelogDataSource(DataSource):  # type: ignore[misc]
         self._settings()
 
     def _settings(self) -> TimelogOptions:
-        return _parsed(self.roots, self._carried)
+        return _parsed(self.home, self._carried)
 
     @classmethod
     def name(cls) -> str:
@@ -128,23 +107,23 @@ class TimelogDataSource(DataSource):  # type: ignore[misc]
     def reader(self, schema: Any) -> DataSourceReader:
         """Returns the batch reader."""
         pushes = self._settings().pushes(default=self.pushes)
-        return (PushingReader if pushes else Reader)(self.roots, self._carried)
+        return (PushingReader if pushes else Reader)(self.home, self._carried)
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:
         """Returns the stream reader."""
-        return StreamReader(self.roots, self._carried)
+        return StreamReader(self.home, self._carried)
 
 
 class _Reading:
     """The common part of batch and streaming."""
 
-    def __init__(self, roots: tuple[str, ...], carried: dict[str, str]) -> None:
-        self._roots = roots
+    def __init__(self, home: tuple[str, ...], carried: dict[str, str]) -> None:
+        self._home = home
         self._carried = carried
         self._narrowed: bytes | None = None
 
     def _settings(self) -> TimelogOptions:
-        settings = _parsed(self._roots, self._carried)
+        settings = _parsed(self._home, self._carried)
         if self._narrowed is not None:
             settings.selection = pickle.loads(self._narrowed)
         return settings

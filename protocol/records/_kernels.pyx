@@ -20,14 +20,15 @@ from zlib import crc32 as _zlib_crc32
 
 from crc32c import crc32c as _crc32c
 
-from protocol.errors import CorruptMessage, InvalidRecord, MessageTooLarge
-from protocol.records import layout
-from protocol.records.column_buffers import BrokenBatch, EncodedRows
-from protocol.records.layout import Batch, Findings, Region, Rewritten
-from protocol.records.plan import Prepared, PreparedBatch
+# Relative, because these modules are loaded under either of two names (tidelog/_house/finder.py).
+from ..errors import CorruptMessage, InvalidRecord, MessageTooLarge
+from . import layout
+from .column_buffers import BrokenBatch, EncodedRows
+from .layout import Batch, Findings, Region, Rewritten
+from .plan import Prepared, PreparedBatch
 
 IMPLEMENTATION = "compiled"
-INTERFACE = 4  # that of `kernels_py` which this module was written against
+INTERFACE = 5  # that of `kernels_py` which this module was written against
 
 cdef extern from *:
     """

@@ -8,8 +8,8 @@ from libc.string cimport memset
 
 import os as _os
 
-from protocol.records.kernels.key_map import MASK_LENGTH as _MASK_LENGTH
-from protocol.records.kernels.key_map import Filtered
+from .kernels.key_map import MASK_LENGTH as _MASK_LENGTH
+from .kernels.key_map import Filtered
 
 cdef enum:
     FIRST_SLOTS = 1024

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+import tidelog.spark
 from pipeline.errors import SetupError
 from pipeline.session import Session
 from tests.client.conftest import broker, either, kafka, topic  # noqa: F401 - fixtures
@@ -16,14 +17,12 @@ def spark():
     pytest.importorskip("pyspark", reason="PySpark is not installed: make test-spark installs it")
     connector = [str(jar) for jar in spark_kafka.jars()] if spark_kafka.fetch() else []
     conf = [("spark.jars", ",".join(connector))] if connector else []
-    from pipeline.source.timelog import register
-
     with Session("tests", master="local[2]", conf=conf) as session:
         try:
             started = session.spark
         except SetupError as error:
             pytest.skip(str(error))
-        register(started)
+        tidelog.spark.register(started)
         yield started
 
 

@@ -17,12 +17,10 @@ from tests.tidelog.test_wheel import (  # noqa: F401 - fixtures
 
 pytestmark = pytest.mark.timeout(900)  # a compiler on a busy machine
 ON_SPARK = """
-from tidelog._house import open_house
-open_house()
+from tidelog._house import room
 import config
-from pipeline.session import Session
-from pipeline.times import to_iso
-assert not hasattr(config, "THEIRS")
+Session, to_iso = room("pipeline.session").Session, room("pipeline.times").to_iso
+assert config.THEIRS
 
 with Session("wheel", master="local[1]") as session:
     assert session.run(to_iso, [0, -1]) == ["1970-01-01T00:00:00.000Z", "1969-12-31T23:59:59.999Z"]

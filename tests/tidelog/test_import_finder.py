@@ -1,13 +1,16 @@
-"""The import finder: our packages win, foreign ones are refused, and nothing leaks into other processes."""
+"""The import finders: ours under tidelog's name beside a user's modules, or by short names in our processes."""
 
 from __future__ import annotations
 
+import ast
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tidelog._house.finder import rewritten
 
 ROOT = Path(__file__).parents[2]
 
@@ -90,3 +93,105 @@ def test_a_foreign_namespace_package_is_refused_too(tmp_path):
         check=False,
     )
     assert f"a package called protocol is already imported from {tmp_path}/protocol" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("import storage", "import tidelog._house.storage as storage"),
+        ("import storage.log as log", "import tidelog._house.storage.log as log"),
+        (
+            "import os, storage.log",
+            "import os, tidelog._house.storage.log as storage, tidelog._house.storage as storage",
+        ),
+        ("from client import Client", "from tidelog._house.client import Client"),
+        ("def f():\n    from config.topic import X", None),
+        ("import configuration", "import configuration"),
+        ("from storage_tools import x", "from storage_tools import x"),
+        ("from .config import x", "from .config import x"),
+    ],
+)
+def test_imports_of_ours_are_named_in_full(source, expected):
+    expected = expected or "def f():\n    from tidelog._house.config.topic import X"
+    assert ast.unparse(rewritten(ast.parse(source))) == expected
+
+
+def test_under_tidelogs_name_both_sides_keep_their_own(project):
+    """In either order of import, and without anything of the user's being hidden."""
+    ask = "import config, storage, protocol, broker\nassert config.THEIRS and storage.THEIRS\n"
+    ours = (
+        "from tidelog._house import room\n"
+        "kernels = room('protocol.records.kernels')\n"
+        "plan = room('storage.time.retention')\n"
+        "assert plan.__name__ == 'tidelog._house.storage.time.retention', plan\n"
+        "assert room('protocol.errors').CorruptMessage.__module__ == 'tidelog._house.protocol.errors'\n"
+        "print(kernels.IMPLEMENTATION)\n"
+    )
+    here = subprocess.run(
+        [
+            sys.executable,
+            "-c",
+            "from protocol.records import kernels; print(kernels.IMPLEMENTATION)",
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=True,
+    )
+    for code in (ask + ours + ask, ours + ask + ours):
+        done = run(code, project)
+        assert done.stderr == ""
+        assert set(done.stdout.split()) == {here.stdout.strip()}
+
+
+def test_every_module_can_be_imported_under_tidelogs_name(tmp_path):
+    """Nothing in them names a module in a string, as the short names are not there."""
+    code = (
+        "import importlib, pkgutil, sys, tidelog._house\n"
+        "from tidelog._house import room, ROOMS\n"
+        "room('protocol.records.kernels')\n"  # which imports the compiled module in its own order
+        "for name in ROOMS:\n"
+        "    package = room(name)\n"
+        "    for found in pkgutil.walk_packages(package.__path__, package.__name__ + '.'):\n"
+        "        if not found.name.endswith(('__main__', 'source.timelog')):\n"
+        "            importlib.import_module(found.name)\n"
+        "list(room('protocol.message').served_apis())\n"
+        "print([name for name in sys.modules if name.partition('.')[0] in ROOMS])\n"
+    )
+    done = run(code, tmp_path)
+    assert (done.stdout, done.stderr) == ("[]\n", "")
+
+
+def test_a_kernel_that_is_loaded_twice_serves_its_first_name(tmp_path):
+    """A process gets one copy of a compiled module, with one set of classes; the other name has the twin."""
+    code = (
+        "from tidelog._house import open_house, room\n"
+        "ours = room('protocol.records.kernels')\n"
+        "open_house()\n"
+        "from protocol.records import kernels\n"
+        "assert ours.KeyMap is not kernels.KeyMap\n"
+        "print(kernels.IMPLEMENTATION)\n"
+    )
+    done = run(code, tmp_path)
+    assert (done.stdout, done.stderr) == ("python\n", "")
+
+
+def test_byte_code_is_cached_and_follows_the_source(tmp_path):
+    house = tmp_path / "house"
+    (house / "config").mkdir(parents=True)
+    source = house / "config" / "__init__.py"
+    code = (
+        "import sys\nfrom pathlib import Path\nfrom tidelog._house import finder, room\n"
+        "sys.meta_path[:] = [f for f in sys.meta_path if type(f) is not finder.HouseFinder]\n"
+        f"finder.install(Path({str(house)!r}))\n"
+        "sys.dont_write_bytecode = False\n"
+        "print(room('config').VALUE)\n"
+    )
+    for value in ("1", "'another'"):
+        source.write_text(f"VALUE = {value}\n", encoding="utf-8")
+        for _ in range(2):
+            assert run(code, tmp_path).stdout.strip() == value.strip("'")
+    (cached,) = (house / "config" / "__pycache__").iterdir()
+    cached.write_bytes(cached.read_bytes()[:16] + b"damaged")
+    assert run(code, tmp_path).stdout.strip() == "another"

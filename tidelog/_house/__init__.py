@@ -1,35 +1,41 @@
-"""Makes the broker's own packages importable under their short names, in this process only.
+"""Where our own packages are: `tidelog._house.pipeline`, `tidelog._house.protocol` and so on.
 
 The repository has `config`, `protocol`, `storage`, `client`, `broker` and `pipeline` beside
 `tidelog`. A wheel has them inside this package, so that installing tidelog installs no top-level
-package called `config`. `open_house()` hides the difference: imports of these names find our
-packages before anything on sys.path, so a user's own `config/` or `storage/` is never imported
-instead. Only tidelog's own processes call it: the broker, the commands and the pipeline. It raises
-HouseError if one of the names was already imported from elsewhere, because two packages cannot
-share a name.
+package called `config`. Importing this package hides the difference: a finder serves them as
+`tidelog._house.<room>` (`finder.py`), whatever packages of the same names a user has. Everything
+that runs in a user's process, in the driver and the workers of Spark, is imported so (`room`).
+
+Our own processes are the broker and the commands. They may call `open_house()`, after which the
+short names are ours. It raises HouseError if one of the names was already imported from elsewhere,
+because two packages cannot share a name.
 """
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import sys
 from importlib.machinery import PathFinder
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from tidelog._house.finder import ROOMS, install
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from importlib.machinery import ModuleSpec
     from types import ModuleType
 
-ROOMS = ("config", "protocol", "storage", "client", "broker", "pipeline")
+__all__ = ["ROOMS", "HouseError", "open_house", "room"]
 
 
 class HouseError(ImportError):
     """The broker's packages are missing, or a foreign package has the name of one of them."""
 
 
-class _HouseFinder:
-    """An import finder for our packages in one directory, and for nothing else."""
+class _OpenFinder:
+    """An import finder for the short names of our packages, and for nothing else."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -43,8 +49,18 @@ class _HouseFinder:
         return PathFinder.find_spec(fullname, [str(self.directory)])
 
 
+def room(name: str) -> Any:
+    """Returns a module of ours by its short name (`pipeline.session`), under tidelog's own name.
+
+    The short names stay the user's. Raises ImportError if the module or what it needs is missing.
+    """
+    return importlib.import_module(f"{__name__}.{name}")
+
+
 def open_house() -> Path:
-    """Makes the packages importable; returns their directory. A second call changes nothing.
+    """Makes the short names ours in this process; returns the packages' directory.
+
+    A second call changes nothing.
 
     Raises HouseError if they are missing, or if a foreign package of the same name is imported.
     """
@@ -56,8 +72,8 @@ def open_house() -> Path:
                 f"a package called {room} is already imported from {_place(imported)}, and tidelog "
                 f"has one of that name: run the broker in a process of its own (tidelog serve)"
             )
-    if not any(isinstance(finder, _HouseFinder) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _HouseFinder(directory))
+    if not any(isinstance(finder, _OpenFinder) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _OpenFinder(directory))
     return directory
 
 
@@ -80,3 +96,7 @@ def _is_in(module: ModuleType, directory: Path) -> bool:
 def _place(module: ModuleType) -> str:
     origin = getattr(module, "__file__", None)
     return origin or str(next(iter(getattr(module, "__path__", [])), "an unknown place"))
+
+
+with contextlib.suppress(HouseError):  # `open_house` and imports say what is missing
+    install(_directory())

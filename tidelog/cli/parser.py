@@ -321,10 +321,9 @@ def _start_ms(text: str) -> str:
 
 def _pipeline(arguments: Sequence[str]) -> int:
     """Runs a job on Spark; it has its own sub-commands and options."""
-    _open_house("pipeline")
-    from pipeline.cli import main as run_job
+    from tidelog._house import room
 
-    return run_job(arguments)
+    return int(room("pipeline.cli").main(arguments))
 
 
 def _open_house(command: str) -> None:

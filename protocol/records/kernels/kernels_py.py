@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from protocol.wire import Buffer
 
 IMPLEMENTATION = "python"
-INTERFACE = 4  # raised with every change of a signature; the compiled module names the same
+INTERFACE = 5  # raised with every change of a signature; the compiled module names the same
 
 _INT32 = Struct(">i")
 _INT64 = Struct(">q")

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -267,40 +263,3 @@ def test_a_stream(spark, broker, topic, tmp_path, place):
         for partition in range(2)
         for one in truth(broker.log_dir / f"{topic}-{partition}")
     ]
-
-
-PROGRAM = """
-import json, sys
-sys.path.insert(0, {root!r})
-from tidelog._house import open_house
-open_house()
-from pyspark.sql import SparkSession
-from pipeline.source.timelog import register
-builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
-spark = builder.config("spark.driver.host", "127.0.0.1").getOrCreate()
-register(spark)
-frame = spark.read.format("timelog").option("upto", "log-end").option("level", "time").load({path!r})
-print("ROWS", json.dumps([list(row) for row in frame.select("offset", "timestamp_ms").collect()]))
-spark.stop()
-"""
-
-
-def test_workers_need_no_setting_up(edges, tmp_path):
-    """A plain PySpark program in some other directory, with a package of one of our names in it."""
-    (tmp_path / "config").mkdir()
-    (tmp_path / "config" / "__init__.py").write_text("")
-    program = tmp_path / "program.py"
-    program.write_text(PROGRAM.format(root=str(ROOT), path=str(edges)))
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
-    done = subprocess.run(
-        [sys.executable, str(program)],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    (line,) = [one for one in done.stdout.splitlines() if one.startswith("ROWS ")]
-    assert json.loads(line[5:]) == [[n, time] for n, time in enumerate(EDGES)]

@@ -1,0 +1,66 @@
+"""How code of ours arrives in a worker of Spark, which may never have heard of tidelog.
+
+`Home` says where the driver has its tidelog. `arrive` makes that importable under tidelog's own
+name and adds nothing to sys.path, so no module of the user's is hidden and none of ours takes its
+name. Spark's pickler takes both by value: they run before anything of ours can be imported.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+
+class Home(NamedTuple):
+    """The driver's tidelog; `package` is the name under which it has this package."""
+
+    package: str
+    directory: str
+    version: str
+
+
+def home() -> Home:
+    """Returns where this process has tidelog."""
+    package = __name__.rpartition(".")[0]
+    tidelog = sys.modules.get("tidelog")
+    if package == "pipeline" or tidelog is None:  # a process of our own, in a checkout
+        return Home("pipeline", str(Path(__file__).resolve().parents[1]), "")
+    return Home(package, str(Path(str(tidelog.__file__)).parents[1]), tidelog.__version__)
+
+
+def arrive(package: str, directory: str, version: str) -> None:
+    """Makes the driver's tidelog importable in this process.
+
+    Raises ImportError if there is none, or another version.
+    """
+    import importlib
+    import sys
+    from importlib.machinery import PathFinder
+    from importlib.util import module_from_spec
+
+    if package == "pipeline":
+        return
+    try:
+        importlib.import_module("tidelog._house")
+    except ModuleNotFoundError as error:
+        if not str(error.name).startswith("tidelog"):
+            raise
+        sys.modules.pop("tidelog", None)  # a directory of that name
+        found = PathFinder.find_spec("tidelog", [directory])
+        if found is None or found.loader is None:
+            raise ImportError(
+                f"the Python of Spark's workers, {sys.executable}, has no tidelog: install it there, "
+                "or set PYSPARK_PYTHON to a Python that has it"
+            ) from None
+        sys.modules["tidelog"] = module_from_spec(found)
+        found.loader.exec_module(sys.modules["tidelog"])
+    there = sys.modules["tidelog"].__version__
+    if there != version:
+        raise ImportError(
+            f"the driver has tidelog {version}, and the Python of Spark's workers, {sys.executable}, "
+            f"has tidelog {there}: install the same version in both"
+        )
+
+
+arrive.__module__ = "__main__"  # what is there, Spark pickles by value

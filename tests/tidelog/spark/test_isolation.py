@@ -1,0 +1,149 @@
+"""`tidelog.spark` in a program that has modules of all our names: each keeps its own, in every process.
+
+The program is a user's: its directory holds `config`, `storage`, `protocol`, `client`, `broker` and
+`pipeline`. It runs from a checkout that is not on the path of the workers, and from a wheel.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import venv
+from pathlib import Path
+
+import pytest
+
+from protocol.records.batch import Record
+from tests.pipeline.logs import Writer
+from tests.tidelog.test_wheel import (  # noqa: F401 - fixtures
+    environment,
+    lent,
+    wheel,
+    with_dependencies,
+)
+from tidelog._house import ROOMS
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]  # a compiler on a busy machine
+ROOT = Path(__file__).parents[3]
+
+PROGRAM = """
+import json, os, sys
+where, order, path = sys.argv[1:]
+ROOMS = ("config", "storage", "protocol", "client", "broker", "pipeline")
+
+def theirs():
+    import importlib
+    return {room: importlib.import_module(room).THEIRS for room in ROOMS}
+
+if order == "theirs first":
+    theirs()
+if where:
+    sys.path.insert(0, where)
+import tidelog.spark
+if where:
+    sys.path.remove(where)
+from pyspark.sql import SparkSession
+from pyspark.sql.functions import udf
+
+builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
+spark = builder.config("spark.driver.host", "127.0.0.1").getOrCreate()
+tidelog.spark.register(spark)
+table = spark.read.format("timelog").option("upto", "log-end").option("level", "time").load(path)
+
+@udf("string")
+def seen_by_worker(_):
+    import config, json, os, sys
+    has_read = "tidelog._house.pipeline.source.reading" in sys.modules
+    return json.dumps([os.getpid(), has_read, config.SECRET, theirs()])
+
+def read():
+    return [list(row) for row in table.select("offset", "timestamp_ms").collect()]
+
+def run_udf(frame):
+    return [json.loads(row[0]) for row in frame.select(seen_by_worker(frame.columns[0])).collect()]
+
+plain = spark.range(2)
+workers = run_udf(plain) if order == "theirs first" else []
+rows = read()
+workers += run_udf(table) + run_udf(plain)
+again = read()
+print("FOUND", json.dumps({
+    "rows": rows,
+    "again": again,
+    "driver": theirs(),
+    "workers": workers,
+    "ours": [name for name, module in sys.modules.items() if name.partition(".")[0] in ROOMS
+             and not str(getattr(module, "__file__", "")).startswith(os.getcwd())],
+}))
+spark.stop()
+"""
+
+
+@pytest.fixture
+def project(tmp_path):
+    """A user's program, and its modules of our names."""
+    place = tmp_path / "project"
+    place.mkdir()
+    for name in ROOMS:
+        (place / f"{name}.py").write_text(f"THEIRS = {name!r}\nSECRET = 7\n", encoding="utf-8")
+    (place / "program.py").write_text(PROGRAM, encoding="utf-8")
+    return place
+
+
+@pytest.fixture
+def log(tmp_path):
+    """A log of three records."""
+    writer = Writer(tmp_path / "log")
+    for number in range(3):
+        writer.append([Record(0, number * 1000, None, b"v")], now=1)
+    writer.close()
+    return tmp_path / "log"
+
+
+def found(python, project, log, where, order):
+    """What the program reports; workers find the user's modules in the working directory."""
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    done = subprocess.run(
+        [python, "program.py", where, order, str(log)],
+        cwd=project,
+        env={**environ, "PYSPARK_PYTHON": str(python)},
+        capture_output=True,
+        text=True,
+        timeout=400,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-6000:]
+    (line,) = [one for one in done.stdout.splitlines() if one.startswith("FOUND ")]
+    return json.loads(line.removeprefix("FOUND "))
+
+
+def judge(answer):
+    expected = {name: name for name in ROOMS}
+    assert answer["rows"] == answer["again"] == [[0, 0], [1, 1000], [2, 2000]]
+    assert answer["driver"] == expected
+    assert answer["ours"] == []
+    assert all(seen[2:] == [7, expected] for seen in answer["workers"])
+    assert any(has_read for _, has_read, *_ in answer["workers"]), "a reused worker ran the UDF"
+
+
+@pytest.fixture
+def bare(tmp_path):
+    """A Python that has what tidelog needs, and no tidelog."""
+    venv.create(tmp_path / "bare", with_pip=False, symlinks=True)
+    (site_packages,) = (tmp_path / "bare").glob("lib/python*/site-packages")
+    with lent(site_packages):
+        yield tmp_path / "bare" / "bin" / "python"
+
+
+@pytest.mark.parametrize("order", ["theirs first", "ours first"])
+def test_from_a_checkout(bare, project, log, order):
+    pytest.importorskip("pyspark", reason="PySpark is not installed: make test-spark installs it")
+    judge(found(bare, project, log, str(ROOT), order))
+
+
+@pytest.mark.parametrize("order", ["theirs first", "ours first"])
+def test_from_a_wheel(with_dependencies, project, log, order):  # noqa: F811
+    pytest.importorskip("pyspark", reason="PySpark is not installed: make test-spark installs it")
+    python, _ = with_dependencies
+    judge(found(python, project, log, "", order))

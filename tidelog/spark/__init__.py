@@ -1,0 +1,27 @@
+"""tidelog in a program for Spark: the data source `timelog`.
+
+    import tidelog.spark
+
+    tidelog.spark.register(spark)
+    frame = spark.read.format("timelog").option("subscribe", "orders").load("/var/lib/kafka/data")
+
+`docs/pipeline.md` lists the options. In driver and workers only the package `tidelog` is imported
+under its own name; a program may have modules called `config`, `storage` or `pipeline`. Importing
+this package imports no PySpark.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tidelog._house import room
+
+__all__ = ["register"]
+
+
+def register(spark: Any) -> None:
+    """Registers the data source `timelog` with a SparkSession.
+
+    Raises ImportError if PySpark or pyarrow is missing.
+    """
+    room("pipeline.source.timelog").register(spark)
