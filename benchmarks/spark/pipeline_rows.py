@@ -43,10 +43,10 @@ from client import Client
 from pipeline import cli
 from pipeline.options import AUTO, DEFAULT_MASTER
 from pipeline.session import Session
-from pipeline.source.timelog import register
 from tests.oracle.apache_kafka import ApacheKafka, available
 from tests.pipeline import spark_kafka
 from tidelog.process import BrokerProcess
+from tidelog.spark import register
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -179,7 +179,7 @@ def in_spark(
 
 def spark_rows(arguments: argparse.Namespace) -> None:
     """Starts Spark and the brokers, and compares."""
-    from pipeline.source.timelog import register
+    from tidelog.spark import register
 
     fetched = spark_kafka.fetch()
     if not fetched:

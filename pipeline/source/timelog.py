@@ -79,7 +79,7 @@ def _parsed(home: tuple[str, ...], given: Mapping[str, str]) -> TimelogOptions:
 class TimelogDataSource(DataSource):  # type: ignore[misc]
     """Logs, as a data source."""
 
-    home: tuple[str, ...] = ()
+    home: tuple[str, ...] = ("pipeline", "", "")
     pushes = False
 
     def __init__(self, options: Mapping[str, str]) -> None:
