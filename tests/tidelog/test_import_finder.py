@@ -1,4 +1,4 @@
-"""The import finders: ours under tidelog's name beside a user's modules, or by short names in our processes."""
+"""The import finders: ours under tidelog's name beside a user's modules, or by short names in our own."""
 
 from __future__ import annotations
 
