@@ -3,7 +3,7 @@
 A job is a module with `arguments(parser)`, which imports neither PySpark nor pyarrow, and
 `run(options, session) -> status`. The docstring of the module is the help text of the job. Exit
 status: 0 done, 1 done with findings, 2 a mistake in the command line, 3 failed with one sentence of
-explanation (`--traceback` shows where).
+explanation (`--verbose` shows where, and Spark's log).
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ import sys
 import threading
 import traceback
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, NoReturn, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, cast
 
 from client import ClientError
 from pipeline.errors import FAILED, USAGE, PipelineError, UsageError
-from pipeline.options import DEFAULT_MASTER, with_signed_values
-from pipeline.session import INSTALL, Session
+from pipeline.options import add_verbose, with_signed_values
+from pipeline.session import Session
 from pipeline.source.splits import SourceError
+from pipeline.spark_start import INSTALL, kept_log
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -40,6 +41,7 @@ JOBS: Final[Mapping[str, str]] = MappingProxyType(
         "backfill": "a table to a topic, with event times of its own",
     }
 )
+_OURS: Final = (PipelineError, ClientError, SourceError)
 _KILLED: Final = 128  # plus the number of the signal, as in a shell
 
 
@@ -79,12 +81,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def run(options: argparse.Namespace) -> int:
     """Runs a job whose options are parsed; returns the exit status."""
     job = _module(options.job)
-    master = getattr(options, "master", DEFAULT_MASTER)
     try:
-        with (
-            _terminable(),
-            Session(options.job, master=master, conf=getattr(options, "conf", ())) as session,
-        ):
+        with _terminable(), session_of(options) as session:
             return job.run(options, session)
     except KeyboardInterrupt as stop:
         number = signal.SIGTERM if isinstance(stop, _Terminated) else signal.SIGINT
@@ -97,10 +95,23 @@ def run(options: argparse.Namespace) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
     except Exception as error:  # noqa: BLE001 - a page of Java tells nobody anything
-        if options.traceback:
+        if options.verbose:
             traceback.print_exc()
-        print(f"tidelog pipeline {options.job}: {sentence(error)}", file=sys.stderr)
+        log = None if isinstance(error, _OURS) else kept_log()
+        where = "" if log is None else f" (Spark's log: {log})"
+        print(f"tidelog pipeline {options.job}: {sentence(error)}{where}", file=sys.stderr)
         return USAGE if isinstance(error, UsageError) else FAILED
+
+
+def session_of(options: argparse.Namespace, spark: Any = None) -> Session:
+    """Returns the session that the options ask for; `spark` is a SparkSession of the caller's."""
+    return Session(
+        options.job,
+        master=getattr(options, "master", None),
+        conf=getattr(options, "conf", ()),
+        spark=spark,
+        is_verbose=options.verbose,
+    )
 
 
 @contextlib.contextmanager
@@ -123,25 +134,19 @@ def _terminable() -> Iterator[None]:
 def sentence(error: BaseException) -> str:
     """Returns an error as one line.
 
-    Our own errors stay as they are. Of an error in a worker it is the last line; others begin with
+    Our own errors stay as they are. Of an error in Java it is what Java says; others begin with
     their type.
     """
-    if isinstance(error, (PipelineError, ClientError, SourceError)):
+    if isinstance(error, _OURS):
         return str(error)
     if isinstance(error, ModuleNotFoundError) and error.name:
         return f"{error.name.partition('.')[0]} is not installed: {INSTALL}"
-    lines = [line.strip() for line in str(error).splitlines()]
-    for line in lines:
-        name, colon, said = line.partition(": ")
-        name = name.removeprefix("tidelog._house.")
-        if (
-            colon
-            and name.startswith(("pipeline.", "client."))
-            and name.replace(".", "").isidentifier()
-        ):
-            return said
     if isinstance(error, OSError):
         return str(error)
+    lines = [line.strip() for line in str(error).splitlines()]
+    for line in lines:
+        if line.startswith(": "):  # what Java says, behind Py4J's own line
+            return line[2:]
     return f"{type(error).__name__}: {next(filter(None, lines), 'no reason given')}"
 
 
@@ -164,9 +169,7 @@ def _parser(job: str | None) -> argparse.ArgumentParser:
             module = _module(name)
             one.description = module.__doc__
             module.arguments(one)
-            one.add_argument(
-                "--traceback", action="store_true", help="on failure, show where it happened"
-            )
+            add_verbose(one, default=False)
     return parser
 
 

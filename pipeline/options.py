@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 _TIMES: Final = {"from": "low_time", "to": "high_time", "at": "at"}
 INLINE: Final = "inline"
 DEFAULT_MASTER: Final = "local[*]"
-AUTO: Final = "auto"  # small jobs run in this process, others on DEFAULT_MASTER
+AUTO: Final = "auto"  # what is small runs in this process, the rest on DEFAULT_MASTER
 _NAMES = re.compile(r"[A-Za-z0-9._-]+(,[A-Za-z0-9._-]+)*")
 _SIGNED = re.compile(r"-[0-9]")  # a time such as -2h or -0044-03-15T12:00Z, not an option
 _RUN_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,79}")  # temporary files begin with a dot
@@ -119,13 +119,10 @@ def add_ends(group: argparse._ArgumentGroup) -> None:
     )
 
 
-def add_run(
-    parser: argparse.ArgumentParser, *, out: str | None = "tidelog-runs", small: bool = False
-) -> None:
+def add_run(parser: argparse.ArgumentParser, *, out: str | None = "tidelog-runs") -> None:
     """Adds the options for how to run and where to write.
 
-    A job with its own output passes `out=None`. `small`: the job says how much it reads, and does
-    not use Spark for little unless the user asks for it.
+    A job with its own output passes `out=None`.
     """
     group = parser.add_argument_group("how to run")
     group.add_argument(
@@ -144,10 +141,9 @@ def add_run(
     )
     group.add_argument(
         "--master",
-        default=AUTO if small else DEFAULT_MASTER,
         metavar="URL",
-        help=f"a Spark master ({DEFAULT_MASTER}), or '{INLINE}': this process, without Spark"
-        + (f"; '{AUTO}', the default, is that for what is small" if small else ""),
+        help=f"a Spark master, or '{INLINE}': this process, without Spark; '{AUTO}': this process for what"
+        f" is small, else {DEFAULT_MASTER} (the master of spark-submit, else {AUTO})",
     )
     group.add_argument(
         "--conf",
@@ -156,6 +152,17 @@ def add_run(
         type=pair,
         metavar="KEY=VALUE",
         help="a Spark setting; may be given many times",
+    )
+
+
+def add_verbose(parser: argparse.ArgumentParser, *, default: Any) -> None:
+    """Adds the option for what is said of Spark and of a failure."""
+    parser.add_argument(
+        "--verbose",
+        "--traceback",
+        action="store_true",
+        default=default,
+        help="show Spark's log, and on failure where it happened",
     )
 
 

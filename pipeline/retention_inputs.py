@@ -44,6 +44,15 @@ class PartitionDirectory(NamedTuple):
     partition: int
     directory: Path
 
+    @property
+    def size_bytes(self) -> int:
+        """The size of the log's files. A file that is deleted meanwhile counts as empty."""
+        size = 0
+        for path in self.directory.glob(f"*{filenames.LOG_SUFFIX}"):
+            with contextlib.suppress(FileNotFoundError):
+                size += path.stat().st_size
+        return size
+
 
 def partitions(log_directory: Path, wants: Callable[[str], bool]) -> list[PartitionDirectory]:
     """Lists the partitions of the wanted topics. Raises OSError."""

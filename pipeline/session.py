@@ -1,96 +1,85 @@
-"""The Spark session of a job: checked before its start, started at first use, configured here only.
+"""Where the tasks of a job run: in Spark, or in this process.
 
-    with Session("mirror", master="local[*]") as session:
-        results = session.run(task, items)
+    with Session("mirror") as session:
+        results = session.run(task, items, sizes=sizes)
 
 `run` gives each item to one task and returns the results in the order of the items. `task` takes an
 item and returns a picklable value. It and everything it calls is imported where it runs, so tidelog
-must be installed there (docs/pipeline/running.md says how). With the master "inline" Spark is not used: the
-items are processed one after the other in this process. With "auto" this is so for items of few
-bytes in total, because Spark needs seconds to start, and a job of it costs more than reading some
-megabytes. Items that are not done after some seconds go to Spark.
+must be installed there (docs/pipeline/running.md says how).
+
+The master "auto", the default, does in this process what is small (`is_small`), because Spark needs
+seconds to start, and a job of it costs more than reading some megabytes; for the rest it starts
+Spark here. "inline" never uses Spark. Any other master, spark-submit's too, and a SparkSession of
+the caller's get all work.
 """
 
 from __future__ import annotations
 
-import math
-import os
-import re
-import shutil
-import subprocess
-import sys
+import contextlib
+import itertools
+import threading
 import time
+import uuid
 from concurrent.futures import ThreadPoolExecutor, wait
 from functools import cached_property
-from importlib import metadata
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
+from pipeline import spark_start
 from pipeline.errors import SetupError
-from pipeline.options import AUTO, DEFAULT_MASTER, INLINE
-from pipeline.tasks import pack, unpack, with_our_packages
+from pipeline.options import AUTO, INLINE
+from pipeline.tasks import Reports, pack, unpack, with_our_packages
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
-OLDEST_PYSPARK: Final = (4, 1)
-TOO_NEW_PYSPARK: Final = 5
-OLDEST_JAVA: Final = 17
-INSTALL: Final = "pip install '.[spark]' in a clone of tidelog"
 SMALL_BYTES: Final = 256 << 20
-"""What is less than this is done in this process first, with "auto"."""
-_HERE_S: Final = 5.0  # about the time Spark takes to start; after it, Spark does the rest
+"""What is read in this process, as far as nothing else is known of it."""
+TRIED_S: Final = 5.0
+"""After so long the rate of what is done counts; before, it may be that of starting up."""
+SPARK_START_S: Final = 10.0
+"""About what Spark takes until its first task is done."""
 _WATCH_S: Final = 1.0
-_LOCAL = re.compile(r"local(?:\[([0-9]+|\*)\])?")
-_JAVA_VERSION = re.compile(r'version "(?:1\.)?([0-9]+)')
+_WORKER_PYTHON: Final = "PYTHON_VERSION_MISMATCH"
 
-# Times are in UTC and exact before 1582. Overflows of int64 raise. Arrow batches are large. A job has as
-# many tasks as items, and one worker at a time does each.
-SETTINGS: Final = {
-    "spark.sql.session.timeZone": "UTC",
-    "spark.driver.extraJavaOptions": "-Duser.timezone=UTC",
-    "spark.executor.extraJavaOptions": "-Duser.timezone=UTC",
-    "spark.executorEnv.TZ": "UTC",
-    "spark.sql.ansi.enabled": "true",
-    "spark.sql.execution.arrow.pyspark.enabled": "true",
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
-    "spark.sql.python.filterPushdown.enabled": "true",
-    "spark.sql.timestampType": "TIMESTAMP_LTZ",
-    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
-    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
-    "spark.sql.parquet.int96RebaseModeInWrite": "CORRECTED",
-    "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
-    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-    "spark.speculation": "false",
-    "spark.sql.adaptive.enabled": "false",
-    "spark.task.maxFailures": "4",
-    "spark.python.worker.reuse": "true",
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-}
-LOCAL_SETTINGS: Final = {
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.memory": "2g",
-    "spark.sql.shuffle.partitions": "4",
-}
+
+def is_small(left_bytes: int | None, done_bytes: int = 0, elapsed_s: float = 0.0) -> bool:
+    """Returns whether the work that is left ends sooner in this process than in Spark.
+
+    That is assumed of less than SMALL_BYTES, and not where the size is unknown (None). After
+    TRIED_S the rate so far says how long the rest takes, and it may take as long as Spark's start.
+    """
+    if left_bytes is None:
+        return False
+    if elapsed_s < TRIED_S or done_bytes <= 0:
+        return left_bytes < SMALL_BYTES
+    return elapsed_s * left_bytes / done_bytes <= SPARK_START_S
 
 
 class Session:
-    """Spark, or the same tasks in this process without it. `conf` overrides the settings here."""
+    """Spark, or the same tasks in this process without it.
+
+    `master` None: that of spark-submit, or "auto". `conf` overrides the settings of `spark_start`.
+    `spark` is a SparkSession of the caller's: it is used for everything, and neither changed nor
+    stopped. `is_verbose`: Spark's log goes to standard error.
+    """
 
     def __init__(
         self,
         job: str,
         *,
-        master: str = DEFAULT_MASTER,
+        master: str | None = None,
         conf: Sequence[tuple[str, str]] = (),
         spark: Any = None,
+        is_verbose: bool = False,
     ) -> None:
         self.job = job
-        self.master = master
         self.conf = dict(conf)
+        self.is_verbose = is_verbose
         self._given = spark
+        self._own: Any = None
+        if master is None and not spark_start.is_submitted() and spark is None:
+            master = AUTO
+        self.master = master
 
     def __enter__(self) -> Self:
         return self
@@ -99,161 +88,175 @@ class Session:
         self.close()
 
     @property
-    def is_inline(self) -> bool:
-        """Whether the session does not use Spark."""
-        return self.master == INLINE
-
-    @property
     def has_spark(self) -> bool:
-        """Whether Spark has been started."""
+        """Whether Spark is there."""
         return self._given is not None or "spark" in self.__dict__
 
     def close(self) -> None:
         """Stops Spark if it was started here."""
-        started = self.__dict__.pop("spark", None)
-        if started is not None and self._given is None:
-            started.stop()
+        self.__dict__.pop("spark", None)
+        if self._own is not None:
+            self._own.stop()
+            self._own = None
 
     @cached_property
     def spark(self) -> Any:
-        """Returns the SparkSession, which is started at first use. Raises SetupError."""
+        """Returns the SparkSession: the caller's, the program's, or one started now.
+
+        Raises SetupError.
+        """
         if self._given is not None:
             return self._given
-        if self.is_inline:
+        if self.master == INLINE:
             raise SetupError(f"{self.job} needs Spark for this: --master {INLINE} has none")
-        check_pyspark()
-        check_java()
-        _prepare_workers()
-        from pyspark.sql import SparkSession
-
-        master = DEFAULT_MASTER if self.master == AUTO else self.master
-        master = with_retries(master, int(self.settings()["spark.task.maxFailures"]))
-        builder = SparkSession.builder.master(master).appName(f"tidelog {self.job}")
-        for name, value in self.settings().items():
-            builder = builder.config(name, value)
-        started = builder.getOrCreate()
-        started.sparkContext.setLogLevel(os.environ.get("TIDELOG_SPARK_LOG", "ERROR"))
-        return started
-
-    def settings(self) -> dict[str, str]:
-        """Returns every Spark setting of this session."""
-        is_local = self.master == AUTO or self.master.startswith("local")
-        local = LOCAL_SETTINGS if is_local else {}
-        return {**SETTINGS, **local, **self.conf}
+        found = spark_start.running()
+        if found is None:
+            master = None if self.master == AUTO else self.master
+            found = self._own = spark_start.start(
+                self.job, master, self.conf, is_verbose=self.is_verbose
+            )
+        return found
 
     def run(
         self,
         task: Callable[[Any], Any],
         items: Sequence[Any],
         *,
-        watch: Callable[[], None] | None = None,
-        size_bytes: int | None = None,
+        watch: Callable[[int], None] | None = None,
+        sizes: Sequence[int] | None = None,
     ) -> list[Any]:
-        """Runs `task` for every item, one Spark task each.
+        """Runs `task` for every item, one Spark task each. Raises what a task raises.
 
-        `watch` is called every second meanwhile. `size_bytes` is the approximate number of bytes
-        that all items read, if it is known. Spark tries a task that raises four times in all; then
-        its error is raised here.
+        `sizes` are the approximate numbers of bytes that the items read, if they are known. `watch`
+        is called every second meanwhile, in a thread of its own, with the sum of the sizes of the
+        items that are done; without sizes, with their number. An error that may pass is raised
+        after the last of Spark's attempts, any other error at once.
         """
-        until_s = self._until_s(size_bytes)
-        done: list[Any] = []
-        for item in items:
-            if time.monotonic() >= until_s:
-                break
-            done.append(_watched(task(item), watch))
-        left = items[len(done) :]
-        if not left:
-            return done
-        context = self.spark.sparkContext
-        rows = context.parallelize([pack(item) for item in left], len(left))
-        found = _collected(context, rows, with_our_packages(task), watch)
-        return [*done, *(unpack(packed) for packed in found)]
+        weights = [1] * len(items) if sizes is None else sizes
+        done = _Done()
+        results: list[Any] = []
+        with _watched(watch, done):
+            for item, weight in zip(items, weights, strict=True):
+                if not self._is_for_here(None if sizes is None else sum(sizes), done):
+                    break
+                results.append(task(item))
+                done.here += weight
+            left = list(zip(weights, items, strict=True))[len(results) :]
+            return [*results, *(self._on_spark(task, left, done) if left else ())]
 
-    def _until_s(self, size_bytes: int | None) -> float:
-        """Returns the time.monotonic() until which items are started in this process."""
-        if self.is_inline:
-            return math.inf
-        if self.master == AUTO and size_bytes is not None and size_bytes < SMALL_BYTES:
-            return time.monotonic() + _HERE_S
-        return -math.inf
+    def _is_for_here(self, total_bytes: int | None, done: _Done) -> bool:
+        """Returns whether the next item is for this process."""
+        if self.master == INLINE:
+            return True
+        left_bytes = None if total_bytes is None else total_bytes - done.here
+        return self.master == AUTO and is_small(left_bytes, done.here, done.elapsed_s)
 
+    def _on_spark(
+        self, task: Callable[[Any], Any], left: Sequence[tuple[int, Any]], done: _Done
+    ) -> list[Any]:
+        """Runs `task` for the (size, item) pairs in Spark."""
+        from pyspark.accumulators import AddingAccumulatorParam
 
-def with_retries(master: str, failures: int) -> str:
-    """Returns a local master that retries tasks as a cluster does; plain `local[N]` does not."""
-    found = _LOCAL.fullmatch(master)
-    if found is None:
-        return master
-    return f"local[{found[1] or 1},{failures}]"
-
-
-def _watched(result: Any, watch: Callable[[], None] | None) -> Any:
-    if watch is not None:
-        watch()
-    return result
-
-
-def _collected(context: Any, rows: Any, task: Any, watch: Callable[[], None] | None) -> list[bytes]:
-    """Collects results in a thread, because Spark's call returns only when all tasks are done."""
-    with ThreadPoolExecutor(1, thread_name_prefix="spark-job") as pool:
-        future = pool.submit(lambda: rows.mapPartitions(task).collect())
         try:
-            while True:
+            context = self.spark.sparkContext
+        except AttributeError as error:
+            raise SetupError(
+                "this SparkSession has no SparkContext (Spark Connect): the jobs need a classic one"
+            ) from error
+        reports = Reports(
+            context.accumulator(0),
+            context.accumulator((), AddingAccumulatorParam(())),
+        )
+        done.there = reports.done
+        rows = context.parallelize([pack(pair) for pair in left], len(left))
+        work = with_our_packages(task, reports, spark_start.attempts(context))
+        group = f"tidelog {self.job} {uuid.uuid4()}"
+        found = _collected(context, rows.mapPartitions(work), group, reports.errors)
+        return [unpack(packed) for packed in found]
+
+
+class _Done:
+    """How much is done: `here` in this process, and in Spark's accumulator `there`."""
+
+    def __init__(self) -> None:
+        self.here = 0
+        self.there: Any = None
+        self._began_s = time.monotonic()
+
+    @property
+    def elapsed_s(self) -> float:
+        """The seconds since the work began."""
+        return time.monotonic() - self._began_s
+
+    @property
+    def total(self) -> int:
+        """The sum of both."""
+        return self.here + (0 if self.there is None else int(self.there.value))
+
+
+@contextlib.contextmanager
+def _watched(watch: Callable[[int], None] | None, done: _Done) -> Iterator[None]:
+    """Calls `watch` every second in a thread."""
+    if watch is None:
+        yield
+        return
+    is_over = threading.Event()
+
+    def look() -> None:
+        while not is_over.wait(_WATCH_S):
+            with contextlib.suppress(OSError):  # a terminal that is gone
+                watch(done.total)
+
+    thread = threading.Thread(target=look, name="job-progress", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
+
+
+def _collected(context: Any, rows: Any, group: str, errors: Any) -> list[bytes]:
+    """Collects results in a thread, because Spark's call returns only when all tasks are done.
+
+    The first error that a task reports ends the others.
+    """
+
+    def collect() -> list[bytes]:
+        context.setJobGroup(group, group, interruptOnCancel=True)
+        return list(rows.collect())
+
+    with ThreadPoolExecutor(1, thread_name_prefix="spark-job") as pool:
+        future = pool.submit(collect)
+        try:
+            while not future.done():
                 wait([future], timeout=_WATCH_S)
-                if watch is not None:
-                    watch()
-                if future.done():
-                    return list(future.result())
-        except BaseException:
-            context.cancelAllJobs()
+                _raise_reported(errors)
+            _raise_reported(errors)
+            return future.result()
+        except BaseException as error:
+            context.cancelJobGroup(group)
+            if _WORKER_PYTHON in str(error):
+                raise _other_python(str(error)) from error
             raise
 
 
-def _prepare_workers() -> None:
-    """Gives Python workers on this machine the Python of this process.
-
-    They inherit the environment of the JVM that this process starts. In a checkout, where this
-    package has its short name, they also find our packages before any others of their names.
-    """
-    if __package__ == "pipeline":
-        here = str(Path(__file__).resolve().parents[1])
-        paths = [here, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
-        os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(paths))
-        os.environ["PYTHONSAFEPATH"] = "1"  # the working directory comes first otherwise
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+def _raise_reported(errors: Any) -> None:
+    """Raises the first error that a task has reported."""
+    for packed in itertools.islice(errors.value, 1):
+        error, said = unpack(packed)
+        if isinstance(error, ImportError):
+            raise SetupError(
+                f"Spark's workers ({said}) lack a part of tidelog: {error}; install tidelog[spark] in their"
+                " Python, or pack an environment (docs/pipeline/running.md)"
+            )
+        error.add_note(said)
+        raise error
 
 
-def check_pyspark() -> None:
-    """Raises SetupError unless PySpark and pyarrow are installed in supported versions."""
-    try:
-        version = metadata.version("pyspark")
-        metadata.version("pyarrow")
-    except metadata.PackageNotFoundError as error:
-        raise SetupError(f"{error.name} is not installed: {INSTALL}") from None
-    numbers = tuple(int(part) for part in re.findall(r"[0-9]+", version)[:2])
-    if numbers < OLDEST_PYSPARK or numbers[0] >= TOO_NEW_PYSPARK:
-        raise SetupError(
-            f"PySpark {version} is installed, and 4.1 or newer (below 5) is needed: {INSTALL}"
-        )
-
-
-def check_java() -> None:
-    """Raises SetupError unless there is a Java runtime that Spark 4 supports."""
-    home = os.environ.get("JAVA_HOME")
-    java = shutil.which(str(Path(home, "bin", "java"))) if home else shutil.which("java")
-    if java is None:
-        where = f"below JAVA_HOME ({home})" if home else "on the PATH"
-        raise SetupError(
-            f"no Java runtime was found {where}: Spark needs Java {OLDEST_JAVA} or newer"
-            " (apt install openjdk-17-jre-headless), or choose --master inline where the job can"
-        )
-    try:
-        completed = subprocess.run(  # noqa: S603 - the user's own Java
-            [java, "-version"], capture_output=True, text=True, timeout=30, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise SetupError(f"{java} does not run: {error}") from error
-    found = _JAVA_VERSION.search(completed.stderr + completed.stdout)
-    if found is None or int(found[1]) < OLDEST_JAVA:
-        said = found[1] if found else "of an unknown version"
-        raise SetupError(f"{java} is Java {said}: Spark needs Java {OLDEST_JAVA} or newer")
+def _other_python(said: str) -> SetupError:
+    """Returns the error for workers that run another version of Python than the driver."""
+    line = next(line for line in said.splitlines() if _WORKER_PYTHON in line)
+    return SetupError(
+        f"Spark's workers run another Python than the driver: set PYSPARK_PYTHON ({line.strip()})"
+    )

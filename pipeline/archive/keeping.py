@@ -35,6 +35,11 @@ class WholeFile:
     store: Store
     parts: tuple[File, ...]
 
+    @property
+    def size_bytes(self) -> int:
+        """The number of bytes to read."""
+        return self.parts[0].size_bytes
+
 
 @dataclass(frozen=True, slots=True)
 class Partition:
@@ -42,6 +47,11 @@ class Partition:
 
     store: Store
     files: tuple[File, ...]
+
+    @property
+    def size_bytes(self) -> int:
+        """The approximate number of bytes to read."""
+        return sum(one.read_bytes for one in self.files)
 
 
 class Group(NamedTuple):
@@ -54,6 +64,11 @@ class Group(NamedTuple):
     def paths(self) -> tuple[str, ...]:
         """The names of the files."""
         return tuple(manifests.by_path(self.files))
+
+    @property
+    def size_bytes(self) -> int:
+        """The approximate number of bytes to read."""
+        return sum(one.read_bytes for one in self.files)
 
 
 class Merged(NamedTuple):

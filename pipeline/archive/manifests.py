@@ -58,6 +58,11 @@ class File(NamedTuple):
         """The partition of these records."""
         return self.topic, self.partition
 
+    @property
+    def read_bytes(self) -> int:
+        """About how many bytes are read for these records alone."""
+        return min(self.size_bytes, self.column_bytes)
+
 
 class Range(NamedTuple):
     """A range of offsets of a partition, and how many of them have a record.

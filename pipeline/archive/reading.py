@@ -89,6 +89,11 @@ class ArchiveSource:
     files: tuple[File, ...]
     bounds: Bounds = Bounds()
 
+    @property
+    def size_bytes(self) -> int:
+        """The approximate number of bytes to read."""
+        return sum(one.read_bytes for one in self.files)
+
     def read(self) -> Iterator[ArchivedRows]:
         """Yields the records in order. Raises PipelineError and OSError."""
         for table in merged(self.store, self.files, layout.REPLAYED, self.bounds):

@@ -47,6 +47,17 @@ class Chunk:
     isolation: str
     file_bytes: int
 
+    @property
+    def size_bytes(self) -> int:
+        """The approximate number of bytes to read: a split's, by the offsets that are wanted."""
+        size = 0
+        for one in self.splits:
+            low = max(self.start_offset, one.start_offset)
+            high = min(self.end_offset, one.end_offset)
+            there = max(1, one.end_offset - one.start_offset)
+            size += one.size_bytes * max(0, high - low) // there
+        return size
+
 
 class Written(NamedTuple):
     """The result of one task."""

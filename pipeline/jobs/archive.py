@@ -85,12 +85,7 @@ def _add_actions(parser: argparse.ArgumentParser) -> None:
         if name == "compact":
             _add_file_bytes(action, "as it is stored; files of half of it stay")
         shared.add_run(action)
-        action.add_argument(
-            "--traceback",
-            action="store_true",
-            default=argparse.SUPPRESS,
-            help="on failure, show where it happened",
-        )
+        shared.add_verbose(action, default=argparse.SUPPRESS)
 
 
 def run(options: argparse.Namespace, session: Session) -> int:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of the job."""
     common.add_source(parser)
-    common.add_run(parser, small=True)
+    common.add_run(parser)
     group = parser.add_argument_group("what to read")
     group.add_argument(
         "--cluster",

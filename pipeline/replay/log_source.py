@@ -22,6 +22,11 @@ class LogSource:
     splits: tuple[Split, ...]
     selection: Selection
 
+    @property
+    def size_bytes(self) -> int:
+        """The approximate number of bytes to read."""
+        return sum(one.size_bytes for one in self.splits)
+
     def read(self) -> Iterator[Columns]:
         """Yields the records as columns. Raises SourceError, ClientError and OSError."""
         options = Options.of(self.selection)

@@ -61,6 +61,10 @@ class Rows(Protocol):
 class Source(Protocol):
     """The records for one target partition. Every `read` yields the same rows."""
 
+    @property
+    def size_bytes(self) -> int:
+        """The approximate number of bytes to read."""
+
     def read(self) -> Iterator[Rows]:
         """Yields the rows, in order. Raises PipelineError, SourceError and OSError."""
 
@@ -112,7 +116,12 @@ def replay(session: Session, tasks: Sequence[Task], progress: Progress) -> list[
             client = stack.enter_context(Client(tasks[0].brokers))
             known = identities.ids_of(client, topics)
         watch = stack.enter_context(_Watch(tasks, progress))
-        outcomes: list[Outcome] = session.run(replay_partition, tasks, watch=watch.look)
+        outcomes: list[Outcome] = session.run(
+            replay_partition,
+            tasks,
+            watch=watch.look,
+            sizes=[one.source.size_bytes for one in tasks],
+        )
         progress.update(sum(one.count for one in outcomes))
         other = identities.made_anew(client, known) if tasks else []
     return [
@@ -273,7 +282,7 @@ class _Watch:
         if self._client is not None:
             self._client.close()
 
-    def look(self) -> None:
+    def look(self, _done_bytes: int) -> None:
         """Shows how many records the targets have; a target that does not answer is skipped."""
         if not self._tasks:
             return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -34,6 +35,11 @@ class StagedSource:
     """The rows of these Parquet files, in the order of the files."""
 
     files: tuple[str, ...]
+
+    @property
+    def size_bytes(self) -> int:
+        """The number of bytes to read. Raises OSError."""
+        return sum(os.stat(path).st_size for path in self.files)  # noqa: PTH116 - text, of Spark's
 
     def read(self) -> Iterator[StagedRows]:
         """Yields the rows as columns. Raises OSError."""

@@ -77,8 +77,11 @@ class Run:
                 offsets=self.options.task_offsets,
                 file_bytes=self.options.file_bytes,
             )
-            with watching(session, ARCHIVE, plan.size_bytes) as watch:
-                written: list[Written] = session.run(writing.write, chunks, watch=watch)
+            sizes = [one.size_bytes for one in chunks]
+            with watching(ARCHIVE, sum(sizes)) as watch:
+                written: list[Written] = session.run(
+                    writing.write, chunks, watch=watch, sizes=sizes
+                )
             self._refuse_anew(plan)
             made = self._manifest(plan, written)
             self._refuse_wrong(made, plan, archive)

@@ -77,16 +77,18 @@ def _compared(
 ) -> list[str]:
     """Compares each file with its entries, and the offsets of partitions without a bad file."""
     items = [WholeFile(store, tuple(parts)) for parts in named.values()]
-    with watching(session, "verify", len(items), unit="files") as watch:
-        checked: list[list[str]] = session.run(keeping.check, items, watch=watch)
+    sizes = [one.size_bytes for one in items]
+    with watching("verify", sum(sizes)) as watch:
+        checked: list[list[str]] = session.run(keeping.check, items, watch=watch, sizes=sizes)
     bad = {path for path, found in zip(named, checked, strict=True) if found}
     whole = [
         Partition(store, tuple(files))
         for _, files in sorted(partitions.items())
         if not any(one.path in bad for one in files)
     ]
-    with watching(session, "verify", len(whole), unit="partitions") as watch:
-        checked += session.run(keeping.check_order, whole, watch=watch)
+    sizes = [one.size_bytes for one in whole]
+    with watching("verify, offsets", sum(sizes)) as watch:
+        checked += session.run(keeping.check_order, whole, watch=watch, sizes=sizes)
     return [sentence for found in checked for sentence in found]
 
 
@@ -110,8 +112,9 @@ def compact(
         if done is not None:
             groups = []  # it was published; the replaced files may still exist
         if groups:
-            with watching(session, "compact", len(groups), unit="files") as watch:
-                merged: list[Merged] = session.run(keeping.merge, groups, watch=watch)
+            sizes = [one.size_bytes for one in groups]
+            with watching("compact", sum(sizes)) as watch:
+                merged: list[Merged] = session.run(keeping.merge, groups, watch=watch, sizes=sizes)
             made = Manifest(
                 run=name,
                 kind=manifests.COMPACT,

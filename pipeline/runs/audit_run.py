@@ -171,11 +171,7 @@ class Auditing:
         by_partition: dict[TopicPartition, list[int]] = defaultdict(list)
         for number, split in enumerate(splits):
             by_partition[split.topic, split.partition].append(number)
-        total = sum(split.size_bytes for split in splits)
-        with watching(self.session, "audit", total) as watch:
-            tasks = [*self._tasks(items), *([one] for one in kept)]
-            done = self.session.run(work, tasks, watch=watch, size_bytes=total)
-        results = [result for several in done for result in several]
+        results = self._done("audit", [*self._tasks(items), *([one] for one in kept)])
         found: list[PartialAudit] = results[: len(items)]
         again = [
             (numbers[each.number], each.carry)
@@ -184,10 +180,7 @@ class Auditing:
         ]
         if again:
             repeated = [items[number]._replace(carry=carry) for number, carry in again]
-            total = sum(item.split.size_bytes for item in repeated)
-            with watching(self.session, "audit, again", total) as watch:
-                done = self.session.run(work, self._tasks(repeated), watch=watch, size_bytes=total)
-            anew = [result for several in done for result in several]
+            anew = self._done("audit, again", self._tasks(repeated))
             for (number, _), partial_audit in zip(again, anew, strict=True):
                 found[number] = partial_audit
         audits = {
@@ -197,6 +190,15 @@ class Auditing:
             for key in self.plan.offsets
         }
         return audits, results[len(items) :]
+
+    def _done(self, job: str, tasks: Sequence[Sequence[Item | Kept]]) -> list[Any]:
+        """Does the tasks; returns the result of each item."""
+        sizes = [
+            sum(one.split.size_bytes for one in items if isinstance(one, Item)) for items in tasks
+        ]
+        with watching(job, sum(sizes)) as watch:
+            done = self.session.run(work, tasks, watch=watch, sizes=sizes)
+        return [result for several in done for result in several]
 
     def _tasks(self, items: Sequence[Item]) -> list[Sequence[Item]]:
         """Returns small neighbours together: a task costs as much as reading some megabytes."""

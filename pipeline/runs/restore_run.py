@@ -240,8 +240,9 @@ class Run:
             )
             for key in keys
         ]
-        with watching(session, "predict", len(items), unit="partitions") as watch:
-            seen: list[Prediction] = session.run(predict, items, watch=watch)
+        sizes = [sum(one.read_bytes for one in item.files) for item in items]
+        with watching("predict", sum(sizes)) as watch:
+            seen: list[Prediction] = session.run(predict, items, watch=watch, sizes=sizes)
         return {
             topic: prediction.combined(
                 [one for key, one in zip(keys, seen, strict=True) if key[0] == topic],

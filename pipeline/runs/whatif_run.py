@@ -22,7 +22,6 @@ from pipeline.report import whatif as page
 from pipeline.runs.task_progress import watching
 from pipeline.source import locations
 from protocol.errors import CorruptMessage
-from storage import filenames
 from storage.time.event_time import event_slack
 
 if TYPE_CHECKING:
@@ -116,11 +115,7 @@ class Trial:
             f"{partition.topic}-{partition.partition}: {partition.directory}"
             for partition in self.partitions
         ]
-        size = sum(
-            path.stat().st_size
-            for partition in self.partitions
-            for path in partition.directory.glob(f"*{filenames.LOG_SUFFIX}")
-        )
+        size = sum(partition.size_bytes for partition in self.partitions)
         lines.append(
             f"{len(self.partitions)} partitions, {len(self.moments)} rounds of each policy, {size} bytes"
         )
@@ -139,8 +134,9 @@ class Trial:
             )
             for partition in self.partitions
         ]
-        with watching(self.session, "whatif", len(items), unit="partitions") as watch:
-            judged = list(self.session.run(judge, items, watch=watch))
+        sizes = [partition.size_bytes for partition in self.partitions]
+        with watching("whatif", sum(sizes)) as watch:
+            judged = self.session.run(judge, items, watch=watch, sizes=sizes)
         topics = []
         for topic, policies in self._policies.items():
             logs = [log for log, _ in judged if log.topic == topic]

@@ -16,7 +16,9 @@ def spark():
     """One Spark session for all tests, on two cores, with Spark's Kafka connector where it can be had."""
     pytest.importorskip("pyspark", reason="PySpark is not installed: make test-spark installs it")
     connector = [str(jar) for jar in spark_kafka.jars()] if spark_kafka.fetch() else []
-    conf = [("spark.jars", ",".join(connector))] if connector else []
+    conf = [("spark.ui.enabled", "false")]
+    conf += [("spark.jars", ",".join(connector))] if connector else []
+
     with Session("tests", master="local[2]", conf=conf) as session:
         try:
             started = session.spark

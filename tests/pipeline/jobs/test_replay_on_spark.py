@@ -60,6 +60,10 @@ class Killing:
     inner: LogSource
     mark: str
 
+    @property
+    def size_bytes(self):
+        return self.inner.size_bytes
+
     def read(self):
         for rows in self.inner.read():
             yield rows
