@@ -3,7 +3,8 @@
 The core: `frames.py` (one connection: requests to bytes and bytes to answers), `cluster.py`
 (leaders and coordinators), `retry.py` (pauses), `flow.py` (the steps of an operation), `calls/`
 (requests, and how their answers are read). The shells: `Client` in `sync_client.py`, `AsyncClient`
-in `async_client.py`. Begin with `flow.py`. The package imports only `protocol`.
+in `async_client.py`. Begin with `flow.py`; TLS and SASL are in `security/`. The package imports only
+`protocol`.
 """
 
 from client.calls.groups import GroupOffset
@@ -18,14 +19,17 @@ from client.calls.records import (
 )
 from client.cluster import PartitionInfo, TopicInfo, address_of
 from client.errors import (
+    AuthenticationFailed,
     ClientError,
     ClusterUnreachable,
     ConnectionBroken,
     Fenced,
     RequestError,
+    SecuritySettingsError,
     SequenceGap,
     UnsupportedByBroker,
 )
+from client.security import Brokers, Security, secured
 from client.sync_client import Client, TopicSetting
 
 __all__ = [
@@ -33,6 +37,8 @@ __all__ = [
     "LATEST",
     "READ_COMMITTED",
     "READ_UNCOMMITTED",
+    "AuthenticationFailed",
+    "Brokers",
     "Client",
     "ClientError",
     "ClusterUnreachable",
@@ -44,9 +50,12 @@ __all__ = [
     "PartitionInfo",
     "Produced",
     "RequestError",
+    "Security",
+    "SecuritySettingsError",
     "SequenceGap",
     "TopicInfo",
     "TopicSetting",
     "UnsupportedByBroker",
     "address_of",
+    "secured",
 ]

@@ -23,6 +23,7 @@ OFFSET_FETCH: Final = 9
 FIND_COORDINATOR: Final = 10
 DESCRIBE_GROUPS: Final = 15
 LIST_GROUPS: Final = 16
+SASL_HANDSHAKE: Final = 17
 API_VERSIONS: Final = 18
 CREATE_TOPICS: Final = 19
 DELETE_TOPICS: Final = 20
@@ -32,6 +33,7 @@ ADD_PARTITIONS_TO_TXN: Final = 24
 END_TXN: Final = 26
 DESCRIBE_CONFIGS: Final = 32
 DESCRIBE_LOG_DIRS: Final = 35
+SASL_AUTHENTICATE: Final = 36
 CREATE_PARTITIONS: Final = 37
 DELETE_GROUPS: Final = 42
 INCREMENTAL_ALTER_CONFIGS: Final = 44
@@ -50,6 +52,7 @@ SPOKEN: Final[Mapping[int, VersionRange]] = {
     FIND_COORDINATOR: (1, 3),  # from 4 on it has several keys
     DESCRIBE_GROUPS: (0, 5),
     LIST_GROUPS: (0, 4),
+    SASL_HANDSHAKE: (1, 1),  # after v0 the exchange has no request headers (Kafka before 1.0)
     CREATE_TOPICS: (2, 7),
     DELETE_TOPICS: (1, 5),  # from 6 on topics may be given by id
     DELETE_RECORDS: (0, 2),
@@ -58,6 +61,7 @@ SPOKEN: Final[Mapping[int, VersionRange]] = {
     END_TXN: (0, 4),  # from 5 on every transaction has its own epoch (KIP-890)
     DESCRIBE_CONFIGS: (1, 4),
     DESCRIBE_LOG_DIRS: (0, 4),
+    SASL_AUTHENTICATE: (0, 2),
     CREATE_PARTITIONS: (0, 3),
     DELETE_GROUPS: (0, 2),
     INCREMENTAL_ALTER_CONFIGS: (0, 1),

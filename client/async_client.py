@@ -15,16 +15,23 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 from client import flow
 from client.async_connection import AsyncConnection, open_connection
 from client.cluster import ClusterState, addresses_of
-from client.errors import ClusterUnreachable, ConnectionBroken, VersionMismatch
+from client.errors import (
+    AuthenticationFailed,
+    ClusterUnreachable,
+    ConnectionBroken,
+    VersionMismatch,
+    none_reached,
+)
 from client.flow import Ask, Node
 from client.retry import Backoff, Retry
+from client.security import access_to
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Sequence
 
     from client.cluster import Address, TopicInfo
     from client.flow import Call, Steps
-    from client.frames import Authenticator
+    from client.security import Security
     from protocol.message import Message
 
 Result = TypeVar("Result")
@@ -52,7 +59,8 @@ class AsyncClient:
     """A client of the cluster of `brokers` (`host:port,host:port`).
 
     `timeout_s` limits an operation with all its retries, `request_timeout_s` the wait for one
-    answer. Methods raise RequestError, ClusterUnreachable or UnsupportedByBroker.
+    answer. `security` is None for plaintext, or if `brokers` carry it. Methods raise RequestError,
+    ClusterUnreachable, UnsupportedByBroker or AuthenticationFailed.
     """
 
     def __init__(
@@ -62,14 +70,14 @@ class AsyncClient:
         client_id: str = "tidelog",
         timeout_s: float = TIMEOUT_S,
         request_timeout_s: float = REQUEST_TIMEOUT_S,
-        authenticator: Authenticator | None = None,
+        security: Security | None = None,
     ) -> None:
         self.client_id = client_id
         self.timeout_s = timeout_s
         self.request_timeout_s = min(request_timeout_s, timeout_s)
         self._state = ClusterState(addresses_of(brokers))
         self._brokers: dict[Address, _Broker] = {}
-        self._authenticator = authenticator
+        self._access = access_to(brokers, security)
         self._is_closed = False
         self._waits: set[asyncio.Timeout] = set()  # pauses and attempts to connect
 
@@ -181,8 +189,8 @@ class AsyncClient:
             try:
                 return await self._connect(address)
             except ConnectionBroken as error:
-                failures.append(str(error))
-        raise ConnectionBroken("; ".join(failures))
+                failures.append(error)
+        raise none_reached(failures)
 
     def _check_open(self) -> None:
         if self._is_closed:
@@ -216,9 +224,9 @@ class AsyncClient:
                     *address,
                     self.client_id,
                     timeout_s=self.request_timeout_s,
-                    authenticator=self._authenticator,
+                    access=self._access,
                 )
-            except ConnectionBroken:
+            except (ConnectionBroken, AuthenticationFailed):
                 broker.backoff.failed(time.monotonic())
                 raise
             broker.backoff.succeeded()

@@ -1,4 +1,4 @@
-"""One TCP connection to one broker on an event loop: any number of requests in flight, in order.
+"""One TCP or TLS connection to one broker on an event loop: any number of requests in flight, in order.
 
 It retries nothing. When an answer does not arrive in time, the connection closes or the data is
 invalid, every request in flight fails with ConnectionBroken: answers arrive in order, so later ones
@@ -8,30 +8,31 @@ are lost too.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from typing import TYPE_CHECKING, Any, cast
 
-from client.errors import ConnectionBroken
+from client.errors import AuthenticationFailed, ConnectionBroken
 from client.frames import Frames
+from client.security import PLAINTEXT
 
 if TYPE_CHECKING:
     from client.apis import VersionRange
-    from client.frames import Authenticator
+    from client.security import Access
     from protocol.message import Message
 
 
 class AsyncConnection(asyncio.BufferedProtocol):
     """A connection that `open_connection` has opened."""
 
-    def __init__(
-        self, address: str, client_id: str, authenticator: Authenticator | None = None
-    ) -> None:
+    def __init__(self, address: str, client_id: str, access: Access = PLAINTEXT) -> None:
         self.address = address
-        self._frames = Frames(address, client_id, authenticator)
+        self._access = access
+        self._frames = Frames(address, client_id, access.authenticator, time.monotonic)
         self._transport: asyncio.Transport | None = None
         self._loop = asyncio.get_running_loop()
         self._answers: deque[asyncio.Future[Any]] = deque()
-        self._failure: ConnectionBroken | None = None
+        self._failure: ConnectionBroken | AuthenticationFailed | None = None
         self._may_write = asyncio.Event()
         self._may_write.set()
         self._closed: asyncio.Future[None] = self._loop.create_future()
@@ -55,6 +56,9 @@ class AsyncConnection(asyncio.BufferedProtocol):
         Others may ask at the same time. A cancelled request does not disturb the connection: its
         answer is dropped when it arrives. Raises ConnectionBroken or VersionMismatch.
         """
+        if self._frames.must_renew:
+            await self._access.prepare_on(self._loop)
+            self._frames.renew()
         if self._failure is not None:
             raise ConnectionBroken(str(self._failure))
         self._frames.send(message, api_key, has_answer=has_answer)
@@ -96,22 +100,24 @@ class AsyncConnection(asyncio.BufferedProtocol):
             return
         try:
             answer = self._frames.filled(nbytes)
-        except ConnectionBroken as error:
+        except (ConnectionBroken, AuthenticationFailed) as error:
             self._fail(error)
             return
         if answer is not None:
             waiting = self._answers.popleft()
             if not waiting.done():
                 waiting.set_result(answer)
-        elif not self.ready.done():
-            self._flush()
-            if self._frames.is_ready:
-                self.ready.set_result(None)
+            return
+        self._flush()  # the next step of a handshake
+        if self._frames.is_ready and not self.ready.done():
+            self.ready.set_result(None)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Fails all requests in flight."""
-        why = f"{self.address}: {exc}" if exc else f"{self.address} closed the connection"
-        self._fail(ConnectionBroken(why))
+        if isinstance(exc, OSError):
+            self._fail(self._access.failure(self.address, exc))
+        else:
+            self._fail(self._frames.closed())
         if not self._closed.done():
             self._closed.set_result(None)
 
@@ -130,7 +136,7 @@ class AsyncConnection(asyncio.BufferedProtocol):
         if output and self._transport is not None:
             self._transport.write(output)
 
-    def _fail(self, failure: ConnectionBroken) -> None:
+    def _fail(self, failure: ConnectionBroken | AuthenticationFailed) -> None:
         if self._failure is not None:
             return
         self._failure = failure
@@ -150,24 +156,31 @@ async def open_connection(
     client_id: str,
     *,
     timeout_s: float,
-    authenticator: Authenticator | None = None,
+    access: Access = PLAINTEXT,
 ) -> AsyncConnection:
-    """Connects and performs the handshake. Raises ConnectionBroken."""
+    """Connects and performs the handshake. Raises ConnectionBroken or AuthenticationFailed."""
     address = f"{host}:{port}"
+    loop = asyncio.get_running_loop()
     made: AsyncConnection | None = None
+    failure: ConnectionBroken | AuthenticationFailed
     try:
         async with asyncio.timeout(timeout_s):
-            _, made = await asyncio.get_running_loop().create_connection(
-                lambda: AsyncConnection(address, client_id, authenticator), host, port
+            await access.prepare_on(loop)
+            _, made = await loop.create_connection(
+                lambda: AsyncConnection(address, client_id, access),
+                host,
+                port,
+                ssl=access.tls,
+                server_hostname=None if access.tls is None else host,
             )
             await made.ready
             return made
     except TimeoutError:
         failure = ConnectionBroken(f"{address} cannot be reached: timed out")
-    except ConnectionBroken as error:
+    except (ConnectionBroken, AuthenticationFailed) as error:
         failure = error
     except OSError as error:
-        failure = ConnectionBroken(f"{address} cannot be reached: {error}")
+        failure = access.failure(address, error, is_handshake=True)
     except asyncio.CancelledError:
         if made is not None:
             made.close()

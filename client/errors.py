@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Final
 from protocol.errors import ERRORS, ErrorCode
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from protocol.topic_partition import TopicPartition
 
 # Not retriable in Kafka's table, but solved by fresh metadata.
@@ -20,6 +22,21 @@ _STALE_METADATA: Final = frozenset({ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.FE
 
 class ConnectionBroken(ConnectionError):
     """The connection could not be opened, was closed, timed out or received invalid data."""
+
+
+class HandshakeBroken(ConnectionBroken):
+    """The broker closed the connection before it answered a request.
+
+    Its listener may speak another protocol, so this is retried for a short time only.
+    """
+
+
+def none_reached(failures: Sequence[ConnectionBroken]) -> ConnectionBroken:
+    """Returns the error for several addresses of which none could be connected to."""
+    sentence = "; ".join(map(str, failures))
+    if failures and all(isinstance(each, HandshakeBroken) for each in failures):
+        return HandshakeBroken(sentence)
+    return ConnectionBroken(sentence)
 
 
 class VersionMismatch(Exception):
@@ -36,6 +53,14 @@ class ClusterUnreachable(ClientError):
 
 class UnsupportedByBroker(ClientError):
     """The broker does not support an API that is needed."""
+
+
+class AuthenticationFailed(ClientError):
+    """The broker and the client do not agree on TLS or SASL: a retry cannot help."""
+
+
+class SecuritySettingsError(ClientError, ValueError):
+    """A security setting is unknown, wrong, or contradicts another. It never contains a value."""
 
 
 class SequenceGap(ClientError):

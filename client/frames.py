@@ -5,22 +5,27 @@ receives. It passes the number of bytes to `filled`, which returns an answer whe
 The connection begins with a handshake: it asks for the broker's API versions, and then runs an
 `Authenticator` (for example SASL). Answers arrive in the order of the requests; anything else is
 `ConnectionBroken`.
+
+If the broker limits the session (KIP-368), the shell calls `renew` once `must_renew` is true. The
+authentication then follows the requests in flight, and later requests wait for its end.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
+import random
 from collections import deque
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from client.apis import API_VERSIONS, version_of
-from client.errors import ConnectionBroken
+from client.errors import AuthenticationFailed, ConnectionBroken, HandshakeBroken
 from protocol.message import DecodeError, api_of, codec
 from protocol.wire import skip_tags
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Callable, Generator
 
     from client.apis import VersionRange
     from protocol.message import Message
@@ -29,6 +34,9 @@ MAX_ANSWER_BYTES: Final = 1 << 30
 _SIZE = Struct(">i")
 _HEAD = Struct(">hhih")
 _UNSUPPORTED_VERSION: Final = 35
+_TLS_RECORDS: Final = (b"\x15\x03", b"\x16\x03")  # how an alert and a handshake begin
+_RENEWED_AFTER: Final = 0.85  # of a session, and up to a tenth more, as Kafka's clients do
+_RANDOM = random.Random()  # noqa: S311 - spreads renewals
 
 
 class Request(NamedTuple):
@@ -42,54 +50,116 @@ class Request(NamedTuple):
 class Authenticator(Protocol):
     """Authenticates a connection after its API versions are known."""
 
-    def steps(self, served: dict[int, VersionRange]) -> Generator[Request, Any, None]:
-        """Yields requests and receives their answers. Raises ConnectionBroken if it is refused."""
+    def prepare(self) -> None:
+        """Obtains what the steps need, for example a token; a shell calls it before each run.
+
+        It may block. Raises AuthenticationFailed or ConnectionBroken.
+        """
+
+    def steps(self, address: str, served: dict[int, VersionRange]) -> Generator[Request, Any, int]:
+        """Yields requests and receives their answers; returns the session's lifetime in ms, or 0.
+
+        Raises AuthenticationFailed if the broker refuses.
+        """
 
 
 class _Sent(NamedTuple):
     correlation_id: int
     key: int
     version: int
+    is_handshake: bool
+
+
+class _Held(NamedTuple):
+    """A request that waits for the end of an authentication."""
+
+    key: int
+    version: int
+    message: Message
+    has_answer: bool
 
 
 class Frames:
-    """The requests and answers of one connection. `served` is empty until the handshake is over."""
+    """The requests and answers of one connection. `served` is empty until the handshake is over.
+
+    `clock` returns seconds; without one sessions are not renewed.
+    """
 
     def __init__(
-        self, address: str, client_id: str, authenticator: Authenticator | None = None
+        self,
+        address: str,
+        client_id: str,
+        authenticator: Authenticator | None = None,
+        clock: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self.address = address
         self.served: dict[int, VersionRange] = {}
         self.is_ready = False
         self._client_id = client_id.encode()
+        self._authenticator = authenticator
+        self._clock = clock
+        self._renew_at_s = math.inf
+        self._is_answered = False  # whether a request has been, other than those of the handshake
         self._ids = itertools.count(1)
         self._sent: deque[_Sent] = deque()
+        self._held: list[_Held] = []
         self._output: list[bytes | bytearray | memoryview] = []
         self._buffer = bytearray(_SIZE.size)
         self._position = 0
         self._is_size = True  # whether the buffer is for the size of a frame
-        self._handshake = self._shake_hands(authenticator)
-        self._write(*next(self._handshake))
+        self._handshake: Generator[Request, Any, int] | None = self._shake_hands()
+        self._write(*next(self._handshake), is_handshake=True)
 
     @property
     def in_flight(self) -> int:
         """The number of requests without an answer."""
-        return len(self._sent)
+        return len(self._held) + sum(not one.is_handshake for one in self._sent)
 
-    def send(self, message: Message, key: int, *, has_answer: bool = True) -> int:
-        """Queues a request, in the highest version of both sides; returns its correlation id.
+    def send(self, message: Message, key: int, *, has_answer: bool = True) -> None:
+        """Queues a request, in the highest version of both sides.
 
         `has_answer` is False for a produce with acks=0. Raises VersionMismatch.
         """
         assert self.is_ready, "the handshake is not over"
         version = version_of(key, self.served, self.address)
-        return self._write(key, version, message, has_answer=has_answer)
+        if self._handshake is not None:
+            self._held.append(_Held(key, version, message, has_answer))
+        else:
+            self._write(key, version, message, has_answer=has_answer)
 
     def take_output(self) -> bytes:
         """Returns the bytes to send; each byte is returned once."""
         output = b"".join(self._output)
         self._output.clear()
         return output
+
+    # --- the session -----------------------------------------------------------------------------
+
+    @property
+    def must_renew(self) -> bool:
+        """Whether the session ends soon, and no authentication is under way."""
+        return self._handshake is None and self._clock() >= self._renew_at_s
+
+    def renew(self) -> None:
+        """Begins to authenticate again, if that is still necessary."""
+        if self.must_renew and self._authenticator is not None:
+            self._handshake = self._authenticator.steps(self.address, self.served)
+            self._write(*next(self._handshake), is_handshake=True)
+
+    def closed(self) -> ConnectionBroken:
+        """Returns the error for a connection that the broker has closed."""
+        sentence = f"{self.address} closed the connection"
+        if not self.served:
+            return HandshakeBroken(
+                f"{sentence} before it answered: the client's security.protocol may not be that of"
+                " the listener"
+            )
+        if self.is_ready and not self._is_answered and self._authenticator is None:
+            return HandshakeBroken(
+                f"{sentence} at the first request: the listener may demand SASL"
+                " (security.protocol, sasl.mechanism)"
+            )
+        return ConnectionBroken(sentence)
 
     # --- answers ---------------------------------------------------------------------------------
 
@@ -101,7 +171,7 @@ class Frames:
         """Processes `count` received bytes; returns the answer that they complete, else None.
 
         It also processes the answers of the handshake; call `take_output` afterwards. Raises
-        ConnectionBroken.
+        ConnectionBroken or AuthenticationFailed.
         """
         self._position += count
         if self._position < len(self._buffer):
@@ -109,6 +179,10 @@ class Frames:
         frame, self._position = self._buffer, 0
         if self._is_size:
             (size,) = _SIZE.unpack(frame)
+            if not self.served and frame.startswith(_TLS_RECORDS):
+                raise AuthenticationFailed(
+                    f"{self.address} speaks TLS: set security.protocol to SSL or SASL_SSL"
+                )
             if not 4 <= size <= MAX_ANSWER_BYTES:
                 raise ConnectionBroken(f"{self.address} announces an answer of {size} bytes")
             self._buffer, self._is_size = bytearray(size), False
@@ -116,21 +190,45 @@ class Frames:
         self._buffer, self._is_size = bytearray(_SIZE.size), True
         if not self._sent:
             raise ConnectionBroken(f"{self.address} answers a request that was not sent")
+        sent = self._sent.popleft()
         try:
-            answer = _decode(frame, self._sent.popleft())
+            answer = _decode(frame, sent)
         except DecodeError as error:
             raise ConnectionBroken(f"{self.address}: {error}") from error
-        if self.is_ready:
+        if not sent.is_handshake:
+            self._is_answered = True
             return answer
-        try:
-            self._write(*self._handshake.send(answer))
-        except StopIteration:
-            self.is_ready = True
+        self._go_on(answer)
         return None
 
     # --- internal --------------------------------------------------------------------------------
 
-    def _write(self, key: int, version: int, message: Message, *, has_answer: bool = True) -> int:
+    def _go_on(self, answer: Any) -> None:
+        """Takes the handshake a step further; at its end sends the requests that waited for it."""
+        assert self._handshake is not None
+        try:
+            request = self._handshake.send(answer)
+        except StopIteration as end:
+            self._handshake = None
+            self.is_ready = True
+            part = _RENEWED_AFTER + _RANDOM.random() / 10
+            lifetime_s = end.value / 1000 if end.value > 0 else math.inf
+            self._renew_at_s = self._clock() + lifetime_s * part
+            held, self._held = self._held, []
+            for key, version, message, has_answer in held:
+                self._write(key, version, message, has_answer=has_answer)
+        else:
+            self._write(*request, is_handshake=True)
+
+    def _write(
+        self,
+        key: int,
+        version: int,
+        message: Message,
+        *,
+        has_answer: bool = True,
+        is_handshake: bool = False,
+    ) -> None:
         api = api_of(key)
         assert api is not None
         correlation_id = next(self._ids) & 0x7FFFFFFF
@@ -143,10 +241,9 @@ class Frames:
         ]
         self._output += (_SIZE.pack(sum(map(len, parts))), *parts)
         if has_answer:
-            self._sent.append(_Sent(correlation_id, key, version))
-        return correlation_id
+            self._sent.append(_Sent(correlation_id, key, version, is_handshake))
 
-    def _shake_hands(self, authenticator: Authenticator | None) -> Generator[Request, Any, None]:
+    def _shake_hands(self) -> Generator[Request, Any, int]:
         """Asks for the broker's API versions, in v0 if it refuses v3, and then authenticates."""
         api = api_of(API_VERSIONS)
         assert api is not None
@@ -160,8 +257,9 @@ class Frames:
                 f"{self.address} refuses to say what it serves: error {answer.error_code}"
             )
         self.served = {one.api_key: (one.min_version, one.max_version) for one in answer.api_keys}
-        if authenticator is not None:
-            yield from authenticator.steps(self.served)
+        if self._authenticator is None:
+            return 0
+        return (yield from self._authenticator.steps(self.address, self.served))
 
 
 def _decode(frame: bytearray, sent: _Sent) -> Any:

@@ -8,7 +8,13 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING, Final
 
-from client.errors import ClusterUnreachable, ConnectionBroken, RequestError, UnsupportedByBroker
+from client.errors import (
+    ClusterUnreachable,
+    ConnectionBroken,
+    HandshakeBroken,
+    RequestError,
+    UnsupportedByBroker,
+)
 from protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -19,6 +25,7 @@ if TYPE_CHECKING:
 FIRST_PAUSE_S: Final = 0.05
 LONGEST_PAUSE_S: Final = 1.0
 _UNKNOWN_TOPIC_S: Final = 3.0  # a new topic may not yet be known everywhere
+_HANDSHAKE_S: Final = 5.0  # a broker that starts or stops may close connections without an answer
 _RANDOM = random.Random()  # noqa: S311 - spreads retries
 
 
@@ -30,6 +37,7 @@ class Retry:
         self._timeout_s = timeout_s
         self._began = clock()
         self._pause_s = FIRST_PAUSE_S
+        self._unanswered_since: float | None = None  # since when every try is a HandshakeBroken
 
     def pause_after(self, error: ConnectionBroken | RequestError | VersionMismatch) -> float:
         """Returns the seconds to wait before the next try.
@@ -37,8 +45,13 @@ class Retry:
         Raises the error of the operation if there is no next try: RequestError, ClusterUnreachable
         or UnsupportedByBroker.
         """
+        if isinstance(error, HandshakeBroken):
+            if self._unanswered_since is None:
+                self._unanswered_since = self._clock()
+        else:
+            self._unanswered_since = None
         if isinstance(error, ConnectionBroken):
-            if not self._has_time(self._timeout_s):
+            if not self._has_time(self._timeout_s) or self._is_never_answered():
                 raise ClusterUnreachable(str(error)) from error
         elif isinstance(error, RequestError):
             is_unknown = error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -50,6 +63,10 @@ class Retry:
             raise UnsupportedByBroker(str(error)) from error
         pause_s, self._pause_s = self._pause_s, min(2 * self._pause_s, LONGEST_PAUSE_S)
         return pause_s * (0.5 + _RANDOM.random() / 2)
+
+    def _is_never_answered(self) -> bool:
+        since = self._unanswered_since
+        return since is not None and self._clock() + self._pause_s > since + _HANDSHAKE_S
 
     def _has_time(self, patience_s: float) -> bool:
         return self._clock() + self._pause_s <= self._began + min(patience_s, self._timeout_s)

@@ -16,9 +16,10 @@ from client import flow
 from client.calls import groups, producers, records, settings, topics
 from client.calls.records import LATEST, READ_UNCOMMITTED
 from client.cluster import ClusterState, addresses_of
-from client.errors import ConnectionBroken, RequestError, VersionMismatch
+from client.errors import ConnectionBroken, RequestError, VersionMismatch, none_reached
 from client.flow import Ask, Coordinator, Leader
 from client.retry import Retry
+from client.security import access_to
 from client.sync_connection import Connection
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from client.calls.records import Fetched, FoundOffset, Produced
     from client.cluster import Address, TopicInfo
     from client.flow import Call, Steps
-    from client.frames import Authenticator
+    from client.security import Security
     from protocol.topic_partition import TopicPartition
     from protocol.wire import Buffer
 
@@ -49,7 +50,8 @@ class TopicSetting(NamedTuple):
 class Client:
     """A client of the cluster of `brokers` (`host:port,host:port`).
 
-    Methods raise RequestError, ClusterUnreachable or UnsupportedByBroker.
+    `security` is None for plaintext, or if `brokers` carry it. Methods raise RequestError,
+    ClusterUnreachable, UnsupportedByBroker or AuthenticationFailed.
     """
 
     def __init__(
@@ -58,13 +60,13 @@ class Client:
         *,
         client_id: str = "tidelog-pipeline",
         timeout_s: float = TIMEOUT_S,
-        authenticator: Authenticator | None = None,
+        security: Security | None = None,
     ) -> None:
         self.client_id = client_id
         self.timeout_s = timeout_s
         self._state = ClusterState(addresses_of(brokers))
         self._open: dict[Address, Connection] = {}
-        self._authenticator = authenticator
+        self._access = access_to(brokers, security)
 
     def __enter__(self) -> Self:
         return self
@@ -273,10 +275,10 @@ class Client:
         timeout_s = min(self.timeout_s, REQUEST_TIMEOUT_S)
         for address in addresses:
             try:
-                made = Connection(*address, self.client_id, timeout_s, self._authenticator)
+                made = Connection(*address, self.client_id, timeout_s, self._access)
             except ConnectionBroken as error:
-                failures.append(str(error))
+                failures.append(error)
             else:
                 self._open[address] = made
                 return made
-        raise ConnectionBroken("; ".join(failures))
+        raise none_reached(failures)

@@ -1,28 +1,31 @@
-"""One TCP connection to one broker: several requests in flight, answers in order.
+"""One TCP or TLS connection to one broker: several requests in flight, answers in order.
 
 It retries nothing: any failure of the connection, or invalid data, is `ConnectionBroken`, and
-closes it. It must not be used by several threads at once.
+closes it. `AuthenticationFailed` closes it too. It must not be used by several threads at once.
 """
 
 from __future__ import annotations
 
 import socket
+import time
 from typing import TYPE_CHECKING, Any, Self
 
 from client.apis import common_version, version_of
-from client.errors import ConnectionBroken
+from client.errors import AuthenticationFailed, ConnectionBroken
 from client.frames import Frames
+from client.security import PLAINTEXT
 
 if TYPE_CHECKING:
     from client.apis import VersionRange
-    from client.frames import Authenticator
+    from client.security import Access
     from protocol.message import Message
 
 
 class Connection:
     """A connection; `ask` sends and waits, `send` and `receive` allow several requests in flight.
 
-    `timeout_s` limits the time to connect and every wait for an answer. Raises ConnectionBroken.
+    `timeout_s` limits the time to connect and every wait for an answer. Raises ConnectionBroken, and
+    AuthenticationFailed if TLS or SASL fails for good.
     """
 
     def __init__(
@@ -31,20 +34,23 @@ class Connection:
         port: int,
         client_id: str,
         timeout_s: float,
-        authenticator: Authenticator | None = None,
+        access: Access = PLAINTEXT,
     ) -> None:
         self.address = f"{host}:{port}"
         self.is_closed = False
         self._timeout_s = timeout_s
-        self._frames = Frames(self.address, client_id, authenticator)
+        self._access = access
+        access.prepare()
+        self._frames = Frames(self.address, client_id, access.authenticator, time.monotonic)
         try:
             self._socket = socket.create_connection((host, port), timeout=timeout_s)
         except OSError as error:
             raise ConnectionBroken(f"{self.address} cannot be reached: {error}") from error
         try:
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._begin_tls(host)
+            self._flush()
             while not self._frames.is_ready:
-                self._flush()
                 self._read_some()
         except BaseException:
             self.close()
@@ -93,6 +99,9 @@ class Connection:
 
         Raises ConnectionBroken or VersionMismatch.
         """
+        if self._frames.must_renew:
+            self._access.prepare()
+            self._frames.renew()
         self._frames.send(message, key, has_answer=has_answer)
         self._flush()
 
@@ -103,27 +112,41 @@ class Connection:
             pass
         return answer
 
+    def _begin_tls(self, host: str) -> None:
+        if self._access.tls is None:
+            return
+        try:
+            self._socket = self._access.tls.wrap_socket(self._socket, server_hostname=host)
+        except OSError as error:
+            raise self._access.failure(self.address, error, is_handshake=True) from error
+
     def _flush(self) -> None:
+        output = self._frames.take_output()
+        if not output:
+            return
         try:
             self._socket.settimeout(self._timeout_s)
-            self._socket.sendall(self._frames.take_output())
+            self._socket.sendall(output)
         except OSError as error:
             self.close()
-            raise ConnectionBroken(f"{self.address}: {error}") from error
+            raise self._access.failure(self.address, error) from error
 
     def _read_some(self) -> Any:
         """Receives bytes, waiting for them if necessary; returns an answer once it is complete."""
         try:
             count = self._socket.recv_into(self._frames.room())
             if not count:
-                raise ConnectionBroken(f"{self.address} closed the connection")
-            return self._frames.filled(count)
+                raise self._frames.closed()
+            answer = self._frames.filled(count)
         except TimeoutError as error:
             self.close()
             raise ConnectionBroken(f"{self.address} did not answer in time") from error
-        except ConnectionBroken:
+        except (ConnectionBroken, AuthenticationFailed):
             self.close()
             raise
         except OSError as error:
             self.close()
-            raise ConnectionBroken(f"{self.address}: {error}") from error
+            raise self._access.failure(self.address, error) from error
+        if answer is None:
+            self._flush()  # the next step of a handshake
+        return answer

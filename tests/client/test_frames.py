@@ -7,7 +7,7 @@ from struct import Struct
 import pytest
 
 from client.apis import API_VERSIONS, METADATA, PRODUCE
-from client.errors import ConnectionBroken, VersionMismatch
+from client.errors import AuthenticationFailed, ConnectionBroken, HandshakeBroken, VersionMismatch
 from client.frames import Frames, Request
 from protocol.api import api_versions, metadata, produce
 from protocol.message import api_of, codec, read_request_header, response_header
@@ -65,8 +65,8 @@ def versions(served=SERVED, error_code=0):
     )
 
 
-def ready(served=SERVED, authenticator=None):
-    frames = Frames("there:1", "me", authenticator)
+def ready(served=SERVED, authenticator=None, clock=lambda: 0.0):
+    frames = Frames("there:1", "me", authenticator, clock)
     (asked,) = requests_in(frames.take_output())
     assert feed(frames, answer_to(asked, versions(served))) == []
     return frames
@@ -172,14 +172,20 @@ def test_a_request_without_an_answer_is_not_waited_for():
 class TwoSteps:
     """Authenticates in two rounds, by the way of a request that there is."""
 
+    lifetime_ms = 0
+
     def __init__(self):
         self.heard = []
 
-    def steps(self, served):
-        assert served == SERVED
+    def prepare(self):
+        pass
+
+    def steps(self, address, served):
+        assert (address, served) == ("there:1", SERVED)
         for _ in range(2):
             answer = yield Request(METADATA, 1, metadata.MetadataRequest(topics=[]))
             self.heard.append(answer.controller_id)
+        return self.lifetime_ms
 
 
 def test_an_authenticator_speaks_before_the_connection_is_ready():
@@ -192,3 +198,74 @@ def test_an_authenticator_speaks_before_the_connection_is_ready():
     assert frames.is_ready
     assert authenticator.heard == [7, 8]
     assert frames.take_output() == b""
+
+
+def authenticate(frames):
+    """Answer what the two steps ask."""
+    for _ in range(2):
+        (asked,) = requests_in(frames.take_output())
+        feed(frames, answer_to(asked, metadata.MetadataResponse(controller_id=0)))
+
+
+class Clock:
+    now_s = 100.0
+
+    def __call__(self):
+        return self.now_s
+
+
+def test_a_session_is_renewed_behind_the_requests_in_flight_and_before_the_next():
+    authenticator, clock = TwoSteps(), Clock()
+    authenticator.lifetime_ms = 10_000
+    frames = ready(authenticator=authenticator, clock=clock)
+    authenticate(frames)
+    clock.now_s = 108.0
+    assert not frames.must_renew  # a session of 10 s is renewed after 8.5 to 9.5 s
+    clock.now_s = 109.5
+    before = ask_metadata(frames)
+    assert frames.must_renew
+    frames.renew()
+    assert not frames.must_renew
+    frames.renew()  # changes nothing
+    frames.send(metadata.MetadataRequest(topics=[]), METADATA)
+    (first_step,) = requests_in(frames.take_output())
+    assert frames.in_flight == 2
+    (answer,) = feed(frames, answer_to(before, metadata.MetadataResponse(controller_id=5)))
+    assert answer.controller_id == 5
+    feed(frames, answer_to(first_step, metadata.MetadataResponse(controller_id=0)))
+    (second_step,) = requests_in(frames.take_output())
+    feed(frames, answer_to(second_step, metadata.MetadataResponse(controller_id=0)))
+    (held,) = requests_in(frames.take_output())
+    (answer,) = feed(frames, answer_to(held, metadata.MetadataResponse(controller_id=6)))
+    assert (answer.controller_id, frames.in_flight) == (6, 0)
+    clock.now_s = 109.5 + 8.0
+    assert not frames.must_renew
+    clock.now_s = 109.5 + 9.6
+    assert frames.must_renew
+
+
+def test_a_session_without_an_end_is_not_renewed():
+    clock = Clock()
+    frames = ready(authenticator=TwoSteps(), clock=clock)
+    authenticate(frames)
+    clock.now_s = 1e12
+    assert not frames.must_renew
+
+
+@pytest.mark.parametrize("record", [b"\x15\x03\x03\x00\x02\x02\x50", b"\x16\x03\x03\x00\x7a"])
+def test_an_answer_in_tls_names_the_setting(record):
+    frames = Frames("there:1", "me")
+    frames.take_output()
+    with pytest.raises(AuthenticationFailed, match=r"there:1 speaks TLS: set security\.protocol"):
+        feed(frames, record)
+
+
+def test_a_connection_that_closes_before_an_answer_may_be_of_another_protocol():
+    frames = Frames("there:1", "me")
+    assert isinstance(frames.closed(), HandshakeBroken)
+    assert "before it answered" in str(frames.closed())
+    frames = ready()
+    assert "at the first request: the listener may demand SASL" in str(frames.closed())
+    asked = ask_metadata(frames)
+    feed(frames, answer_to(asked, metadata.MetadataResponse()))
+    assert type(frames.closed()) is ConnectionBroken

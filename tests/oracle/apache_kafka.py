@@ -306,7 +306,8 @@ class ApacheKafka:
     `directory` takes everything it writes (created if missing; a stopped broker may be started
     again on it). `properties` win over the defaults here. `cpu` pins the processes to one CPU. A broker whose
     `properties` name an `inter.broker.protocol.version` runs with a ZooKeeper: one without has no such thing,
-    nor a message format of its own.
+    nor a message format of its own. `listeners` are more listeners of a broker without a ZooKeeper, each with
+    its security protocol; `ports` has their ports.
     """
 
     def __init__(
@@ -316,12 +317,15 @@ class ApacheKafka:
         properties: Mapping[str, object] | None = None,
         cpu: int | None = None,
         heap: str = "512m",
+        listeners: Mapping[str, str] | None = None,
     ) -> None:
         self.version = version
         self.directory = Path(directory).resolve()
         self.properties = dict(properties or {})
         self.cpu = cpu
         self.heap = heap
+        self.listeners = dict(listeners or {})
+        self.ports: dict[str, int] = {}
         self.port = 0
         self.start_seconds = 0.0
         self._broker: Process | None = None
@@ -329,7 +333,7 @@ class ApacheKafka:
 
     @property
     def bootstrap(self) -> str:
-        """`host:port` of its only listener."""
+        """`host:port` of its plaintext listener."""
         return f"127.0.0.1:{self.port}"
 
     @property
@@ -400,15 +404,18 @@ class ApacheKafka:
         self._wait(self._broker, self.port, answers_metadata)
 
     def _start_kraft_broker(self) -> None:
-        self.port, controller = free_ports(2)
+        self.port, controller, *more = free_ports(2 + len(self.listeners))
+        self.ports = dict(zip(self.listeners, more, strict=True))
+        listeners = {"PLAINTEXT": self.port, **self.ports, "CONTROLLER": controller}
+        protocols = {"PLAINTEXT": "PLAINTEXT", **self.listeners, "CONTROLLER": "PLAINTEXT"}
         config = self._write_properties(
             "server.properties",
             {
                 "node.id": 1,
                 "process.roles": "broker,controller",
-                "listeners": f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{controller}",
+                "listeners": ",".join(f"{name}://127.0.0.1:{p}" for name, p in listeners.items()),
                 "controller.listener.names": "CONTROLLER",
-                "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+                "listener.security.protocol.map": ",".join(map(":".join, protocols.items())),
                 "controller.quorum.voters": f"1@127.0.0.1:{controller}",
                 "transaction.state.log.replication.factor": 1,
                 "transaction.state.log.min.isr": 1,
