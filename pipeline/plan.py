@@ -224,21 +224,25 @@ def at_work(directory: Path) -> Iterator[None]:
 
 
 def described(plan: Plan) -> str:
-    """Returns the text of a dry run: each partition's range and splits, and the total."""
+    """Returns the text of a dry run: each partition's range and splits, and the total.
+
+    Bytes are left out where brokers are read: they do not report sizes.
+    """
+    is_sized = not plan.arguments.get("brokers")
     counts: dict[TopicPartition, list[int]] = {}
     for topic, partition, _, _, size_bytes in plan.splits:
         seen = counts.setdefault((topic, partition), [0, 0])
         seen[0] += 1
         seen[1] += size_bytes
-    lines = [
-        f"{topic}-{partition}: offsets {start} to {end} ({end - start}), "
-        f"{counts.get((topic, partition), [0, 0])[0]} splits, "
-        f"{counts.get((topic, partition), [0, 0])[1]} bytes"
-        for (topic, partition), (start, end) in sorted(plan.offsets.items())
-    ]
+    lines = []
+    for key, (start, end) in sorted(plan.offsets.items()):
+        splits, size_bytes = counts.get(key, [0, 0])
+        size = f", {size_bytes} bytes" if is_sized else ""
+        name = f"{key[0]}-{key[1]}"
+        lines.append(f"{name}: offsets {start} to {end} ({end - start}), {splits} splits{size}")
     total = sum(end - start for start, end in plan.offsets.values())
+    size = f", {plan.size_bytes} bytes" if is_sized else ""
     lines.append(
-        f"{len(plan.offsets)} partitions, {total} offsets, {len(plan.splits)} splits,"
-        f" {plan.size_bytes} bytes"
+        f"{len(plan.offsets)} partitions, {total} offsets, {len(plan.splits)} splits{size}"
     )
     return "\n".join(lines)

@@ -1,10 +1,12 @@
-"""Shows the progress of a job: one line that is updated on a terminal, JSON lines anywhere else.
+"""Shows the progress of a job: a bar by rich on a terminal, JSON lines anywhere else.
 
     with Progress("mirror", total=2_000_000) as progress:
         progress.update(150_000)
 
-`done` is a total, in the given unit. The rate is that of about the last ten seconds, and the
-remaining time is computed from it. There is at most one line every two seconds, and one at the end.
+`done` is a total, in the given unit, and never shown above the total that was planned: a target that is
+asked how far it is counts markers of transactions too. The rate is that of about the last ten
+seconds, and the remaining time is computed from it. The terminal is drawn twice a second. There is
+at most one JSON line every two seconds, and one at the end.
 """
 
 from __future__ import annotations
@@ -19,7 +21,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import TextIO
 
+    from rich.progress import Progress as Bar
+
 _EVERY_S: Final = 2.0
+_DRAWN_S: Final = 0.5
 _WINDOW_S: Final = 10.0
 
 
@@ -40,7 +45,8 @@ class Progress:
         self.unit = unit
         self.done = 0
         self._stream = sys.stderr if stream is None else stream
-        self._is_terminal = self._stream.isatty()
+        self._bar = _bar(self._stream) if self._stream.isatty() else None
+        self._every_s = _EVERY_S if self._bar is None else _DRAWN_S
         self._now_s = now_s
         self._began_s = now_s()
         self._shown_s = self._began_s
@@ -56,12 +62,12 @@ class Progress:
     def update(self, done: int, note: str = "") -> None:
         """Sets the total done so far; `note` is shown beside it."""
         now_s = self._now_s()
-        self.done = done
+        self.done = done if self.total is None else min(done, self.total)
         self._note = note
-        self._seen.append((now_s, done))
+        self._seen.append((now_s, self.done))
         while len(self._seen) > 2 and self._seen[1][0] < now_s - _WINDOW_S:
             self._seen.popleft()
-        if now_s - self._shown_s >= _EVERY_S:
+        if now_s - self._shown_s >= self._every_s:
             self._shown_s = now_s
             self._show("running")
 
@@ -87,39 +93,61 @@ class Progress:
         is_over = state != "running"
         rate = (self.done / elapsed_s if elapsed_s > 0 else 0.0) if is_over else self.rate_per_s
         left_s = None if is_over else self.left_s
-        if self._is_terminal:
-            self._stream.write("\r\x1b[2K" + self._line(state, rate, left_s, elapsed_s))
-            if is_over:
-                self._stream.write("\n")
-        else:
-            fields = {
-                "job": self.job,
-                "state": state,
-                "done": self.done,
-                "total": self.total,
-                "unit": self.unit,
-                "per_second": round(rate),
-                "seconds": round(elapsed_s, 1),
-                "seconds_left": None if left_s is None else round(left_s, 1),
-                "note": self._note,
-            }
-            self._stream.write(json.dumps(fields) + "\n")
+        if self._bar is not None:
+            self._draw(state, rate, left_s, elapsed_s)
+            return
+        fields = {
+            "job": self.job,
+            "state": state,
+            "done": self.done,
+            "total": self.total,
+            "unit": self.unit,
+            "per_second": round(rate),
+            "seconds": round(elapsed_s, 1),
+            "seconds_left": None if left_s is None else round(left_s, 1),
+            "note": self._note,
+        }
+        self._stream.write(json.dumps(fields) + "\n")
         self._stream.flush()
 
-    def _line(self, state: str, rate: float, left_s: float | None, elapsed_s: float) -> str:
-        parts = [self.job]
-        if self.total:
-            parts.append(f"{min(100, 100 * self.done // self.total)}%")
+    def _draw(self, state: str, rate: float, left_s: float | None, elapsed_s: float) -> None:
+        bar = self._bar
+        assert bar is not None
         of = "" if self.total is None else f" of {self.total:,}"
-        parts.append(f"{self.done:,}{of} {self.unit}")
-        parts.append(f"{rate:,.0f}/s")
+        words = [f"{self.done:,}{of} {self.unit}", f"{rate:,.0f}/s"]
         if left_s is not None:
-            parts.append(f"{_span(left_s)} left")
+            words.append(f"{_span(left_s)} left")
         if state != "running":
-            parts.append(f"{state} in {_span(elapsed_s)}")
+            words.append(f"{state} in {_span(elapsed_s)}")
         if self._note:
-            parts.append(self._note)
-        return "  ".join(parts)
+            words.append(self._note)
+        if not bar.tasks:
+            bar.start()
+            bar.add_task(self.job, total=self.total, said="")
+        # An unknown total makes a bar that moves; a known one of 0 is reached at once.
+        total, done = (1, 1) if self.total == 0 else (self.total, self.done)
+        bar.update(bar.tasks[0].id, completed=done, total=total, said="  ".join(words))
+        bar.refresh()
+        if state != "running":
+            bar.stop()
+
+
+def _bar(stream: TextIO) -> Bar:
+    """Returns a bar that is drawn when it is told to; the words beside it are ours."""
+    from rich.console import Console
+    from rich.progress import BarColumn, TaskProgressColumn, TextColumn
+    from rich.progress import Progress as Made
+
+    return Made(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(24),
+        TaskProgressColumn(),
+        TextColumn("{task.fields[said]}", markup=False),
+        console=Console(file=stream),
+        auto_refresh=False,
+        redirect_stdout=False,  # what a job prints is its result, and goes where the user sent it
+        redirect_stderr=False,
+    )
 
 
 def _span(seconds: float) -> str:

@@ -93,23 +93,20 @@ def sentences(row: Numbers) -> Iterator[str]:
 def html(report: Numbers) -> str:
     """Returns the page."""
     done = "The offsets were committed." if report["is_applied"] else "Nothing was changed."
-    subtitle = (
-        f"Group {report['group']} from {report['from']} to {report['to']}, by {report['by']}, as of"
-        f" {moment(report['at_ms'])} UTC. {done} Run {report['run']}."
-    )
     rows = report["partitions"]
-    body = [
-        page.findings(_findings(rows)),
-        page.table("Every partition", _HEADS, (_shown(row) for row in rows)),
-        page.heading(2, "What there is to say of each"),
-    ]
-    for row in rows:
-        said = [page.paragraph(one) for one in sentences(row)]
-        body += [page.heading(3, _name(row)), *said] if said else []
-    if report["nothing_committed"]:
-        body.append(page.heading(2, "Without an offset"))
-        body += [page.paragraph(bare(name)) for name in report["nothing_committed"]]
-    return page.page("Where the group continues", subtitle, body)
+    remarks = [(_name(row), list(sentences(row))) for row in rows]
+    return page.render(
+        "failover.html",
+        title="Where the group continues",
+        subtitle=(
+            f"Group {report['group']} from {report['from']} to {report['to']}, by {report['by']}, as of"
+            f" {moment(report['at_ms'])} UTC. {done} Run {report['run']}."
+        ),
+        findings=page.in_order(_findings(rows)),
+        partitions=page.table("Every partition", _HEADS, (_shown(row) for row in rows)),
+        remarks=[(name, said) for name, said in remarks if said],
+        bare=[bare(name) for name in report["nothing_committed"]],
+    )
 
 
 def _shown(row: Numbers) -> list[str | Cell]:

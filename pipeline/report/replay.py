@@ -12,40 +12,35 @@ if TYPE_CHECKING:
 
 def html(report: Mapping[str, Any]) -> str:
     """Returns the page for what report.json holds."""
-    title = f"{report['job']} {report['run']}"
-    return page.page(title, f"delivery: {report['delivery']}", _body(report))
-
-
-def _body(report: Mapping[str, Any]) -> Iterator[str]:
-    partitions = report["partitions"]
-    yield page.findings(_findings(report))
-    seconds = report["seconds"]
-    yield page.numbers(
-        [
+    partitions, seconds = report["partitions"], report["seconds"]
+    written = report["records"] - report["records_found"]
+    return page.render(
+        "replay.html",
+        title=f"{report['job']} {report['run']}",
+        subtitle=f"delivery: {report['delivery']}",
+        findings=page.in_order(_findings(report)),
+        numbers=[
             ("records", f"{report['records']:,}"),
             ("there before", f"{report['records_found']:,}"),
             ("partitions", str(len(partitions))),
             ("seconds", f"{seconds:,.1f}"),
-            (
-                "records a second",
-                f"{(report['records'] - report['records_found']) / max(seconds, 0.001):,.0f}",
-            ),
-        ]
-    )
-    yield page.table(
-        "What each partition has of the run",
-        ["partition", "records", "there before", "runs of offsets", "seconds", "stopped"],
-        [
-            [
-                f"{one['topic']}-{one['partition']}",
-                f"{one['records']:,}",
-                f"{one['records_found']:,}",
-                f"{one['map_runs']:,}" + ("" if one["map_is_complete"] else " (not whole)"),
-                f"{one['seconds']:,.1f}",
-                page.Cell("yes" if one["error"] else "no", one["error"] is not None),
-            ]
-            for one in partitions
+            ("records a second", f"{written / max(seconds, 0.001):,.0f}"),
         ],
+        partitions=page.table(
+            "What each partition has of the run",
+            ["partition", "records", "there before", "runs of offsets", "seconds", "stopped"],
+            [
+                [
+                    f"{one['topic']}-{one['partition']}",
+                    f"{one['records']:,}",
+                    f"{one['records_found']:,}",
+                    f"{one['map_runs']:,}" + ("" if one["map_is_complete"] else " (not whole)"),
+                    f"{one['seconds']:,.1f}",
+                    page.Cell("yes" if one["error"] else "no", one["error"] is not None),
+                ]
+                for one in partitions
+            ],
+        ),
     )
 
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pipeline.engine.whatif import Log, Outcome
-    from pipeline.report.page import Numbers
+    from pipeline.report.page import Numbers, Table
 
 
 def policy_rows(logs: Sequence[Log], outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
@@ -68,7 +68,7 @@ def pinned_rows(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
     ]
 
 
-def policies_table(rows: Sequence[Numbers], log_bytes: int) -> str:
+def policies_table(rows: Sequence[Numbers], log_bytes: int) -> Table:
     """Returns the table of policies."""
     caption = (
         f"What one round of retention would delete of {size(log_bytes)}, by the broker's own rules."
@@ -102,7 +102,7 @@ def policies_table(rows: Sequence[Numbers], log_bytes: int) -> str:
     )
 
 
-def pinned_table(rows: Sequence[Numbers]) -> str:
+def pinned_table(rows: Sequence[Numbers]) -> Table:
     """Returns the table of segments that a time from the future keeps."""
     return page.table(
         "Segments that Apache Kafka keeps because of one time from the future, with all behind them.",

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pipeline.report import page, svg
-from pipeline.report.page import Cell, Finding
+from pipeline.report import page, plots
+from pipeline.report.page import Cell, Figure, Finding
+from pipeline.report.plots import Axis, Line, Plot
 from pipeline.report.retention import pinned_table
-from pipeline.report.svg import Axis, Line
 from pipeline.report.units import NONE, count, moment, share, size, some, span
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pipeline.report.page import Numbers
+    from pipeline.report.page import Numbers, Table
 
 
 def sentences(topic: Numbers) -> list[str]:
@@ -39,14 +39,17 @@ def html(report: Numbers) -> str:
     """Returns the page."""
     rounds = "one round" if not report["horizon_ms"] else f"rounds every {span(report['step_ms'])}"
     horizon = f" for {span(report['horizon_ms'])}" if report["horizon_ms"] else ""
-    subtitle = (
-        f"Of {', '.join(report['logs'])}: {rounds}{horizon} from {moment(report['at_ms'])} UTC, if nothing"
-        f" is appended. Decided by the broker's own rules; nothing was changed. Run {report['run']}."
+    return page.render(
+        "whatif.html",
+        title="What a retention would delete",
+        subtitle=(
+            f"Of {', '.join(report['logs'])}: {rounds}{horizon} from {moment(report['at_ms'])} UTC, if"
+            " nothing is appended. Decided by the broker's own rules; nothing was changed. Run"
+            f" {report['run']}."
+        ),
+        findings=page.in_order(_findings(report)),
+        topics=[_topic(topic, report) for topic in report["topics"]],
     )
-    body = [page.findings(_findings(report))]
-    for topic in report["topics"]:
-        body += _topic(topic, report)
-    return page.page("What a retention would delete", subtitle, body)
 
 
 def _findings(report: Numbers) -> Iterator[Finding]:
@@ -93,23 +96,22 @@ def _kept(row: Numbers) -> str:
     )
 
 
-def _topic(topic: Numbers, report: Numbers) -> Iterator[str]:
-    yield page.heading(2, f"Topic {topic['topic']}", f"topic-{topic['topic']}")
-    yield page.table(
-        f"What the policies do to {size(topic['bytes'])}, {count(topic['records'])} records.",
-        (
-            *("policy", "first round deletes", "share", "records", "segments", "all rounds delete"),
-            *("killed early", "kept", "first event kept"),
+def _topic(topic: Numbers, report: Numbers) -> dict[str, Any]:
+    return {
+        "name": topic["topic"],
+        "policies": page.table(
+            f"What the policies do to {size(topic['bytes'])}, {count(topic['records'])} records.",
+            (
+                *("policy", "first round deletes", "share", "records", "segments"),
+                *("all rounds delete", "killed early", "kept", "first event kept"),
+            ),
+            [_row(row, topic) for row in topic["retention"]],
         ),
-        [_row(row, topic) for row in topic["retention"]],
-    )
-    if len(topic["retention"]) > 1:
-        yield _differences(topic)
-    if report["horizon_ms"]:
-        yield _curves(topic)
-    yield from _partitions(topic)
-    if topic["pinned"]:
-        yield pinned_table(topic["pinned"])
+        "differences": _differences(topic) if len(topic["retention"]) > 1 else None,
+        "curves": curves(topic) if report["horizon_ms"] else None,
+        "partitions": _partitions(topic),
+        "pinned": pinned_table(topic["pinned"]) if topic["pinned"] else None,
+    }
 
 
 def _row(row: Numbers, topic: Numbers) -> tuple[str | Cell, ...]:
@@ -126,7 +128,7 @@ def _row(row: Numbers, topic: Numbers) -> tuple[str | Cell, ...]:
     )
 
 
-def _differences(topic: Numbers) -> str:
+def _differences(topic: Numbers) -> Table:
     first, *others = topic["retention"]
     base = first["policy"]
     names = (
@@ -153,29 +155,32 @@ def _signed(difference: int, words: Any) -> str:
     return f"{'+' if difference > 0 else '-'}{words(abs(difference))}"
 
 
-def _curves(topic: Numbers) -> str:
-    curves = topic["curves"]
-    low = min(points[0][0] for points in curves.values())
-    high = max(points[-1][0] for points in curves.values())
-    highest = max(topic["bytes"], 1)
+def curves(topic: Numbers) -> Figure:
+    """Returns the bytes that each policy keeps over time; policies with equal curves share a line."""
+    together: dict[tuple[tuple[float, float], ...], list[str]] = {}
+    for name, points in topic["curves"].items():
+        key = tuple((float(at), float(kept)) for at, kept in points)
+        together.setdefault(key, []).append(name)
+    named = [(", ".join(names), points) for points, names in together.items()]
     lines = [
-        Line(name, number % 4 + 1, [(float(at), float(kept)) for at, kept in points], True)
-        for number, (name, points) in enumerate(curves.items())
+        Line(name, style, points, is_step=True)
+        for (name, points), style in zip(named, plots.styles(len(named)), strict=True)
     ]
+    low = min(int(points[0][0]) for points in together)
+    high = max(int(points[-1][0]) for points in together)
+    highest = max(topic["bytes"], 1)
     sentence = "Bytes kept after each round, if nothing is appended."
-    drawn = svg.plot(
+    plot = Plot(
         "Bytes kept",
         sentence,
-        Axis(low, high, svg.date_ticks(low, high), "time (UTC)"),
-        Axis(0, highest * 1.05, svg.linear_ticks(highest, size, base=1024), "bytes kept"),
+        Axis(low, high, plots.date_ticks(low, high), "time (UTC)"),
+        Axis(0, highest * 1.05, plots.linear_ticks(highest, size, base=1024), "bytes kept"),
         lines=lines,
     )
-    legend = [(number % 4 + 1, name) for number, name in enumerate(curves)]
-    return page.heading(3, "Bytes kept") + page.figure(drawn, sentence, legend)
+    return Figure(plot, sentence, [(line.style, line.name) for line in lines])
 
 
-def _partitions(topic: Numbers) -> Iterator[str]:
-    yield page.heading(3, "Partitions")
+def _partitions(topic: Numbers) -> Table:
     rows = [
         (
             f"{partition['partition']}",
@@ -189,7 +194,7 @@ def _partitions(topic: Numbers) -> Iterator[str]:
         for partition in topic["partitions"]
         for each in partition["policies"]
     ]
-    yield page.table(
+    return page.table(
         "By partition."
         if len(rows) <= 80
         else f"By partition: the first 80 of {len(rows)} rows, all in report.json.",

@@ -78,7 +78,7 @@ class Run:
                 file_bytes=self.options.file_bytes,
             )
             sizes = [one.size_bytes for one in chunks]
-            with watching(ARCHIVE, sum(sizes)) as watch:
+            with watching(ARCHIVE, sum(sizes), brokers=self.options.brokers) as watch:
                 written: list[Written] = session.run(
                     writing.write, chunks, watch=watch, sizes=sizes
                 )

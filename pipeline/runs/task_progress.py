@@ -6,14 +6,21 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from pipeline.progress import Progress
+from pipeline.source.splits import RECORD_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 
 @contextlib.contextmanager
-def watching(job: str, total: int, *, unit: str = "bytes") -> Iterator[Callable[[int], None]]:
-    """Shows progress; yields a function that `Session.run` calls now and then."""
-    with Progress(job, total, unit=unit) as progress:
-        yield lambda done: progress.update(min(done, total))
-        progress.update(total)
+def watching(
+    job: str, total: int, *, unit: str = "bytes", brokers: str | None = None
+) -> Iterator[Callable[[int], None]]:
+    """Shows progress; yields a function that `Session.run` calls now and then.
+
+    Brokers do not report sizes. What is read from them has assumed ones, and is shown as records.
+    """
+    each = 1 if brokers is None else RECORD_BYTES
+    with Progress(job, total // each, unit=unit if brokers is None else "records") as progress:
+        yield lambda done: progress.update(done // each)
+        progress.update(total // each)

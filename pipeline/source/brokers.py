@@ -26,7 +26,14 @@ from pipeline.source.columns import (
     PRODUCER_ID,
 )
 from pipeline.source.reading import Filling, broken
-from pipeline.source.splits import LOG_END, NO_END, READ_COMMITTED, SourceError, Split
+from pipeline.source.splits import (
+    LOG_END,
+    NO_END,
+    READ_COMMITTED,
+    RECORD_BYTES,
+    SourceError,
+    Split,
+)
 from protocol.errors import ErrorCode
 from protocol.records.column_buffers import BATCH_FIELDS
 from protocol.records.columns import (
@@ -49,7 +56,6 @@ if TYPE_CHECKING:
     from protocol.topic_partition import TopicPartition
 
 _FETCH_BYTES: Final = 8 << 20
-_RECORD_BYTES: Final = 100  # the assumed size of a record if it is unknown
 _FIRST_SPECIAL: Final = -6  # for ListOffsets -6 to -1 are codes
 _IDLE_FETCHES: Final = 20
 
@@ -67,7 +73,7 @@ def plan(selection: Selection, addresses: str) -> list[Split]:
                 first = end if found < 0 else max(start, found)
             for low in range(first, end, selection.split_offsets):
                 high = min(low + selection.split_offsets, end)
-                size = (high - low) * _RECORD_BYTES
+                size = (high - low) * RECORD_BYTES
                 splits.append(Split(*key, low, high, size, brokers=addresses))
     return splits
 

@@ -33,6 +33,9 @@ READ_COMMITTED: Final = "read_committed"
 SPLIT_BYTES: Final = 128 << 20
 SPLIT_OFFSETS: Final = 4_000_000  # for brokers, which do not report bytes
 
+RECORD_BYTES: Final = 100
+"""The assumed size of a record where brokers are read, which do not report sizes."""
+
 NO_END: Final = 2**63 - 1
 _OPENING_BYTES: Final = 1 << 20  # the cost of opening a segment or asking a broker, in bytes read
 _LEAST_GROUPS: Final = 32

@@ -33,13 +33,16 @@ def test_the_first_plan_is_kept_whatever_the_log_has_grown_to(tmp_path):
 
 
 def test_a_dry_run_leaves_nothing(tmp_path):
-    plan = opened(tmp_path / "new", save=False)
+    plan = opened(tmp_path / "new", save=False, arguments={"logs": ["d"]})
     assert not (tmp_path / "new").exists()
     assert described(plan).splitlines() == [
         "t-0: offsets 0 to 100 (100), 2 splits, 1100 bytes",
         "t-1: offsets 5 to 6 (1), 1 splits, 7 bytes",
         "2 partitions, 101 offsets, 3 splits, 1107 bytes",
     ]
+    # Brokers do not report sizes, and the assumed ones are not shown.
+    from_brokers = opened(tmp_path / "new", save=False)
+    assert described(from_brokers).splitlines()[-1] == "2 partitions, 101 offsets, 3 splits"
 
 
 def test_a_plan_of_other_arguments_is_refused(tmp_path):

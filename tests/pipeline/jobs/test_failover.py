@@ -605,6 +605,6 @@ def test_the_page_has_the_numbers(broker, other, topic, tmp_path):
     how = ["--out", str(tmp_path), "--run", "p", "--max-latency", "0"]
     assert cli.main(["failover", *where, *how]) == FINDINGS
     page = (tmp_path / "p" / "report.html").read_text()
-    assert '<td class="number alarm">1</td>' in page
+    assert '<td class="number alarm" data-head="lost">1</td>' in page
     assert "the first at 6 in the source" in page
     assert "http" not in page.replace("http-equiv", "")

@@ -126,8 +126,11 @@ def test_the_page_shows_it(house, tmp_path):
     shown = " ".join(page.texts)
     assert "Policy week breaks max_deleted_bytes=0." in shown
     assert "How the others differ from week" in shown
-    (drawing,) = re.findall(r"<svg.*?</svg>", text, re.DOTALL)
-    assert len(ET.fromstring(drawing).findall(".//polyline")) == 2
+    drawings = re.findall(r'<svg class="plot.*?</svg>', text, re.DOTALL)
+    for drawing in drawings:
+        titles = [each.text for each in ET.fromstring(drawing).iter("title")]
+        assert titles == ["week", "day"]
+    assert len(drawings) == 2
 
 
 @pytest.mark.parametrize(

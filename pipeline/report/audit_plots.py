@@ -1,0 +1,197 @@
+"""The plots of an audit: lateness, events over time, arrival, and disorder by partition.
+
+Where there is nothing to compare (one span of event time, one value) a plot would show one mark, or
+lines upon each other: a sentence stands there instead.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from pipeline.report import plots
+from pipeline.report.page import Figure
+from pipeline.report.plots import Axis, Bar, Line, Mark, Plot, Rows, Style
+from pipeline.report.units import TIME_TICKS, count, moment, share, span, tick
+
+if TYPE_CHECKING:
+    from pipeline.report.page import Numbers
+
+_MARKS: Final = (("p99", "99 %"), ("p99_9", "99.9 %"), ("max", "latest"))
+_QUANTILES: Final = (("p50", "half"), ("p99", "99 %"), ("p99_9", "99.9 %"))
+
+
+def of_topic(topic: Numbers) -> list[tuple[str, Figure | str]]:
+    """Returns the plots of a topic that has records, each with its heading; some are a sentence."""
+    found = [
+        ("How late records are", _lateness(topic["summary"], topic["late_curve"])),
+        ("When events happened", hours(topic)),
+        ("How long records take to arrive", arrival(topic)),
+    ]
+    return [(heading, shown) for heading, shown in found if shown is not None]
+
+
+def disorder(partitions: list[Numbers]) -> Figure | None:
+    """Returns the share of each partition that is out of order; None where there is nothing to compare."""
+    shares = [p["out_of_order"] / p["plausible"] if p["plausible"] else 0.0 for p in partitions]
+    if not any(shares) or len(shares) < 2:
+        return None
+    rows = [
+        (f"partition {p['partition']}", value, share(p["out_of_order"], p["plausible"]))
+        for p, value in zip(partitions, shares, strict=True)
+    ]
+    sentence = "Share of the records that are out of order, by partition."
+    return Figure(Rows("Out of order", sentence, rows, max(shares)), sentence)
+
+
+def _lateness(summary: Numbers, curve: list[list[int]]) -> Figure | None:
+    plausible, late = summary["plausible"], summary["out_of_order"]
+    if not late:
+        return None
+    lateness = summary["lateness_ms"]
+    low = 10.0 ** -len(str(plausible))
+    points = [(1.0, late / plausible)]
+    points += [(float(max(ms, 1)), max(left / plausible, low)) for ms, left in curve]
+    sentence = (
+        f"{share(late, plausible)} of the records are behind one before them in their partition;"
+        f" 99.9 % of all are no later than {span(lateness['p99_9'])}, the latest is"
+        f" {span(lateness['max'])} late."
+    )
+    plot = Plot(
+        "How late records are",
+        sentence,
+        Axis(1, _above(lateness["max"]), _spans(lateness["max"]), "lateness", is_log=True),
+        Axis(low, 1, plots.log_ticks(low, 1, _percent), "records later than that", is_log=True),
+        lines=[Line("later", Style(1), points, is_step=True)],
+        marks=[Mark(lateness[name], words) for name, words in _MARKS if (lateness[name] or 0) > 0],
+    )
+    return Figure(plot, sentence)
+
+
+def _above(value: int | None) -> float:
+    return max(float(value or 0) * 1.5, 100.0)
+
+
+def _spans(longest: int | None) -> list[tuple[float, str]]:
+    """Returns the marks of an axis of spans."""
+    return [(float(each), tick(each)) for each in TIME_TICKS if each <= _above(longest)]
+
+
+def _percent(value: float) -> str:
+    return f"{100 * value:.12f}".rstrip("0").rstrip(".") + " %"
+
+
+def _shown(topic: Numbers) -> tuple[list[int], int, int, str]:
+    """Returns the rows to draw, the range of the time axis, and a sentence about the rest."""
+    plot, (low, high) = topic["plot"], topic["plot_range_ms"]
+    rows = [n for n, at in enumerate(plot["event_ms"]) if low <= at < high]
+    plausible = sum(plot["records"]) - sum(plot["odd"])
+    outside = plausible - sum(plot["records"][n] - plot["odd"][n] for n in rows)
+    return rows, low, high, f" {count(outside)} are outside of the plot." if outside else ""
+
+
+def hours(topic: Numbers) -> Figure | str | None:
+    """Returns how many records have which event time; a sentence if all are of one span."""
+    plot, span_ms = topic["plot"], topic["plot_span_ms"]
+    rows, low, high, outside = _shown(topic)
+    plausible = [r - o for r, o in zip(plot["records"], plot["odd"], strict=True)]
+    rows = [n for n in rows if plausible[n]]
+    if not rows:
+        return None
+    late = plot["later_than_a_second"]
+    if len(rows) == 1:
+        return (
+            f"All {count(plausible[rows[0]])} plausible records are of {_one_span(plot, rows[0], span_ms)};"
+            f" {count(late[rows[0]])} of them more than a second late.{outside}"
+        )
+    bars = [
+        Bar(
+            plot["event_ms"][n],
+            plot["event_ms"][n] + span_ms,
+            (plausible[n] - late[n], late[n]),
+            f"{moment(plot['event_ms'][n])}: {count(plausible[n])} records,"
+            f" {count(late[n])} more than a second late",
+        )
+        for n in rows
+    ]
+    highest = max(plausible[n] for n in rows)
+    sentence = (
+        f"Plausible records by event time, {span(span_ms)} each;"
+        f" the busiest has {count(highest)}.{outside}"
+    )
+    drawn = Plot(
+        "When events happened",
+        sentence,
+        Axis(low, high, plots.date_ticks(low, high), "event time (UTC)"),
+        Axis(0, highest * 1.05, plots.linear_ticks(highest, _thousands), "records"),
+        bars=bars,
+    )
+    legend = [
+        (Style(1, (), 10), "in order, or hardly late"),
+        (Style(2, (), 10), "more than a second late"),
+    ]
+    return Figure(drawn, sentence, legend)
+
+
+def _one_span(plot: Numbers, row: int, span_ms: int) -> str:
+    """Names the span of event time of a row."""
+    return f"the {span(span_ms)} from {moment(plot['event_ms'][row])} on"
+
+
+def _thousands(value: float) -> str:
+    for unit, name in ((1e9, " G"), (1e6, " M"), (1e3, " k")):
+        if value >= unit:
+            return f"{value / unit:g}{name}"
+    return f"{value:g}"
+
+
+def arrival(topic: Numbers) -> Figure | str | None:
+    """Returns delays over event time; a sentence if all are of one span, or all are equal."""
+    plot, span_ms, delay = topic["plot"], topic["plot_span_ms"], topic["summary"]["delay_ms"]
+    rows, low, high, _ = _shown(topic)
+    rows = [n for n in rows if plot["delays"][n]]
+    if not delay["count"] or not rows:
+        return None
+    values = {plot[f"delay_{name}_ms"][n] for name, _ in _QUANTILES for n in rows}
+    if len(rows) == 1 or len(values) == 1:
+        when = f" They are of {_one_span(plot, rows[0], span_ms)}." if len(rows) == 1 else ""
+        return (
+            f"Half of the records arrive within {span(delay['p50'])}, 99 % within {span(delay['p99'])},"
+            f" 99.9 % within {span(delay['p99_9'])}.{when}"
+        )
+    styles = plots.styles(len(_QUANTILES))
+    lines = [
+        Line(f"{words} arrive within this", style, points)
+        for (name, words), style in zip(_QUANTILES, styles, strict=True)
+        for points in _pieces(
+            [(plot["event_ms"][n], max(plot[f"delay_{name}_ms"][n], 1)) for n in rows], span_ms
+        )
+    ]
+    largest = max(*values, 1)
+    sentence = (
+        f"Append time minus event time, by event time: half of all records within"
+        f" {span(delay['p50'])}, 99.9 % within {span(delay['p99_9'])}."
+        " What came from the future is drawn at the bottom."
+    )
+    drawn = Plot(
+        "How long records take to arrive",
+        sentence,
+        Axis(low, high, plots.date_ticks(low, high), "event time (UTC)"),
+        Axis(1, _above(largest), _spans(largest), "append minus event", is_log=True),
+        lines=lines,
+    )
+    legend = [
+        (style, f"{words} within") for (_, words), style in zip(_QUANTILES, styles, strict=True)
+    ]
+    return Figure(drawn, sentence, legend)
+
+
+def _pieces(points: list[tuple[int, int]], span_ms: int) -> list[list[tuple[float, float]]]:
+    """Returns points as lines with a gap where a span has no data; each point is mid-span."""
+    found: list[list[tuple[float, float]]] = []
+    previous = None
+    for at, value in points:
+        if previous is None or at - previous > span_ms:
+            found.append([])
+        found[-1].append((at + span_ms / 2, float(value)))
+        previous = at
+    return found

@@ -1,0 +1,145 @@
+"""The data of plots: axes with their marks, lines, bars; `drawing` makes pictures of them.
+
+Event times reach from before year 1 to beyond 9999, and matplotlib's dates do not. So times are
+plain milliseconds, and the marks of a time axis are made here.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from pipeline.times import date_of, to_iso
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+_DAY: Final = 86_400_000
+
+COLOURS: Final = 8
+"""How many colours the style sheet has for lines and bars: `--c1` and so on."""
+
+_DASHES: Final[tuple[tuple[float, ...], ...]] = ((), (9, 6), (2.5, 4), (10, 4, 2.5, 4))
+_WIDEST: Final = 5.0
+
+
+class Style(NamedTuple):
+    """How a line is drawn: its colour (from 1 on), its dashes in points, and its width."""
+
+    colour: int
+    dashes: tuple[float, ...] = ()
+    width: float = 2.0
+
+
+def styles(count: int) -> list[Style]:
+    """Returns a style for each of several lines of one plot.
+
+    No two have the same colour and dashes, up to 32 lines. Each is narrower than the one below it,
+    and all but the first are dashed: where lines coincide, every one can still be seen.
+    """
+    step = (_WIDEST - 1.6) / max(count - 1, 1)
+    return [
+        Style(
+            number % COLOURS + 1,
+            _DASHES[(number + number // COLOURS) % len(_DASHES)],
+            round(_WIDEST - step * number, 2) if count > 1 else 2.0,
+        )
+        for number in range(count)
+    ]
+
+
+class Axis(NamedTuple):
+    """One axis: its range, its marks with their names, and whether it is logarithmic."""
+
+    low: float
+    high: float
+    ticks: Sequence[tuple[float, str]]
+    label: str
+    is_log: bool = False
+
+
+class Line(NamedTuple):
+    """Points in order; a step line keeps its value until the next point."""
+
+    name: str
+    style: Style
+    points: Sequence[tuple[float, float]]
+    is_step: bool = False
+
+
+class Bar(NamedTuple):
+    """One bar: its start and end, its parts from the axis on, and its description."""
+
+    low: float
+    high: float
+    parts: Sequence[float]
+    title: str
+
+
+class Mark(NamedTuple):
+    """A line across the plot at a value of the first axis."""
+
+    value: float
+    name: str
+
+
+class Plot(NamedTuple):
+    """A plot; bars stand on the first axis. The name and the sentence say what it shows."""
+
+    name: str
+    sentence: str
+    x: Axis
+    y: Axis
+    lines: Sequence[Line] = ()
+    bars: Sequence[Bar] = ()
+    marks: Sequence[Mark] = ()
+
+
+class Rows(NamedTuple):
+    """Horizontal bars, one a row: a name, a value of `high` or less, and a text beside it."""
+
+    name: str
+    sentence: str
+    rows: Sequence[tuple[str, float, str]]
+    high: float
+
+
+def log_ticks(low: float, high: float, name: Callable[[float], str]) -> list[tuple[float, str]]:
+    """Returns marks at powers of ten, at most eight."""
+    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    step = max(1, -(-(last - first) // 7))
+    return [(10.0**power, name(10.0**power)) for power in range(first, last + 1, step)]
+
+
+def linear_ticks(
+    high: float, name: Callable[[float], str], *, base: int = 1000
+) -> list[tuple[float, str]]:
+    """Returns marks from 0 on, at numbers that are round in units of 1000 or 1024."""
+    if high <= 0:
+        return [(0.0, name(0.0))]
+    unit = 1.0
+    while high / unit >= base:
+        unit *= base
+    if base != 1000:
+        return [(at * unit, name(at * unit)) for at, _ in linear_ticks(high / unit, name)]
+    rough = high / 5
+    power = 10.0 ** math.floor(math.log10(rough))
+    step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= rough)
+    return [(step * i, name(step * i)) for i in range(int(high / step + 1e-9) + 1)]
+
+
+def date_ticks(low: int, high: int) -> list[tuple[float, str]]:
+    """Returns marks of a time axis (ms): at most seven, at round hours or at midnight, UTC."""
+    step = -(-(high - low) // 6)
+    if step <= _DAY // 2:
+        step = next(s for s in (1, 2, 3, 4, 6, 12) if s * 3_600_000 >= step) * 3_600_000
+    else:
+        step = -(-step // _DAY) * _DAY
+    first = -(-low // step) * step
+    named = date_of if step >= _DAY else _hour
+    return [(float(at), named(at)) for at in range(first, high + 1, step)]
+
+
+def _hour(ms: int) -> str:
+    day, _, hour = to_iso(ms).partition("T")
+    return f"{day[-5:]} {hour[:5]}"  # from the right: a year may have more digits
