@@ -6,6 +6,8 @@
     .swap      such segments, complete: they replace the segments they were made from, unless
                a .cleaned at or before them shows that the splitting was not complete.
                Append times are renamed with their log; alone they belong to the current one.
+               A power loss may leave some renames of a replacement and undo others. So append times,
+               and a transaction index, that have their final name may be those of a .swap.
     an index without its log: removed
 
 These are the rules of Kafka's LogLoader, with one exception: an incomplete copy of a .swap is
@@ -21,6 +23,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from protocol.errors import CorruptMessage
 from storage import filenames, files
+from storage.segment.append_times import AppendTimes
 from storage.segment.log_file import Tail
 from storage.segment.segment import Segment
 
@@ -46,6 +49,13 @@ class _Swap(NamedTuple):
     last_offset: int  # of its batches; below the base offset if it has none
     whole_size: int  # the bytes of whole batches
     size: int
+    # Where its append times end: with the last segment that it replaces, if tidelog wrote it.
+    times_end_offset: int
+
+    @property
+    def last_replaced(self) -> int:
+        """No segment that it replaces begins behind this offset."""
+        return max(self.last_offset, self.base_offset, self.times_end_offset - 1)
 
 
 def tidy(directory: Path) -> bool:
@@ -126,12 +136,13 @@ def _complete(directory: Path, swapped: Sequence[filenames.SegmentFile]) -> bool
         swaps.append(swap)
     if swaps:
         first = min(swap.base_offset for swap in swaps)
-        last = max(max(swap.last_offset, swap.base_offset) for swap in swaps)
+        last = max(swap.last_replaced for swap in swaps)
         bases = sorted({swap.base_offset for swap in swaps} | aside)
+        kept = _in_place_already(swaps) - set(swapped)
         for file in there:
             if not first <= file.offset <= last or file.suffix == filenames.SNAPSHOT_SUFFIX:
                 continue
-            if bases[bisect_right(bases, file.offset) - 1] not in aside:
+            if bases[bisect_right(bases, file.offset) - 1] not in aside and file not in kept:
                 files.unlink(directory / filenames.segment_file(*file))
     for swap in swaps:
         _log.info(
@@ -144,12 +155,53 @@ def _complete(directory: Path, swapped: Sequence[filenames.SegmentFile]) -> bool
     completed = bool(swaps)
     for file in swapped:  # after their log, to which they belong only then
         if file.suffix == filenames.APPEND_TIMES_SUFFIX and file.offset not in aside:
+            _remove_sources(directory, there, file.offset)
             _put_in_place(directory, file)
             completed = True
     if completed:
         files.sync(directory)
     _remove(directory, swapped, filenames.SWAP_SUFFIX)
     return completed
+
+
+def _in_place_already(swaps: Sequence[_Swap]) -> set[filenames.SegmentFile]:
+    """Returns the files that hold for a `.swap` of a log under their final name, if there are any.
+
+    Unless another `.swap` is to replace them: then they are those of the old segment.
+    """
+    kept = {filenames.SegmentFile(each.base_offset, filenames.TXN_INDEX_SUFFIX) for each in swaps}
+    for swap in swaps:
+        if swap.times_end_offset > swap.last_offset:
+            kept.add(filenames.SegmentFile(swap.base_offset, filenames.APPEND_TIMES_SUFFIX))
+    return kept
+
+
+def _remove_sources(
+    directory: Path, there: Sequence[filenames.SegmentFile], base_offset: int
+) -> None:
+    """Removes the append times of the segments that one with `.swap` append times has replaced.
+
+    Their logs are gone: durably, before its own log got its name.
+    """
+    end_offset = _times_end(directory, base_offset)
+    logs = {file.offset for file in there if file.suffix == filenames.LOG_SUFFIX}
+    for file in there:
+        is_alone = file.suffix == filenames.APPEND_TIMES_SUFFIX and file.offset not in logs
+        if is_alone and base_offset < file.offset < end_offset:
+            files.unlink(directory / filenames.segment_file(*file))
+
+
+def _times_end(directory: Path, base_offset: int) -> int:
+    """Returns where the append times end that a `.swap` has, or has already put in place.
+
+    The base offset if they do not say, as in a segment that Apache Kafka wrote. Raises OSError.
+    """
+    path = directory / filenames.segment_file(base_offset, filenames.APPEND_TIMES_SUFFIX)
+    swap = path.with_name(path.name + filenames.SWAP_SUFFIX)
+    times = AppendTimes(swap if swap.exists() else path, base_offset)
+    times.load()
+    times.close()
+    return times.end_offset
 
 
 def _put_in_place(directory: Path, file: filenames.SegmentFile) -> None:
@@ -173,7 +225,7 @@ def _read(directory: Path, base_offset: int) -> _Swap:
             whole = found.position + found.batch.size
     except CorruptMessage:
         pass
-    return _Swap(base_offset, last_offset, whole, size)
+    return _Swap(base_offset, last_offset, whole, size, _times_end(directory, base_offset))
 
 
 def _remove_orphans(directory: Path) -> None:

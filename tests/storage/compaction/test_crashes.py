@@ -24,6 +24,7 @@ from storage.compaction.cleaner import Cleaner
 from storage.directory.store import LogStore
 from storage.log.compactor import Compactor
 from storage.log.recovery import leftovers
+from storage.segment import transaction_index
 from tests.simulation.power_loss import Disk, PowerLoss
 from tests.storage.cleaning import clean
 from tests.storage.conftest import TOPIC_ID
@@ -134,29 +135,33 @@ class Life:
         files.use(files.System())
         store = store_at(target, boot)
         try:
-            self.check(store.partition("t", 0))
+            check(store.partition("t", 0), self.everything, self.left)
         finally:
             store._release()
 
-    def check(self, partition):
-        found = rows_of(partition)
-        assert self.left.items() <= found.items(), "something is lost"
-        assert found.items() <= self.everything.items(), "something was never there"
-        assert partition.log_end_offset == max(self.everything) + 1
-        assert partition.log_start_offset == 0
-        for time in range(999, 1_101, 7):
-            wanted = next(((o, row[0]) for o, row in found.items() if row[0] >= time), None)
-            assert partition.reader.find_by_time(time, upper_offset=10**9) == wanted
-        for time in range(4_999, 5_120, 7):
-            wanted = next((o for o, row in found.items() if row[3] >= time), None)
-            since = partition.reader.find_by_append_time(time, upper_offset=10**9)
-            assert since.is_exact
-            assert since.offset == wanted
-        assert partition.state.read_producers().get(5).next_sequence == 3
-        names = os.listdir(partition.directory)
-        assert not [n for n in names if n.endswith((".cleaned", ".swap", ".tmp", ".deleted"))]
-        clean(partition, NOW)
-        assert rows_of(partition) == self.left
+
+def check(partition, everything, left):
+    """Look at what a start finds: all that must be left, with its times, and nothing else."""
+    found = rows_of(partition)
+    assert left.items() <= found.items(), "something is lost"
+    assert found.items() <= everything.items(), "something was never there"
+    assert partition.log_end_offset == max(everything) + 1
+    assert partition.log_start_offset == 0
+    for time in range(999, 1_101, 7):
+        wanted = next(((o, row[0]) for o, row in found.items() if row[0] >= time), None)
+        assert partition.reader.find_by_time(time, upper_offset=10**9) == wanted
+    for time in range(4_999, 5_120, 7):
+        wanted = next((o for o, row in found.items() if row[3] >= time), None)
+        since = partition.reader.find_by_append_time(time, upper_offset=10**9)
+        assert since.is_exact
+        assert since.offset == wanted
+    assert partition.state.read_producers().get(5).next_sequence == 3
+    names = os.listdir(partition.directory)
+    assert not [n for n in names if n.endswith((".cleaned", ".swap", ".tmp", ".deleted"))]
+    logs = {name.removesuffix(".log") for name in names if name.endswith(".log")}
+    assert not [n for n in names if n.endswith(".appendtimes") and n[:20] not in logs]
+    clean(partition, NOW)
+    assert rows_of(partition) == left
 
 
 @pytest.fixture(autouse=True)
@@ -220,11 +225,6 @@ PLANTED = {
             path.unlink() for path in directory.glob(f"{base:020}.*") if path.suffix == ".log"
         ],
     ),
-    "append times are put in place before the log": (
-        swap,
-        "_IN_PLACE",
-        tuple(reversed(swap._IN_PLACE)),
-    ),
     "a swap is dropped": (leftovers, "_complete", lambda *_: False),
     "what was cleaned is not made durable": (cleaned_segment.files, "sync", no_sync),
 }
@@ -282,6 +282,109 @@ def test_no_old_log_comes_back_beside_what_holds_its_records(
     every_step(origin, tmp_path, ends)
     assert ways > 20
     assert bool(back) is planted
+
+
+@pytest.fixture
+def complete(origin, tmp_path):
+    """A directory with a segment that is to replace three, none of which has been renamed."""
+    root = tmp_path / "complete"
+    shutil.copytree(origin[0], root)
+    store = store_at(root)
+    partition = store.partition("t", 0)
+    job = partition.compactor.begin_cleaning(NOW, asked=True)
+    cleaner = Cleaner(partition.directory, job)
+    cleaned = cleaner.clean(cleaner.groups()[0])
+    assert (cleaned.base_offset, cleaned.sources, cleaned.end_offset) == (0, 3, 16)
+    state = partition.state
+    state.replacing, state.gaps_end_offset = frozenset((0, 5, 11)), 16
+    state.save_times(state.covered_times(), durable=True)
+    swap.complete(partition.directory, 0)
+    store._release()
+    return root
+
+
+GONE = [f"{base:020}{suffix}" for base in (0, 5, 11) for suffix in (".log", ".appendtimes")]
+PLACED = [f"{0:020}{suffix}" for suffix in (".index", ".timeindex", ".appendtimes", ".log")]
+
+
+NAMES = [
+    ([], []),
+    ([FIRST], []),
+    ([FIRST, LATER[0]], []),
+    ([FIRST, LATER[1]], []),  # the one between them came back
+    ([LATER[0]], []),
+    (GONE, []),
+    (GONE, PLACED[:2]),
+    (GONE, PLACED[:3]),  # append times have their name, and the log has not
+    (GONE, PLACED[2:3]),
+    ([FIRST, *LATER], PLACED[2:3]),  # and took that of the old ones
+    (GONE, PLACED[3:]),
+    ([FIRST, *LATER], PLACED[3:]),
+    (GONE, PLACED),
+]
+
+
+def after_power_loss(origin, root, gone, placed):
+    """Give some files their next name, as a power loss leaves them, start, and look."""
+    directory = root / "t-0"
+    for name in gone:
+        (directory / name).rename(directory / f"{name}.deleted")
+    for name in placed:
+        (directory / f"{name}.swap").rename(directory / name)
+    store = store_at(root, "second")
+    try:
+        check(store.partition("t", 0), *origin[1:])
+        if gone:
+            assert not [name for name in os.listdir(directory) if name in LATER]
+    finally:
+        store._release()
+
+
+@pytest.mark.parametrize(("gone", "placed"), NAMES)
+def test_whatever_names_of_a_swap_a_power_loss_leaves(origin, complete, gone, placed):
+    after_power_loss(origin, complete, gone, placed)
+
+
+@pytest.mark.parametrize(
+    "bug",
+    [
+        (leftovers, "_in_place_already", lambda _: set()),
+        (leftovers, "_remove_sources", lambda *_: None),
+        (
+            leftovers._Swap,
+            "last_replaced",
+            property(lambda swap: max(swap.last_offset, swap.base_offset)),
+        ),
+    ],
+)
+def test_a_planted_bug_is_caught_by_these_names(origin, complete, tmp_path, monkeypatch, bug):
+    monkeypatch.setattr(*bug)
+    caught = 0
+    for number, names in enumerate(NAMES):
+        shutil.copytree(complete, tmp_path / str(number))
+        try:
+            after_power_loss(origin, tmp_path / str(number), *names)
+        except AssertionError:
+            caught += 1
+    assert caught
+
+
+@pytest.mark.parametrize("found", ["new", "old"])
+def test_the_transaction_index_in_place_stays_where_no_other_is_to_replace_it(complete, found):
+    directory = complete / "t-0"
+    for name in (FIRST, *LATER):
+        (directory / name).rename(directory / f"{name}.deleted")
+    path = directory / FIRST.replace(".log", ".txnindex")
+    path.write_bytes(transaction_index.pack([transaction_index.Aborted(0, 9, 1, 4, 0)]))
+    before = path.read_bytes()
+    if found == "old":
+        path.with_name(f"{path.name}.swap").write_bytes(before * 2)
+    store = store_at(complete, "second")
+    try:
+        assert store.partition("t", 0).offline is None
+        assert path.read_bytes() == before * (1 + (found == "old"))
+    finally:
+        store._release()
 
 
 class Refusing(files.System):
