@@ -8,7 +8,7 @@
                Append times are renamed with their log; alone they belong to the current one.
                A power loss may leave some renames of a replacement and undo others. So append times,
                and a transaction index, that have their final name may be those of a .swap.
-    an index without its log: removed
+    an index without its log: removed; and append times that a complete file before them covers
 
 These are the rules of Kafka's LogLoader, with one exception: an incomplete copy of a .swap is
 renamed to `.stray` as long as the segments that it would replace exist.
@@ -155,7 +155,6 @@ def _complete(directory: Path, swapped: Sequence[filenames.SegmentFile]) -> bool
     completed = bool(swaps)
     for file in swapped:  # after their log, to which they belong only then
         if file.suffix == filenames.APPEND_TIMES_SUFFIX and file.offset not in aside:
-            _remove_sources(directory, there, file.offset)
             _put_in_place(directory, file)
             completed = True
     if completed:
@@ -174,21 +173,6 @@ def _in_place_already(swaps: Sequence[_Swap]) -> set[filenames.SegmentFile]:
         if swap.times_end_offset > swap.last_offset:
             kept.add(filenames.SegmentFile(swap.base_offset, filenames.APPEND_TIMES_SUFFIX))
     return kept
-
-
-def _remove_sources(
-    directory: Path, there: Sequence[filenames.SegmentFile], base_offset: int
-) -> None:
-    """Removes the append times of the segments that one with `.swap` append times has replaced.
-
-    Their logs are gone: durably, before its own log got its name.
-    """
-    end_offset = _times_end(directory, base_offset)
-    logs = {file.offset for file in there if file.suffix == filenames.LOG_SUFFIX}
-    for file in there:
-        is_alone = file.suffix == filenames.APPEND_TIMES_SUFFIX and file.offset not in logs
-        if is_alone and base_offset < file.offset < end_offset:
-            files.unlink(directory / filenames.segment_file(*file))
 
 
 def _times_end(directory: Path, base_offset: int) -> int:
@@ -229,13 +213,26 @@ def _read(directory: Path, base_offset: int) -> _Swap:
 
 
 def _remove_orphans(directory: Path) -> None:
-    """Removes indexes without a log, because a later segment with that name would use them."""
+    """Removes indexes without a log, because a later segment with that name would use them.
+
+    And append times without a log, if those of the segment before them are complete up to behind
+    their offset: then they are of a segment that was replaced.
+    """
     there = _ending([path.name for path in directory.iterdir()], "")
-    logs = {file.offset for file in there if file.suffix == filenames.LOG_SUFFIX}
+    logs = sorted(file.offset for file in there if file.suffix == filenames.LOG_SUFFIX)
     for file in there:
-        if file.suffix in filenames.INDEX_SUFFIXES and file.offset not in logs:
+        before = bisect_right(logs, file.offset)
+        if before and logs[before - 1] == file.offset:
+            continue
+        if file.suffix in filenames.INDEX_SUFFIXES:
             files.unlink(directory / filenames.segment_file(*file))
             _log.warning(
                 "index without a log removed",
                 extra={"directory": directory, "file": filenames.segment_file(*file)},
             )
+        elif (
+            file.suffix == filenames.APPEND_TIMES_SUFFIX
+            and before
+            and _times_end(directory, logs[before - 1]) > file.offset
+        ):
+            files.unlink(directory / filenames.segment_file(*file))

@@ -321,6 +321,7 @@ NAMES = [
     (GONE, PLACED[3:]),
     ([FIRST, *LATER], PLACED[3:]),
     (GONE, PLACED),
+    ([FIRST, *LATER], PLACED),  # append times of the others have come back
 ]
 
 
@@ -349,7 +350,7 @@ def test_whatever_names_of_a_swap_a_power_loss_leaves(origin, complete, gone, pl
     "bug",
     [
         (leftovers, "_in_place_already", lambda _: set()),
-        (leftovers, "_remove_sources", lambda *_: None),
+        (leftovers, "_remove_orphans", lambda *_: None),
         (
             leftovers._Swap,
             "last_replaced",
