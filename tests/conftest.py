@@ -12,8 +12,11 @@ import os
 import random
 import socket
 
+import pytest
 from hypothesis import HealthCheck, settings
 from kafka.net.inet import KafkaNetSocket
+
+from tests.oracle.apache_kafka import available
 
 settings.register_profile(
     "whatever the load",
@@ -49,3 +52,15 @@ def _left(
 
 assert callable(KafkaNetSocket.socket)
 KafkaNetSocket.socket = _left
+
+
+@pytest.fixture(scope="session")
+def secured(tmp_path_factory):
+    """Apache Kafka with secured listeners (`secured_kafka`), for tests marked `oracle`."""
+    usable = available("3.9.1")
+    if not usable:
+        pytest.skip(f"no Apache Kafka 3.9.1: {usable.reason}")
+    from tests.secured_kafka import secured_kafka
+
+    with secured_kafka(tmp_path_factory.mktemp("secured")) as running:
+        yield running

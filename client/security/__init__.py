@@ -1,9 +1,9 @@
 """How the client reaches secured brokers: TLS, SASL, and the settings for both under Kafka's names.
 
 `options.py` declares every setting once. `settings.py` checks given settings and makes a `Security`
-of them, `jaas.py` and `stores.py` read what they name. `sasl.py` runs an exchange on a connection,
-without I/O, by one of the mechanisms in `mechanisms.py` and `scram.py`. `tls.py` makes TLS contexts,
-`tokens.py` obtains tokens. `access.py` is what the shells use: begin there.
+of them; `jaas.py` and `stores.py` read what they name, `files.py` a file of settings. `sasl.py` runs
+an exchange on a connection, without I/O, by a mechanism of `mechanisms.py` and `scram.py`. `tls.py`
+makes TLS contexts, `tokens.py` obtains tokens. `access.py` is what the shells use: begin there.
 """
 
 from client.security.access import PLAINTEXT, Access, Brokers, access_to, secured

@@ -12,25 +12,32 @@ from typing import TYPE_CHECKING, Any
 from client import (
     EARLIEST,
     LATEST,
+    AuthenticationFailed,
+    Brokers,
     Client,
     ClientError,
     ConnectionBroken,
     GroupOffset,
     RequestError,
+    SecuritySettingsError,
     address_of,
+    secured,
 )
 from client.calls import groups as group_calls
 from client.calls import records as record_calls
 from client.calls import settings as setting_calls
 from client.calls import topics as topic_calls
 from client.consumer import BrokenRecords
-from client.errors import PartitionRefused
+from client.errors import HandshakeBroken, PartitionRefused
+from client.security import access_to
+from client.security.files import security_in
 from client.sync_connection import Connection
 from protocol.errors import ErrorCode
 from tidelog.cli.cluster_parts import Entry, Group, Member, Partition, Topic
 from tidelog.cli.shared import USAGE, CommandError, ask, check_address
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from types import TracebackType
     from typing import Self
@@ -38,7 +45,15 @@ if TYPE_CHECKING:
     from client.flow import Call
     from protocol.topic_partition import TopicPartition
 
-__all__ = ["EARLIEST", "LATEST", "UNSAYABLE_MS", "Cluster", "connect", "raised_as_sentences"]
+__all__ = [
+    "EARLIEST",
+    "LATEST",
+    "UNSAYABLE_MS",
+    "Cluster",
+    "connect",
+    "raised_as_sentences",
+    "use_command_config",
+]
 
 UNSAYABLE_MS = range(-6, 0)  # times that ListOffsets cannot ask for
 INACTIVE = frozenset({"", "Empty", "Dead"})  # a group without members; old brokers send ""
@@ -72,8 +87,22 @@ _GROUP_SENTENCES = {
 }
 
 
+def use_command_config(options: argparse.Namespace) -> None:
+    """Lets `options.broker` carry the security settings in the file of `--command-config`.
+
+    Raises CommandError for a mistake in the file.
+    """
+    try:
+        options.broker = secured(options.broker, security_in(options.command_config))
+    except SecuritySettingsError as error:
+        raise CommandError(f"--command-config {error}", USAGE) from None
+
+
 def connect(address: str) -> Client:
-    """Returns a connected client of the broker at `HOST:PORT`. Raises CommandError."""
+    """Returns a connected client of the broker at `HOST:PORT`. Raises CommandError.
+
+    The address may carry security settings (`use_command_config`).
+    """
     check_address("--broker", address)
     host, port = address_of(address)
     try:
@@ -84,7 +113,12 @@ def connect(address: str) -> Client:
             "--broker HOST:PORT names another"
         ) from None
     try:
-        Connection(host, port, "tidelog", _CONNECT_S).close()
+        Connection(host, port, "tidelog", _CONNECT_S, access_to(address)).close()
+    except SecuritySettingsError as error:
+        raise CommandError(f"--command-config: {error}", USAGE) from None
+    except (AuthenticationFailed, HandshakeBroken) as error:
+        hint = "" if isinstance(address, Brokers) else " (--command-config FILE has such settings)"
+        raise CommandError(f"{error}{hint}") from None
     except ConnectionBroken as error:
         raise CommandError(f"what answers at {address} is no Kafka broker ({error})") from None
     return Client(address, client_id="tidelog", timeout_s=_TIMEOUT_S)

@@ -73,12 +73,18 @@ def add_http(parser: argparse.ArgumentParser, *, again: bool = False) -> None:
 
 
 def add_broker(parser: argparse.ArgumentParser, *, again: bool = False) -> None:
-    """Adds the option for the broker's Kafka port; `again` as in add_common."""
+    """Adds the options for the broker's Kafka port; `again` as in add_common."""
     parser.add_argument(
         "--broker",
         metavar="HOST:PORT",
         default=argparse.SUPPRESS if again else BROKER_ADDRESS,
         help=f"the broker's Kafka port ({BROKER_ADDRESS})",
+    )
+    parser.add_argument(
+        "--command-config",
+        metavar="FILE",
+        default=argparse.SUPPRESS if again else None,
+        help="client properties with security settings, as Kafka's tools take them",
     )
 
 
@@ -114,6 +120,10 @@ def run(
 ) -> int:
     """Runs a command to its end; returns the exit status."""
     try:
+        if getattr(options, "command_config", None) is not None:
+            from tidelog.cli.cluster import use_command_config
+
+            use_command_config(options)
         command(options)
         sys.stdout.flush()
     except CommandError as error:

@@ -13,12 +13,10 @@ from client.errors import ConnectionBroken
 from client.frames import Frames
 from client.security import access_to
 from client.sync_connection import Connection
-from tests.oracle.apache_kafka import available
 from tests.secured_kafka import (
     MECHANISMS,
     SESSION_MS,
     login,
-    secured_kafka,
     token,
     token_login,
 )
@@ -28,13 +26,9 @@ pytestmark = pytest.mark.oracle
 REFUSED = "refuses the login"
 
 
-@pytest.fixture(scope="module")
-def kafka(tmp_path_factory):
-    usable = available("3.9.1")
-    if not usable:
-        pytest.skip(f"no Apache Kafka 3.9.1: {usable.reason}")
-    with secured_kafka(tmp_path_factory.mktemp("secured")) as running:
-        yield running
+@pytest.fixture
+def kafka(secured):
+    return secured
 
 
 def sync_brokers(address, settings, timeout_s=20.0):
