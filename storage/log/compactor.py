@@ -270,7 +270,7 @@ class Compactor:
                     state.gaps_end_offset = max(state.gaps_end_offset, cleaned.end_offset)
                 # No line of partition.times may be taken for one of the new segment, and recovery
                 # must know where the log may have gaps.
-                state.save_times(state.covered_times(), durable=True)
+                state.saved_times.save_covered(durable=True)
                 swap.complete(state.directory, cleaned.base_offset)
             except OSError as error:
                 state.replacing = frozenset()
@@ -281,7 +281,7 @@ class Compactor:
             try:
                 self._flusher.sync(functools.partial(files.sync, state.directory))
                 state.remove_pending_deletes(now_ms)
-                state.save_times(state.covered_times(), durable=True)
+                state.saved_times.save_covered(durable=True)
             except OSError as error:
                 raise state.storage_error("the log's times cannot be kept", error) from error
         swap.remove_snapshots(sources)

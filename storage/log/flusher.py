@@ -113,9 +113,9 @@ class Flusher:
         state = self._state
         with state.flush_lock:
             if state.offline is not None and not state.is_deleted:
-                state.note_offline()
+                state.saved_times.note_offline()
             with state.append_lock:
-                end_offset, times = state.ends.log_end_offset, state.current_times()
+                end_offset, times = state.ends.log_end_offset, state.saved_times.current()
                 active = state.active  # its append times file is created with the first batch
                 base_offset = active.base_offset if active.tail.size else _NO_SEGMENT
             state.check_usable()
@@ -125,7 +125,7 @@ class Flusher:
                 if active.append_times.has_end:
                     self._mark_end(active)  # it must not be behind what is covered
                 self.sync_all()
-                state.save_times(times, durable=True)
+                state.saved_times.save(times, durable=True)
             except OSError as error:
                 raise state.storage_error("the log cannot be made durable", error) from error
             state.mark_durable(end_offset)
@@ -179,7 +179,7 @@ class Flusher:
         try:
             with state.flush_lock:
                 state.check_usable()
-                state.save_times(state.covered_times(), durable=True)
+                state.saved_times.save_covered(durable=True)
         except OSError as error:
             raise state.storage_error("the log's times cannot be kept", error) from error
 
@@ -211,7 +211,7 @@ class Flusher:
         try:
             if has_new_end and is_flushed:
                 self.sync(active.append_times.sync)
-            state.save_times(state.current_times(), durable=True)
+            state.saved_times.save(state.saved_times.current(), durable=True)
             active.seal()
         except OSError as error:
             raise state.storage_error("the index cannot be written", error) from error

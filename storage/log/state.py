@@ -2,14 +2,14 @@
 
 The objects that work on a partition (appender, reader, flusher, retainer, compactor, replica,
 truncater) share one `LogState`. They read its attributes. They change attributes that belong
-together through its methods: the version (segments and start), the ends, the high watermark,
-`partition.times`.
+together through its methods: the version (segments and start), the ends, the high watermark.
+`saved_times` writes `partition.times`.
 
 Locks: `append_lock` protects the active segment and the list of segments, `flush_lock` excludes
 flushing, retention and compaction from each other, `commit_lock` is for commits. A thread that
 needs several takes them from the last to the first. A thread that writes files holds one of them,
-and the deletion of the log takes all, so nothing is written after it. `sync_lock` and `times_lock`
-are held for one sync or one file; under them no other lock than `append_lock` is taken.
+and the deletion of the log takes all, so nothing is written after it. `sync_lock` is held for one
+sync, and the lock of `saved_times` for one file; under them no other lock than `append_lock` is taken.
 `version_lock` protects one assignment or one count; under it no lock is taken.
 
 A sync that fails takes the log offline until the process ends, because the system reports lost data
@@ -38,9 +38,8 @@ from storage.log.producers.recovered_producers import load_producers
 from storage.log.retention import deletion
 from storage.log.retention.pending_deletes import PendingDeletes
 from storage.log.settings import NEWEST_MAGIC, settings_of
-from storage.log.times import partition_times
 from storage.log.times.largest_event import LargestEvent
-from storage.log.times.partition_times import ClockMark, Cut
+from storage.log.times.saved_times import NO_BOOT, SavedTimes
 from storage.log.version import Ends, Version
 from storage.time.adoption import adopt
 from storage.time.arrivals import Arrivals
@@ -56,14 +55,13 @@ if TYPE_CHECKING:
     from storage.log.high_watermark import HighWatermarkPolicy
     from storage.log.producers.producer_state import Producers
     from storage.log.settings import Settings
+    from storage.log.times.partition_times import ClockMark
     from storage.segment.segment import Segment
     from storage.time.adoption import Adoptions
     from storage.time.corrections import Correction
     from storage.time.segment_times import SegmentTimes
 
 _log = logging.getLogger("tidelog.storage")
-
-_NO_BOOT = "offline"  # differs from every boot id
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -115,8 +113,7 @@ class LogState:
     boot_id: str
     largest_event_time: InitVar[int | None]  # ever below the high watermark, as far as is known
     largest_event: LargestEvent = field(init=False)
-    times_lock: threading.Lock = field(init=False, default_factory=threading.Lock)
-    _saved_times: bytes = field(init=False, default=b"")  # the content of partition.times
+    saved_times: SavedTimes = field(init=False)
     arrivals: Arrivals = field(init=False)
     deletion_ms: int  # the time by which may be deleted, as the last round of retention gave it
     producer_id_expiration_ms: int
@@ -149,6 +146,7 @@ class LogState:
         self.leader_epoch = max(0, self.epochs.last_begun)
         self.durable_offset = self.recovery_point
         self.largest_event = LargestEvent(largest_event_time)
+        self.saved_times = SavedTimes(self)
         self.arrivals = Arrivals(self.config)
         self.is_read = False
         self.configure(self.config)
@@ -358,51 +356,6 @@ class LogState:
                 self.corrections, self.version.log_start_offset, self.ends.log_end_offset
             )
 
-    def current_times(self) -> partition_times.PartitionTimes:
-        """Returns the content for `partition.times`; nothing is read for it."""
-        return partition_times.PartitionTimes(
-            self.max_event_time,
-            self.last_append_time_ms,
-            self.version.log_start_offset,
-            self.ends.log_end_offset,
-            self.boot_id,
-            partition_times.lines_of(self.version.segments, self.replacing),
-            self.back_offset,
-            self._cut() if self.was_cut else None,
-            self.gaps_end_offset,
-            self.adoptions.ranges,
-            self.corrections,
-            self.clock,
-        )
-
-    def _cut(self) -> Cut:
-        """Returns the last truncation; nothing behind it is durable."""
-        recovery_point = min((self.recovery_point, *self.cutting[:1]))
-        return Cut(recovery_point, self.cleaned_offset, *self.cutting)
-
-    def covered_times(self) -> partition_times.PartitionTimes:
-        """Returns the content for `partition.times`, with only durable append times."""
-        with self.append_lock:
-            return self.current_times()._replace(covered_offset=self.covered_offset)
-
-    def note_saved_times(self, times: partition_times.PartitionTimes) -> None:
-        """Records that `partition.times` has this content already, durably."""
-        self._saved_times = partition_times.pack(times)
-
-    def save_times(
-        self, times: partition_times.PartitionTimes, *, durable: bool, losable: bool = False
-    ) -> None:
-        """Writes `partition.times` if it has changed. Raises OSError."""
-        with self.times_lock:
-            times = times._replace(gaps_end_offset=self.gaps_end_offset)  # a follower's may be new
-            if self.offline is not None:
-                times = times._replace(boot_id=_NO_BOOT)  # collected before it went offline
-            data = partition_times.pack(times)
-            if data != self._saved_times:
-                partition_times.write(self.directory, data, durable=durable, losable=losable)
-                # A log that is offline writes a file that may be lost once more, when it can.
-                self._saved_times = b"" if losable and self.offline is not None else data
-
     def adopt(self, first_offset: int, end_offset: int, now_ms: int) -> None:
         """Counts batches with unknown append times as appended now; needs the append lock.
 
@@ -478,26 +431,12 @@ class LogState:
             if high_watermark < end_offset and not (self.is_follower or self.cutting):
                 self.cutting, self.was_cut = (high_watermark, False), True
         _log.critical("log offline", extra=self._named(reason=why))
-        self.boot_id = _NO_BOOT
-        self.note_offline()
+        self.boot_id = NO_BOOT
+        self.saved_times.note_offline()
         for segment in segments:
             if segment.tail.end_offset > self.recovery_point:
                 with contextlib.suppress(OSError):
                     segment.forget_cached()
-
-    def note_offline(self) -> None:
-        """Records in partition.times that the log went offline, as soon as the disk allows it.
-
-        If the disk never allows it, the next start trusts the append times that it reads, unless
-        the machine was restarted. What has to be cut off is recorded also where only syncs fail.
-        """
-        times = self.covered_times()
-        try:
-            self.save_times(times, durable=False)
-        except OSError:
-            if self.cutting:
-                with contextlib.suppress(OSError):
-                    self.save_times(times, durable=False, losable=True)
 
     def read_error(self, version: Version, error: OSError | CorruptMessage) -> BrokerError:
         """Returns the error for the client whose read of a version failed."""

@@ -143,7 +143,7 @@ def _save_times(state: LogState, known: loading.Known) -> None:
                 "partition.times missing: the largest event time is that of what the log holds",
                 extra={"topic": state.topic, "partition": state.index},
             )
-        state.save_times(state.covered_times(), durable=is_adopted, losable=not is_adopted)
+        state.saved_times.save_covered(durable=is_adopted, losable=not is_adopted)
     elif times.cut is not None and times.cut.offset is not None:
         _complete(state, times.cut)
     elif (
@@ -165,9 +165,9 @@ def _save_times(state: LogState, known: loading.Known) -> None:
         has_less = times.corrections != state.corrections
         is_adopted = times.adopted != state.adoptions.ranges
         durable = has_new_end or has_less or is_adopted
-        state.save_times(state.covered_times(), durable=durable)
+        state.saved_times.save_covered(durable=durable)
     elif was_clean:
-        state.note_saved_times(times)  # the last close wrote it durably
+        state.saved_times.note_saved(times)  # the last close wrote it durably
 
 
 def _complete(state: LogState, cut: Cut) -> None:
@@ -178,7 +178,7 @@ def _complete(state: LogState, cut: Cut) -> None:
         state.epochs.truncate_to(state.ends.log_end_offset)
     state.active.sync()
     files.sync(state.directory)
-    state.save_times(state.covered_times(), durable=True)
+    state.saved_times.save_covered(durable=True)
 
 
 def _smaller(one: int | None, other: int | None) -> int | None:

@@ -190,7 +190,7 @@ class Replica:
         files.sync(state.directory)
         state.gaps_end_offset = max(expected_offset, high_watermark)
         try:
-            state.save_times(state.covered_times(), durable=False)
+            state.saved_times.save_covered(durable=False)
         except OSError:
             state.gaps_end_offset = before
             raise

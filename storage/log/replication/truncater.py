@@ -151,7 +151,7 @@ class Truncater:
         cleaned_offset = state.cleaned_offset
         if cleaned_offset is not None:
             cleaned_offset = min(cleaned_offset, end_offset)
-        times = state.current_times()
+        times = state.saved_times.current()
         times = times._replace(
             last_append_time_ms=last_append_time_ms,
             back_offset=back_offset,
@@ -162,7 +162,7 @@ class Truncater:
             adopted=adopted_below(times.adopted, end_offset),
             corrections=corrections_within(times.corrections, start_offset, end_offset),
         )
-        state.save_times(times, durable=True)
+        state.saved_times.save(times, durable=True)
         state.last_append_time_ms, state.back_offset = last_append_time_ms, back_offset
         state.recovery_point, state.cleaned_offset = recovery_point, cleaned_offset
         state.covered_offset, state.was_cut = times.covered_offset, True
@@ -220,7 +220,7 @@ class Truncater:
         files.sync(state.directory)
         self._flusher.forget_flushed()
         state.cutting = ()
-        state.save_times(state.covered_times(), durable=True)
+        state.saved_times.save_covered(durable=True)
         state.begin_generation()
         _log.warning(
             "log truncated",

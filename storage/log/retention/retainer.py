@@ -133,7 +133,7 @@ class Retainer:
                 # that ends before it starts.
                 if state.recovery_point < state.version.log_start_offset:
                     self._flusher.sync_all()
-                state.save_times(state.covered_times(), durable=True)
+                state.saved_times.save_covered(durable=True)
         except OSError as error:
             raise state.storage_error("records cannot be deleted", error) from error
         return state.version.log_start_offset
@@ -207,13 +207,13 @@ class Retainer:
         """
         state = self._state
         try:
-            state.save_times(state.covered_times(), durable=True)
+            state.saved_times.save_covered(durable=True)
         except OSError as error:
             if not deletion.is_full(error):
                 raise
             deletion.make_room(going)
             with contextlib.suppress(OSError):
-                state.save_times(state.covered_times(), durable=True)
+                state.saved_times.save_covered(durable=True)
 
     def _forget_epochs(self) -> None:
         """Removes the leader epochs of deleted segments; a failure is tried again next time."""

@@ -149,12 +149,12 @@ class AppendClock:
                     if not is_due(now_ms):
                         return None
                     reset, times = self._reset_at(now_ms), self._times_back(now_ms)
-                state.save_times(times, durable=True)
+                state.saved_times.save(times, durable=True)
                 with state.append_lock:
                     self._check_open()
                     if state.ends.log_end_offset != reset.offset:
                         reset, times = self._reset_at(now_ms), self._times_back(now_ms)
-                        state.save_times(times, durable=True)
+                        state.saved_times.save(times, durable=True)
                     self._take(times, now_ms)
         except OSError as error:
             raise state.storage_error("the correction of the clock is not kept", error) from error
@@ -187,7 +187,7 @@ class AppendClock:
         end_offset = state.ends.log_end_offset
         adoptions = state.adoptions.corrected(step_back(end_offset, now_ms).apply)
         corrections = after_step_back(state.corrections, end_offset, now_ms)
-        return state.covered_times()._replace(
+        return state.saved_times.covered()._replace(
             max_event_time=self._largest_event(corrections, adoptions),
             last_append_time_ms=None,
             back_offset=end_offset,
@@ -261,7 +261,7 @@ class AppendClock:
                     horizons = state.clock.late_horizons
                     state.clock = ClockMark(history_id, number, horizons)
                 if is_changed:
-                    state.save_times(state.covered_times(), durable=True)
+                    state.saved_times.save_covered(durable=True)
         except OSError as error:
             raise state.storage_error("the correction of the clock is not kept", error) from error
 

@@ -297,7 +297,7 @@ def complete(origin, tmp_path):
     assert (cleaned.base_offset, cleaned.sources, cleaned.end_offset) == (0, 3, 16)
     state = partition.state
     state.replacing, state.gaps_end_offset = frozenset((0, 5, 11)), 16
-    state.save_times(state.covered_times(), durable=True)
+    state.saved_times.save_covered(durable=True)
     swap.complete(partition.directory, 0)
     store._release()
     return root

@@ -1,0 +1,96 @@
+"""Saves what is known of a log's times in `partition.times`, when it has changed.
+
+The content is collected from the log's state; nothing is read for it. What it says of append times
+holds after a power loss, so between flushes it covers only those that are durable.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from typing import TYPE_CHECKING
+
+from storage.log.times import partition_times
+from storage.log.times.partition_times import Cut, PartitionTimes
+
+if TYPE_CHECKING:
+    from storage.log.state import LogState
+
+NO_BOOT = "offline"  # the boot id of a log that went offline; it differs from every other
+
+
+class SavedTimes:
+    """The file `partition.times` of one log, and what was written to it last."""
+
+    __slots__ = ("_lock", "_saved", "_state")
+
+    def __init__(self, state: LogState) -> None:
+        """Begins with nothing that is known to be saved."""
+        self._state = state
+        self._lock = threading.Lock()
+        self._saved = b""  # the content of the file; empty if it has to be written
+
+    def current(self) -> PartitionTimes:
+        """Returns the content as it is once everything appended is durable."""
+        state = self._state
+        return PartitionTimes(
+            state.max_event_time,
+            state.last_append_time_ms,
+            state.version.log_start_offset,
+            state.ends.log_end_offset,
+            state.boot_id,
+            partition_times.lines_of(state.version.segments, state.replacing),
+            state.back_offset,
+            self._cut() if state.was_cut else None,
+            state.gaps_end_offset,
+            state.adoptions.ranges,
+            state.corrections,
+            state.clock,
+        )
+
+    def _cut(self) -> Cut:
+        """Returns the last truncation; nothing behind it is durable."""
+        state = self._state
+        recovery_point = min((state.recovery_point, *state.cutting[:1]))
+        return Cut(recovery_point, state.cleaned_offset, *state.cutting)
+
+    def covered(self) -> PartitionTimes:
+        """Returns the content with only durable append times."""
+        state = self._state
+        with state.append_lock:
+            return self.current()._replace(covered_offset=state.covered_offset)
+
+    def note_saved(self, times: PartitionTimes) -> None:
+        """Records that the file has this content already, durably."""
+        self._saved = partition_times.pack(times)
+
+    def save_covered(self, *, durable: bool, losable: bool = False) -> None:
+        """Writes what `covered` returns if it has changed. Raises OSError."""
+        self.save(self.covered(), durable=durable, losable=losable)
+
+    def save(self, times: PartitionTimes, *, durable: bool, losable: bool = False) -> None:
+        """Writes the file if its content has changed. Raises OSError."""
+        state = self._state
+        with self._lock:
+            times = times._replace(gaps_end_offset=state.gaps_end_offset)  # a follower's may be new
+            if state.offline is not None:
+                times = times._replace(boot_id=NO_BOOT)  # collected before it went offline
+            data = partition_times.pack(times)
+            if data != self._saved:
+                partition_times.write(state.directory, data, durable=durable, losable=losable)
+                # A log that is offline writes a file that may be lost once more, when it can.
+                self._saved = b"" if losable and state.offline is not None else data
+
+    def note_offline(self) -> None:
+        """Records that the log went offline, as soon as the disk allows it.
+
+        If the disk never allows it, the next start trusts the append times that it reads, unless
+        the machine was restarted. What has to be cut off is recorded also where only syncs fail.
+        """
+        times = self.covered()
+        try:
+            self.save(times, durable=False)
+        except OSError:
+            if self._state.cutting:
+                with contextlib.suppress(OSError):
+                    self.save(times, durable=False, losable=True)
