@@ -77,6 +77,7 @@ derived:
 	$(BIN)/python tools/derive_compatibility.py --check
 	$(BIN)/python tools/derive_metrics.py --check
 	$(BIN)/python tools/derive_security.py --check
+	$(BIN)/python tools/derive_jobs.py --check
 	$(BIN)/python tools/derive_time_picture.py --check
 	$(BIN)/python tools/check_links.py
 
@@ -85,6 +86,7 @@ derive: setup ## write the derived pages anew
 	$(BIN)/python tools/derive_compatibility.py
 	$(BIN)/python tools/derive_metrics.py
 	$(BIN)/python tools/derive_security.py
+	$(BIN)/python tools/derive_jobs.py
 	$(BIN)/python tools/derive_time_picture.py
 
 rewrite: setup ## rewrite the expected output of the time scripts (then read the diff)

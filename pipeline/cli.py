@@ -80,7 +80,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def run(options: argparse.Namespace) -> int:
     """Runs a job whose options are parsed; returns the exit status."""
-    job = _module(options.job)
+    job = module_of(options.job)
     try:
         with _terminable(), session_of(options) as session:
             return job.run(options, session)
@@ -166,12 +166,18 @@ def _parser(job: str | None) -> argparse.ArgumentParser:
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         if name == job:
-            module = _module(name)
-            one.description = module.__doc__
-            module.arguments(one)
-            add_verbose(one, default=False)
+            add_options(one, name)
     return parser
 
 
-def _module(name: str) -> _Job:
+def add_options(parser: argparse.ArgumentParser, job: str) -> None:
+    """Adds the description and all options of a job to its parser."""
+    module = module_of(job)
+    parser.description = module.__doc__
+    module.arguments(parser)
+    add_verbose(parser, default=False)
+
+
+def module_of(name: str) -> _Job:
+    """Returns the module of a job."""
     return cast("_Job", importlib.import_module(f".jobs.{name}", __package__))

@@ -12,10 +12,11 @@ at most one JSON line every two seconds, and one at the end.
 from __future__ import annotations
 
 import json
-import sys
 import time
 from collections import deque
 from typing import TYPE_CHECKING, Final, Self
+
+from pipeline.report.output import progress_stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,7 +45,7 @@ class Progress:
         self.total = total
         self.unit = unit
         self.done = 0
-        self._stream = sys.stderr if stream is None else stream
+        self._stream = progress_stream() if stream is None else stream
         self._bar = _bar(self._stream) if self._stream.isatty() else None
         self._every_s = _EVERY_S if self._bar is None else _DRAWN_S
         self._now_s = now_s

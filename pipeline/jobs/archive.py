@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Final
 from pipeline import options as shared
 from pipeline.errors import OK, UsageError
 from pipeline.plan import at_work, described
+from pipeline.report.output import say
 from pipeline.runs import ARCHIVE
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ def run(options: argparse.Namespace, session: Session) -> int:
 
     one = Run(options, Store(options.to), name, directory)
     if options.dry_run:
-        print(described(one.plan(now_ms)))
+        say(described(one.plan(now_ms)))
         return OK
     with at_work(directory):
         return one.do(session, now_ms)

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from pipeline import options as common
 from pipeline.errors import OK, UsageError
 from pipeline.plan import PLAN, Plan, described
+from pipeline.report.output import say
 from pipeline.source import access
 from pipeline.source import splits as source
 
@@ -96,7 +97,7 @@ def run(options: argparse.Namespace, session: Session) -> int:
         save=not options.dry_run,
     )
     if options.dry_run:
-        print(described(plan))
+        say(described(plan))
         return OK
     if not plan.is_new:
         again = common.selection_of(options, upto=options.upto, offsets=plan.offsets)

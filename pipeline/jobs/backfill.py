@@ -24,6 +24,7 @@ from pipeline import options as shared
 from pipeline.errors import FINDINGS, OK, PipelineError, UsageError
 from pipeline.plan import PLAN, Plan, at_work
 from pipeline.replay import targets
+from pipeline.report.output import say
 from pipeline.times import UNITS, to_iso
 from storage.time.retention import oldest_kept
 
@@ -284,7 +285,6 @@ def _limits(target: Target, now_ms: int) -> tuple[int, int, int]:
 
 def _report_prediction(options: argparse.Namespace, target: Target, counts: _Counts) -> bool:
     """Prints the counts; returns whether some rows are refused."""
-    say = print
     span = (
         ""
         if counts.first_ms is None or counts.last_ms is None

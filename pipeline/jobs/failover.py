@@ -14,7 +14,6 @@ Exit status 1: a record would be lost, is not there, or nothing could be proven.
 
 from __future__ import annotations
 
-import json
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -23,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 from client import EARLIEST, Client, GroupOffset, RequestError
 from pipeline import options as shared
 from pipeline.errors import FINDINGS, OK, PipelineError, UsageError
+from pipeline.report.output import leave, say
 from pipeline.source import splits as source
 from protocol.errors import ErrorCode
 
@@ -165,7 +165,7 @@ def run(options: argparse.Namespace, session: Session) -> int:  # noqa: ARG001 -
         status = OK if all(row.status == planning.OK for row in rows) else FINDINGS
         bare = _uncommitted(ours, committed)
         for line in [*page.table([row.as_dict() for row in rows]), *map(page.bare, bare)]:
-            print(line)
+            say(line)
         refusal = _refusal(options, rows)
         is_applied = False
         if options.apply and refusal is None:
@@ -184,7 +184,8 @@ def run(options: argparse.Namespace, session: Session) -> int:  # noqa: ARG001 -
         "partitions": [row.as_dict() for row in rows],
         "nothing_committed": bare,
     }
-    _leave(report, Path(options.out) / name, options.report)
+    for path in leave(report, Path(options.out) / name, options.report, page.html):
+        say(path)
     _say(options, refusal, is_applied=is_applied)
     return status
 
@@ -314,23 +315,6 @@ def _apply(options: argparse.Namespace, ours: Client, theirs: Client, rows: Sequ
             )
 
 
-def _leave(report: Mapping[str, Any], directory: Path, kind: str) -> None:
-    from pipeline.report import failover as page
-
-    if kind == "none":
-        return
-    directory.mkdir(parents=True, exist_ok=True)
-    path = directory / "report.json"
-    path.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-    written = [path]
-    if kind == "html":
-        path = directory / "report.html"
-        path.write_text(page.html(report), encoding="utf-8")
-        written.append(path)
-    for path in written:
-        print(path)
-
-
 def _say(options: argparse.Namespace, refusal: str | None, *, is_applied: bool) -> None:
     if is_applied:
         said = f"committed for group {options.group} in {options.target}"
@@ -341,4 +325,4 @@ def _say(options: argparse.Namespace, refusal: str | None, *, is_applied: bool) 
     else:
         said = "nothing was changed: --apply commits these offsets"
     with suppress(BrokenPipeError):
-        print(said)
+        say(said)

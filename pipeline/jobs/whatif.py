@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 
 from pipeline import options as common
 from pipeline.errors import OK, UsageError
+from pipeline.report.output import say
 from pipeline.source import locations
 
 if TYPE_CHECKING:
@@ -114,6 +115,6 @@ def run(options: argparse.Namespace, session: Session) -> int:
 
     trial = whatif_run.Trial(options, session, name, at_ms)
     if options.dry_run:
-        print(trial.described())
+        say(trial.described())
         return OK
     return whatif_run.leave(trial.report(), Path(options.out) / name, options.report)

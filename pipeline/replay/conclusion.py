@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import sys
 from typing import TYPE_CHECKING, Any, Final
 
 from pipeline.errors import FAILED, FINDINGS, OK
 from pipeline.replay import offset_map
 from pipeline.replay.delivery import AT_LEAST_ONCE
+from pipeline.report.output import REPORT, leave, say
 from pipeline.report.replay import html
 
 if TYPE_CHECKING:
@@ -18,8 +17,6 @@ if TYPE_CHECKING:
 
     from pipeline.replay.replay import Outcome
 
-REPORT: Final = "report.json"
-PAGE: Final = "report.html"
 _SHOWN: Final = 20
 
 
@@ -57,9 +54,7 @@ def conclude(
         **(more or {}),
         "partitions": [_partition(one) for one in outcomes],
     }
-    _write(directory / REPORT, json.dumps(report, indent=1) + "\n")
-    if kind == "html":
-        _write(directory / PAGE, html(report))
+    leave(report, directory, "json" if kind == "none" else kind, html)
     _say(report)
     return status
 
@@ -91,13 +86,13 @@ def _partition(one: Outcome) -> dict[str, Any]:
 def _say(report: Mapping[str, Any]) -> None:
     """Prints what happened; partitions that stopped or are uncertain go to standard error."""
     partitions = report["partitions"]
-    print(
+    say(
         f"{report['job']} {report['run']}: {report['records']} records in {len(partitions)} partitions,"
         f" {report['records_found']} of them there before; delivery {report['delivery']};"
         f" {report['seconds']:.1f} s"
     )
     if report["delivery"] == AT_LEAST_ONCE:
-        print(
+        say(
             "at-least-once: a record may be there twice if this run is repeated after the target has"
             " forgotten its producer (producer.id.expiration.ms, a day)"
         )
@@ -107,7 +102,7 @@ def _say(report: Mapping[str, Any]) -> None:
         for said in _sentences(one)
     ]
     for line in lines[:_SHOWN]:
-        print(line, file=sys.stderr)
+        say(line, is_trouble=True)
 
 
 def _sentences(partition: Mapping[str, Any]) -> Iterator[str]:
@@ -137,10 +132,3 @@ def written_by(directory: Path) -> list[tuple[str, int, int]]:
     """Returns topic, partition and number of records for everything that a run has written."""
     report = json.loads((directory / REPORT).read_text(encoding="utf-8"))
     return [(one["topic"], one["partition"], one["records"]) for one in report["partitions"]]
-
-
-def _write(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    partial.write_text(text, encoding="utf-8")
-    partial.rename(path)

@@ -13,8 +13,8 @@ from pipeline.archive.manifests import Archive, Manifest, Range, Topic
 from pipeline.errors import OK, PipelineError
 from pipeline.options import topics_of
 from pipeline.plan import Plan
+from pipeline.report.output import leave, say
 from pipeline.runs import ARCHIVE
-from pipeline.runs.archive_upkeep import leave
 from pipeline.runs.task_progress import watching
 from pipeline.source import access, locations
 from pipeline.source.splits import Selection
@@ -62,13 +62,13 @@ class Run:
             done = Archive.read(self.store).of_run(self.name)
             if done is not None:
                 done.refuse_other(manifests.ARCHIVE)
-                _say(f"{ARCHIVE} {self.name}: was done before")
+                say(f"{ARCHIVE} {self.name}: was done before")
                 return OK
             plan = self.plan(now_ms)
             archive = Archive.read(self.store)
             self._refuse_moved(plan, archive)
             if not plan.offsets:
-                _say(f"{ARCHIVE} {self.name}: nothing is new")
+                say(f"{ARCHIVE} {self.name}: nothing is new")
                 return OK
             chunks = writing.chunks(
                 self.store,
@@ -251,8 +251,6 @@ class Run:
         span = f", from {to_iso(min(times))} to {to_iso(max(times))}" if times else ""
         size = sum(one.size_bytes for one in made.files)
         leave(
-            self.options.report,
-            self.directory,
             {
                 "job": ARCHIVE,
                 "run": self.name,
@@ -263,13 +261,15 @@ class Run:
                 "partitions": [one._asdict() for one in made.ranges],
                 "gaps": [one._asdict() for one in made.gaps],
             },
+            self.directory,
+            self.options.report,
         )
-        _say(
+        say(
             f"{ARCHIVE} {self.name}: {records} records of {len(made.ranges)} partitions{span}, in"
             f" {len(made.files)} files, {size} bytes; {seconds:.1f} s"
         )
         for gap in made.gaps:
-            _say(
+            say(
                 f"{gap.topic}-{gap.partition}: offsets {gap.start_offset} to {gap.end_offset - 1} were gone:"
                 " the manifest names the gap"
             )
@@ -342,7 +342,3 @@ def _joined(ranges: Iterable[Range]) -> list[Range]:
         else:
             raise PipelineError(f"{one.topic}-{one.partition}: nobody read {before.end_offset}")
     return list(found.values())
-
-
-def _say(text: str) -> None:
-    print(text)

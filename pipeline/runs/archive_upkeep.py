@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import time
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from pipeline.archive import keeping, layout, manifests
 from pipeline.archive.keeping import Merged, Partition, WholeFile
 from pipeline.archive.manifests import Archive, Manifest
 from pipeline.archive.store import PARTIAL
 from pipeline.errors import FINDINGS, OK, PipelineError
+from pipeline.report.output import leave, say
 from pipeline.runs.task_progress import watching
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def verify(
     named = manifests.by_path(files)
     if options.dry_run:
         size = sum(parts[0].size_bytes for parts in named.values())
-        _say(f"{len(archive.manifests)} manifests, {len(named)} files, {size} bytes to read")
+        say(f"{len(archive.manifests)} manifests, {len(named)} files, {size} bytes to read")
         return OK
     partitions: dict[TopicPartition, list[File]] = {}
     for one in files:
@@ -44,27 +44,27 @@ def verify(
     unnamed = [path for path in store.walked() if path not in named]
     records = sum(one.records for one in files)
     for finding in findings[:_SHOWN]:
-        _say(finding)
+        say(finding)
     if len(findings) > _SHOWN:
-        _say(f"... and {len(findings) - _SHOWN} more")
+        say(f"... and {len(findings) - _SHOWN} more")
     for gap in (gap for made in archive.manifests for gap in made.gaps):
-        _say(
+        say(
             f"{gap.topic}-{gap.partition}: offsets {gap.start_offset} to {gap.end_offset - 1} were gone"
             " before they were archived, which was accepted"
         )
     if unnamed:
-        _say(
+        say(
             f"{len(unnamed)} files are named by no manifest: left of runs that did not end, or merged"
         )
-    _say(
+    say(
         f"verify {store.location}: {records} records of {len(partitions)} partitions in {len(named)} files,"
         f" {len(archive.manifests)} manifests: {len(findings) or 'no'} findings"
     )
     leave(
-        options.report,
-        directory,
         {"job": "verify", "run": name, "records": records, "files": len(named)}
         | {"findings": findings, "unnamed": unnamed},
+        directory,
+        options.report,
     )
     return FINDINGS if findings else OK
 
@@ -107,7 +107,7 @@ def compact(
             done.refuse_other(manifests.COMPACT)
         groups = keeping.groups(store, archive.files, options.file_bytes)
         if options.dry_run:
-            _say(f"{sum(len(one.paths) for one in groups)} files would become {len(groups)}")
+            say(f"{sum(len(one.paths) for one in groups)} files would become {len(groups)}")
             return OK
         if done is not None:
             groups = []  # it was published; the replaced files may still exist
@@ -128,15 +128,15 @@ def compact(
             store.publish(made.name, made.encoded())
         deleted = _clean(store)
     replaced = sum(len(one.paths) for one in groups)
-    _say(
+    say(
         f"compact {name}: {replaced} files became {len(groups)}, {deleted} deleted;"
         f" {time.monotonic() - began_s:.1f} s"
     )
     leave(
-        options.report,
-        directory,
         {"job": "compact", "run": name, "replaced": replaced, "made": len(groups)}
         | {"deleted": deleted},
+        directory,
+        options.report,
     )
     return OK
 
@@ -155,16 +155,3 @@ def _clean(store: Store) -> int:
         if is_partial or (layout.is_data(path) and path not in named):
             deleted += store.delete(path)
     return deleted
-
-
-def leave(kind: str, directory: Path, report: Mapping[str, Any]) -> None:
-    """Writes report.json unless no report is wanted; these jobs have no page."""
-    if kind == "none":
-        return
-    directory.mkdir(parents=True, exist_ok=True)
-    path = directory / "report.json"
-    path.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-
-
-def _say(text: str) -> None:
-    print(text)

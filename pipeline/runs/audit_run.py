@@ -7,8 +7,6 @@ segments.
 
 from __future__ import annotations
 
-import json
-import sys
 from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -20,7 +18,7 @@ from pipeline.engine.audit import AFTER_LIMITS_MS, BEFORE_LIMITS_MS, Auditor, Se
 from pipeline.engine.tables import RELATIVE_ERROR
 from pipeline.errors import FINDINGS, OK
 from pipeline.report import audit as page
-from pipeline.report import findings, retention
+from pipeline.report import findings, output, retention
 from pipeline.report.units import setting
 from pipeline.runs.group_lags import lags
 from pipeline.runs.task_progress import watching
@@ -338,18 +336,11 @@ def leave(report: Mapping[str, Any], directory: Path, kind: str) -> int:
     lean = dict(report) | {
         "topics": [{k: v for k, v in t.items() if k != "rows"} for t in report["topics"]]
     }
-    if kind != "none":
-        path = directory / "report.json"
-        path.write_text(json.dumps(lean, indent=1) + "\n", encoding="utf-8")
-        written.append(path)
-    if kind == "html":
-        path = directory / "report.html"
-        path.write_text(page.html(lean), encoding="utf-8")
-        written.append(path)
+    written += output.leave(lean, directory, kind, page.html)
     for each in report["findings"]:
-        sys.stdout.write(f"{each['level']:<4}  {each['topic']}  {each['title']}\n")
+        output.say(f"{each['level']:<4}  {each['topic']}  {each['title']}")
     for path in written:
-        sys.stdout.write(f"      {path}\n")
+        output.say(f"      {path}")
     is_alarming = any(each["level"] in ("bad", "warn") for each in report["findings"])
     return FINDINGS if is_alarming else OK
 

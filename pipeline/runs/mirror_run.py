@@ -13,6 +13,7 @@ from pipeline.errors import FINDINGS, OK, PipelineError, UsageError
 from pipeline.plan import PLAN, Plan, described
 from pipeline.replay import identities, targets
 from pipeline.replay.delivery import POSITION, TRANSACTIONS
+from pipeline.report.output import say
 from pipeline.runs import MIRROR
 from pipeline.source import access
 from pipeline.source import splits as source
@@ -143,7 +144,7 @@ def mirror(options: argparse.Namespace, session: Session, one: Round) -> int:
     began_s = time.monotonic()
     plan, splits = _plan(options, one)
     if options.dry_run:
-        print(described(plan))
+        say(described(plan))
         return OK
     tasks = _tasks(options, one, plan, splits)
     total = sum(end - start for start, end in plan.offsets.values())

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pipeline.engine.failover import Ambiguous, OffsetMap
 from pipeline.errors import PipelineError, UsageError
 from pipeline.replay import offset_map
-from pipeline.replay.conclusion import REPORT
+from pipeline.report.output import REPORT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -18,6 +18,7 @@ from pipeline.plan import Plan, described
 from pipeline.progress import Progress
 from pipeline.replay import replay, targets
 from pipeline.replay.conclusion import conclude
+from pipeline.report.output import say
 from pipeline.runs import RESTORE
 from pipeline.runs.task_progress import watching
 from pipeline.runs.whatif_run import OF_RETENTION
@@ -158,7 +159,7 @@ class Run:
                 for topic in self.topics
             ]
             if options.dry_run:
-                _say(described(self._plan(now_ms, {}, save=False)))
+                say(described(self._plan(now_ms, {}, save=False)))
             if any(refused) or options.dry_run:
                 return FINDINGS if any(refused) else OK
             for topic, known in self.topics.items():
@@ -254,18 +255,16 @@ class Run:
     def _report_prediction(self, topic: str, target: Target, counted: TopicPrediction) -> bool:
         """Prints the prediction; returns whether the topic is refused."""
         name, refused = target.topic, False
-        _say(
-            f"{topic}: {counted.records} records, to {target.partition_count} partitions of {name}"
-        )
+        say(f"{topic}: {counted.records} records, to {target.partition_count} partitions of {name}")
         if target.is_stamped:
-            _say(
+            say(
                 f"{name} has LogAppendTime: records get the time of their restoring (--keep-times makes a"
                 " topic that is not there yet with CreateTime)"
             )
         outside = counted.too_old + counted.too_new
         if outside:
             refused = True
-            _say(
+            say(
                 f"{outside} records outside the window of {name}: refused ({counted.too_old} older than"
                 f" message.timestamp.before.max.ms = {target.before_ms}, {counted.too_new} newer than"
                 f" message.timestamp.after.max.ms = {target.after_ms})"
@@ -275,7 +274,7 @@ class Run:
             refused |= not accepted
             share = 100 * counted.deleted / counted.records
             avoid = " or ".join(counted.remedies) or "nothing alone"
-            _say(
+            say(
                 f"retention would delete {counted.deleted} of {counted.records} records ({share:.3g} %) of"
                 f" {name} within a day; {avoid} avoids that"
                 + ("" if accepted else ": refused unless --accept-deletion")
@@ -370,7 +369,3 @@ def _rules(client: Client) -> Rules:
     for name in client.topics():
         return "tidelog" if _BASIS in client.topic_settings(name) else "kafka"
     return "tidelog"
-
-
-def _say(text: str) -> None:
-    print(text)

@@ -6,9 +6,7 @@ workers.
 
 from __future__ import annotations
 
-import json
 import re
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -17,7 +15,7 @@ from pipeline import options as common
 from pipeline import retention_inputs
 from pipeline.engine import guards, whatif
 from pipeline.errors import FINDINGS, OK, PipelineError, UsageError
-from pipeline.report import retention
+from pipeline.report import output, retention
 from pipeline.report import whatif as page
 from pipeline.runs.task_progress import watching
 from pipeline.source import locations
@@ -277,22 +275,14 @@ OF_RETENTION: Final = frozenset(
 
 def leave(report: Mapping[str, Any], directory: Path, kind: str) -> int:
     """Writes the report, and prints what each policy does; returns the exit status."""
-    say = sys.stdout.write
     for topic in report["topics"]:
         for line in page.sentences(topic):
-            say(f"{topic['topic']}: {line}\n")
+            output.say(f"{topic['topic']}: {line}")
     for each in report["broken_guards"]:
-        say(
+        output.say(
             f"GUARD {each['guard']}={each['limit']} is broken by policy {each['policy']}:"
-            f" {each['value']}\n"
+            f" {each['value']}"
         )
-    if kind != "none":
-        directory.mkdir(parents=True, exist_ok=True)
-        path = directory / "report.json"
-        path.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-        say(f"{path}\n")
-    if kind == "html":
-        path = directory / "report.html"
-        path.write_text(page.html(report), encoding="utf-8")
-        say(f"{path}\n")
+    for path in output.leave(report, directory, kind, page.html):
+        output.say(path)
     return FINDINGS if report["broken_guards"] else OK

@@ -24,7 +24,7 @@ def job(monkeypatch):
     module = types.ModuleType("pipeline.jobs.audit", "What it does.")
     module.arguments = lambda parser: parser.add_argument("--number", type=int)
     module.run = lambda options, session: 0
-    monkeypatch.setattr(cli, "_module", lambda name: module)
+    monkeypatch.setattr(cli, "module_of", lambda name: module)
     return module
 
 

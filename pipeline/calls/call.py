@@ -1,0 +1,110 @@
+"""Runs a job for a program: `call(audit, spark, {"logs": "/data", "upto": "log-end"})`.
+
+Values go through the parser of the command as text, so both faces accept the same and refuse the
+same.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pipeline import cli
+from pipeline.calls.keywords import Append, Call, arguments_of, parser_of
+from pipeline.errors import FAILED, PipelineError, UsageError
+from pipeline.options import new_run_id
+from pipeline.report.output import collected
+
+if TYPE_CHECKING:
+    import argparse
+
+
+class Outcome(NamedTuple):
+    """What a job did: the fields of `tidelog.jobs.results.Result`."""
+
+    job: str
+    run: str
+    status: int
+    directory: Path
+    report: Mapping[str, Any]
+    text: str
+    page: str | None
+
+
+def call(one: Call, spark: Any, given: Mapping[str, Any]) -> Outcome:
+    """Runs a job; returns what it did. None means that an argument was not given.
+
+    Raises PipelineError, with the sentence that the command would print.
+    """
+    options = _options(one, given)
+    name = options.run or new_run_id(one.action or one.job, time.time_ns() // 1_000_000)
+    options.run = name
+    with collected() as output:
+        try:
+            with cli.session_of(options, spark) as session:
+                status = cli.module_of(one.job).run(options, session)
+        except PipelineError:
+            raise
+        except Exception as error:
+            raise PipelineError(cli.sentence(error)) from error
+    if status == FAILED:
+        raise PipelineError("; ".join(output.trouble) or output.text)
+    return Outcome(
+        job=one.name,
+        run=name,
+        status=status,
+        directory=Path(options.out) / name,
+        report=output.report,
+        text=output.text,
+        page=None if output.page is None else output.page(output.report),
+    )
+
+
+def _options(one: Call, given: Mapping[str, Any]) -> argparse.Namespace:
+    """Returns the parsed options. Raises UsageError."""
+    known = arguments_of(one)
+    line = [] if one.action is None else [one.action]
+    places: list[str] = []
+    for name, value in given.items():
+        if value is None:
+            continue
+        action = known[name]
+        if not action.option_strings:
+            places.append(_text(value))
+        elif action.nargs == 0:
+            line += [action.option_strings[0]] if value else []
+        else:
+            line += [f"{action.option_strings[0]}={text}" for text in _texts(action, value)]
+    options = parser_of(one).parse_args([*line, *places])
+    options.job = one.job
+    return options
+
+
+def _texts(action: argparse.Action, value: Any) -> list[str]:
+    """Returns a value as the texts of one option, or of several for one that may be given often."""
+    if not isinstance(action, Append):
+        return [_text(value)]
+    if isinstance(value, Mapping):
+        return [f"{key}={_text(one)}" for key, one in value.items()]
+    if isinstance(value, (str, os.PathLike)):
+        return [_text(value)]
+    return [_text(one) for one in value]
+
+
+def _text(value: Any) -> str:
+    """Returns a value as the command line has it. Raises UsageError for a time without a zone."""
+    if isinstance(value, dt.datetime):
+        if value.tzinfo is None:
+            raise UsageError(f"{value.isoformat()} has no time zone: give the datetime one")
+        return value.isoformat()
+    if isinstance(value, dt.timedelta):
+        return str(value // dt.timedelta(milliseconds=1))
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, Iterable) and not isinstance(value, (str, bytes)):
+        return ",".join(_text(one) for one in value)
+    return os.fspath(value) if isinstance(value, os.PathLike) else str(value)

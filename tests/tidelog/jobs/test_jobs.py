@@ -1,0 +1,208 @@
+"""The jobs as functions: the same reports as the commands, results that print, errors that are sentences."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import tidelog.jobs
+from client import Client, GroupOffset
+from pipeline import cli
+from tests.client.conftest import broker, either, kafka, topic  # noqa: F401 - fixtures
+from tests.pipeline.archive.test_archive import with_logs
+from tests.pipeline.jobs.test_mirror import KEEP, fill, some
+
+ROOT = Path(__file__).parents[3]
+NOW = 1_767_225_600_000
+ORDINARY = {"upto": "log-end", "at": NOW, "run": "r"}
+
+
+@pytest.fixture
+def root(tmp_path):
+    (tmp_path / "logs").mkdir()
+    with_logs(tmp_path, [(0, some(200, 1, odd=False)), (1, some(90, 2, odd=False))])
+    return tmp_path
+
+
+def of_command(*arguments):
+    """The report.json of a command."""
+    cli.main([str(one) for one in arguments])
+    out, run = arguments[arguments.index("--out") + 1], arguments[arguments.index("--run") + 1]
+    return json.loads((out / run / "report.json").read_text())
+
+
+def test_an_audit_is_the_commands(root, capsys):
+    found = tidelog.jobs.audit(logs=root / "logs", out=root / "called", **ORDINARY)
+    assert capsys.readouterr() == ("", ""), "a program prints what it wants"
+    how = ("--upto", "log-end", "--at", NOW, "--run", "r")
+    report = of_command("audit", "--logs", root / "logs", "--out", root / "typed", *how)
+    assert json.loads(json.dumps(found.report)) == report
+    assert str(found) == capsys.readouterr().out.replace("typed", "called").rstrip("\n")
+    assert isinstance(found, tidelog.jobs.AuditResult)
+    assert (found.run, found.directory) == ("r", root / "called" / "r")
+    assert found.page == (found.directory / "report.html").read_text()
+    assert [one["level"] for one in found.findings] == [one["level"] for one in report["findings"]]
+    assert found.has_findings == (found.status == 1)
+    shown = found._repr_html_()
+    assert shown.startswith("<iframe srcdoc=")
+    assert "<html" not in shown, "the page is quoted"
+
+
+def test_an_archive_there_and_back(root, broker, topic, capsys):  # noqa: F811
+    how = {"out": root / "runs", "report": "none"}
+    logs = {"logs": root / "logs", "upto": "log-end", "to": root / "archive"}
+    made = tidelog.jobs.archive(**logs, **how, task_offsets=70)
+    assert (made.records, made.files) == (290, len(list((root / "archive").rglob("*.parquet"))))
+    assert not tidelog.jobs.archive_verify(root / "archive", **how).findings
+    small = tidelog.jobs.archive_compact(root / "archive", **how)
+    assert 0 < small.made < small.replaced
+    assert "files became" in str(small)
+    where = {"to_brokers": broker.bootstrap, "rename": {"t": topic}, "create": True}
+    back = tidelog.jobs.restore(
+        root / "archive", **where, **how, set={"retention.ms": -1, "retention.time.basis": "append"}
+    )
+    assert (back.records, len(back.partitions)) == (290, 2)
+    next((root / "archive").rglob("*.parquet")).unlink()
+    bad = tidelog.jobs.archive_verify(root / "archive", **how)
+    assert bad.has_findings
+    assert "missing" in bad.findings[0]
+    assert bad._repr_html_().startswith("<pre>")
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_mirror_and_a_failover(broker, topic, tmp_path):  # noqa: F811
+    both = {"brokers": broker.bootstrap, "to_brokers": broker.bootstrap}
+    copy = f"{topic}-copy"
+    with Client(broker.bootstrap) as client:
+        client.create_topic(topic, 1, KEEP)
+        fill(client, topic, 0, some(50, 1))
+        client.offset_commit("g", {(topic, 0): GroupOffset(20, "")})
+    made = tidelog.jobs.mirror(
+        **both, topics=[topic], rename={topic: copy}, create=True, out=tmp_path, run="m"
+    )
+    assert made.records == 50
+    where = {"from_": broker.bootstrap, "to": broker.bootstrap, "topics": topic}
+    found = tidelog.jobs.failover(
+        group="g", **where, map=tmp_path / "m", apply=True, out=tmp_path, run="f"
+    )
+    assert found.is_applied
+    (row,) = found.partitions
+    assert (row["offset"], row["status"]) == (20, "ok")
+
+
+def test_a_whatif_with_a_broken_guard(root):
+    found = tidelog.jobs.whatif(
+        logs=root / "logs",
+        policy="short:retention.ms=1",
+        guard=["max_deleted_records=0"],
+        at="2400-01-01T00:00Z",
+        out=root,
+    )
+    assert found.has_findings
+    assert [one["guard"] for one in found.broken_guards] == ["max_deleted_records"]
+
+
+def test_a_dry_run_has_a_text_and_no_report(root):
+    found = tidelog.jobs.audit(logs=root / "logs", dry_run=True, out=root / "out", **ORDINARY)
+    assert "2 partitions, 290 offsets" in str(found)
+    assert found.report == {}
+    assert not (root / "out").exists()
+
+
+def test_a_failure_is_a_sentence(root):
+    log = min((root / "logs" / "t-0").glob("*.log"))
+    data = bytearray(log.read_bytes())
+    data[len(data) // 2] ^= 1
+    log.write_bytes(data)
+    with pytest.raises(tidelog.jobs.JobError, match=r"00\.log: the batch at byte .* fails its CRC"):
+        tidelog.jobs.audit(logs=root / "logs", out=root / "out", **ORDINARY)
+    with pytest.raises(tidelog.jobs.UsageError, match="not-there is no directory"):
+        tidelog.jobs.whatif(logs="not-there", policy="a:retention.ms=1")
+    with pytest.raises(TypeError, match="unexpected keyword argument 'log'"):
+        tidelog.jobs.audit(log=root / "logs")
+
+
+def test_partitions_that_stop_are_an_error(broker, topic, tmp_path):  # noqa: F811
+    """Their sentences are in it; nothing is only printed."""
+    with Client(broker.bootstrap) as client:
+        client.create_topic(topic, 1, KEEP)
+        fill(client, topic, 0, some(50, 1))
+        client.create_topic(f"{topic}-copy", 1, {"message.timestamp.before.max.ms": "1000"})
+    both = {"brokers": broker.bootstrap, "to_brokers": broker.bootstrap}
+    with pytest.raises(tidelog.jobs.JobError, match=f"{topic}-copy-0: .*INVALID_TIMESTAMP"):
+        tidelog.jobs.mirror(**both, topics=topic, rename={topic: f"{topic}-copy"}, out=tmp_path)
+
+
+BARE = """
+import sys
+import tidelog.jobs
+help(tidelog.jobs.audit)
+print([name for name in ("pyspark", "pyarrow", "pipeline", "config") if name in sys.modules])
+"""
+
+
+def program(directory, text):
+    """What a program of a user's prints, who has modules of our names."""
+    for name in ("config", "storage", "protocol", "client", "broker", "pipeline"):
+        (directory / f"{name}.py").write_text("raise RuntimeError('theirs')\n", encoding="utf-8")
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    done = subprocess.run(
+        [sys.executable, "-c", text, str(directory)],
+        cwd=directory,
+        env={**environ, "PYSPARK_PYTHON": sys.executable},
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_program_sees_only_names_of_tidelog(tmp_path):
+    said = program(tmp_path, BARE)
+    assert "audit(*, spark: 'SparkSession | None' = None" in said
+    assert said.endswith("[]\n")
+
+
+ON_SPARK = """
+import sys
+from pathlib import Path
+import tidelog.jobs
+from pyspark.sql import SparkSession
+
+root = Path(sys.argv[1])
+builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+spark = builder.config("spark.driver.host", "127.0.0.1").getOrCreate()
+spark.range(1).count()
+before = spark.sparkContext.getConf().getAll()
+jobs = lambda: spark.sparkContext._jsc.sc().statusStore().jobsList(None).size()
+begun = jobs()
+how = {"logs": root / "logs", "upto": "log-end", "at": 0, "run": "r", "split_bytes": "2k"}
+alone = tidelog.jobs.audit(out=root / "alone", **how)
+assert jobs() == begun, "what is small is done here"
+theirs = tidelog.jobs.audit(spark=spark, out=root / "runs", **how)
+assert jobs() > begun
+assert theirs.report == alone.report
+assert spark.range(3).count() == 3, "it was not stopped"
+assert spark.sparkContext.getConf().getAll() == before
+log = min((root / "logs" / "t-0").glob("*.log"))
+log.write_bytes(log.read_bytes()[:200] + b"????" + log.read_bytes()[204:])
+try:
+    tidelog.jobs.archive(spark=spark, logs=root / "logs", upto="log-end", to=root / "archive")
+except tidelog.jobs.JobError as error:
+    print(error)
+"""
+
+
+@pytest.mark.spark
+def test_a_users_session_does_the_work_and_stays(root):
+    pytest.importorskip("pyspark", reason="PySpark is not installed: make test-spark installs it")
+    said = program(root, ON_SPARK)
+    assert "t-0/00000000000000000000.log: " in said
+    assert said.count("\n") == 1, "a failure is one sentence"

@@ -1,0 +1,94 @@
+"""The jobs of `tidelog pipeline` for a program: a notebook, or a scheduler's task.
+
+    import tidelog.jobs
+
+    result = tidelog.jobs.audit(brokers="localhost:9092", topics="orders")
+    if result.has_findings:
+        print(result)
+
+Keyword arguments are the options of the command, with `_` for `-` (`from_` for `--from`). `spark` is
+a SparkSession to use for everything; without one, what is small runs in this process, and Spark is
+started for the rest. A value may be text as on the command line, a number, a path, a datetime with
+its zone, a timedelta, a list for an option with commas or one that may be given often, and a
+dictionary for KEY=VALUE. A result prints as the command's lines, and shows its page in a notebook.
+
+A job that fails raises JobError with one sentence; UsageError means that the arguments do not fit.
+Importing this package imports neither PySpark nor pyarrow.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tidelog._house import room
+from tidelog.jobs.results import (
+    ArchiveResult,
+    AuditResult,
+    CompactResult,
+    CopyResult,
+    FailoverResult,
+    Result,
+    VerifyResult,
+    WhatifResult,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_call = room("pipeline.calls.call").call
+_keywords = room("pipeline.calls.keywords")
+_errors = room("pipeline.errors")
+
+JobError = _errors.PipelineError
+SetupError = _errors.SetupError
+UsageError = _errors.UsageError
+
+
+def _function(name: str, result: type[Result]) -> Callable[..., Any]:
+    """Returns the function that runs a job, with the signature of its options."""
+    (one,) = (each for each in _keywords.CALLS if each.name == name)
+    signature = _keywords.signature_of(one)
+
+    def run(*args: Any, **keywords: Any) -> Any:
+        given = signature.bind(*args, **keywords).arguments
+        return result(*_call(one, given.pop(_keywords.SPARK, None), given))
+
+    run.__name__ = run.__qualname__ = name
+    run.__module__ = __name__
+    run.__doc__ = _keywords.described(one)
+    run.__signature__ = signature.replace(return_annotation=result)  # type: ignore[attr-defined]
+    return run
+
+
+audit = _function("audit", AuditResult)
+whatif = _function("whatif", WhatifResult)
+archive = _function("archive", ArchiveResult)
+archive_verify = _function("archive_verify", VerifyResult)
+archive_compact = _function("archive_compact", CompactResult)
+restore = _function("restore", CopyResult)
+mirror = _function("mirror", CopyResult)
+failover = _function("failover", FailoverResult)
+backfill = _function("backfill", CopyResult)
+
+__all__ = [
+    "ArchiveResult",
+    "AuditResult",
+    "CompactResult",
+    "CopyResult",
+    "FailoverResult",
+    "JobError",
+    "Result",
+    "SetupError",
+    "UsageError",
+    "VerifyResult",
+    "WhatifResult",
+    "archive",
+    "archive_compact",
+    "archive_verify",
+    "audit",
+    "backfill",
+    "failover",
+    "mirror",
+    "restore",
+    "whatif",
+]
