@@ -1,7 +1,7 @@
 """Microseconds per produced batch for the record kernels, compiled beside their Python twin.
 
 Each row is `inspect` + `prepare` of one record set as a leader runs them, and its parts. Run it
-with `python benchmarks/record_kernels.py`. Only the ratios are meaningful; absolute times depend on
+with `python benchmarks/inside/record_kernels.py`. Only the ratios are meaningful; absolute times depend on
 the machine and on its other load.
 """
 
@@ -12,7 +12,7 @@ import sys
 import timeit
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from protocol.records import kernels
 from protocol.records.batch import Record, build, find_time, scan, summarize

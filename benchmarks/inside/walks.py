@@ -1,7 +1,7 @@
 """The files, functions and lines of one warm request, counted by the interpreter.
 
-    .venv/bin/python benchmarks/walks.py            a line for each walk
-    .venv/bin/python benchmarks/walks.py --files    and the files of each, in the order they are entered
+    .venv/bin/python benchmarks/inside/walks.py          a line for each walk
+    .venv/bin/python benchmarks/inside/walks.py --files  and the files of each, in the order they are entered
 
 The node and the connection are those of `layers.py`. A hop is a call of a Python function of this
 repository; compiled kernels and libraries are not counted.
@@ -17,15 +17,18 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import uvloop
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
 import layers
 import raw
-import uvloop
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from types import FrameType
 
-_ROOT = str(Path(__file__).resolve().parents[1])
+_ROOT = str(Path(__file__).resolve().parents[2])
 _WARM_UP = 50
 
 

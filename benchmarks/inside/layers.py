@@ -20,10 +20,11 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import raw
 import uvloop
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path[:0] = [str(Path(__file__).resolve().parents[up]) for up in (1, 2)]
+
+import raw
 
 from broker.api import fetch, produce, produce_single
 from broker.clock import SystemClock
