@@ -137,7 +137,8 @@ class Selection:
     second not. `upto`: the high watermark, or (for log directories only) the end of the log.
     `offsets`: a fixed range (start, end) for each partition. Then only those partitions are read,
     and the range begins at the log start if that is larger. Offsets that are gone are an error
-    unless `allow_gone`. What is not `within` is left out too, and need not exist.
+    unless `allow_gone`. `assigned`: only these partitions. What is not `within` is left out too, and
+    need not exist.
     """
 
     topics: tuple[str, ...] = ()
@@ -151,6 +152,7 @@ class Selection:
     trust_time_index: bool = False
     offsets: Mapping[TopicPartition, OffsetRange] | None = None
     allow_gone: bool = False
+    assigned: frozenset[TopicPartition] | None = None
     within: Within = Within()
 
     def __post_init__(self) -> None:
@@ -190,6 +192,8 @@ class Selection:
         """Returns whether a partition is selected."""
         if self.offsets is not None and key not in self.offsets:
             return False
+        if self.assigned is not None and key not in self.assigned:
+            return False
         among = self.within.partitions
         return self.wants(key[0]) and (among is None or key[1] in among)
 
@@ -200,8 +204,8 @@ class Selection:
             raise SourceError(f"there is no topic {', '.join(missing)}")
 
     def check_partitions(self, found: set[TopicPartition]) -> None:
-        """Raises SourceError if a partition with fixed offsets does not exist."""
-        for topic, partition in sorted(set(self.offsets or ()) - found):
+        """Raises SourceError if a partition that is named does not exist."""
+        for topic, partition in sorted({*(self.offsets or ()), *(self.assigned or ())} - found):
             raise SourceError(f"there is no partition {topic}-{partition}")
 
     def range_of(self, key: TopicPartition, start: int, end: int) -> OffsetRange:

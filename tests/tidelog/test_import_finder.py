@@ -154,7 +154,7 @@ def test_every_module_can_be_imported_under_tidelogs_name(tmp_path):
         "for name in ROOMS:\n"
         "    package = room(name)\n"
         "    for found in pkgutil.walk_packages(package.__path__, package.__name__ + '.'):\n"
-        "        if not found.name.endswith(('__main__', 'source.timelog')):\n"
+        "        if not found.name.endswith(('__main__', 'timelog.data_source')):\n"
         "            importlib.import_module(found.name)\n"
         "list(room('protocol.message').served_apis())\n"
         "print([name for name in sys.modules if name.partition('.')[0] in ROOMS])\n"

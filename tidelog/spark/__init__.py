@@ -24,4 +24,4 @@ def register(spark: Any) -> None:
 
     Raises ImportError if PySpark or pyarrow is missing.
     """
-    room("pipeline.source.timelog").register(spark)
+    room("pipeline.timelog.data_source").register(spark)

@@ -9,11 +9,13 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 import venv
 from pathlib import Path
 
 import pytest
 
+from pipeline import arrival
 from protocol.records.batch import Record
 from tests.pipeline.logs import Writer
 from tests.tidelog.test_wheel import (  # noqa: F401 - fixtures
@@ -147,3 +149,46 @@ def test_from_a_wheel(with_dependencies, project, log, order):  # noqa: F811
     pytest.importorskip("pyspark", reason="PySpark is not installed: make test-spark installs it")
     python, _ = with_dependencies
     judge(found(python, project, log, "", order))
+
+
+LACKING = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import tidelog.spark
+from pyspark.sql import SparkSession
+builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
+spark = builder.config("spark.driver.host", "127.0.0.1").getOrCreate()
+tidelog.spark.register(spark)
+spark.read.format("timelog").load(sys.argv[2])
+"""
+
+
+def test_workers_without_dependencies_are_named(tmp_path, log):
+    """The driver has pyarrow, and the Python of the workers has PySpark alone."""
+    pyspark = pytest.importorskip("pyspark", reason="PySpark is not installed")
+    import py4j
+
+    venv.create(tmp_path / "poor", with_pip=False, symlinks=True)
+    (site_packages,) = (tmp_path / "poor").glob("lib/python*/site-packages")
+    for package in (pyspark, py4j):
+        place = Path(package.__file__).parent
+        (site_packages / place.name).symlink_to(place)
+    python = tmp_path / "poor" / "bin" / "python"
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    done = subprocess.run(
+        [sys.executable, "-c", LACKING, str(ROOT), str(log)],
+        cwd=tmp_path,
+        env={**environ, "PYSPARK_PYTHON": str(python)},
+        capture_output=True,
+        text=True,
+        timeout=400,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert f"the Python of Spark's workers, {python}, has no " in done.stderr
+    assert "set PYSPARK_PYTHON" in done.stderr
+
+
+def test_another_version_in_the_workers_is_refused():
+    with pytest.raises(ImportError, match=r"the driver has tidelog 9.9, and .* has tidelog "):
+        arrival.arrive("tidelog._house.pipeline", str(ROOT), "9.9")

@@ -3,36 +3,15 @@
 `tidelog.spark.register` registers the source with a session. The source goes to workers by value,
 with the place where the driver found tidelog (`arrival`). So local mode needs no setup; on a
 cluster tidelog must be installed in the Python of the workers (docs/pipeline/source.md). `splits`,
-`reading` and `levels` decide and read everything; `timelog_options` parses the options, and this
+`reading` and `levels` decide and read everything; `options` parses the options, and this
 module has the interfaces that Spark wants. A worker unpickles these classes before it can import
 the rest of tidelog. So this module imports only PySpark and the standard library at the top, and
 Spark carries only options and bytes between processes.
-
-Options (in any case; the error for a wrong value says what was expected):
-
-    path, paths            log directories of tidelog or Apache Kafka, or URIs, separated by commas
-    brokers                host:port,host:port instead
-    topics                 names separated by commas
-    topicsPattern          a regular expression for whole names, instead of topics
-    level                  record (default), time, batch, segment
-    from, to               event times, ISO 8601 or ms: the first included, the second not
-    upto                   high-watermark (default), or log-end (paths only)
-    isolation              read_uncommitted (default, as Kafka), read_committed
-    verifyCrc              check CRCs (default true; for levels batch and segment false)
-    maxPartitionBytes      size of a split, 128m by default; small neighbours go into one task
-    maxPartitionOffsets    the same for brokers, in offsets, 4000000 by default
-    maxBatchBytes          approximate size of an Arrow batch, 16m by default
-    trustTimeIndex         skip segments by .timeindex, which nothing proves (default false)
-    offsets                {"topic": {"0": [start, end]}}: only these, as fixed before
-    startingOffsets        streaming: earliest (default), latest
-    maxOffsetsPerTrigger   streaming, Spark 4.2 and later
-    failOnDataLoss         streaming: whether deleted offsets are an error (default true)
-    pushFilters            push filters down; the default is the value that
-                           spark.sql.python.filterPushdown.enabled had at `register`
 """
 
 from __future__ import annotations
 
+import json
 import pickle
 import sys
 from typing import TYPE_CHECKING, Any
@@ -46,21 +25,34 @@ from pyspark.sql.datasource import (
 
 from pipeline.arrival import arrive, home
 
+try:
+    from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
+except ImportError:  # Spark 4.1
+    SupportsTriggerAvailableNow = object
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from pipeline.source.splits import OffsetRange
-    from pipeline.source.timelog_options import TimelogOptions
+    from pipeline.source.splits import OffsetRange, Selection
+    from pipeline.timelog.options import TimelogOptions
     from protocol.topic_partition import TopicPartition
 
     Offsets = dict[str, dict[str, int]]
 
+_PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+_METADATA = "timelog.options"
+
 
 def register(spark: Any) -> None:
-    """Registers `timelog` with a Spark session."""
+    """Registers `timelog` with a Spark session, and lets filters be pushed down in it.
+
+    A value that somebody has given `spark.sql.python.filterPushdown.enabled` stays as it is.
+    """
     from pyspark import cloudpickle
 
-    pushes = spark.conf.get("spark.sql.python.filterPushdown.enabled", "false") == "true"
+    if _PUSHDOWN not in dict(spark.conf.getAll):
+        spark.conf.set(_PUSHDOWN, "true")
+    pushes = spark.conf.get(_PUSHDOWN) == "true"
     source = type(
         "TimelogDataSource", (TimelogDataSource,), {"home": tuple(home()), "pushes": pushes}
     )
@@ -69,15 +61,25 @@ def register(spark: Any) -> None:
 
 
 def _parsed(home: tuple[str, ...], given: Mapping[str, str]) -> TimelogOptions:
-    """Returns the parsed options. Raises OptionError and SourceError."""
+    """Returns the parsed options. Raises OptionError, SourceError, and ImportError with a sentence."""
     arrive(*home)
-    from pipeline.source.timelog_options import TimelogOptions
+    try:
+        from pipeline.timelog.options import TimelogOptions
+    except ModuleNotFoundError as error:
+        raise ImportError(
+            f"the Python of Spark's workers, {sys.executable}, has no {error.name}: install tidelog "
+            "with the extra `spark` there, or set PYSPARK_PYTHON to a Python that has it"
+        ) from error
 
     return TimelogOptions(given)
 
 
 class TimelogDataSource(DataSource):  # type: ignore[misc]
-    """Logs, as a data source."""
+    """Logs, as a data source.
+
+    Spark creates the source of a table in its catalog from a schema, without the options. So the
+    schema of such a table carries them, in the metadata of its first column.
+    """
 
     home: tuple[str, ...] = ("pipeline", "", "")
     pushes = False
@@ -86,10 +88,17 @@ class TimelogDataSource(DataSource):  # type: ignore[misc]
         """Checks the options. Raises OptionError and SourceError."""
         super().__init__(options)
         self._carried = dict(options)
-        self._settings()
+        if self._carried:
+            self._settings()
 
     def _settings(self) -> TimelogOptions:
         return _parsed(self.home, self._carried)
+
+    def _take_from(self, schema: Any) -> None:
+        """Takes the options of a table from its schema, and checks them."""
+        if not self._carried and len(schema.fields):
+            self._carried = json.loads(schema.fields[0].metadata.get(_METADATA, "{}"))
+            self._settings()
 
     @classmethod
     def name(cls) -> str:
@@ -100,17 +109,25 @@ class TimelogDataSource(DataSource):  # type: ignore[misc]
         """Returns the schema of the level."""
         from pyspark.sql.pandas.types import from_arrow_schema
 
-        from pipeline.source.levels import SCHEMAS
+        settings = self._settings()
+        from pipeline.timelog.columns import schema_of
+        from pipeline.timelog.names import is_of_table, named
 
-        return from_arrow_schema(SCHEMAS[self._settings().level])
+        found = from_arrow_schema(schema_of(settings))
+        if is_of_table(self._carried):
+            found.fields[0].metadata = {_METADATA: json.dumps(named(self._carried))}
+        return found
 
     def reader(self, schema: Any) -> DataSourceReader:
         """Returns the batch reader."""
+        self._take_from(schema)
         pushes = self._settings().pushes(default=self.pushes)
         return (PushingReader if pushes else Reader)(self.home, self._carried)
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:
-        """Returns the stream reader."""
+        """Returns the stream reader. Raises OptionError for an option of batches."""
+        self._take_from(schema)
+        self._settings().check_for_stream()
         return StreamReader(self.home, self._carried)
 
 
@@ -129,28 +146,18 @@ class _Reading:
         return settings
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """Yields the Arrow batches of a split."""
+        """Yields the Arrow batches of a group of splits."""
         settings = self._settings()
-        from pipeline.source.levels import rows
-        from pipeline.source.reading import Options
+        from pipeline.timelog.columns import batches_of
 
         if partition.value is None:  # Spark's placeholder if nothing was planned
             return iter(())
-        options = Options.of(
-            settings.selection,
-            settings.depth,
-            verify_crc=settings.verify_crc,
-            batch_bytes=settings.batch_bytes,
-        )
-        splits = pickle.loads(partition.value)
-        return (batch for split in splits for batch in rows(split, settings.level, options))
+        return batches_of(settings, pickle.loads(partition.value))
 
-    def _plan(self, settings: TimelogOptions) -> list[InputPartition]:
-        from pipeline.source import access, splits
+    def _plan(self, settings: TimelogOptions, selection: Selection) -> list[InputPartition]:
+        from pipeline.timelog.columns import grouped
 
-        planned = access.plan(settings.selection, logs=settings.logs, brokers=settings.brokers)
-        groups = splits.grouped(planned, settings.selection.split_bytes)
-        return [InputPartition(pickle.dumps(group)) for group in groups]
+        return [InputPartition(pickle.dumps(group)) for group in grouped(settings, selection)]
 
 
 class Reader(_Reading, DataSourceReader):  # type: ignore[misc]
@@ -158,43 +165,55 @@ class Reader(_Reading, DataSourceReader):  # type: ignore[misc]
 
     def partitions(self) -> Sequence[InputPartition]:
         """Plans the splits, which fixes the offsets."""
-        return self._plan(self._settings())
+        settings = self._settings()
+        return self._plan(settings, settings.planned())
 
 
 class PushingReader(Reader):
     """Reads less because of filters; Spark applies them again.
 
-    It uses comparisons of `topic` and `partition` (=, in), and of `offset` and `timestamp_ms` if
-    each row is a record.
+    It uses comparisons of `topic` and `partition` (=, in), and of `offset`, `timestamp_ms` and
+    `timestamp` if each row is a record.
     """
 
     def pushFilters(self, filters: Sequence[Any]) -> Iterator[Any]:
         """Reduces the plan by filters."""
         settings = self._settings()
-        from pipeline.source.pushing import narrowed
+        from pipeline.timelog.pushing import narrowed
 
         of_records = settings.level in ("record", "time")
         self._narrowed = pickle.dumps(narrowed(settings.selection, filters, of_records=of_records))
         return iter(filters)
 
 
-class StreamReader(_Reading, DataSourceStreamReader):  # type: ignore[misc]
+class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
     """Reads new records; offsets in Spark's log are {"topic": {"0": next offset}}."""
+
+    def __init__(self, home: tuple[str, ...], carried: dict[str, str]) -> None:
+        super().__init__(home, carried)
+        self._last: dict[TopicPartition, int] | None = None
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Fixes the end of the query: what is there now. Spark 4.2 and later ask for it."""
+        self._last = {key: end for key, (_, end) in _ranges(self._settings()).items()}
 
     def initialOffset(self) -> Offsets:
         """Returns the start of a new query."""
         settings = self._settings()
-        which = 1 if settings.starting == "latest" else 0
-        return _nested({key: reach[which] for key, reach in _ranges(settings).items()})
+        return _nested(settings.first_offsets(_ranges(settings)))
 
     def latestOffset(self, start: Offsets | None = None, limit: Any = None) -> Offsets:
         """Returns the end of this micro-batch. Spark 4.1 passes no arguments and reads all."""
         ranges = _ranges(self._settings())
         ends = {key: end for key, (_, end) in ranges.items()}
+        if self._last is not None:
+            ends = {
+                key: min(end, self._last[key]) for key, end in ends.items() if key in self._last
+            }
         most = getattr(limit, "max_rows", None)
         if start is not None and most is not None:
             before = _flat(start)
-            starts = {key: before.get(key, low) for key, (low, _) in ranges.items()}
+            starts = {key: before.get(key, ranges[key][0]) for key in ends}
             ends = _share(starts, ends, most)
         for key, offset in _flat(start or {}).items():  # a log may be gone for a while
             ends[key] = max(offset, ends.get(key, offset))
@@ -202,10 +221,7 @@ class StreamReader(_Reading, DataSourceStreamReader):  # type: ignore[misc]
 
     def getDefaultReadLimit(self) -> Any:
         """Returns the maximum size of a micro-batch."""
-        from pyspark.sql.streaming.datasource import (
-            ReadAllAvailable,
-            ReadMaxRows,
-        )
+        from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
         most = self._settings().most_offsets
         return ReadAllAvailable() if most is None else ReadMaxRows(most)
@@ -227,10 +243,13 @@ class StreamReader(_Reading, DataSourceStreamReader):  # type: ignore[misc]
                 key: (lows[key][0] if key in is_new and key in lows else low, high)
                 for key, (low, high) in reach.items()
             }
-        settings.selection = replace(
-            settings.selection, offsets=reach, allow_gone=not settings.fail_on_data_loss
+        selection = replace(
+            settings.selection,
+            offsets=reach,
+            allow_gone=not settings.fail_on_data_loss,
+            assigned=None,
         )
-        return self._plan(settings)
+        return self._plan(settings, selection)
 
     def commit(self, end: Offsets) -> None:
         """Does nothing: Spark's checkpoint has the position of a stream."""

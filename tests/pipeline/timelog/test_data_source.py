@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import tidelog.spark
 from client import Client
 from pipeline.source.splits import SourceError
 from protocol.records.batch import Record, build, scan
@@ -48,7 +49,7 @@ def edges(tmp_path_factory):
 @pytest.fixture
 def source():
     """The class that Spark is given."""
-    from pipeline.source.timelog import TimelogDataSource
+    from pipeline.timelog.data_source import TimelogDataSource
 
     return TimelogDataSource
 
@@ -227,6 +228,99 @@ def drained(writer):
         finally:
             query.stop()
     raise AssertionError
+
+
+def available_now(writer):
+    """Run a query with `availableNow` to its end; how many rows each of its batches had."""
+    query = writer.trigger(availableNow=True).start()
+    assert query.awaitTermination(120)
+    return [one.numInputRows for one in query.recentProgress if one.numInputRows]
+
+
+def test_available_now_in_batches(spark, broker, topic, tmp_path):
+    """The limit of a micro-batch counts, the query ends, and a second one reads only what is new."""
+    with Client(broker.bootstrap) as client:
+        client.create_topic(topic, 2, {"retention.ms": "-1"})
+
+        def produce(count):
+            for number in range(count):
+                client.produce(topic, number % 2, build([Record(0, number, None, b"v")]))
+
+        def run():
+            source = spark.readStream.format("timelog").option("subscribe", topic)
+            source = source.option("kafka.bootstrap.servers", broker.bootstrap)
+            frame = source.option("maxOffsetsPerTrigger", "4").option("level", "time").load()
+            writer = frame.writeStream.format("parquet").option("path", str(tmp_path / "out"))
+            return available_now(writer.option("checkpointLocation", str(tmp_path / "checkpoint")))
+
+        produce(10)
+        first = run()
+        assert sum(first) == 10
+        assert max(first) <= 4
+        produce(3)
+        assert sum(run()) == 3
+    assert spark.read.parquet(str(tmp_path / "out")).count() == 13
+
+
+def test_a_stream_from_a_time(spark, broker, topic, tmp_path):
+    """What comes later is read whatever its time is."""
+    with Client(broker.bootstrap) as client:
+        client.create_topic(topic, 1, {"retention.ms": "-1"})
+        for at in (1000, 5000, 2000):
+            client.produce(topic, 0, build([Record(0, at, None, b"v")]))
+        source = spark.readStream.format("timelog").option("subscribe", topic)
+        source = source.option("kafka.bootstrap.servers", broker.bootstrap)
+        frame = source.option("startingTimestamp", "4000").option("level", "time").load()
+        writer = frame.writeStream.format("parquet").option("path", str(tmp_path / "out"))
+        writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
+        assert sum(available_now(writer)) == 2
+        client.produce(topic, 0, build([Record(0, 1, None, b"v")]))
+        assert sum(available_now(writer)) == 1
+
+
+def test_a_table(spark, edges, tmp_path):
+    """A table in Spark's catalog keeps the options of the source."""
+    name = f"logs_{tmp_path.name}"
+    try:
+        spark.sql(
+            f"CREATE TABLE {name} USING timelog OPTIONS (path '{edges}', upto 'log-end', level 'time')"
+        )
+        found = spark.sql(f"SELECT timestamp_ms FROM {name} WHERE offset > 3 ORDER BY offset")
+        assert [row[0] for row in found.collect()] == list(EDGES[4:])
+        assert spark.table(name).count() == len(EDGES)
+        with pytest.raises(Exception, match="OptionError: give either a path"):
+            spark.sql(f"CREATE TABLE {name}_2 USING timelog OPTIONS (upto 'log-end')")
+    finally:
+        spark.sql(f"DROP TABLE IF EXISTS {name}")
+        assert list(edges.iterdir()), "a table of somebody's logs is dropped without them"
+
+
+def test_filters_are_handed_down_by_default(spark, edges):
+    """Those on `timestamp` too; the plan of the read shows what they leave."""
+    assert spark.conf.get("spark.sql.python.filterPushdown.enabled") == "true"
+    for condition, expected in (
+        ("timestamp >= timestamp'1970-01-01 00:00:00'", [4, 5, 6]),
+        ("timestamp < timestamp'1970-01-01 00:00:00'", [0, 1, 2]),
+        ("timestamp_ms >= 0", [4, 5, 6, 7, 9]),
+        ("timestamp = timestamp'1970-01-01 00:00:00'", [4]),
+    ):
+        frame = table(spark, edges).filter(condition)
+        assert sorted(row.offset for row in frame.select("offset").collect()) == expected
+        off = table(spark, edges, pushFilters="false").filter(condition)
+        assert sorted(row.offset for row in off.select("offset").collect()) == expected
+
+
+def test_where_handing_down_is_switched_off(spark, edges):
+    """A program that switches it off before `register` keeps that, and reads."""
+    name = "spark.sql.python.filterPushdown.enabled"
+    spark.conf.set(name, "false")
+    try:
+        tidelog.spark.register(spark)
+        assert spark.conf.get(name) == "false"
+        assert table(spark, edges).filter("timestamp_ms = 0").count() == 1
+    finally:
+        spark.conf.set(name, "true")
+        tidelog.spark.register(spark)
 
 
 @pytest.mark.parametrize("place", ["path", "brokers"])

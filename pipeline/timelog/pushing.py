@@ -7,6 +7,7 @@ excludes the value -1: records without a time have it, and reading by event time
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from pipeline.source.splits import NO_END, Within
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 _LOW: Final = -(2**63)
 _END: Final = 2**63  # not included
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def narrowed(selection: Selection, filters: Iterable[Any], *, of_records: bool) -> Selection:
@@ -29,12 +31,20 @@ def narrowed(selection: Selection, filters: Iterable[Any], *, of_records: bool) 
         low, end = _span(given, "offset")
         within = replace(within, low_offset=max(low, 0), end_offset=max(min(end, NO_END), 0))
         selection = _timed(selection, *_span(given, "timestamp_ms"))
+        low, end = _instants(given)
+        if (low, end) != (_LOW, _END):
+            # A record without a time has no `timestamp`, so no comparison is true of it.
+            selection = _limited(selection, low, end)
     return replace(selection, within=within)
 
 
 def _timed(selection: Selection, low: int, end: int) -> Selection:
     if low <= NO_TIMESTAMP < end:
         return selection
+    return _limited(selection, low, end)
+
+
+def _limited(selection: Selection, low: int, end: int) -> Selection:
     lows = [each for each in (selection.low_time, low) if each is not None and each > _LOW]
     ends = [each for each in (selection.high_time, end) if each is not None and each < _END]
     return replace(
@@ -72,3 +82,31 @@ def _span(given: Sequence[Any], column: str) -> tuple[int, int]:
         elif kind == "LessThan":
             end = min(end, value)
     return low, end
+
+
+def _instants(given: Sequence[Any]) -> tuple[int, int]:
+    """Returns the first millisecond that `timestamp` may have, and the one after the last."""
+    low, end = _LOW, _END
+    for one in given:
+        kind, value = type(one).__name__, getattr(one, "value", None)
+        if (
+            one.attribute[0] != "timestamp"
+            or not isinstance(value, datetime)
+            or value.tzinfo is None
+        ):
+            continue
+        whole, rest = divmod(_micros(value), 1000)
+        if kind in ("EqualTo", "GreaterThanOrEqual"):
+            low = max(low, whole + bool(rest))
+        elif kind == "GreaterThan":
+            low = max(low, whole + 1)
+        if kind in ("EqualTo", "LessThanOrEqual"):
+            end = min(end, whole + 1)
+        elif kind == "LessThan":
+            end = min(end, whole + bool(rest))
+    return low, end
+
+
+def _micros(value: datetime) -> int:
+    """Returns the microseconds since 1970 of a value as Spark hands it over, with its zone."""
+    return (value - _EPOCH) // timedelta(microseconds=1)

@@ -1,0 +1,60 @@
+"""What a read of `timelog` does: the splits of each task, and their rows as Arrow batches."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from pipeline.source import access, splits
+from pipeline.source.levels import SCHEMAS, rows
+from pipeline.source.reading import Options
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pipeline.source.splits import Selection, Split
+    from pipeline.timelog.options import TimelogOptions
+
+_HEADERS: Final = "headers"
+
+
+def schema_of(settings: TimelogOptions) -> Any:
+    """Returns the Arrow schema of the rows."""
+    schema = SCHEMAS[settings.level]
+    if settings.with_headers or _HEADERS not in schema.names:
+        return schema
+    return schema.remove(schema.get_field_index(_HEADERS))
+
+
+def grouped(settings: TimelogOptions, selection: Selection) -> list[list[Split]]:
+    """Returns the splits of each task; about as many tasks as wanted at least, if there is a wish."""
+    place = settings.place
+    planned = access.plan(selection, logs=place.logs, brokers=place.brokers)
+    least = settings.least_tasks
+    groups = splits.grouped(planned, selection.split_bytes)
+    if least is None or len(groups) >= least or not planned:
+        return groups
+    size = max(1, sum(one.size_bytes for one in planned) // least)
+    count = max(1, sum(one.end_offset - one.start_offset for one in planned) // least)
+    smaller = replace(
+        selection,
+        split_bytes=min(size, selection.split_bytes),
+        split_offsets=min(count, selection.split_offsets),
+        offsets=splits.offsets_of(planned),
+    )
+    return splits.grouped(access.plan(smaller, logs=place.logs, brokers=place.brokers), size)
+
+
+def batches_of(settings: TimelogOptions, group: Sequence[Split]) -> Iterator[Any]:
+    """Yields the rows of some splits."""
+    names = schema_of(settings).names
+    for split in group:
+        high = settings.high_time_of((split.topic, split.partition))
+        options = Options.of(
+            replace(settings.selection, high_time=high),
+            settings.depth,
+            verify_crc=settings.verify_crc,
+            batch_bytes=settings.batch_bytes,
+        )
+        for batch in rows(split, settings.level, options):
+            yield batch if settings.with_headers else batch.select(names)

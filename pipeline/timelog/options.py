@@ -1,0 +1,209 @@
+"""The options of the data source `timelog`, parsed and checked.
+
+`docs/pipeline/source.md` says what each means, and `names` which names there are. Names are in any
+case. The error for a wrong value says what was expected.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pipeline.source import levels, splits
+from pipeline.timelog import bounds
+from pipeline.timelog.bounds import LATEST, Place
+from pipeline.timelog.names import OptionError, named
+from pipeline.times import parse_time
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pipeline.source.splits import OffsetRange, Selection
+    from protocol.topic_partition import TopicPartition
+
+_SIZE = re.compile(r"(\d+)\s*([kmg]?)b?", re.IGNORECASE)
+_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+_UNLIMITED = 2**63 - 1
+_FOR_BATCHES = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp", "minPartitions")
+
+
+class TimelogOptions:
+    """The options, parsed and checked."""
+
+    def __init__(self, given: Mapping[str, str]) -> None:
+        """Parses the options. Raises OptionError and SourceError."""
+        self._given = named(given)
+        self.level = self._one_of("level", levels.LEVELS, levels.RECORD)
+        self.depth = levels.DEPTHS[self.level]
+        self.logs = self._places()
+        self.brokers = self._given.get("brokers")
+        if bool(self.logs) == (self.brokers is not None):
+            raise OptionError("give either a path (log directories) or brokers, and not both")
+        if self.level == levels.SEGMENT and self.brokers is not None:
+            raise OptionError("level segment needs a path: brokers show no segments")
+        is_deep = self.level in (levels.RECORD, levels.TIME)
+        self.verify_crc = self._flag("verifyCrc", default=is_deep)
+        self.with_headers = self._flag("includeHeaders", default=True)
+        self.batch_bytes = self._size("maxBatchBytes", 16 << 20)
+        self.start, self.end = bounds.start_of(self._given), bounds.end_of(self._given)
+        when_missing = self._one_of(
+            "startingOffsetsByTimestampStrategy", ("error", LATEST), "error"
+        )
+        self.needs_start = when_missing == "error"
+        self.fail_on_data_loss = self._flag("failOnDataLoss", default=True)
+        self.most_offsets = self._count("maxOffsetsPerTrigger")
+        self.least_tasks = self._count("minPartitions")
+        self.selection = self._selection()
+
+    @property
+    def place(self) -> Place:
+        """Where the logs are."""
+        return Place(self.logs, self.brokers)
+
+    def _selection(self) -> Selection:
+        topics = tuple(name for name in self._given.get("topics", "").split(",") if name.strip())
+        size = self._size("maxPartitionBytes", splits.SPLIT_BYTES)
+        high = self._time("to")
+        if self.end.time is not None:
+            high = self.end.time if high is None else min(high, self.end.time)
+        selection = splits.Selection(
+            topics=tuple(name.strip() for name in topics),
+            pattern=self._given.get("topicsPattern"),
+            low_time=self._time("from"),
+            high_time=high,
+            upto=self._one_of(
+                "upto", (splits.HIGH_WATERMARK, splits.LOG_END), splits.HIGH_WATERMARK
+            ),  # type: ignore[arg-type]
+            isolation=self._one_of(  # type: ignore[arg-type]
+                "isolation",
+                (splits.READ_UNCOMMITTED, splits.READ_COMMITTED),
+                splits.READ_UNCOMMITTED,
+            ),
+            split_bytes=_UNLIMITED if self.level == levels.SEGMENT else size,
+            split_offsets=self._count("maxPartitionOffsets") or splits.SPLIT_OFFSETS,
+            trust_time_index=self._flag("trustTimeIndex", default=False),
+            offsets=self._offsets(),
+            assigned=self._assigned(),
+        )
+        if selection.assigned is not None and (selection.topics or selection.pattern is not None):
+            raise OptionError(
+                "give assign, or topics by name or by a pattern, and only one of them"
+            )
+        return selection
+
+    def planned(self) -> Selection:
+        """Returns the selection of a batch, with the offsets that starts and ends mean now.
+
+        Raises OptionError, SourceError, OSError and the client's errors.
+        """
+        if self.start.others == LATEST or LATEST in self.start.offsets.values():
+            raise OptionError("startingOffsets=latest is for streams: nothing lies behind it now")
+        if self.end.others == bounds.EARLIEST or bounds.EARLIEST in self.end.offsets.values():
+            raise OptionError("endingOffsets=earliest would read nothing")
+        is_bounded = self.start.is_timed or self.end.times or self.start.named or self.end.named
+        if not is_bounded:
+            return self.selection
+        if self.selection.offsets is not None:
+            raise OptionError("give offsets, or starting and ending ones, and not both")
+        ranges = self.place.ranges(self.selection)
+        first = self.first_offsets(ranges)
+        last = bounds.ends(self.end, ranges)
+        fixed = {key: (first[key], last[key]) for key in ranges}
+        return replace(
+            self.selection, offsets=fixed, allow_gone=not self.fail_on_data_loss, assigned=None
+        )
+
+    def first_offsets(
+        self, ranges: Mapping[TopicPartition, OffsetRange]
+    ) -> dict[TopicPartition, int]:
+        """Returns where reading starts. Raises as `planned`."""
+        return bounds.starts(
+            self.start, self.place, self.selection, ranges, is_strict=self.needs_start
+        )
+
+    def check_for_stream(self) -> None:
+        """Raises OptionError for an option that only a batch can have."""
+        for name in _FOR_BATCHES:
+            if name in self._given:
+                raise OptionError(f"{name} is for batches: a stream has no end")
+
+    def high_time_of(self, key: TopicPartition) -> int | None:
+        """Returns the event time before which a partition is read; None: any."""
+        times = (self.selection.high_time, self.end.times.get(key))
+        return min((one for one in times if one is not None), default=None)
+
+    def pushes(self, *, default: bool) -> bool:
+        """Returns whether filters are pushed down."""
+        return self._flag("pushFilters", default=default)
+
+    def _places(self) -> tuple[str, ...]:
+        if "paths" in self._given:
+            return tuple(json.loads(self._given["paths"]))
+        return tuple(one.strip() for one in self._given.get("path", "").split(",") if one.strip())
+
+    def _one_of(self, name: str, values: Sequence[str], default: str) -> str:
+        value = self._given.get(name, default).lower()
+        if value not in values:
+            raise OptionError(f"{name} is one of {', '.join(values)}, not '{self._given[name]}'")
+        return value
+
+    def _flag(self, name: str, *, default: bool) -> bool:
+        value = self._given.get(name, str(default)).lower()
+        if value not in ("true", "false"):
+            raise OptionError(f"{name} is true or false, not '{value}'")
+        return value == "true"
+
+    def _size(self, name: str, default: int) -> int:
+        text = self._given.get(name, str(default))
+        match = _SIZE.fullmatch(text.strip())
+        size = int(match[1]) * _UNITS[match[2].lower()] if match else 0
+        if size < 1:
+            raise OptionError(f"{name} is a number of bytes (128m, 65536), not '{text}'")
+        return size
+
+    def _count(self, name: str) -> int | None:
+        text = self._given.get(name)
+        if text is None:
+            return None
+        if not text.strip().isdigit() or not int(text):
+            what = "tasks" if name == "minPartitions" else "offsets"
+            raise OptionError(f"{name} is a number of {what} from 1 on, not '{text}'")
+        return int(text)
+
+    def _time(self, name: str) -> int | None:
+        text = self._given.get(name)
+        if text is None:
+            return None
+        try:
+            return parse_time(text)
+        except ValueError as error:
+            raise OptionError(f"{name}: {error}") from error
+
+    def _offsets(self) -> dict[TopicPartition, OffsetRange] | None:
+        text = self._given.get("offsets")
+        if text is None:
+            return None
+        try:
+            return {
+                key: (int(start), int(end))
+                for key, (start, end) in bounds.partitions_in("offsets", text).items()
+            }
+        except (ValueError, TypeError) as error:
+            raise OptionError(
+                f'offsets is {{"topic": {{"0": [start, end]}}}} in JSON, not {text!r}'
+            ) from error
+
+    def _assigned(self) -> frozenset[TopicPartition] | None:
+        text = self._given.get("assign")
+        if text is None:
+            return None
+        try:
+            return frozenset(
+                (topic, int(partition))
+                for topic, partitions in json.loads(text).items()
+                for partition in partitions
+            )
+        except (ValueError, AttributeError, TypeError) as error:
+            raise OptionError(f'assign is {{"topic": [0, 1]}} in JSON, not {text!r}') from error

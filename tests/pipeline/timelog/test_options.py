@@ -1,0 +1,204 @@
+"""The options of `timelog` by the names of Spark's Kafka source: what they select of a log."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+
+import pytest
+
+from pipeline.source.splits import Selection, SourceError
+from pipeline.timelog import columns
+from pipeline.timelog.names import NAMES, OptionError, named
+from pipeline.timelog.options import TimelogOptions
+from pipeline.timelog.pushing import narrowed
+from tests.pipeline.logs import Writer, truth
+
+TIMES = (1000, 5000, 2000, -1, 7000, 3000, -500, 6000)
+
+
+@pytest.fixture
+def log(tmp_path):
+    """Topic t: one partition, whose records are out of order and partly without a time."""
+    writer = Writer(tmp_path)
+    for at in TIMES:
+        writer.append([at])
+    writer.close()
+    return tmp_path
+
+
+def read(path, **options):
+    """The offsets that a batch with these options reads, each once."""
+    settings = TimelogOptions({"path": str(path), "upto": "log-end", **options})
+    found = [
+        offset
+        for group in columns.grouped(settings, settings.planned())
+        for batch in columns.batches_of(settings, group)
+        for offset in batch.column("offset").to_pylist()
+    ]
+    assert len(found) == len(set(found))
+    return sorted(found)
+
+
+def in_json(value):
+    return json.dumps({"t": {"0": value}})
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, range(8)),
+        ({"subscribe": "t"}, range(8)),
+        ({"subscribePattern": "t.*", "kafka.group.id": "g"}, range(8)),
+        ({"assign": '{"t": [0]}'}, range(8)),
+        ({"startingOffsets": "earliest", "endingOffsets": "latest"}, range(8)),
+        ({"startingOffsets": in_json(3)}, range(3, 8)),
+        ({"startingOffsets": in_json(-2), "endingOffsets": in_json(5)}, range(5)),
+        ({"endingOffsets": in_json(-1)}, range(8)),
+        ({"startingOffsets": in_json(6), "endingOffsets": in_json(6)}, []),
+        # From the first record of that time or later on, with the older ones behind it.
+        ({"startingTimestamp": "1001"}, range(1, 8)),
+        ({"startingOffsetsByTimestamp": in_json(5001)}, range(4, 8)),
+        ({"startingTimestamp": "5001", "startingOffsets": in_json(0)}, range(4, 8)),
+        ({"startingTimestamp": "-499"}, range(8)),
+        # Everything before that time, wherever it lies: Spark's source stops at offset 1.
+        ({"endingTimestamp": "4000"}, [0, 2, 5, 6]),
+        ({"endingOffsetsByTimestamp": in_json(4000)}, [0, 2, 5, 6]),
+        ({"startingTimestamp": "4000", "endingTimestamp": "4000"}, [2, 5, 6]),
+        ({"startingTimestamp": "1970-01-01T00:00:06.5Z"}, range(4, 8)),
+        (
+            {"startingTimestamp": "9000", "startingOffsetsByTimestampStrategy": "latest"},
+            [],
+        ),
+    ],
+)
+def test_what_a_batch_reads(log, options, expected):
+    assert read(log, **options) == list(expected)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"startingOffset": "earliest"}, "no option startingOffset; did you mean startingOffsets"),
+        ({"kafka.bootstrap.server": "h:1"}, "did you mean kafka.bootstrap.servers"),
+        ({"zzz": "1"}, "no option zzz. It has: path, paths, brokers"),
+        ({"kafka.sasl.mechanism": "PLAIN"}, "reads from plaintext listeners only"),
+        ({"subscribe": "a", "topics": "b"}, "are one option"),
+        ({"assign": "{}x"}, "assign is .* in JSON"),
+        ({"assign": '{"t": [0]}', "subscribe": "t"}, "only one of them"),
+        ({"assign": '{"t": [0, 7]}'}, "there is no partition t-7"),
+        ({"startingOffsets": "newest"}, "startingOffsets is earliest, latest or"),
+        ({"startingOffsets": in_json("a")}, "has offsets, -2"),
+        ({"startingOffsets": in_json(-3)}, "has offsets, -2"),
+        ({"startingOffsets": "latest"}, "is for streams"),
+        ({"endingOffsets": "earliest"}, "would read nothing"),
+        ({"endingOffsets": in_json(99)}, "t-0 ends at offset 8"),
+        ({"startingOffsets": '{"other": {"0": 1}}'}, "other-0 is named"),
+        ({"startingTimestamp": "8000"}, "t-0 has no record at 8000 ms or later"),
+        ({"startingTimestamp": "soon"}, "startingTimestamp: 'soon' is no time"),
+        ({"startingTimestamp": "1", "offsets": in_json([0, 1])}, "not both"),
+        ({"minPartitions": "0"}, "minPartitions is a number of tasks"),
+    ],
+)
+def test_mistakes_are_said(log, options, words):
+    with pytest.raises((OptionError, SourceError), match=words):
+        read(log, **options)
+
+
+def test_a_gone_start_is_an_error_unless_losing_is_allowed(log):
+    from pipeline.timelog.bounds import ends, starts
+
+    settings = TimelogOptions(
+        {"path": str(log), "startingOffsets": in_json(0), "failOnDataLoss": "false"}
+    )
+    assert settings.planned().allow_gone
+    ranges = {("t", 0): (2, 8)}  # as if retention had been there
+    first = starts(settings.start, settings.place, settings.selection, ranges, is_strict=True)
+    assert (first, ends(settings.end, ranges)) == ({("t", 0): 0}, {("t", 0): 8})
+    strict = Selection(offsets={("t", 0): (0, 8)})
+    with pytest.raises(SourceError, match="0 to 1 are gone"):
+        strict.range_of(("t", 0), 2, 8)
+
+
+def test_the_number_of_tasks(tmp_path):
+    writer = Writer(tmp_path)
+    for number in range(2000):
+        writer.append([number])
+    writer.close()
+
+    def tasks(**options):
+        settings = TimelogOptions({"path": str(tmp_path), "upto": "log-end", **options})
+        groups = columns.grouped(settings, settings.planned())
+        rows = sum(
+            batch.num_rows for group in groups for batch in columns.batches_of(settings, group)
+        )
+        assert rows == 2000
+        return len(groups)
+
+    least = tasks()
+    assert tasks(minPartitions=str(3 * least)) >= 3 * least
+    assert tasks(minPartitions="1") == least
+
+
+def test_headers_may_be_left_out(log):
+    settings = TimelogOptions({"path": str(log), "upto": "log-end", "includeHeaders": "false"})
+    names = columns.schema_of(settings).names
+    assert "headers" not in names
+    for group in columns.grouped(settings, settings.planned()):
+        for batch in columns.batches_of(settings, group):
+            assert batch.schema.names == names
+
+
+def test_streams_have_no_end(log):
+    settings = TimelogOptions({"path": str(log), "endingTimestamp": "5"})
+    with pytest.raises(OptionError, match="endingTimestamp is for batches"):
+        settings.check_for_stream()
+
+
+def test_options_of_a_table():
+    """Spark's catalog adds names of its own, and writes a path as a URI."""
+    given = {
+        "provider": "timelog",
+        "owner": "root",
+        "location": "file:/logs",
+        "path": "file:/logs",
+        "option.path": "/logs",
+        "option.Subscribe": "t",
+        "Subscribe": "t",
+    }
+    assert named(given) == {"path": "/logs", "topics": "t"}
+    assert named({"provider": "timelog", "path": "file:/my logs"}) == {"path": "/my logs"}
+    assert all(named({name: "x"}) == {name: "x"} for name in NAMES)
+
+
+EqualTo, GreaterThan, GreaterThanOrEqual, LessThan, LessThanOrEqual = (
+    type(name, (SimpleNamespace,), {})
+    for name in ("EqualTo", "GreaterThan", "GreaterThanOrEqual", "LessThan", "LessThanOrEqual")
+)
+
+
+@pytest.mark.parametrize("micros", [-2_000_001, -1000, -999, 0, 1, 999, 1000, 2_500_000])
+@pytest.mark.parametrize(
+    ("kind", "holds"),
+    [
+        (EqualTo, lambda ms, us: ms * 1000 == us),
+        (GreaterThan, lambda ms, us: ms * 1000 > us),
+        (GreaterThanOrEqual, lambda ms, us: ms * 1000 >= us),
+        (LessThan, lambda ms, us: ms * 1000 < us),
+        (LessThanOrEqual, lambda ms, us: ms * 1000 <= us),
+    ],
+)
+def test_a_filter_on_timestamp_leaves_out_what_it_excludes_and_no_more(kind, holds, micros):
+    instant = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=micros)
+    one = kind(attribute=("timestamp",), value=instant)
+    found = narrowed(Selection(), [one], of_records=True)
+    low = -(2**63) if found.low_time is None else found.low_time
+    end = 2**63 if found.high_time is None else found.high_time
+    near = range(micros // 1000 - 3, micros // 1000 + 4)
+    assert [ms for ms in near if low <= ms < end] == [ms for ms in near if holds(ms, micros)]
+
+
+def test_truth_of_the_log(log):
+    """The log has what the cases above assume."""
+    assert [one.timestamp for one in truth(log / "t-0")] == list(TIMES)
