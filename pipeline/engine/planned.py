@@ -1,6 +1,6 @@
-"""Predicts the segments that batches would make if they were appended now.
+"""Predicts the segments of batches that would be appended now, or that were sampled over the wire.
 
-A restore or a backfill uses this before it writes old records: `whatif.judge` then says what
+A restore or a backfill uses the first before it writes old records: `whatif.judge` then says what
 retention would delete of them. Segments roll where the broker rolls them, by size and by time
 (`rolling.should_roll`). A roll because an index is full is not predicted.
 """
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from config import TopicConfig
+    from pipeline.source.sampling import Sample
 
 NEWEST_MAGIC = 2
 
@@ -72,3 +73,61 @@ def log_of(
         offset, size = last_offset + 1, size + arrival.size
     close()
     return Log(topic, partition, tuple(segments), start_offset, offset, largest_event)
+
+
+def log_of_samples(
+    topic: str,
+    partition: int,
+    samples: Iterable[Sample],
+    config: TopicConfig,
+    now_ms: int,
+    start_offset: int,
+) -> Log:
+    """Returns about the log of which these are samples; it is marked as estimated.
+
+    A segment ends where a sample names another segment. Where samples name none, it ends where the
+    broker would have ended it by the topic's settings. Batches without a known append time count as
+    appended now, as those of a directory do, and as appended at their largest time for the borders.
+    """
+    slack = event_slack(config)
+    _, span_ms, least_ms = rolling_of(config)
+    segments: list[LogSegment] = []
+    times, appended = SegmentTimes(), list[tuple[int, int]]()
+    base, size, offset, within = start_offset, 0, start_offset, None
+    largest_event: int | None = None
+    clock = -(2**63)
+
+    def close() -> None:
+        known = tuple(appended) if not times.has_unknown else ()
+        segments.append(LogSegment(base, offset, size, times, known, now_ms))
+
+    for one in samples:
+        seen = one.append_ms
+        stand_in = now_ms if one.largest_ms is None else min(one.largest_ms, now_ms)
+        clock = max(clock, stand_in if seen is None else seen)
+        if one.segment is not None and within is not None:
+            is_other = one.segment != within
+        else:
+            is_other = (size > 0 and size + one.size > config.segment_bytes) or should_roll(
+                times, one.largest_ms, clock, clock, span_ms, least_ms
+            )
+        if size and is_other:
+            close()
+            times, appended, base, size = SegmentTimes(), [], one.start_offset, 0
+        within = one.segment
+        append = now_ms if seen is None else seen
+        if one.is_control:
+            times.note_control(append)
+        else:
+            limit = event_limit(slack, append)
+            last_offset = one.end_offset - 1
+            times.note(one.first_ms, one.largest_ms, last_offset, False, append, limit)
+        if seen is None:
+            times.note_adopted(now_ms)
+        else:
+            times.note_append(seen)
+            appended.append((one.start_offset, seen))
+        largest_event = later(times.event, largest_event)
+        offset, size = one.end_offset, size + one.size
+    close()
+    return Log(topic, partition, tuple(segments), start_offset, offset, largest_event, True)

@@ -110,6 +110,7 @@ class Log(NamedTuple):
     log_start_offset: int
     high_watermark: int
     max_event_time: int | None
+    is_sampled: bool = False  # over the wire: sizes and the borders of segments are estimates
 
     @property
     def size(self) -> int:
@@ -123,8 +124,8 @@ class Log(NamedTuple):
 
     @property
     def is_estimated(self) -> bool:
-        """Whether some append time is unknown."""
-        return any(segment.is_estimated for segment in self.segments)
+        """Whether some append time is unknown, or the log was only sampled."""
+        return self.is_sampled or any(segment.is_estimated for segment in self.segments)
 
 
 class Deleted(NamedTuple):

@@ -9,6 +9,11 @@ from the future keeps. It only reads. Exit status 1: a guard is broken.
         --policy week:retention.ms=7d --policy event:retention.max.eventtime.ms=30d
         --horizon 14d --step 1h --guard week:max_killed_early=0
 
+    tidelog pipeline whatif --brokers localhost:9092 --topics orders --policy week:retention.ms=7d
+
+A running cluster is sampled: what its brokers do not tell, above all where segments begin, is
+estimated, and the answer says so.
+
 A policy overrides the topic's own settings, which are known if --cluster is given. `rules=kafka` in
 a policy selects Apache Kafka's rules. Guards: max_deleted_bytes, max_deleted_records,
 max_killed_early, max_pinned_bytes; each applies to every policy, or to the one named before a
@@ -38,8 +43,17 @@ _MOST_ROUNDS = 100_000
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of the job."""
     group = parser.add_argument_group("which logs")
-    group.add_argument(
-        "--logs", metavar="DIR", action="append", required=True, help="log directories of a broker"
+    where = group.add_mutually_exclusive_group(required=True)
+    where.add_argument(
+        "--logs", metavar="DIR", action="append", help="log directories of a broker: exact"
+    )
+    where.add_argument(
+        "--brokers",
+        "--bootstrap",
+        type=common.brokers,
+        metavar="HOST:PORT,...",
+        help="a running cluster instead, which is sampled: estimated. What its topics have set is"
+        " tried as `now`",
     )
     group.add_argument(
         "--topics", metavar="A,B|REGEX", help="names, or a regular expression (all but __ topics)"
@@ -95,14 +109,16 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, session: Session) -> int:
     """Tries the policies; returns the exit status."""
-    for location in options.logs:
+    if options.brokers is not None and options.cluster is not None:
+        raise UsageError("--cluster goes with --logs: --brokers names the cluster already")
+    for location in options.logs or ():
         if locations.is_uri(location):
             raise UsageError(
                 f"{location}: whatif reads directories; copy the partition's there first"
             )
         if not Path(locations.local(location)).is_dir():
             raise UsageError(f"{location} is no directory")
-    if not options.policy and options.cluster is None:
+    if not options.policy and options.cluster is None and options.brokers is None:
         raise UsageError("nothing to try: give --policy, or --cluster for what is set now")
     if options.step <= 0:
         raise UsageError("--step must be more than 0")

@@ -43,7 +43,7 @@ def html(report: Numbers) -> str:
         "whatif.html",
         title="What a retention would delete",
         subtitle=(
-            f"Of {', '.join(report['logs'])}: {rounds}{horizon} from {moment(report['at_ms'])} UTC, if"
+            f"Of {report['source']}: {rounds}{horizon} from {moment(report['at_ms'])} UTC, if"
             " nothing is appended. Decided by the broker's own rules; nothing was changed. Run"
             f" {report['run']}."
         ),
@@ -78,7 +78,16 @@ def _findings(report: Numbers) -> Iterator[Finding]:
                 f"A time from the future would hold {size(held)} on Apache Kafka.",
                 "tidelog counts such a record as written when it was, and holds nothing back for it.",
             )
-        if topic["is_estimated"]:
+        if report["is_sampled"]:
+            yield Finding(
+                "info",
+                name,
+                "All numbers are estimated.",
+                "The log was sampled over the network. Sizes, and where segments begin and end, are"
+                " estimates, and a time from the future between the samples is not seen. With --logs"
+                " the answer is exact.",
+            )
+        elif topic["is_estimated"]:
             yield Finding(
                 "info",
                 name,

@@ -21,7 +21,7 @@ from pipeline.replay.conclusion import conclude
 from pipeline.report.output import say
 from pipeline.runs import RESTORE
 from pipeline.runs.task_progress import watching
-from pipeline.runs.whatif_run import OF_RETENTION
+from pipeline.runs.whatif_run import OF_RETENTION, OF_SEGMENTS
 from pipeline.source.splits import Split
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ _NOT_RESTORED: Final = frozenset(
         "remote.storage.enable",
     }
 )
-_JUDGED: Final = OF_RETENTION | {"segment.bytes", "segment.ms", "segment.min.roll.interval.ms"}
+_JUDGED: Final = OF_RETENTION | OF_SEGMENTS
 _RECORD_BYTES: Final = 54  # the bytes that a record saves in a batch, compared to columns
 
 

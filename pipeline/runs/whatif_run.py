@@ -1,4 +1,6 @@
-"""Evaluates policies: one task reads and judges the directory of a partition, the driver adds up.
+"""Evaluates policies: one task reads and judges a partition, the driver adds up.
+
+A partition is a directory, or in a running cluster, where it is sampled.
 
 The same directory gives the same answer as long as nothing is appended. Segments stay in the
 workers.
@@ -13,12 +15,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from client import Client
 from pipeline import options as common
 from pipeline import retention_inputs
-from pipeline.engine import guards, whatif
+from pipeline.engine import guards, planned, whatif
 from pipeline.errors import FINDINGS, OK, PipelineError, UsageError
 from pipeline.report import output, retention
 from pipeline.report import whatif as page
 from pipeline.runs.task_progress import watching
-from pipeline.source import locations
+from pipeline.source import locations, sampling
 from protocol.errors import CorruptMessage
 from storage.time.event_time import event_slack
 
@@ -39,7 +41,7 @@ _MOST_POINTS: Final = 200
 class Item(NamedTuple):
     """The input of one task."""
 
-    partition: retention_inputs.PartitionDirectory
+    partition: retention_inputs.PartitionDirectory | sampling.Partition
     policies: tuple[Policy, ...]
     moments: range
     early_ms: int
@@ -47,23 +49,36 @@ class Item(NamedTuple):
 
 
 def judge(item: Item) -> tuple[Log, list[Outcome]]:
-    """Reads one partition and tries every policy on it."""
-    slack = event_slack(item.policies[0].config)
-    try:
-        log = retention_inputs.read(
-            item.partition,
-            event_slack_ms=slack,
-            now_ms=item.moments[0],
-            margin_ms=item.margin_ms,
-        )
-    except CorruptMessage as error:
-        raise PipelineError(f"{item.partition.directory}: {error.message}") from error
+    """Reads or samples one partition and tries every policy on it."""
+    log = _log(item)
     outcomes = [
         whatif.judge(log, policy, item.moments, early_ms=item.early_ms, margin_ms=item.margin_ms)
         for policy in item.policies
     ]
     lean = log._replace(segments=tuple(each._replace(appended=()) for each in log.segments))
     return lean, outcomes
+
+
+def _log(item: Item) -> Log:
+    partition, config = item.partition, item.policies[0].config
+    if isinstance(partition, sampling.Partition):
+        return planned.log_of_samples(
+            partition.topic,
+            partition.partition,
+            sampling.samples(partition),
+            config,
+            item.moments[0],
+            partition.start_offset,
+        )
+    try:
+        return retention_inputs.read(
+            partition,
+            event_slack_ms=event_slack(config),
+            now_ms=item.moments[0],
+            margin_ms=item.margin_ms,
+        )
+    except CorruptMessage as error:
+        raise PipelineError(f"{partition.directory}: {error.message}") from error
 
 
 class Trial:
@@ -75,19 +90,15 @@ class Trial:
         """Finds the partitions, reads the policies and guards. Raises UsageError."""
         self.options, self.session, self.name = options, session, name
         self.moments = range(at_ms, at_ms + options.horizon + 1, options.step)
-        wants = _wants(options.topics)
-        self.partitions = [
-            partition
-            for root in options.logs
-            for partition in retention_inputs.partitions(Path(locations.local(root)), wants)
-        ]
+        self.partitions = _partitions(options)
+        self.place: str = options.brokers or ", ".join(options.logs)
         if not self.partitions:
-            raise UsageError(f"there is no such topic in {', '.join(options.logs)}")
+            raise UsageError(f"there is no such topic in {self.place}")
         twice = {(p.topic, p.partition) for p in self.partitions}
         if len(twice) < len(self.partitions):
             raise UsageError("a partition is in two of the log directories")
         topics = sorted({partition.topic for partition in self.partitions})
-        self._own = _own_settings(topics, options.cluster)
+        self._own = _own_settings(topics, options.brokers or options.cluster)
         try:
             self.guards: list[Guard] = [guards.parse_guard(text) for text in options.guard]
             self._policies = {topic: self._of_topic(topic) for topic in topics}
@@ -109,13 +120,11 @@ class Trial:
 
     def described(self) -> str:
         """Returns the text of a dry run."""
-        lines = [
-            f"{partition.topic}-{partition.partition}: {partition.directory}"
-            for partition in self.partitions
-        ]
-        size = sum(partition.size_bytes for partition in self.partitions)
+        lines = [f"{one.topic}-{one.partition}: {_place(one)}" for one in self.partitions]
+        size = sum(one.size_bytes for one in self.partitions)
+        read = f"about {size} bytes sampled" if self.options.brokers else f"{size} bytes"
         lines.append(
-            f"{len(self.partitions)} partitions, {len(self.moments)} rounds of each policy, {size} bytes"
+            f"{len(self.partitions)} partitions, {len(self.moments)} rounds of each policy, {read}"
         )
         return "\n".join(lines)
 
@@ -133,7 +142,7 @@ class Trial:
             for partition in self.partitions
         ]
         sizes = [partition.size_bytes for partition in self.partitions]
-        with watching("whatif", sum(sizes)) as watch:
+        with watching("whatif", sum(sizes), brokers=self.options.brokers) as watch:
             judged = self.session.run(judge, items, watch=watch, sizes=sizes)
         topics = []
         for topic, policies in self._policies.items():
@@ -148,7 +157,9 @@ class Trial:
             "horizon_ms": options.horizon,
             "step_ms": options.step,
             "early_ms": options.early,
-            "logs": list(options.logs),
+            "logs": list(options.logs or ()),
+            "source": self.place,
+            "is_sampled": options.brokers is not None,
             "topics": topics,
             "broken_guards": [
                 {
@@ -189,6 +200,25 @@ class Trial:
                 [outcome for outcome in outcomes if outcome.policy == policies[0].name]
             ),
         }
+
+
+def _partitions(
+    options: argparse.Namespace,
+) -> list[retention_inputs.PartitionDirectory] | list[sampling.Partition]:
+    wants = _wants(options.topics)
+    if options.brokers is not None:
+        return sampling.partitions(options.brokers, wants)
+    return [
+        partition
+        for root in options.logs
+        for partition in retention_inputs.partitions(Path(locations.local(root)), wants)
+    ]
+
+
+def _place(partition: retention_inputs.PartitionDirectory | sampling.Partition) -> str:
+    if isinstance(partition, sampling.Partition):
+        return f"offsets {partition.start_offset} to {partition.end_offset}"
+    return str(partition.directory)
 
 
 def _partition(log: Log, outcomes: Sequence[Outcome]) -> dict[str, Any]:
@@ -248,18 +278,23 @@ def _own_settings(topics: Sequence[str], cluster: str | None) -> dict[str, dict[
         missing = [topic for topic in topics if topic not in there]
         if missing:
             raise UsageError(f"{cluster} has no topic {missing[0]}: is it another cluster's log?")
-        return {topic: retention_settings(client, topic) for topic in topics}
+        return {topic: retention_settings(client, topic, and_segments=True) for topic in topics}
 
 
-def retention_settings(client: Client, topic: str) -> dict[str, str]:
-    """Returns the settings in force of a topic that decide what retention deletes."""
+def retention_settings(client: Client, topic: str, *, and_segments: bool = False) -> dict[str, str]:
+    """Returns the settings in force of a topic that decide what retention deletes.
+
+    With `and_segments` also those that decide where segments end.
+    """
+    wanted = OF_RETENTION | OF_SEGMENTS if and_segments else OF_RETENTION
     return {
         name: one.value
         for name, one in client.topic_settings(topic).items()
-        if one.value is not None and name in OF_RETENTION
+        if one.value is not None and name in wanted
     }
 
 
+OF_SEGMENTS: Final = frozenset({"segment.bytes", "segment.ms", "segment.min.roll.interval.ms"})
 OF_RETENTION: Final = frozenset(
     {
         *("cleanup.policy", "retention.ms", "retention.bytes", "retention.time.basis"),

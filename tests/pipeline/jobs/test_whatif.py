@@ -1,5 +1,6 @@
 """The what-if as a command: what is told of a running broker, guards, refusals, and the page it leaves."""
 
+import itertools
 import json
 import re
 import xml.etree.ElementTree as ET
@@ -131,6 +132,58 @@ def test_the_page_shows_it(house, tmp_path):
         titles = [each.text for each in ET.fromstring(drawing).iter("title")]
         assert titles == ["week", "day"]
     assert len(drawings) == 2
+
+
+def test_a_running_cluster_is_sampled_and_the_answer_says_so(house, tmp_path, capsys):
+    """Our broker names segments and append times with what it sends; of few batches the answer is exact."""
+    how = ("--at", str(NOW + 12 * HOUR), "--horizon", "4d", "--policy", "two:retention.ms=2d")
+    how += ("--policy", "small:retention.bytes=500,retention.ms=-1")
+    where = ("--logs", str(house.log_dir), "--cluster", house.bootstrap)
+    _, exact = whatif(tmp_path, *where, "--topics", "ever", *how, run="exact")
+    capsys.readouterr()
+    status, sampled = whatif(
+        tmp_path, "--bootstrap", house.bootstrap, "--topics", "ever", *how, run="wire"
+    )
+    assert status == 0
+    for name in ("now", "two", "small"):
+        known, guessed = row(exact, "ever", name), row(sampled, "ever", name)
+        assert (known["is_estimated"], guessed["is_estimated"]) == (False, True)
+        assert known | {"is_estimated": True} == guessed
+    assert sampled["topics"][0]["curves"] == exact["topics"][0]["curves"]
+    assert capsys.readouterr().out.count("(estimated).") == 3
+    text = (tmp_path / "wire" / "report.html").read_text()
+    assert "All numbers are estimated." in text
+    assert house.bootstrap in text
+
+
+def test_a_long_log_is_sampled_and_about_right(tmp_path):
+    """A thousand batches seen by fifty of them: sizes and what is deleted are near the truth."""
+    from pipeline.engine import planned, whatif
+    from pipeline.source import sampling
+
+    with BrokerProcess(tmp_path / "data", {}, clock="manual") as broker:
+        with Client(broker.bootstrap) as client:
+            client.create_topic("long", 1, {"segment.bytes": "4000", "retention.ms": "-1"})
+            for number in range(1000):
+                broker.clock.freeze(NOW + number * HOUR)
+                batch = [Record(i, NOW + number * HOUR, None, b"v" * 30, ()) for i in range(3)]
+                client.produce("long", 0, build(batch))
+        (one,) = sampling.partitions(broker.bootstrap, lambda name: name == "long")
+        seen = list(sampling.samples(one, 50))
+        size = sum(path.stat().st_size for path in (broker.log_dir / "long-0").glob("*.log"))
+    assert len(seen) == 50
+    assert (seen[0].start_offset, seen[-1].end_offset) == (0, 3000)
+    assert all(a.end_offset == b.start_offset for a, b in itertools.pairwise(seen))
+    assert seen[25].append_ms == seen[25].largest_ms
+    settings = {"segment.bytes": "4000", "retention.ms": str(500 * HOUR)}
+    policy = whatif.policy_of("p", settings)
+    now_ms = NOW + 1000 * HOUR
+    log = planned.log_of_samples("long", 0, seen, policy.config, now_ms, 0)
+    assert log.is_estimated
+    assert log.records == 3000
+    assert log.size == pytest.approx(size, rel=0.01)
+    found = whatif.judge(log, policy, [now_ms]).rounds[0]
+    assert found.deleted_records == pytest.approx(1500, abs=2 * 60)  # of a sample each
 
 
 @pytest.mark.parametrize(

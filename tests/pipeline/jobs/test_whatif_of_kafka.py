@@ -101,3 +101,28 @@ def test_kafka_deletes_what_was_told(brisk_kafka):
     assert told["all"] == 3
     assert told["timeless"] == 0
     assert 0 < told["small"] < 5
+
+
+def test_a_running_kafka_is_sampled(brisk_kafka):
+    """It tells no append times and no segments: both are estimated, to about a segment."""
+    from pipeline.engine import planned
+    from pipeline.source import sampling
+
+    now_ms = time.time_ns() // 1_000_000
+    with Client(brisk_kafka.bootstrap) as client:
+        fill(client, "sampled", [(20 - n / 5,) for n in range(100)], now_ms)
+    own = {"segment.bytes": "220", "retention.ms": str(10 * DAY)}
+    policy = whatif.policy_of("p", own, "kafka")
+    (one,) = sampling.partitions(brisk_kafka.bootstrap, lambda name: name == "sampled")
+    log = planned.log_of_samples("sampled", 0, sampling.samples(one), policy.config, now_ms, 0)
+    assert log.is_estimated
+    found = whatif.judge(log, policy, [now_ms]).rounds[0]
+    alter(brisk_kafka.bootstrap, "sampled", {"retention.ms": 10 * DAY})
+    deadline = time.monotonic() + DEADLINE_S
+    start = 0
+    with Client(brisk_kafka.bootstrap) as client:
+        while abs(start - found.first_offset) > 3 and time.monotonic() < deadline:
+            time.sleep(0.5)
+            start = client.list_offsets("sampled", {0: EARLIEST})[0].offset
+    assert start == pytest.approx(found.first_offset, abs=3)
+    assert start > 40
