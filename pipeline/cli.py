@@ -97,7 +97,8 @@ def run(options: argparse.Namespace) -> int:
     except Exception as error:  # noqa: BLE001 - a page of Java tells nobody anything
         if options.verbose:
             traceback.print_exc()
-        log = None if isinstance(error, _OURS) else kept_log()
+        is_ours = isinstance(error, _OURS) or _said_in_worker(error) is not None
+        log = None if is_ours else kept_log()
         where = "" if log is None else f" (Spark's log: {log})"
         print(f"tidelog pipeline {options.job}: {sentence(error)}{where}", file=sys.stderr)
         return USAGE if isinstance(error, UsageError) else FAILED
@@ -134,8 +135,8 @@ def _terminable() -> Iterator[None]:
 def sentence(error: BaseException) -> str:
     """Returns an error as one line.
 
-    Our own errors stay as they are. Of an error in Java it is what Java says; others begin with
-    their type.
+    Our own errors stay as they are, also those of a worker that Spark wraps. Of another error in
+    Java it is what Java says; others begin with their type.
     """
     if isinstance(error, _OURS):
         return str(error)
@@ -143,11 +144,28 @@ def sentence(error: BaseException) -> str:
         return f"{error.name.partition('.')[0]} is not installed: {INSTALL}"
     if isinstance(error, OSError):
         return str(error)
+    said = _said_in_worker(error)
+    if said is not None:
+        return said
     lines = [line.strip() for line in str(error).splitlines()]
     for line in lines:
         if line.startswith(": "):  # what Java says, behind Py4J's own line
             return line[2:]
     return f"{type(error).__name__}: {next(filter(None, lines), 'no reason given')}"
+
+
+def _said_in_worker(error: BaseException) -> str | None:
+    """Returns the message of the error of ours that ended a query: it is a line of a Java trace."""
+    for line in str(error).splitlines():
+        name, colon, said = line.strip().partition(": ")
+        name = name.removeprefix("tidelog._house.")
+        if (
+            colon
+            and name.startswith(("pipeline.", "client."))
+            and name.replace(".", "").isidentifier()
+        ):
+            return said
+    return None
 
 
 def _parser(job: str | None) -> argparse.ArgumentParser:

@@ -20,9 +20,10 @@ ROOT = Path(__file__).parents[2]
 DEADLINE_S = 120
 _JOB = """
 import math, os, signal, sys
-from client.appender import Appender
+from tidelog._house import room
 from tidelog.cli.parser import main
 
+Appender = room("client.appender").Appender
 left, send, flush = float(sys.argv.pop(1)), Appender.send, Appender.flush
 
 def stop():

@@ -54,6 +54,20 @@ def test_the_status_is_the_jobs(job):
             FAILED,
             "org.x.Y: Job aborted",
         ),
+        (
+            RuntimeError(
+                "An error\n: org.x.Y: Job aborted\npipeline.errors.PipelineError: it said so\n at org"
+            ),
+            FAILED,
+            "it said so",
+        ),
+        (
+            RuntimeError(
+                "Traceback\ntidelog._house.pipeline.errors.UsageError: it said so\n at org"
+            ),
+            FAILED,
+            "it said so",
+        ),
     ],
 )
 def test_a_failure_is_one_sentence(job, capsys, error, status, sentence):
