@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, cast
 from client import ClientError
 from pipeline.errors import FAILED, USAGE, PipelineError, UsageError
 from pipeline.options import add_verbose, with_signed_values
+from pipeline.secured import use_command_configs
 from pipeline.session import Session
 from pipeline.source.splits import SourceError
 from pipeline.spark_start import INSTALL, kept_log
@@ -82,6 +83,7 @@ def run(options: argparse.Namespace) -> int:
     """Runs a job whose options are parsed; returns the exit status."""
     job = module_of(options.job)
     try:
+        use_command_configs(options)
         with _terminable(), session_of(options) as session:
             return job.run(options, session)
     except KeyboardInterrupt as stop:

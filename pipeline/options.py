@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from client import address_of
 from pipeline.errors import UsageError
 from pipeline.plan import TYPED, Plan
+from pipeline.secured import add_command_config
 from pipeline.source.splits import (
     HIGH_WATERMARK,
     LOG_END,
@@ -66,6 +67,7 @@ def add_source(
         action="append",
         help="read log directories, or copies of them in an object store (s3://bucket/logs)",
     )
+    add_command_config(group)
     group.add_argument(
         "--topics", metavar="A,B|REGEX", help="names, or a regular expression (all but __ topics)"
     )

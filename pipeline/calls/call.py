@@ -18,6 +18,7 @@ from pipeline.calls.keywords import Append, Call, arguments_of, parser_of
 from pipeline.errors import FAILED, PipelineError, UsageError
 from pipeline.options import new_run_id
 from pipeline.report.output import collected
+from pipeline.secured import use_command_configs
 
 if TYPE_CHECKING:
     import argparse
@@ -81,6 +82,7 @@ def _options(one: Call, given: Mapping[str, Any]) -> argparse.Namespace:
             line += [f"{action.option_strings[0]}={text}" for text in _texts(action, value)]
     options = parser_of(one).parse_args([*line, *places])
     options.job = one.job
+    use_command_configs(options)
     return options
 
 

@@ -23,6 +23,7 @@ from client import EARLIEST, Client, GroupOffset, RequestError
 from pipeline import options as shared
 from pipeline.errors import FINDINGS, OK, PipelineError, UsageError
 from pipeline.report.output import leave, say
+from pipeline.secured import add_command_config, add_to_command_config
 from pipeline.source import splits as source
 from protocol.errors import ErrorCode
 
@@ -75,6 +76,8 @@ def _add_places(parser: argparse.ArgumentParser) -> None:
         metavar="HOST:PORT,...",
         help="the cluster it will read from",
     )
+    add_command_config(group)
+    add_to_command_config(group)
     add("--topics", metavar="A,B|REGEX", help="which topics (all it has committed offsets of)")
     add(
         "--rename",

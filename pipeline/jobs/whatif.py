@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING
 from pipeline import options as common
 from pipeline.errors import OK, UsageError
 from pipeline.report.output import say
+from pipeline.secured import add_command_config
 from pipeline.source import locations
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="HOST:PORT,...",
         help="the cluster they belong to: its topics' own settings are tried too, as `now`",
     )
+    add_command_config(group)
     group = parser.add_argument_group("what to try")
     group.add_argument(
         "--policy",

@@ -14,6 +14,7 @@ from pipeline.options import brokers, pair, size
 from pipeline.replay import delivery, identities
 from pipeline.replay.delivery import AUTO, MODES, TRANSACTIONS, Delivery
 from pipeline.replay.transactions import ensure_progress_topic
+from pipeline.secured import add_to_command_config
 from protocol.errors import ErrorCode
 from protocol.records.column_batches import BATCH_LIMIT
 from protocol.records.layout import Compression
@@ -65,6 +66,7 @@ def add_target(parser: argparse.ArgumentParser) -> None:
         metavar="HOST:PORT,...",
         help="write to a cluster",
     )
+    add_to_command_config(group)
     group.add_argument(
         "--create",
         action="store_true",
