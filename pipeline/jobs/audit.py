@@ -3,7 +3,8 @@
 It reports lateness and disorder; times that are in the future, in another unit, missing or
 negative; producers with wrong clocks; how long records take to arrive; and how far groups are
 behind. It says which windows and which retention would be safe, and what others would have refused
-or deleted. It only reads. Exit status 1: there are findings.
+or deleted. It only reads. Exit status 1: there are findings, or, with --thresholds, a limit is
+exceeded.
 
     tidelog pipeline audit --brokers localhost:9092 --topics orders
     tidelog pipeline audit --logs /var/lib/kafka --cluster localhost:9092 --groups billing
@@ -63,6 +64,17 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         default=source.HIGH_WATERMARK,
         help="read log directories to the end, if nobody kept the high watermark",
     )
+    group = parser.add_argument_group("how it is judged")
+    group.add_argument(
+        "--thresholds",
+        metavar="FILE",
+        help="limits in TOML; they alone decide the exit status, and those that are broken are named",
+    )
+    group.add_argument(
+        "--compare",
+        metavar="OLD.json",
+        help="report.json of an earlier audit, or the directory of its run: what has changed since",
+    )
     group.add_argument(
         "--at", type=common.instant, metavar="TIME", help="judge as of this time (now)"
     )
@@ -73,6 +85,10 @@ def run(options: argparse.Namespace, session: Session) -> int:
     cluster = options.brokers or options.cluster
     if options.groups and cluster is None:
         raise UsageError("--groups needs --brokers or --cluster: offsets are committed there")
+    from pipeline.runs import audit_run
+    from pipeline.runs.audit_judging import Judge
+
+    judge = Judge(options)
     started_ms = time.time_ns() // 1_000_000
     name = options.run or common.new_run_id("audit", started_ms)
     directory = Path(options.out) / name
@@ -102,7 +118,5 @@ def run(options: argparse.Namespace, session: Session) -> int:
     if not plan.is_new:
         again = common.selection_of(options, upto=options.upto, offsets=plan.offsets)
         made = list(access.plan(again, logs=options.logs or (), brokers=options.brokers))
-    from pipeline.runs import audit_run
-
     found = audit_run.Auditing(options, session, selection, plan).report(made, cluster)
-    return audit_run.leave(found, directory, options.report)
+    return audit_run.leave(judge.judged(found), directory, options.report)

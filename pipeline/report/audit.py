@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from pipeline.report import audit_plots, page
+from pipeline.report import audit_plots, judgement, page
 from pipeline.report.page import Cell, Finding
 from pipeline.report.retention import pinned_table, policies_table
 from pipeline.report.units import NONE, count, moment, share, size, some, span
@@ -29,10 +29,12 @@ def html(report: Numbers) -> str:
             f"{records} records of {some(len(topics), 'topic')}, read from {report['source']}; judged as"
             f" of {moment(report['now_ms'])} UTC. Run {report['run']}."
         ),
-        findings=page.in_order(Finding(**each) for each in report["findings"]),
+        findings=page.in_order(
+            [*judgement.findings(report), *(Finding(**each) for each in report["findings"])]
+        ),
         topics=[_topic(topic) for topic in topics],
         groups=_groups(report["groups"]) if report["groups"] else None,
-        comparison=None,
+        comparison=judgement.table(report["comparison"]) if report.get("comparison") else None,
         margin_ms=report["settings"]["margin_ms"],
         error=f"{100 * report['quantile_error']:.1f} %",
     )

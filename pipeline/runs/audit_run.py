@@ -18,7 +18,7 @@ from pipeline.engine.audit import AFTER_LIMITS_MS, BEFORE_LIMITS_MS, Auditor, Se
 from pipeline.engine.tables import RELATIVE_ERROR
 from pipeline.errors import FINDINGS, OK
 from pipeline.report import audit as page
-from pipeline.report import findings, output, retention
+from pipeline.report import findings, judgement, output, retention
 from pipeline.report.units import setting
 from pipeline.runs.group_lags import lags
 from pipeline.runs.task_progress import watching
@@ -324,7 +324,10 @@ def _tried(own: Mapping[str, str] | None) -> tuple[Policy, ...]:
 
 
 def leave(report: Mapping[str, Any], directory: Path, kind: str) -> int:
-    """Writes the report and its figures, prints the headlines; returns the exit status."""
+    """Writes the report and its figures, prints the headlines; returns the exit status.
+
+    Where the report has thresholds, they alone decide the status.
+    """
     directory.mkdir(parents=True, exist_ok=True)
     rows = [
         (topic["topic"], number, topic["partitions"], columns)
@@ -339,8 +342,15 @@ def leave(report: Mapping[str, Any], directory: Path, kind: str) -> int:
     written += output.leave(lean, directory, kind, page.html)
     for each in report["findings"]:
         output.say(f"{each['level']:<4}  {each['topic']}  {each['title']}")
+    for line in judgement.changes(report["comparison"]) if report.get("comparison") else ():
+        output.say(f"SINCE {report['comparison']['run']}: {line}")
+    limits = report.get("thresholds")
+    for each in limits["broken"] if limits else ():
+        output.say(f"THRESHOLD {judgement.broken(each)}")
     for path in written:
         output.say(f"      {path}")
+    if limits is not None:
+        return FINDINGS if limits["broken"] else OK
     is_alarming = any(each["level"] in ("bad", "warn") for each in report["findings"])
     return FINDINGS if is_alarming else OK
 

@@ -368,6 +368,77 @@ class Page(HTMLParser):
         self.texts.append(data)
 
 
+def test_thresholds_in_a_file_decide_the_status(house, tmp_path, capsys):
+    broker, _ = house
+    logs = ("--logs", str(broker.log_dir), "--upto", "log-end")
+    file = tmp_path / "limits.toml"
+    file.write_text('[topic."*"]\nmin_records = 0\n[topic."nobody"]\nfuture = 0\n')
+    status, report = audit(tmp_path, *logs, "--thresholds", str(file), run="holds")
+    said = capsys.readouterr()
+    assert status == 0  # whatever its findings are
+    assert {each["level"] for each in report["findings"]} >= {"bad"}
+    assert report["thresholds"] == {"file": str(file), "broken": []}
+    assert 'nothing that was audited belongs to [topic."nobody"]' in said.err
+    file.write_text('[topic."format1"]\nsuspect = 1\nlateness_max = "1d"\nfuture_share = 1\n')
+    status, report = audit(tmp_path, *logs, "--thresholds", str(file), run="broken")
+    assert status == 1
+    assert [each["name"] for each in report["thresholds"]["broken"]] == ["suspect", "lateness_max"]
+    assert "THRESHOLD suspect of format1 is 2, and its limit is 1" in capsys.readouterr().out
+    text = (tmp_path / "broken" / "report.html").read_text()
+    assert "suspect of format1 is 2, and its limit is 1." in text
+
+
+def test_two_audits_are_compared(house, tmp_path, capsys):
+    broker, _ = house
+    logs = ("--logs", str(broker.log_dir), "--upto", "log-end", "--topics", "plain,format1")
+    _, before = audit(tmp_path, *logs, run="old")
+    path = tmp_path / "old" / "report.json"
+    for topic in before["topics"]:
+        if topic["topic"] == "plain":
+            topic["summary"]["lateness_ms"]["max"] = 1
+        else:
+            topic["topic"] = "elsewhere"
+    path.write_text(json.dumps(before))
+    capsys.readouterr()
+    for old in (path, path.parent):
+        _, report = audit(tmp_path, *logs, "--compare", str(old), run=f"new{old == path}")
+        said = [line for line in capsys.readouterr().out.splitlines() if line.startswith("SINCE")]
+        assert len(said) == 3
+        assert said[0].startswith("SINCE old: plain: lateness_max is ")
+        assert said[0].endswith(", and was 1 ms")
+        assert said[1:] == [
+            "SINCE old: format1: not in the earlier audit",
+            "SINCE old: elsewhere: only in the earlier audit",
+        ]
+    rows = {each["name"]: (each["before"], each["now"]) for each in report["comparison"]["rows"]}
+    assert rows["lateness_max"][0] == 1 < rows["lateness_max"][1]
+    assert rows["records"][0] == rows["records"][1] > 0
+    assert "What has changed" in (tmp_path / "newTrue" / "report.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("option", "text", "words"),
+    [
+        ("--thresholds", None, "cannot be read"),
+        ("--thresholds", "[x", "no TOML"),
+        ("--thresholds", '[group."g"]\nrecords = 0', "has limits of groups: give --groups too"),
+        ("--compare", None, "cannot be read"),
+        ("--compare", "{}", "is no report of an audit"),
+        ("--compare", '{"job": "whatif"}', "it is a report of whatif"),
+        ("--compare", '{"job": "audit", "topics": [{"summary": {}}]}', "it has no such form"),
+    ],
+)
+def test_a_file_to_judge_by_that_is_none_is_said(house, tmp_path, capsys, option, text, words):
+    broker, _ = house
+    file = tmp_path / "file"
+    if text is not None:
+        file.write_text(text)
+    assert cli.main(["audit", "--logs", str(broker.log_dir), option, str(file)]) == 2
+    said = capsys.readouterr().err
+    assert words in said
+    assert said.count("\n") == 1
+
+
 def test_progress_has_no_bytes_that_nobody_knows(house, tmp_path, capsys):
     """Brokers do not report sizes, so what is read from them is shown in records."""
     broker, _ = house

@@ -1,0 +1,86 @@
+"""What an audit says of its thresholds, and of its comparison with an earlier audit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pipeline.engine.audit_comparison import kind_of
+from pipeline.engine.thresholds import COUNT, SHARE
+from pipeline.report import page
+from pipeline.report.page import Finding
+from pipeline.report.units import NONE, count, moment, span
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pipeline.report.page import Numbers, Table
+
+_NOTABLE = 0.1  # a change of less than a tenth is not worth a line
+
+
+def value(number: float | None, kind: str) -> str:
+    """Formats a value of a kind: records, a share, a span."""
+    if number is None:
+        return NONE
+    if kind == COUNT:
+        return count(int(number))
+    return f"{100 * number:.3g} %" if kind == SHARE else span(number)
+
+
+def broken(each: Numbers) -> str:
+    """Returns the sentence for a threshold that is exceeded."""
+    limit, name = value(each["limit"], each["kind"]), each["name"]
+    if each["value"] is None:
+        return f"{name} of {each['subject']} is unknown, and its limit is {limit}"
+    least = "at least " if name.startswith("min_") else ""
+    found = value(each["value"], each["kind"])
+    return f"{name} of {each['subject']} is {found}, and its limit is {least}{limit}"
+
+
+def findings(report: Numbers) -> Iterator[Finding]:
+    """Yields a finding for each threshold that is exceeded, or one that says that all hold."""
+    if report.get("thresholds") is None:
+        return
+    for each in report["thresholds"]["broken"]:
+        yield Finding("bad", "", f"{broken(each)}.", "A threshold.")
+    if not report["thresholds"]["broken"]:
+        yield Finding("ok", "", "Every threshold holds.", f"Of {report['thresholds']['file']}.")
+
+
+def changes(comparison: Numbers) -> Iterator[str]:
+    """Yields a sentence for each value that is notably different from the earlier audit."""
+    for row in comparison["rows"]:
+        if row["before"] != row["now"] and _is_notable(row["before"], row["now"]):
+            kind = kind_of(row["name"])
+            yield (
+                f"{row['topic']}: {row['name']} is {value(row['now'], kind)},"
+                f" and was {value(row['before'], kind)}"
+            )
+    yield from (f"{topic}: not in the earlier audit" for topic in comparison["new"])
+    yield from (f"{topic}: only in the earlier audit" for topic in comparison["gone"])
+
+
+def _is_notable(before: float | None, now: float | None) -> bool:
+    if before is None or now is None:
+        return True
+    return abs(now - before) > _NOTABLE * max(abs(before), abs(now))
+
+
+def table(comparison: Numbers) -> Table:
+    """Returns the table of a comparison."""
+    return page.table(
+        f"Compared with run {comparison['run']}, as of {moment(comparison['at_ms'])} UTC.",
+        ("topic", "value", "before", "now"),
+        [
+            (
+                row["topic"],
+                row["name"],
+                value(row["before"], kind_of(row["name"])),
+                page.Cell(
+                    value(row["now"], kind_of(row["name"])),
+                    row["before"] != row["now"] and _is_notable(row["before"], row["now"]),
+                ),
+            )
+            for row in comparison["rows"]
+        ],
+    )
