@@ -83,9 +83,7 @@ class Coordinator(GroupRegistry):
         maintenance = self._node.pools.maintenance
         for index in sorted(self._loading):
             try:
-                loading = await maintenance.run_to_end(
-                    self._log.read, index, self._new_group, self.changes_since
-                )
+                loading = await maintenance.run_to_end(self._log.read, index, self._new_group)
             except Exception as error:
                 self._unloadable[index] = str(error)
                 log.exception("groups cannot be read", extra={"log": f"{TOPIC}-{index}"})

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from broker.groups.store import Log, Written
     from broker.node import Node
     from storage.log.partition import Partition
-    from storage.time.trusted_clock import Change
 
 TOPIC = "__consumer_offsets"
 _READ_BYTES = 1 << 20
@@ -42,10 +41,14 @@ _RECORDS_PER_BATCH = 1_000
 class GroupLog:
     """The log of one broker's groups."""
 
-    def __init__(self, node: Node, clock: Clock) -> None:
-        """Takes the node and the clock that stamps the records."""
+    def __init__(self, node: Node, clock: Clock, *, is_apart: bool = False) -> None:
+        """Takes the node and the clock that stamps the records.
+
+        If the clock `is_apart`, it is not the one that is watched, and nothing corrects its times.
+        """
         self._node = node
         self._clock = clock
+        self._is_apart = is_apart
         self._creating = asyncio.Lock()
 
     def partitions(self) -> int:
@@ -57,17 +60,21 @@ class GroupLog:
         """Returns the partition of a group."""
         return partition_of(group_id, self.partitions())
 
-    def read(
-        self,
-        index: int,
-        make: Callable[[str], Group],
-        changes_since: Callable[[int], Sequence[Change]],
-    ) -> Loading:
+    def read(self, index: int, make: Callable[[str], Group]) -> Loading:
         """Takes in every record of one partition, in a thread; `make` creates a group.
 
-        `changes_since` returns how the clock has changed since a record was written.
+        Times in a record count as the corrections of its log say. If the clock is corrected
+        meanwhile, everything is read again.
         """
         partition = self._node.partition(TOPIC, index)
+        while True:
+            corrections = partition.append_clock.corrections
+            loading = self._read(partition, index, make)
+            if partition.append_clock.corrections == corrections:
+                return loading
+
+    def _read(self, partition: Partition, index: int, make: Callable[[str], Group]) -> Loading:
+        clock = partition.append_clock
         loading = Loading(make, (partition.topic_id, index))
         offset = partition.log_start_offset
         while offset < partition.high_watermark and self._node.ready:
@@ -79,7 +86,7 @@ class GroupLog:
                 for batch in batches.scan(buffer):
                     for record in batches.records(buffer, batch):
                         if not batch.is_control:
-                            changes = changes_since(record.timestamp)
+                            changes = () if self._is_apart else clock.changes_at(record.offset)
                             loading.record(record.offset, record.key, record.value, changes)
                     offset = batch.last_offset + 1
             if offset == before:

@@ -24,8 +24,6 @@ from protocol.errors import (
     InvalidGroupId,
     NonEmptyGroup,
 )
-from protocol.records.layout import NO_TIMESTAMP
-from storage.time.trusted_clock import StepBack, corrected_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -34,7 +32,6 @@ if TYPE_CHECKING:
     from broker.groups.store import StoredGroup
     from broker.node import Node
     from protocol.topic_partition import TopicPartition
-    from storage.time.corrections import ForwardStep
     from storage.time.trusted_clock import Change
 
 log = logging.getLogger("tidelog.groups")
@@ -50,7 +47,7 @@ class GroupRegistry:
         # A clock of its own beside a manual one is not watched.
         self._is_apart = isinstance(node.clock, ManualClock) and self._clock is not node.clock
         self._deletion_ms = self._clock.now_ms if self._is_apart else node.clock_watch.deletion_ms
-        self._log = GroupLog(node, self._clock)
+        self._log = GroupLog(node, self._clock, is_apart=self._is_apart)
         self._groups: dict[str, StoredGroup] = {}
         self._loading: set[int] = set()  # partitions of the log that have not been read yet
         self._unloadable: dict[int, str] = {}
@@ -148,27 +145,6 @@ class GroupRegistry:
                     await asyncio.sleep(0)
                 await asyncio.sleep(0)
 
-    def changes_since(self, time_ms: int) -> list[Change]:
-        """Returns how the clock has changed since it showed a time, as far as times count otherwise.
-
-        Whether the clock showed it before or after a step of its history is not always known: then
-        it counts as the latest that is possible.
-        """
-        if self._is_apart or time_ms == NO_TIMESTAMP:
-            return []
-        changes: list[Change] = []
-        latest_ms = time_ms
-        steps = [step for _, step in self._node.clock_watch.history.steps]
-        for first, step in enumerate(steps):
-            if step.since_ms <= time_ms <= step.until_ms:
-                concerned, counted_ms = _concerned(steps[first:], time_ms)
-                if counted_ms > latest_ms:
-                    changes, latest_ms = concerned, counted_ms
-        now_ms = self._clock.now_ms()
-        if latest_ms > now_ms:
-            changes.append(StepBack(latest_ms, now_ms))
-        return changes
-
     async def _let_go(self, group_id: str, kept: StoredGroup) -> int:
         retention_ms = self._node.config.offsets_retention_minutes * 60_000
         names = expired_offsets(kept, self._deletion_ms(), retention_ms)
@@ -178,13 +154,3 @@ class GroupRegistry:
         if kept.is_idle and self._groups.get(group_id) is kept:
             await self.forget(group_id)
         return len(names)
-
-
-def _concerned(steps: Iterable[ForwardStep], time_ms: int) -> tuple[list[Change], int]:
-    """Returns which steps concern a time that the clock showed before them, and what it counts as."""
-    concerned: list[Change] = []
-    for step in steps:
-        if step.since_ms <= time_ms <= step.until_ms:
-            concerned.append(step)
-            time_ms = corrected_time(step, time_ms)
-    return concerned, time_ms

@@ -31,7 +31,7 @@ from storage.log.settings import NEWEST_MAGIC
 from storage.log.times.append_clock import AppendClock
 from storage.segment.log_file import Tail
 from storage.segment.segment import Segment
-from storage.time.append_time import ClockWentBack
+from storage.time.append_time import ClockWentBack, deletion_time_at
 from storage.time.event_time import event_limit
 from storage.time.rolling import should_roll
 from storage.time.stamping import reported, stamps_at
@@ -104,7 +104,8 @@ class Appender:
         if first.producer_id >= 0 and len(produced.batches) == 1:  # several are never idempotent
             sequenced = self._sequence_of(first, settings.magic, internal)
             if sequenced is not None:
-                duplicate = state.read_producers().check(sequenced, state.deletion_ms)
+                deletion_ms = deletion_time_at(now_ms, state.deletion_ms)
+                duplicate = state.read_producers().check(sequenced, deletion_ms)
                 if duplicate is not None:
                     return self._answer_duplicate(duplicate)
         try:
@@ -233,7 +234,8 @@ class Appender:
             if sequenced is not None:
                 offsets = (prepared.first_offset, prepared.last_offset)
                 known = state.read_producers()
-                known.appended(sequenced, offsets, append_time_ms, state.deletion_ms)
+                deletion_ms = deletion_time_at(now_ms, state.deletion_ms)
+                known.appended(sequenced, offsets, append_time_ms, deletion_ms)
             state.publish(prepared.last_offset + 1)
         return largest
 

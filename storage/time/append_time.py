@@ -39,3 +39,11 @@ def ahead(append_time_ms: int | None, now_ms: int) -> int:
 def goes_back(append_time_ms: int, next_append_time_ms: int) -> bool:
     """Returns whether an append time is smaller than the one before: the file is damaged."""
     return next_append_time_ms < append_time_ms
+
+
+def deletion_time_at(now_ms: int, last_round_ms: int) -> int:
+    """Returns the time by which may be deleted, by what it was at the last round of retention.
+
+    It is never later than the clock, which may have gone back since.
+    """
+    return min(now_ms, last_round_ms)

@@ -153,6 +153,15 @@ def judged(corrections: Sequence[Correction], offset: int, append_time_ms: int) 
     return append_time_ms
 
 
+def changes_at(corrections: Sequence[Correction], offset: int) -> list[ForwardStep]:
+    """Returns what has changed the meaning of times that the clock gave for an offset, in order."""
+    return [
+        ForwardStep(*each[2:])
+        for each in corrections
+        if each.start_offset <= offset < each.end_offset
+    ]
+
+
 def judged_times(
     times: SegmentTimes,
     corrections: Sequence[Correction],

@@ -41,6 +41,14 @@ def with_late_horizons(before: tuple[int, int] | None, from_ms: int, to_ms: int)
     return min(before[0], from_ms), max(before[1], to_ms)
 
 
+def late_horizons_by(before: tuple[int, int] | None, now_ms: int) -> tuple[int, int] | None:
+    """Returns which delete horizons are too early once the clock went back to `now_ms`.
+
+    What the clock corrected was found by then.
+    """
+    return None if before is None else (before[0], min(before[1], now_ms))
+
+
 def counted_horizon(
     delete_horizon_ms: int | None, late_horizons: tuple[int, int] | None, delete_retention_ms: int
 ) -> int | None:

@@ -8,8 +8,8 @@ the wall clock and the course.
 - A clock that is ahead of the course by more than a tolerance has leapt. The course goes on as before.
 - A clock that goes back is a correction: the course goes on from there. The course that it left is
   remembered until the machine restarts.
-- A leap that is followed by another step is remembered too, but never trusted. What the clock gave
-  after it was behind, if a later time is trusted.
+- A leap that is followed by another step is remembered too, but never trusted, and so is a clock
+  that was too slow and goes back. What it gave was behind, if a later time is trusted.
 - A step forward is trusted if it ends on the course or on a remembered one, if the course was
   before the release of this program, or if an operator accepts it. From before the release, the
   clock must not pass a course that was left in an earlier boot by more than a pause.
@@ -145,9 +145,7 @@ class TrustedClock:
         changes: list[Change] = []
         if reading.wall_ms < last.wall_ms - TOLERANCE_MS:
             last_ms = _time(course.at(reading.elapsed_ms))
-            # What it gave while it was too slow is behind the course, whatever it shows now.
-            changes += _caught_up(state, min(expected_ms, last_ms), last_ms)
-            state = _without_leap(state, expected_ms, reading)._replace(behind_ms=0)
+            state = _without_delay(_without_leap(state, expected_ms, reading), expected_ms, reading)
             changes.append(StepBack(_time(expected_ms), reading.wall_ms))
             if reading.wall_ms < last_ms - TOLERANCE_MS:
                 began_ms = reading.wall_ms - passed_ms - TOLERANCE_MS
@@ -156,7 +154,7 @@ class TrustedClock:
                 leapt = state.leapt
                 state = ClockState(reading, _from(reading, began_ms), left, leapt=leapt)
             elif course.has(reading):
-                state, changed = _on_course(state, reading, last_ms)
+                state, changed = self._on_course(state, reading, last_ms)
                 changes += changed
             elif self.state.leap is not None:
                 leap = self.state.leap._replace(to_ms=reading.wall_ms)
@@ -170,29 +168,29 @@ class TrustedClock:
     def accept(self, reading: Reading) -> list[ForwardStep]:
         """Trusts the clock although it has leapt; returns the steps, none if it had not."""
         state = self.state
-        leap = state.leap
-        if leap is None:
+        if state.leap is None:
             return []
         shift_ms = reading.wall_ms - state.course.at(reading.elapsed_ms)
-        step = _step(state.course.began_ms, leap.from_ms, shift_ms, reading.wall_ms)
         self.state = _trusted(state, reading, _shifted(state.course, shift_ms))
-        return _with_overtaken(state, reading, step)
+        return _overtaken(state, reading)
 
     def _begin_boot(self, reading: Reading) -> None:
         """Lets the course go on from the last reading: nobody knows how long the machine was off."""
         state = self.state
         last = state.last._replace(elapsed_ms=reading.elapsed_ms, boot_id=reading.boot_id)
         wall_ms = state.course.at(state.last.elapsed_ms)
-        # A course that was left in another boot cannot be compared any more. But if the clock was
+        # A course that was left in another boot is not trusted any more. But if the clock was
         # behind one, and is ahead now, it may have been behind until now.
         ahead = (each.at(state.last.elapsed_ms) - wall_ms for each in state.left)
         behind_ms = max((*ahead, state.course.behind_ms))
         began_ms = state.course.began_ms
         course = Course(wall_ms, reading.elapsed_ms, began_ms, self._pause_ms, behind_ms)
-        leapt = tuple(
-            each._replace(wall_ms=each.at(state.last.elapsed_ms), elapsed_ms=reading.elapsed_ms)
-            for each in state.leapt
-        )
+        leapt: tuple[Course, ...] = ()
+        left = (Course(each.wall_ms, each.elapsed_ms, each.began_ms) for each in state.left)
+        for each in (*state.leapt, *left):
+            wall_ms = each.at(state.last.elapsed_ms)
+            moved = each._replace(wall_ms=wall_ms, elapsed_ms=reading.elapsed_ms)
+            leapt = _with_remembered(leapt, moved, reading.elapsed_ms)
         self.state = state._replace(last=last, course=course, left=(), leapt=leapt)
 
     def _is_impossible(self, state: ClockState, reading: Reading) -> bool:
@@ -205,9 +203,38 @@ class TrustedClock:
         if any(each.at(elapsed_ms) >= self._released_ms for each in (course, *state.left)):
             return False
         most_ms = course.at(elapsed_ms) + course.behind_ms
-        if most_ms < self._released_ms:
-            return True
-        return reading.wall_ms <= most_ms + TOLERANCE_MS + self._pause_ms
+        reach_ms = most_ms + TOLERANCE_MS + self._pause_ms
+        return most_ms < self._released_ms or reading.wall_ms <= reach_ms
+
+    def _on_course(
+        self, state: ClockState, reading: Reading, until_ms: int
+    ) -> tuple[ClockState, Sequence[Change]]:
+        """Returns the state after a reading on the course, and the changes.
+
+        `until_ms` is the last that the clock showed while it was too slow, if it was.
+        """
+        course = state.course
+        course_ms = course.at(reading.elapsed_ms)
+        ahead_ms = reading.wall_ms - course_ms
+        steps: list[ForwardStep] = []
+        behind_ms = course.behind_ms
+        if ahead_ms > TOLERANCE_MS:
+            # The machine was off, or the clock was behind until now, at most by what it is ahead.
+            shift_ms = min(behind_ms, ahead_ms)
+            if shift_ms > TOLERANCE_MS:
+                steps = _behind(state.leapt, course_ms + shift_ms, reading)
+                steps.append(_step_of(course, shift_ms, course_ms + TOLERANCE_MS, reading))
+                behind_ms -= shift_ms
+            if reading.elapsed_ms > course.elapsed_ms and ahead_ms > shift_ms + TOLERANCE_MS:
+                # While a leap lasted, the course lacked the time for which the machine was off.
+                since_boot = course._replace(began_ms=course.wall_ms)
+                steps.append(_step_of(since_boot, ahead_ms, course_ms + TOLERANCE_MS, reading))
+        if course_ms >= self._released_ms and behind_ms > self._pause_ms:
+            behind_ms = 0  # a return would be a leap
+        followed = _followed(course, reading)._replace(behind_ms=behind_ms)
+        caught_up = _caught_up(state, until_ms, reading.wall_ms)
+        changes = [*caught_up, *sorted(steps, key=lambda step: -step.shift_ms)]
+        return state._replace(course=followed, leap=None, behind_ms=0), changes
 
     def _forward(
         self, state: ClockState, reading: Reading, expected_ms: int
@@ -216,13 +243,12 @@ class TrustedClock:
         course = state.course
         ahead_ms = reading.wall_ms - course.at(reading.elapsed_ms)
         if course.has(reading):
-            return _on_course(state, reading, expected_ms)
+            return self._on_course(state, reading, expected_ms)
         returned = next((each for each in state.left if each.has(reading)), None)
         if returned is not None or (ahead_ms > 0 and self._is_impossible(state, reading)):
             began_ms = _shifted(course, ahead_ms) if returned is None else returned.began_ms
-            shift_ms = max(ahead_ms, ahead_ms + state.behind_ms)
-            step = _step(course.began_ms, expected_ms, shift_ms, reading.wall_ms)
-            return _trusted(state, reading, began_ms), _with_overtaken(state, reading, step)
+            state = _without_leap(state, expected_ms, reading)
+            return _trusted(state, reading, began_ms), _overtaken(state, reading)
         if ahead_ms < 0:  # behind: the clock is too slow, or stood still and has made up a part
             began_ms = state.behind_from_ms if state.behind_ms else state.last.wall_ms
             made_up_ms = state.behind_ms + ahead_ms
@@ -243,70 +269,82 @@ class TrustedClock:
         return state._replace(leap=leap, behind_ms=0), [*caught_up, leap]
 
 
-def _on_course(
-    state: ClockState, reading: Reading, until_ms: int
-) -> tuple[ClockState, Sequence[Change]]:
-    """Returns the state after a reading on the course, and the changes.
+def _overtaken(state: ClockState, reading: Reading) -> list[ForwardStep]:
+    """Returns the steps of all courses that a clock is ahead of now, and that is trusted.
 
-    `until_ms` is the last that the clock showed while it was behind, if it was.
+    What the clock gave while it was on one of them was behind. It is not always known on which it
+    gave a time. So the largest steps come first: then each time counts as the latest it may be.
     """
     course = state.course
     ahead_ms = reading.wall_ms - course.at(reading.elapsed_ms)
-    changes = _caught_up(state, until_ms, reading.wall_ms)
-    # Only what it is ahead now can have been missing before.
-    shift_ms = min(course.behind_ms, ahead_ms) if ahead_ms > TOLERANCE_MS else 0
-    if reading.elapsed_ms > course.elapsed_ms and ahead_ms > shift_ms + TOLERANCE_MS:
-        # While a leap lasted, the course lacked the time for which the machine was off.
-        changes.append(_step(course.wall_ms, until_ms, ahead_ms, reading.wall_ms))
-    if shift_ms:
-        changes.append(_step(course.began_ms, until_ms, shift_ms, reading.wall_ms))
-    followed = _followed(course, reading)._replace(behind_ms=course.behind_ms - shift_ms)
-    return state._replace(course=followed, leap=None, behind_ms=0), changes
+    steps = _behind(state.leapt, reading.wall_ms, reading)
+    until_ms = course.at(reading.elapsed_ms) + TOLERANCE_MS
+    shift_ms = max(ahead_ms, ahead_ms + state.behind_ms)
+    steps.append(_step_of(course, shift_ms, until_ms, reading))
+    for each in state.left:
+        shift_ms = ahead_ms = reading.wall_ms - each.at(reading.elapsed_ms)
+        if each.has(reading):  # the machine may have been off
+            shift_ms = min(each.behind_ms, ahead_ms)
+        if shift_ms > TOLERANCE_MS:
+            steps.append(_step_of(each, shift_ms, each.wall_ms, reading))
+    return sorted(steps, key=lambda step: -step.shift_ms)
 
 
-def _with_overtaken(state: ClockState, reading: Reading, step: ForwardStep) -> list[ForwardStep]:
-    """Returns a trusted step, and those of all courses that the clock has overtaken with it."""
-    return [*_overtaken(state.leapt, reading), step, *_overtaken(state.left, reading)]
-
-
-def _overtaken(left: Iterable[Course], reading: Reading) -> list[ForwardStep]:
-    """Returns the steps of courses that were left, and that a trusted clock is ahead of now.
-
-    What the clock gave while it was on one of them was behind, too.
-    """
+def _behind(courses: Iterable[Course], right_ms: int, reading: Reading) -> list[ForwardStep]:
+    """Returns the steps of courses that were behind a time that is right now."""
     steps = []
-    for course in reversed(tuple(left)):
-        ahead_ms = reading.wall_ms - course.at(reading.elapsed_ms)
-        shift_ms = course.behind_ms
-        if not course.has(reading):
-            shift_ms += ahead_ms
-        elif course.pause_ms:
-            shift_ms = min(shift_ms, ahead_ms)
-        if shift_ms > TOLERANCE_MS and ahead_ms >= -TOLERANCE_MS:
-            steps.append(_step(course.began_ms, course.wall_ms, shift_ms, reading.wall_ms))
+    for each in courses:
+        shift_ms = right_ms - each.at(reading.elapsed_ms) + each.behind_ms
+        if shift_ms > TOLERANCE_MS:
+            steps.append(_step_of(each, shift_ms, each.wall_ms, reading))
     return steps
+
+
+def _step_of(course: Course, shift_ms: int, until_ms: int, reading: Reading) -> ForwardStep:
+    """Returns the step of a course, for what the clock gave on it."""
+    return _step(course.began_ms, until_ms, shift_ms, reading.wall_ms)
 
 
 def _without_leap(state: ClockState, until_ms: int, reading: Reading) -> ClockState:
     """Returns the state after a leap that has ended, if there was one, and was not trusted.
 
-    Its course is remembered. Of too many, the two oldest are joined: what they gave was behind by
-    the most that either was.
+    Its course is remembered.
     """
     if state.leap is None:
         return state
     began_ms = _time(state.leap.to_ms - 2 * TOLERANCE_MS)  # a leap is read within ten seconds
-    leapt = (*state.leapt, Course(until_ms, reading.elapsed_ms, began_ms))
+    leapt = Course(until_ms, reading.elapsed_ms, began_ms)
+    remembered = _with_remembered(state.leapt, leapt, reading.elapsed_ms)
+    return state._replace(leap=None, leapt=remembered)
+
+
+def _without_delay(state: ClockState, until_ms: int, reading: Reading) -> ClockState:
+    """Returns the state after a clock that was too slow has gone back; what it showed is remembered."""
+    if state.behind_ms <= TOLERANCE_MS:
+        return state._replace(behind_ms=0)
+    slow = Course(until_ms, reading.elapsed_ms, state.behind_from_ms)
+    remembered = _with_remembered(state.leapt, slow, reading.elapsed_ms)
+    return state._replace(behind_ms=0, leapt=remembered)
+
+
+def _with_remembered(
+    leapt: tuple[Course, ...], course: Course, elapsed_ms: int
+) -> tuple[Course, ...]:
+    """Returns courses that are not trusted, and one more.
+
+    Of too many, the two oldest are joined: what they gave was behind by the most that either was.
+    """
+    leapt = (*leapt, course)
     if len(leapt) <= _MOST_LEFT:
-        return state._replace(leap=None, leapt=leapt)
+        return leapt
     one, other, *rest = leapt
-    first, last = sorted((one, other), key=lambda each: each.at(reading.elapsed_ms))
-    least_ms = first.at(reading.elapsed_ms) - first.behind_ms
+    first, last = sorted((one, other), key=lambda each: each.at(elapsed_ms))
+    least_ms = first.at(elapsed_ms) - first.behind_ms
     joined = last._replace(
         began_ms=min(one.began_ms, other.began_ms),
-        behind_ms=max(last.behind_ms, last.at(reading.elapsed_ms) - least_ms),
+        behind_ms=max(last.behind_ms, last.at(elapsed_ms) - least_ms),
     )
-    return state._replace(leap=None, leapt=(joined, *rest))
+    return (joined, *rest)
 
 
 def _shifted(course: Course, shift_ms: int) -> int:

@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from broker.groups import offset_expiry
-from broker.groups.registry import GroupRegistry
 from config.topic import TopicConfig
 from protocol.records.layout import NO_TIMESTAMP
 from storage.compaction import cleaner
 from storage.log.producers.producer_state import Producers
+from storage.log.times.append_clock import AppendClock
 from storage.segment.segment import Segment
 from tests.simulation.clocks_compacted import CompactedWorld
 from tests.simulation.clocks_lookups import LookupsWorld
@@ -29,7 +29,7 @@ REACHED_BY = Segment._reached_by
 
 def lives(path: Path, seed: int) -> Iterator[Any]:
     """Makes the lives of a seed, one after another: each has `live()` and `trace`."""
-    yield OffsetsWorld(seed)
+    yield OffsetsWorld(path / "offsets", seed)
     yield CompactedWorld(path / "compacted", seed)
     if seed % LOOKUPS_EVERY == 0:
         yield LookupsWorld(path / "lookups", seed)
@@ -59,7 +59,7 @@ MISTAKES: dict[str, tuple[Any, str, Any]] = {
     "offsets stay as a wrong clock stamped them": (
         *(offset_expiry, "correct_times", lambda *_: ()),
     ),
-    "a restart forgets what offsets count as": (GroupRegistry, "changes_since", lambda *_: []),
+    "a restart forgets what offsets count as": (AppendClock, "changes_at", lambda *_: []),
     "offsets of a group expire by their commits": (
         *(offset_expiry, "expired_offsets", expired_since_commit),
     ),

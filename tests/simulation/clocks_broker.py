@@ -40,7 +40,7 @@ class BrokerClock:
             self.reading(), released_ms=RELEASED_MS, pause_ms=PAUSE_MS
         )
         self.history = ClockHistory("history")
-        self.went_back_in: str | None = None  # the last boot in which the clock went back
+        self.went_back = False
         self.is_unread = False  # the clock went wrong since the last reading
         self.wrong_since: int | None = None  # true time; None: the clock is right, and trusted
         self.partition: Partition | None = None
@@ -93,7 +93,7 @@ class BrokerClock:
             elif partition is not None and isinstance(change, Leap):
                 partition.begin_segment_at_next_append()
             elif isinstance(change, StepBack):
-                self.went_back_in = self.reading().boot_id
+                self.went_back = True
                 if partition is not None:
                     partition.note_step_back(change.to_ms)
 
@@ -109,9 +109,10 @@ class BrokerClock:
             machine.set_wall(random.randint(0, DAY))  # until NTP comes
         else:
             machine.set_wall(machine.wall_ms, random.choice(RATES))
-        self.exempt.was_wrong = self.is_unread = True
-        # Of several mistakes in a row, records before the first may count as written at the last.
-        self.wrong_since = machine.true_ms if self.wrong_since is None else 0
+        was_wrong, self.exempt.was_wrong = self.exempt.was_wrong, True
+        self.is_unread = True
+        # From the second mistake on, what was there may count as written when it is corrected.
+        self.wrong_since = 0 if was_wrong else machine.true_ms
 
     def set_right(self) -> None:
         self.machine.set_wall(self.machine.true_ms)

@@ -8,6 +8,8 @@ still. The time since the start of the machine is always right, and counts while
 - the clock is wrong from the first reading on: then by as much, as long as the broker takes that for right;
 - it is ahead by no more than ten seconds, or by a thousandth of the time that it was wrong;
 - it is ahead, after a restart of the machine, by no more than `clock.start.pause.ms`;
+- it is behind from the first reading on, and less so after a restart of the machine, by no more than
+  `clock.start.pause.ms`: that looks like the time for which the machine was off;
 - it is wrong for less than ten seconds, between two readings (`World` reads before each change
   of the clock, and before the machine stops after one);
 - it went back, then the machine was off: what was written before may count as later, by as long
@@ -82,6 +84,8 @@ class Exemptions:
         self._reach_ms = max(machine.error_ms, 0)  # how far ahead a course may be that is trusted
         self._once = [machine.error_ms]  # by how much trusted courses were ahead
         self.behind_ms = 0  # the most that it was behind
+        self._first_ms = min(machine.error_ms, 0)  # while nothing shows that it was behind at first
+        self._unseen_ms = 0  # by how much it was corrected then, while the machine was off
         self.was_wrong = abs(machine.error_ms) > TOLERANCE_MS
 
     def observe(self) -> None:
@@ -96,8 +100,11 @@ class Exemptions:
         if machine.boot != self._boot:
             self._boot = machine.boot
             self._reach_ms += PAUSE_MS
+            if self._first_ms < error_ms <= self._first_ms + PAUSE_MS:
+                self._unseen_ms += min(error_ms, 0) - self._first_ms
+                self._first_ms = min(error_ms, 0)
         if abs(error_ms) <= self.slack_ms:
-            self._reach_ms = 0
+            self._reach_ms = self._first_ms = 0
         elif error_ms > 0 and error_ms <= self._reach_ms:
             self._once.append(error_ms)
 
@@ -110,4 +117,5 @@ class Exemptions:
     def ahead_ms(self) -> int:
         """How far the time by which is deleted may be ahead of the true time."""
         error_ms = max(self._machine.error_ms, 0)
-        return max(min(error_ms, self._reach_ms), *self._once) + self.slack_ms
+        reach_ms = max(min(error_ms, self._reach_ms), *self._once)
+        return reach_ms + self._unseen_ms + self.slack_ms

@@ -1,8 +1,8 @@
 """Committed offsets on a broker whose clock may be wrong: when they expire, judged by true time.
 
 What decides is the product's: `offset_expiry`, the corrections in memory, and those of what is read from
-the log after a restart (`Loading`, `GroupRegistry.changes_since`). The model knows the true time of
-each commit, and since when a group is really empty:
+the log after a restart (`GroupLog`, `AppendClock`). The model knows the true time of each commit, and
+since when a group is really empty:
 
 - P2: no offset expires before its true time + retention, whatever the clock showed.
 - A commit is taken whatever the clocks show, and whatever windows of record times the broker has.
@@ -11,27 +11,33 @@ each commit, and since when a group is really empty:
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 from broker.groups import offset_expiry
 from broker.groups.group import Group, State
-from broker.groups.registry import GroupRegistry
-from broker.groups.store import Committed, Loading, StoredGroup
+from broker.groups.offsets_topic import TOPIC, GroupLog
+from broker.groups.store import Committed, StoredGroup
 from broker.topics.settings import Settings
 from config.broker import BrokerConfig
 from config.topic import TopicConfig
+from protocol.records.batch import Record, build
 from protocol.records.layout import NO_TIMESTAMP
+from storage.directory.store import LogStore
 from storage.time import stamping
 from tests.simulation.clocks_model import BrokenPromiseError
 from tests.simulation.clocks_settings import DAY, HOUR
 from tests.simulation.clocks_timeline import Timeline
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from storage.time.trusted_clock import Change
 
 STEPS = 40
+TOPIC_ID = uuid.UUID(int=15)
 GROUPS = 3
 _WINDOW = {"message_timestamp_before_max_ms": HOUR, "message_timestamp_after_max_ms": HOUR}
 
@@ -50,20 +56,32 @@ class Truth:
 class OffsetsWorld:
     """One life of some groups."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, path: Path, seed: int) -> None:
         self.time = time = Timeline(f"offsets {seed}")
         time.clock.on_step = self._correct
         time.corrected = self._corrected
         self.retention_ms = time.random.choice([HOUR, DAY, 7 * DAY])
-        self.log: list[tuple[int, bytes, bytes | None]] = []  # what the broker's clock showed
         self.groups: dict[str, StoredGroup] = {}
         self.truth: dict[tuple[str, int], Truth] = {}
         self.empty: dict[str, tuple[int, int]] = {}  # since when, truly, and at the latest
         self.expired = 0
         self.window = time.random.choice([{}, {}, _WINDOW])
         broker = BrokerConfig(topic_defaults=TopicConfig(**self.window))
-        self.accepted = stamping.rules_of(Settings(broker).of_topic("__consumer_offsets", {}), 2)
+        self.path, self.config = path, Settings(broker).of_topic(TOPIC, {})
+        self.accepted = stamping.rules_of(self.config, 2)
         time.say(f"offsets, retention {self.retention_ms}")
+        self.open(is_new=True)
+
+    def open(self, *, is_new: bool = False) -> None:
+        clock, now_ms = self.time.clock, self.time.machine.wall_ms
+        self.store = LogStore(
+            [self.path], default_config=self.config, boot_id=clock.reading().boot_id
+        )
+        clock.serve(self.store)
+        self.store.open(now_ms, {TOPIC: self.config})
+        if is_new:
+            self.store.create_partition(TOPIC, TOPIC_ID, 0, self.config, now_ms)
+        self.partition = clock.partition = self.store.partition(TOPIC, 0)
 
     @property
     def trace(self) -> list[str]:
@@ -73,7 +91,12 @@ class OffsetsWorld:
 
     def _write(self, key: bytes, value: bytes | None) -> None:
         machine = self.time.machine
-        self.log.append((machine.wall_ms, key, value))
+        self.partition.append(
+            build([Record(0, machine.wall_ms, key, value)]),
+            now_ms=machine.wall_ms,
+            produce_version=9,
+            internal=True,
+        )
         # Beside a manual clock, which stamps what is appended, groups may have the system's.
         stamps = stamping.stamps_at(self.accepted, None, machine.wall_ms)
         for stamp_ms in (machine.wall_ms, machine.true_ms):
@@ -106,7 +129,8 @@ class OffsetsWorld:
         kept = self._of(name)
         own_ms = pick.choice([None, None, None, 2 * HOUR, 3 * DAY])
         expire_ms = NO_TIMESTAMP if own_ms is None else machine.wall_ms + own_ms
-        committed = Committed(len(self.log), -1, "", machine.wall_ms, expire_ms, len(self.log))
+        at = self.partition.log_end_offset
+        committed = Committed(at, -1, "", machine.wall_ms, expire_ms, at)
         kept.offsets["t", partition] = committed
         self._write(*kept.offset_record(("t", partition), committed))
         retention_ms = self.retention_ms if own_ms is None else own_ms
@@ -140,17 +164,18 @@ class OffsetsWorld:
             if kept.group.state is State.STABLE:
                 self._leave(name)
         self.groups = {}
-        self.time.restart()
         clock = self.time.clock
-        loading = Loading(lambda name: Group(name, 0, 100))
-        registry = SimpleNamespace(
-            _is_apart=False,
-            _node=SimpleNamespace(clock_watch=SimpleNamespace(history=clock.history)),
-            _clock=SimpleNamespace(now_ms=lambda: self.time.machine.wall_ms),
-        )
-        for at, (stamp_ms, key, value) in enumerate(self.log):
-            changes = GroupRegistry.changes_since(registry, stamp_ms)
-            loading.record(at, key, value, changes)
+        if self.partition.log_end_offset % 2:
+            self.store.close()
+        else:
+            self.partition.flush()
+            self.store._release()
+        clock.partition = None
+        self.time.restart()
+        self.open()
+        node = SimpleNamespace(partition=lambda *_: self.partition, ready=True)
+        log = GroupLog(node, SimpleNamespace(now_ms=lambda: self.time.machine.wall_ms))
+        loading = log.read(0, lambda name: Group(name, 0, 100))
         self.groups = {kept.group.group_id: kept for kept in loading.groups(0)}
         if clock.wrong_since is not None or self.time.exempt.was_wrong:
             self._corrected()
@@ -210,3 +235,4 @@ class OffsetsWorld:
         self.commit()
         time.pass_time(8 * DAY)
         self.expire()
+        self.store.close()

@@ -117,7 +117,7 @@ class World:
             if self.clock.is_unread:
                 self.observe()  # a clock that is wrong for less than ten seconds is not seen
             # A clock that had gone back may have been behind until the machine was started.
-            if self.clock.went_back_in == self.clock.reading().boot_id:
+            if self.clock.went_back:
                 self.model.pause_counted(off_ms)
             self.machine.restart(off_ms)
             if self.trouble and pick.random() < 0.4:
@@ -129,6 +129,7 @@ class World:
         self.open()
         if lost == "adopted":
             self.model.adopt(self.machine.true_ms)
+            self.model.count_events(self.exempt.slack_ms)
         self.say(f"restart: clean {is_clean}, machine {reboots}, off {off_ms}, {lost}")
 
     def lose_files(self) -> str:
@@ -164,7 +165,7 @@ class World:
         """Lets time pass, in which the broker reads the clocks: at both ends, and now and then."""
         end = self.machine.true_ms + ms
         while self.next_observation < end:
-            self.machine.pass_time(self.next_observation - self.machine.true_ms)
+            self.machine.pass_time(max(self.next_observation - self.machine.true_ms, 0))
             self.observe()
             rest = end - self.machine.true_ms
             if rest > 10 * OBSERVE_MS:
@@ -198,6 +199,7 @@ class World:
         if reset is not None:
             self.say(f"{reset}")
             self.changed("reset")
+            self.segment = None  # the next append begins another one, as the command says
 
     def suspend(self) -> None:
         """The machine sleeps: time passes, and nobody reads a clock."""

@@ -20,6 +20,17 @@ MENDED = [
     6294,  # slow, then back with a restart, then right
     6714,  # slow from the first reading on, then a restart
     7287,  # off before a leap, which ended
+    6903,  # back in two steps, then off, then accepted
+    *(7601, 11472),  # reset by an operator while the clock was right
+    *(7761, 18142),  # a tombstone found while the clock was ahead
+    *(10143, 14982),  # on several courses in turn, which overlap
+    10461,  # slow, off, slow, then right
+    11340,  # an append by a clock that went back and is not read yet
+    16612,  # behind from the first reading on, corrected while it was off
+    16820,  # adopted, then nothing appended
+    17769,  # suspended when the clock was to be read
+    17981,  # behind twice, the second time over a restart
+    *(472, 648),  # wrong several times, with the machine off between
 ]
 
 

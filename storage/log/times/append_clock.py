@@ -26,6 +26,7 @@ from storage.time.corrections import (
     Correction,
     after_step_back,
     after_step_forward,
+    changes_at,
     counted_event,
     is_behind,
     judged_times,
@@ -34,7 +35,7 @@ from storage.time.corrections import (
 )
 from storage.time.event_time import capped
 from storage.time.timestamp import exceeds, later
-from storage.time.tombstones import with_late_horizons
+from storage.time.tombstones import late_horizons_by, with_late_horizons
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -82,6 +83,15 @@ class AppendClock:
             for number, step in pending_steps(history, clock.history_id, clock.number):
                 self.note_step_forward(step, history.history_id, number)
             self.note_step_back(now_ms)
+
+    @property
+    def corrections(self) -> tuple[Correction, ...]:
+        """What has been corrected in the log, in order."""
+        return self._state.corrections
+
+    def changes_at(self, offset: int) -> list[ForwardStep]:
+        """Returns what times in the record at an offset count as by now, as steps in their order."""
+        return changes_at(self._state.corrections, offset)
 
     # --- the clock went back ----------------------------------------------------------------------
 
@@ -193,6 +203,9 @@ class AppendClock:
             back_offset=end_offset,
             adopted=adoptions.ranges,
             corrections=corrections,
+            clock=state.clock._replace(
+                late_horizons=late_horizons_by(state.clock.late_horizons, now_ms)
+            ),
         )
 
     def _reset_at(self, now_ms: int) -> ClockReset:
@@ -231,7 +244,7 @@ class AppendClock:
         """Goes on with times that are durable; needs the append lock."""
         state = self._state
         correction = step_back(times.back_offset, now_ms)
-        state.corrections = times.corrections
+        state.corrections, state.clock = times.corrections, times.clock
         if state.producers is not None:
             state.producers.correct(lambda _, time_ms: correction.apply(time_ms))
         if exceeds(state.deletion_ms, now_ms):  # that of the last round, by the clock before

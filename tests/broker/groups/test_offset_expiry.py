@@ -1,15 +1,12 @@
 """Which committed offsets expire: of empty groups, and of topics that nobody reads any more."""
 
-from types import SimpleNamespace
-
 import pytest
 
 from broker.groups.group import Group, State
 from broker.groups.offset_expiry import correct_times, expired_offsets
-from broker.groups.registry import GroupRegistry
 from broker.groups.store import Committed, StoredGroup
 from protocol.records.layout import NO_TIMESTAMP
-from storage.time.corrections import ClockHistory, ForwardStep
+from storage.time.corrections import ForwardStep
 from storage.time.trusted_clock import Leap, StepBack
 
 NAME = ("t", 0)
@@ -82,21 +79,3 @@ def test_a_group_with_many_offsets_is_corrected_in_slices():
     list(slices)
     assert {each.commit_ms for each in kept.offsets.values()} == {500}
     assert len(kept.offsets) == 1_999
-
-
-def test_an_offset_read_from_the_log_counts_as_the_latest_that_its_time_can_mean():
-    """The clock was on two wrong courses in turn: which of the steps concern it is not known."""
-    steps = (
-        ForwardStep(0, 1_000_000, 50_000, 1_050_000),
-        ForwardStep(100, 300, 5_000_000, 5_000_300),
-    )
-    history = ClockHistory("h", tuple(enumerate(steps, 1)))
-    registry = SimpleNamespace(
-        _is_apart=False,
-        _node=SimpleNamespace(clock_watch=SimpleNamespace(history=history)),
-        _clock=SimpleNamespace(now_ms=lambda: 6_000_000),
-    )
-    assert GroupRegistry.changes_since(registry, 200) == [steps[1]]
-    assert GroupRegistry.changes_since(registry, 2_000) == [steps[0]]
-    assert GroupRegistry.changes_since(registry, 2_000_000) == []
-    assert GroupRegistry.changes_since(registry, 7_000_000) == [StepBack(7_000_000, 6_000_000)]

@@ -10,13 +10,16 @@ from storage.time.corrections import (
     ForwardStep,
     after_step_back,
     after_step_forward,
+    changes_at,
     corrections_within,
     is_behind,
     judged,
     judged_times,
     pending_steps,
+    step_back,
 )
 from storage.time.segment_times import SegmentTimes
+from storage.time.trusted_clock import corrected_time
 
 _YEAR = 365 * 86_400_000
 
@@ -25,6 +28,15 @@ def test_a_clock_that_was_ahead_counts_as_corrected_then() -> None:
     corrections = after_step_back((), 10, 1000)
     assert [judged(corrections, 9, t) for t in (500, 1000, 9000)] == [500, 1000, 1000]
     assert judged(corrections, 10, 9000) == 9000
+
+
+def test_times_in_a_record_are_changed_by_the_corrections_of_its_offset() -> None:
+    back, forward = step_back(10, 500), Correction(5, 20, 100, 200, 1_000, 1_150)
+    assert changes_at((back, forward), 3) == [ForwardStep(*back[2:])]
+    assert changes_at((back, forward), 7) == [ForwardStep(*back[2:]), ForwardStep(*forward[2:])]
+    assert changes_at((back, forward), 12) == [ForwardStep(100, 200, 1_000, 1_150)]
+    assert changes_at((back, forward), 20) == []
+    assert corrected_time(ForwardStep(*back[2:]), 700) == 500
 
 
 def test_a_clock_that_was_behind_counts_as_much_later_as_it_was_behind() -> None:

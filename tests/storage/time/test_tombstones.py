@@ -5,6 +5,7 @@ from storage.time.tombstones import (
     delete_horizon,
     is_past_horizon,
     keeps_old_tombstones,
+    late_horizons_by,
     old_format_horizon,
     with_late_horizons,
 )
@@ -46,3 +47,9 @@ def test_horizons_of_a_clock_that_was_behind_count_from_its_correction() -> None
     ]
     assert counted_horizon(100, None, 50) == 100
     assert with_late_horizons(late, 40, 300) == (40, 5_000)
+
+
+def test_a_clock_that_goes_back_bounds_the_horizons_that_are_too_early() -> None:
+    assert late_horizons_by((100, 5_000), 400) == (100, 400)
+    assert late_horizons_by((100, 5_000), 6_000) == (100, 5_000)
+    assert late_horizons_by(None, 6_000) is None
