@@ -78,6 +78,7 @@ derived:
 	$(BIN)/python tools/derive_metrics.py --check
 	$(BIN)/python tools/derive_security.py --check
 	$(BIN)/python tools/derive_jobs.py --check
+	$(BIN)/python tools/derive_job_options.py --check
 	$(BIN)/python tools/derive_time_picture.py --check
 	$(BIN)/python tools/check_links.py
 
@@ -87,6 +88,7 @@ derive: setup ## write the derived pages anew
 	$(BIN)/python tools/derive_metrics.py
 	$(BIN)/python tools/derive_security.py
 	$(BIN)/python tools/derive_jobs.py
+	$(BIN)/python tools/derive_job_options.py
 	$(BIN)/python tools/derive_time_picture.py
 
 rewrite: setup ## rewrite the expected output of the time scripts (then read the diff)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import re
 import secrets
+import sys
 import time
 from typing import TYPE_CHECKING, Any, Final
 
@@ -33,7 +34,7 @@ from pipeline.source.splits import (
 from pipeline.times import parse_duration, parse_time, to_iso
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
 _TIMES: Final = {"from": "low_time", "to": "high_time", "at": "at"}
@@ -50,6 +51,27 @@ class Instant(int):
     """A time in ms; `typed` is the text of a time relative to now."""
 
     typed: str | None = None
+
+
+class Deprecated(argparse.Action):
+    """An option that still works, is in no help, and says on standard error what stands for it."""
+
+    def __init__(
+        self, option_strings: Sequence[str], dest: str, *, instead: str, **more: Any
+    ) -> None:
+        super().__init__(option_strings, dest, **{**more, "help": argparse.SUPPRESS})
+        self._instead = instead
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: object,
+        option_string: str | None = None,
+    ) -> None:
+        """Stores the value, and says the sentence."""
+        setattr(namespace, self.dest, values)
+        sys.stderr.write(f"{parser.prog}: {option_string} is deprecated: {self._instead}\n")
 
 
 def add_source(
@@ -78,7 +100,7 @@ def add_source(
         type=size,
         default=SPLIT_BYTES,
         metavar="SIZE",
-        help="read at a time (128m)",
+        help="how much a task reads (128m)",
     )
     return group
 

@@ -63,7 +63,8 @@ def arguments_of(one: Call) -> dict[str, argparse.Action]:
     found: dict[str, argparse.Action] = {}
     for action in _part_of(one)._actions:  # noqa: SLF001 - argparse has no other way to list them
         option = action.option_strings[0].lstrip("-") if action.option_strings else action.dest
-        if action.dest != "help" and not isinstance(action, _SubParsers):
+        is_shown = action.dest != "help" and action.help != argparse.SUPPRESS
+        if is_shown and not isinstance(action, _SubParsers):
             found[keyword_of(option)] = action
     return dict(sorted(found.items(), key=lambda pair: not pair[1].required))
 

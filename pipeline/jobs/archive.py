@@ -56,7 +56,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         type=_count,
         default=_TASK_OFFSETS,
         metavar="N",
-        help=f"offsets a task archives, at multiples of it ({_TASK_OFFSETS:,})",
+        action=shared.Deprecated,
+        instead=f"a task archives {_TASK_OFFSETS:,} offsets, and --file-bytes limits its memory",
     )
     _add_file_bytes(group, "before compression")
     shared.add_run(parser)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from client import EARLIEST, LATEST, Client, RequestError
 from pipeline.errors import PipelineError, UsageError
-from pipeline.options import brokers, pair, size
+from pipeline.options import Deprecated, brokers, pair, size
 from pipeline.replay import delivery, identities
 from pipeline.replay.delivery import AUTO, MODES, TRANSACTIONS, Delivery
 from pipeline.replay.transactions import ensure_progress_topic
@@ -100,7 +100,8 @@ def add_target(parser: argparse.ArgumentParser) -> None:
         type=size,
         default=BATCH_LIMIT,
         metavar="SIZE",
-        help="largest batch, before compression (512k)",
+        action=Deprecated,
+        instead="batches are as large as the target takes, up to 512 KiB before compression",
     )
 
 

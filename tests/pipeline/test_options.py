@@ -130,3 +130,30 @@ def test_a_run_that_was_given_no_name_gets_one():
     assert first.startswith("audit-19700101T000000Z-")
     assert first != second
     assert options.run_id(first) == first
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name", "value"),
+    [
+        (["archive", "--task-offsets", "70"], "task_offsets", 70),
+        (
+            ["mirror", "--to-brokers", "b:1", "--brokers", "a:1", "--batch-bytes", "2k"],
+            "batch_bytes",
+            2048,
+        ),
+    ],
+)
+def test_a_deprecated_option_works_and_says_what_stands_for_it(arguments, name, value, capsys):
+    from pipeline import cli
+
+    parser = cli._parser(arguments[0])
+    assert getattr(parser.parse_args(arguments), name) == value
+    option = f"--{name.replace('_', '-')}"
+    said = capsys.readouterr().err
+    assert said.startswith(f"tidelog pipeline {arguments[0]}: {option} is deprecated: ")
+    assert said.count("\n") == 1
+    parser.parse_args([each for each in arguments if each not in (option, arguments[-1])])
+    assert capsys.readouterr().err == ""
+    with pytest.raises(SystemExit):
+        parser.parse_args([arguments[0], "--help"])
+    assert option not in capsys.readouterr().out

@@ -56,7 +56,7 @@ def test_an_audit_is_the_commands(root, capsys):
 def test_an_archive_there_and_back(root, broker, topic, capsys):  # noqa: F811
     how = {"out": root / "runs", "report": "none"}
     logs = {"logs": root / "logs", "upto": "log-end", "to": root / "archive"}
-    made = tidelog.jobs.archive(**logs, **how, task_offsets=70)
+    made = tidelog.jobs.archive(**logs, **how, file_bytes="8000")
     assert (made.records, made.files) == (290, len(list((root / "archive").rglob("*.parquet"))))
     assert not tidelog.jobs.archive_verify(root / "archive", **how).findings
     small = tidelog.jobs.archive_compact(root / "archive", **how)
