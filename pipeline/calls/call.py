@@ -7,6 +7,7 @@ same.
 from __future__ import annotations
 
 import datetime as dt
+import functools
 import os
 import time
 from collections.abc import Iterable, Mapping
@@ -22,6 +23,7 @@ from pipeline.secured import use_command_configs
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Callable
 
 
 class Outcome(NamedTuple):
@@ -33,7 +35,7 @@ class Outcome(NamedTuple):
     directory: Path
     report: Mapping[str, Any]
     text: str
-    page: str | None
+    draw: Callable[[], str] | None
 
 
 def call(one: Call, spark: Any, given: Mapping[str, Any]) -> Outcome:
@@ -61,7 +63,7 @@ def call(one: Call, spark: Any, given: Mapping[str, Any]) -> Outcome:
         directory=Path(options.out) / name,
         report=output.report,
         text=output.text,
-        page=None if output.page is None else output.page(output.report),
+        draw=None if output.page is None else functools.partial(output.page, output.report),
     )
 
 

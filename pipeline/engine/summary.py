@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 SHARES: Final = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99_9": 0.999, "p99_99": 0.9999}
 ROW_SHARES: Final = {"p50": 0.5, "p99": 0.99, "p99_9": 0.999}
+_LARGEST: Final = 2**63 - 1
 _SECOND: Final = int(buckets_of(np.array([1000], np.uint64))[0])
 
 
@@ -203,7 +204,8 @@ def _quantiles(
     reached = np.cumsum(counts)
     before = np.concatenate([np.zeros(1, np.int64), reached])[np.searchsorted(keys, groups)]
     places = np.searchsorted(reached, before + ranks - zeros)
-    bounds = {int(each): largest_in(int(each)) for each in np.unique(buckets)}
+    # Two times may be further apart than a column of int64 can say.
+    bounds = {int(each): min(largest_in(int(each)), _LARGEST) for each in np.unique(buckets)}
     return [
         None if not total else 0 if rank <= zero else bounds[int(buckets[place])]
         for total, rank, zero, place in zip(

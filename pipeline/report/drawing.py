@@ -8,6 +8,7 @@ screen readers. Each plot is drawn twice, for wide and for narrow windows; the s
 from __future__ import annotations
 
 import io
+import math
 import re
 from functools import cache
 from html import escape
@@ -127,10 +128,11 @@ def _scale(axes: Any, axis: Axis, which: str, most: int) -> None:
     shown = inside[:: max(1, -(-len(inside) // most))]
     if axis.is_log:
         axes.set(**{f"{which}scale": "log"})
-    high = axis.high if axis.high > axis.low else axis.low + 1
-    axes.set(**{f"{which}lim": (axis.low, high), f"{which}label": axis.label})
+    low, high = float(axis.low), float(axis.high)  # whole numbers may be beyond int64 here
+    high = high if high > low else max(low + 1, math.nextafter(low, math.inf))
+    axes.set(**{f"{which}lim": (low, high), f"{which}label": axis.label})
     scale = axes.xaxis if which == "x" else axes.yaxis
-    scale.set_ticks([at for at, _ in shown], [name for _, name in shown])
+    scale.set_ticks([float(at) for at, _ in shown], [name for _, name in shown])
     scale.set_ticks([], minor=True)
 
 

@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from client import Client
 from pipeline.errors import FAILED, OK
 from tests.pipeline import spark_cluster
 from tests.pipeline.archive.archives import contents
 from tests.pipeline.archive.test_archive import expected, some, with_logs
+from tests.pipeline.jobs.test_mirror import everything, plain
+from tests.pipeline.spark_cluster import ROOT
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 pytest.importorskip("pyspark", reason="PySpark is not installed: make test-spark installs it")
@@ -40,23 +44,79 @@ def archive(root, *more, through=HERE):
     )
 
 
-def test_executors_in_processes_of_their_own(root):
+SUBMIT = spark_cluster.home() / "bin" / "spark-submit"
+PROGRAM = Path(__file__).with_name("every_job.py")
+
+
+def every_job(root, broker, topic, *masters, through=(sys.executable,)):
+    """Runs the program, which has modules of our names beside it; returns what it reports."""
+    for name in ("config", "storage", "pipeline"):
+        (root / f"{name}.py").write_text("raise RuntimeError('theirs')\n", encoding="utf-8")
+    done = subprocess.run(
+        [*map(str, (*through, PROGRAM, root, broker.bootstrap, topic, *masters))],
+        cwd=root,
+        env={**spark_cluster.environ(), "TIDELOG_SPARK_LOG": "WARN"},
+        capture_output=True,
+        text=True,
+        timeout=500,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-6000:]
+    (line,) = done.stdout.splitlines()
+    return json.loads(line)
+
+
+def check(found, root, broker, topic, master):
+    assert found.pop("jobs") >= 8, "each job has run its tasks in Spark"
+    assert found == {
+        "master": master,
+        "audit": 290,
+        "whatif": 290,
+        "archive": 290,
+        "compact": True,
+        "verify": [],
+        "restore": 290,
+        "mirror": 290,
+        "backfill": 20,
+    }
+    assert contents(root) == expected(root)
+    with Client(broker.bootstrap) as client:
+        for partition in range(2):
+            copies = [
+                plain(everything(client, f"{topic}-{name}", partition))
+                for name in ("restored", "mirrored")
+            ]
+            assert copies[0] == copies[1]
+            assert len(copies[0]) == (200, 90)[partition]
+        assert [one.timestamp for one in everything(client, f"{topic}-filled", 0)] == list(
+            range(20)
+        )
+
+
+@pytest.mark.parametrize("master", ["local[2]", "local-cluster[2,1,1024]"])
+def test_every_job_in_a_program_of_its_own(root, broker, topic, master):
+    check(every_job(root, broker, topic, master), root, broker, topic, master)
+
+
+def test_every_job_by_spark_submit_on_a_standalone_master(root, broker, topic):
+    """The applications are registered there. They cannot reach another master: none is named."""
+    with spark_cluster.standalone(root) as cluster:
+        through = (SUBMIT, "--master", cluster.master, "--name", "theirs")
+        found = every_job(root, broker, topic, through=through)
+        check(found, root, broker, topic, cluster.master)
+        through = (SUBMIT, "--master", cluster.master, ROOT / "pipeline" / "submit.py")
+        done = archive(root, "--to", root / "again", through=through)
+        assert done.returncode == OK, done.stderr
+        ended = [("theirs", "FINISHED"), ("tidelog archive", "FINISHED")]
+        assert sorted(cluster.completed(), reverse=False) == ended
+
+
+def test_executors_in_processes_of_their_own_say_nothing_but_progress(root):
     done = archive(root, "--master", "local-cluster[2,1,1024]")
     assert done.returncode == OK, done.stderr
     assert contents(root) == expected(root)
     said = [json.loads(line) for line in done.stderr.splitlines()]
-    assert said[-1]["state"] == "done", "nothing but progress is said"
-
-
-def test_the_master_of_spark_submit(root):
-    """The application is registered there. It cannot reach another master: none is named."""
-    submit = spark_cluster.home() / "bin" / "spark-submit"
-    with spark_cluster.standalone(root) as cluster:
-        through = (submit, "--master", cluster.master, "--name", "given")
-        done = archive(root, through=(*through, spark_cluster.ROOT / "pipeline" / "submit.py"))
-        assert done.returncode == OK, done.stderr
-        assert cluster.completed() == [("given", "FINISHED")]
-    assert contents(root) == expected(root)
+    assert said[-1]["state"] == "done"
 
 
 def test_a_fault_in_data_is_one_sentence(root):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
 _FINDINGS = 1
@@ -20,7 +20,7 @@ class Result:
 
     `run` is its name, `directory` where it left its files. `report` has the contents of
     report.json, and is empty for a dry run and where the job refused to begin. `text` is what the
-    command prints. `page` is the report as a document of HTML; it is None where a job has none.
+    command prints.
     """
 
     job: str
@@ -29,7 +29,12 @@ class Result:
     directory: Path
     report: Mapping[str, Any]
     text: str
-    page: str | None = field(default=None, repr=False)
+    draw: Callable[[], str] | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def page(self) -> str | None:
+        """The report as a document of HTML, drawn now; None where a job has none."""
+        return None if self.draw is None else self.draw()
 
     @property
     def has_findings(self) -> bool:
@@ -41,10 +46,11 @@ class Result:
 
     def _repr_html_(self) -> str:
         """Returns the page for a notebook, in a frame: its styles concern nothing else there."""
-        if self.page is None:
+        page = self.page
+        if page is None:
             return f"<pre>{html.escape(self.text)}</pre>"
         return (
-            f'<iframe srcdoc="{html.escape(self.page)}" sandbox title="{html.escape(self.job)}"'
+            f'<iframe srcdoc="{html.escape(page)}" sandbox title="{html.escape(self.job)}"'
             f' style="width:100%;height:{_FRAME_PX}px;border:0"></iframe>'
         )
 

@@ -10,8 +10,11 @@ import pytest
 from client import Client, GroupOffset
 from pipeline import cli
 from pipeline.engine.audit import UNKNOWN, Settings
+from pipeline.errors import FINDINGS
 from protocol.records.batch import Record, build
+from tests.pipeline.archive.test_archive import some, with_logs
 from tests.pipeline.engine.test_audit import recount
+from tests.pipeline.logs import Writer
 from tidelog.process import BrokerProcess
 
 pa_parquet = pytest.importorskip("pyarrow.parquet")
@@ -476,3 +479,24 @@ def test_the_page_needs_nothing_and_says_the_numbers(house, tmp_path):
         assert len(picture.get("aria-label")) > 20
         assert "nan" not in drawing.lower().replace("nanoseconds", "")
         assert "inf" not in drawing.lower()
+
+
+def test_times_at_both_ends_of_their_range(tmp_path):
+    """They are further apart than int64, in which the table has its columns, can say."""
+    largest = 2**63 - 1
+    writer = Writer(tmp_path / "logs")
+    times = [largest, -largest - 1, 0]
+    writer.append([Record(n, time_ms, None, b"v") for n, time_ms in enumerate(times)], now=0)
+    writer.close()
+    how = ("--upto", "log-end", "--at", str(largest), "--out", str(tmp_path), "--run", "r")
+    assert cli.main(["audit", "--logs", str(tmp_path / "logs"), *how]) == FINDINGS
+    table = pa_parquet.read_table(tmp_path / "r" / "audit" / "partition_hour.parquet").to_pydict()
+    assert max(filter(None, table["delay_p99_9_ms"])) == largest
+
+
+def test_a_page_of_times_that_int64_cannot_tell_apart(tmp_path):
+    (tmp_path / "logs").mkdir()
+    with_logs(tmp_path, [(0, some(200, 1)), (1, some(90, 2))])
+    how = ("--upto", "log-end", "--at", "0", "--out", str(tmp_path), "--run", "r")
+    assert cli.main(["audit", "--logs", str(tmp_path / "logs"), *how]) == FINDINGS
+    assert (tmp_path / "r" / "report.html").exists()
