@@ -13,6 +13,7 @@ NAMES: Final = (
     "path",
     "paths",
     "brokers",
+    "commandConfig",
     "topics",
     "topicsPattern",
     "assign",
@@ -99,8 +100,6 @@ def named(given: Mapping[str, str]) -> dict[str, str]:
     found: dict[str, str] = {}
     said: dict[str, str] = {}
     for name, value in given.items():
-        if name.lower() == "kafka.security.protocol" and value.upper() == "PLAINTEXT":
-            continue
         spelled = known.get(name.lower())
         if spelled is None:
             raise OptionError(_unknown(name, known))
@@ -114,8 +113,6 @@ def named(given: Mapping[str, str]) -> dict[str, str]:
 
 
 def _unknown(name: str, known: Mapping[str, str]) -> str:
-    if name.lower().startswith(("kafka.security.", "kafka.sasl.", "kafka.ssl.")):
-        return f"timelog cannot use {name}: it reads from plaintext listeners only"
     near = [known[each] for each in difflib.get_close_matches(name.lower(), known, 3)]
     hint = f"; did you mean {' or '.join(near)}?" if near else "."
     return f"timelog has no option {name}{hint} It has: {', '.join((*NAMES, *ALIASES))}"

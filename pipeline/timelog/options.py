@@ -9,10 +9,12 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
+from client import Brokers, secured
 from pipeline.source import levels, splits
-from pipeline.timelog import bounds
+from pipeline.timelog import bounds, security
 from pipeline.timelog.bounds import LATEST, Place
 from pipeline.timelog.names import OptionError, named
 from pipeline.times import parse_time
@@ -34,15 +36,18 @@ class TimelogOptions:
 
     def __init__(self, given: Mapping[str, str]) -> None:
         """Parses the options. Raises OptionError and SourceError."""
-        self._given = named(given)
+        self._secured, others = security.split(given)
+        self._given = named(others)
         self.level = self._one_of("level", levels.LEVELS, levels.RECORD)
         self.depth = levels.DEPTHS[self.level]
         self.logs = self._places()
-        self.brokers = self._given.get("brokers")
-        if bool(self.logs) == (self.brokers is not None):
+        has_brokers = "brokers" in self._given
+        if bool(self.logs) == has_brokers:
             raise OptionError("give either a path (log directories) or brokers, and not both")
-        if self.level == levels.SEGMENT and self.brokers is not None:
+        if self.level == levels.SEGMENT and has_brokers:
             raise OptionError("level segment needs a path: brokers show no segments")
+        if (self._secured or security.COMMAND_CONFIG in self._given) and not has_brokers:
+            raise OptionError("security settings are for brokers, and a path has none")
         is_deep = self.level in (levels.RECORD, levels.TIME)
         self.verify_crc = self._flag("verifyCrc", default=is_deep)
         self.with_headers = self._flag("includeHeaders", default=True)
@@ -56,6 +61,17 @@ class TimelogOptions:
         self.most_offsets = self._count("maxOffsetsPerTrigger")
         self.least_tasks = self._count("minPartitions")
         self.selection = self._selection()
+
+    @cached_property
+    def brokers(self) -> Brokers | None:
+        """The brokers, with their security settings; these are read from files where it is asked for.
+
+        Raises OptionError for a mistake in the settings.
+        """
+        if "brokers" not in self._given:
+            return None
+        path = self._given.get(security.COMMAND_CONFIG)
+        return secured(self._given["brokers"], security.security_of(self._secured, path))
 
     @property
     def place(self) -> Place:

@@ -83,7 +83,10 @@ def test_what_a_batch_reads(log, options, expected):
         ({"startingOffset": "earliest"}, "no option startingOffset; did you mean startingOffsets"),
         ({"kafka.bootstrap.server": "h:1"}, "did you mean kafka.bootstrap.servers"),
         ({"zzz": "1"}, "no option zzz. It has: path, paths, brokers"),
-        ({"kafka.sasl.mechanism": "PLAIN"}, "reads from plaintext listeners only"),
+        (
+            {"kafka.sasl.mechanism": "PLAIN"},
+            "security settings are for brokers, and a path has none",
+        ),
         ({"subscribe": "a", "topics": "b"}, "are one option"),
         ({"assign": "{}x"}, "assign is .* in JSON"),
         ({"assign": '{"t": [0]}', "subscribe": "t"}, "only one of them"),
