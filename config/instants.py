@@ -69,6 +69,12 @@ def parse_instant(value: int | str, now_ms: int) -> int:
     return found
 
 
+def is_local(text: str) -> bool:
+    """Returns whether a text is an ISO time without a zone."""
+    iso = _ISO.fullmatch(text.strip())
+    return iso is not None and iso[8] is None
+
+
 def parse_duration(value: int | str) -> int:
     """Returns the duration of a text in ms: "7d", "-2h", "1h30m", "1.5s"; a bare number is ms.
 

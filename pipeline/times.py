@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final, Literal, get_args
 
-from config.instants import FIRST_MS, LAST_MS, parse_duration, parse_instant, to_iso
+from config.instants import FIRST_MS, LAST_MS, is_local, parse_duration, parse_instant, to_iso
 
 __all__ = [
     "FIRST_MS",
@@ -19,6 +19,7 @@ __all__ = [
     "Unit",
     "date_of",
     "hour_of",
+    "is_local",
     "parse_duration",
     "parse_time",
     "to_iso",

@@ -126,13 +126,16 @@ def dates_of(times: Ints) -> tuple[str | None, ...]:
 
 
 def buffers_of(table: Any) -> ColumnBuffers:
-    """Returns the columns of a file in the form that the encoder takes."""
+    """Returns the columns of a file in the form that the encoder takes.
+
+    `header_names` may be missing: then all names of headers are UTF-8.
+    """
     made: Any = ColumnBuffers()
     made.record_count = table.num_rows
     times = _whole(table.column("timestamp_ms"))
     made.timestamps = np.ascontiguousarray(times.to_numpy(), np.int64).data.cast("B")
-    made.key_ends, made.key_valid, made.keys = _binary(_whole(table.column("key")))
-    made.value_ends, made.value_valid, made.values = _binary(_whole(table.column("value")))
+    made.key_ends, made.key_valid, made.keys = binary_parts(_whole(table.column("key")))
+    made.value_ends, made.value_valid, made.values = binary_parts(_whole(table.column("value")))
     headers = _whole(table.column("headers"))
     counts = pc.fill_null(pc.list_value_length(headers), 0).to_numpy(zero_copy_only=False)
     ends = np.zeros(len(headers) + 1, np.int32)
@@ -142,18 +145,19 @@ def buffers_of(table: Any) -> ColumnBuffers:
     if made.header_count:
         flat = pc.list_flatten(headers)
         names = pc.struct_field(flat, "key")
-        made.header_key_ends, _, made.header_keys = _binary(
-            _exact(names, counts, _whole(table.column("header_names")))
-        )
-        made.header_value_ends, made.header_value_valid, made.header_values = _binary(
+        made.header_key_ends, _, made.header_keys = binary_parts(_exact(names, counts, table))
+        made.header_value_ends, made.header_value_valid, made.header_values = binary_parts(
             pc.struct_field(flat, "value")
         )
     buffers: ColumnBuffers = made
     return buffers
 
 
-def _exact(names: Any, counts: Ints, odd: Any) -> Any:
+def _exact(names: Any, counts: Ints, table: Any) -> Any:
     """Returns the names of headers, with the original bytes of names that are not UTF-8."""
+    if "header_names" not in table.schema.names:
+        return names
+    odd = _whole(table.column("header_names"))
     if odd.null_count == len(odd):
         return names
     plain = iter(names.to_pylist())
@@ -211,7 +215,7 @@ def _whole(column: Any) -> Any:
     return array.take(pa.array(np.arange(len(array)))) if array.offset else array
 
 
-def _binary(array: Any) -> tuple[Any, Any, Any]:
+def binary_parts(array: Any) -> tuple[Any, Any, Any]:
     """Returns the ends, the validity (empty if all are valid) and the bytes of an array."""
     array = _whole(array.cast(pa.binary()))
     valid, ends, data = array.buffers()

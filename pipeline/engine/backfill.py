@@ -1,28 +1,27 @@
-"""Turns rows of a table into records: exact times, partitions by key, columns for the encoder.
+"""Turns rows of a table into records: exact times, partitions by key, headers, Avro values.
 
-`staged` turns an Arrow batch with a key, a value and a time into the columns that are staged:
-partition, time in ms, key and value. `buffers_of` lays staged columns out for
-`protocol.records.column_batches`. This module does not use Spark.
+`staged` turns an Arrow batch with a time, a key, a value, headers and a partition into the columns that
+are staged. This module does not use Spark.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from pipeline.archive.layout import binary_parts
+from pipeline.engine import avro_values
+from pipeline.engine.local_times import instants_of
 from pipeline.errors import PipelineError
-from pipeline.times import FIRST_MS, LAST_MS, to_ms
+from pipeline.source.arrays import HEADERS
+from pipeline.times import FIRST_MS, LAST_MS, is_local, to_ms
 from protocol.records import kernels
-from protocol.records.columns import ColumnBuffers
-from protocol.records.layout import NO_TIMESTAMP
 
 if TYPE_CHECKING:
     import numpy.typing as npt
-
-    from pipeline.times import Unit
 
 STAGED: Final = pa.schema(
     [
@@ -30,37 +29,60 @@ STAGED: Final = pa.schema(
         ("timestamp_ms", pa.int64()),
         ("key", pa.binary()),
         ("value", pa.binary()),
+        ("headers", HEADERS),
     ]
 )
+LOCAL: Final = "local"
+"""The unit of a column of Arrow's timestamps without a zone."""
 _PER_UNIT: Final = {"s": (1000, 1), "ms": (1, 1), "us": (1, 1000), "ns": (1, 1_000_000)}
 
 
-def staged(batch: pa.RecordBatch, unit: Unit, partition_count: int) -> pa.RecordBatch:
-    """Returns the columns to stage for rows with the columns `time`, `key` and `value`.
+class Staging(NamedTuple):
+    """How rows become records: the unit of times, the zone of those without one, the partitions.
 
-    A null time stays null. A row without a key goes where its value would go as a key. Raises
-    PipelineError for an invalid time.
+    `schema` is the text of an Avro schema and its id, for values that are structs.
     """
-    times = times_of(batch.column("time"), unit)
+
+    unit: str
+    zone: str | None
+    partition_count: int
+    schema: tuple[str, int] | None = None
+
+
+def staged(batch: pa.RecordBatch, how: Staging) -> pa.RecordBatch:
+    """Returns the columns to stage for rows: `time`, `key`, `value`, `headers`, `partition`.
+
+    A null time stays null. A row without a partition goes where its key goes, and one without a key
+    where its value would go as a key. Raises PipelineError for an invalid time.
+    """
+    times = times_of(batch.column("time"), how.unit, how.zone)
     key, value = batch.column("key"), batch.column("value")
+    if how.schema is not None:
+        value = avro_values.encoded(value, *how.schema)
+    partitions = pa.array(_partitions(key, value, how.partition_count), pa.int32())
     return pa.record_batch(
         [
-            pa.array(_partitions(key, value, partition_count), pa.int32()),
+            pc.coalesce(batch.column("partition").cast(pa.int32()), partitions),
             times,
             key.cast(pa.binary()),
             value.cast(pa.binary()),
+            batch.column("headers").cast(HEADERS),
         ],
         schema=STAGED,
     )
 
 
-def times_of(column: pa.Array, unit: Unit) -> pa.Array:
-    """Returns a column as int64 ms, rounded down; null stays null. Raises PipelineError."""
+def times_of(column: pa.Array, unit: str, zone: str | None = None) -> pa.Array:
+    """Returns a column as int64 ms, rounded down; null stays null. Raises PipelineError.
+
+    `zone` is that of texts and timestamps that have none.
+    """
     if unit == "iso":
-        return pa.array(
-            [None if text is None else _iso(text) for text in column.cast(pa.string()).to_pylist()],
-            pa.int64(),
-        )
+        return _of_texts(column.cast(pa.string()).to_pylist(), zone)
+    if unit == LOCAL:
+        assert zone is not None
+        local_us = column.cast(pa.timestamp("us")).cast(pa.int64())
+        return _in_range(instants_of(_divided(local_us, 1000).to_pylist(), zone))
     try:
         numbers = column.cast(pa.int64(), safe=True)
     except pa.ArrowInvalid as error:
@@ -77,15 +99,42 @@ def times_of(column: pa.Array, unit: Unit) -> pa.Array:
             )
         values = values * factor
     elif divisor > 1:
-        values = np.floor_divide(values, divisor)
+        return _divided(numbers, divisor)
     return pa.array(values, pa.int64(), mask=~numbers.is_valid().to_numpy(zero_copy_only=False))
+
+
+def _divided(numbers: pa.Array, divisor: int) -> pa.Array:
+    """Returns whole numbers divided and rounded down; null stays null."""
+    values = np.floor_divide(numbers.fill_null(0).to_numpy(zero_copy_only=False), divisor)
+    return pa.array(values, pa.int64(), mask=~numbers.is_valid().to_numpy(zero_copy_only=False))
+
+
+def _of_texts(texts: list[str | None], zone: str | None) -> pa.Array:
+    found: list[int | None] = []
+    local: list[int | None] = []
+    for text in texts:
+        is_naive = text is not None and zone is not None and is_local(text)
+        time_ms = None if text is None else _iso(f"{text.strip()}Z" if is_naive else text)
+        found.append(time_ms)
+        local.append(time_ms if is_naive else None)
+    if zone is not None:
+        instants = instants_of(local, zone)
+        found = [one if two is None else two for one, two in zip(found, instants, strict=True)]
+    return _in_range(found)
+
+
+def _in_range(times: list[int | None]) -> pa.Array:
+    if any(one is not None and not FIRST_MS <= one <= LAST_MS for one in times):
+        raise PipelineError("the time column: a time is outside the range of times: 64 bits of ms")
+    return pa.array(times, pa.int64())
 
 
 def _iso(text: str) -> int:
     try:
         return to_ms(text, "iso")
     except ValueError as error:
-        raise PipelineError(f"the time column: {error}") from error
+        hint = ", or say --time-zone for all times that have none" if is_local(text) else ""
+        raise PipelineError(f"the time column: {error}{hint}") from error
 
 
 def _partitions(key: pa.Array, value: pa.Array, partition_count: int) -> npt.NDArray[np.int32]:
@@ -98,34 +147,6 @@ def _partitions(key: pa.Array, value: pa.Array, partition_count: int) -> npt.NDA
 
 
 def _of_keys(column: pa.Array, partition_count: int) -> npt.NDArray[np.int32]:
-    ends, valid, data = _binary(column)
+    ends, valid, data = binary_parts(column)
     found = kernels.partitions_of(ends, valid, data, len(column), partition_count)
     return np.frombuffer(found, np.int32)
-
-
-def _binary(column: pa.Array) -> tuple[Any, Any, Any]:
-    """Returns the ends, the validity (empty if all are valid) and the bytes of a column."""
-    column = column.cast(pa.binary())
-    if column.offset:
-        column = pa.concat_arrays([column])
-    if column.offset:  # a single chunk is returned as it is
-        column = column.take(pa.array(np.arange(len(column))))
-    valid, ends, data = column.buffers()
-    return (
-        ends if ends is not None and ends.size else bytes(4 * (len(column) + 1)),
-        valid if valid is not None and column.null_count else b"",
-        data if data is not None else b"",
-    )
-
-
-def buffers_of(timestamps: pa.Array, keys: pa.Array, values: pa.Array) -> ColumnBuffers:
-    """Returns staged columns in the form that the encoder takes; a null time is "no time"."""
-    made: Any = ColumnBuffers()
-    made.record_count = len(timestamps)
-    filled = pc.fill_null(timestamps, NO_TIMESTAMP).to_numpy(zero_copy_only=False)
-    made.timestamps = np.ascontiguousarray(filled, np.int64).data.cast("B")
-    made.key_ends, made.key_valid, made.keys = _binary(keys)
-    made.value_ends, made.value_valid, made.values = _binary(values)
-    made.header_ends = bytes(4 * (len(timestamps) + 1))
-    buffers: ColumnBuffers = made
-    return buffers

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipeline.engine.backfill import buffers_of
+from pipeline.archive.layout import buffers_of
+from protocol.records.layout import NO_TIMESTAMP
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,7 +21,8 @@ if TYPE_CHECKING:
 
     from protocol.records.columns import ColumnBuffers
 
-_ROWS = 65_536
+_ROWS: Final = 65_536
+_COLUMNS: Final = ["timestamp_ms", "key", "value", "headers"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +50,16 @@ class StagedSource:
         number = 0
         for path in self.files:
             with pq.ParquetFile(path) as file:
-                columns = ["timestamp_ms", "key", "value"]
-                for batch in file.iter_batches(_ROWS, columns=columns):
+                for batch in file.iter_batches(_ROWS, columns=_COLUMNS):
                     if not batch.num_rows:
                         continue
                     offsets = np.arange(number, number + batch.num_rows, dtype=np.int64)
-                    buffers = buffers_of(*(batch.column(name) for name in columns))
-                    yield StagedRows(batch.num_rows, buffers, offsets)
+                    yield StagedRows(batch.num_rows, buffers_of(_timed(batch)), offsets)
                     number += batch.num_rows
+
+
+def _timed(batch: Any) -> Any:
+    """Returns rows with -1, "no time", for a null time."""
+    times = pc.fill_null(batch.column("timestamp_ms"), NO_TIMESTAMP)
+    columns = [times, *(batch.column(name) for name in _COLUMNS[1:])]
+    return pa.record_batch(columns, names=_COLUMNS)

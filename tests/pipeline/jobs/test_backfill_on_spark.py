@@ -12,8 +12,8 @@ from kafka.partitioner.default import murmur2
 
 from client import Client
 from pipeline import cli
+from pipeline.backfill import staging
 from pipeline.errors import FAILED, FINDINGS, OK, USAGE
-from pipeline.runs import backfill_staging
 from pipeline.session import Session
 from pipeline.times import to_iso
 from tests.pipeline.jobs.test_mirror import everything
@@ -208,7 +208,7 @@ def test_a_table_that_changes_after_it_was_counted(
 
     given = (broker, topic, table, out, "--option", "header=true", "--time-unit", "ms")
     write(30)
-    count = backfill_staging.count
+    count = staging.count
 
     def counted(*arguments):
         found = count(*arguments)
@@ -216,7 +216,7 @@ def test_a_table_that_changes_after_it_was_counted(
         return found
 
     with monkeypatch.context() as planted:
-        planted.setattr(backfill_staging, "count", counted)
+        planted.setattr(staging, "count", counted)
         assert backfill(*given) == FAILED
     assert "20 rows are there of 30 that were counted" in capsys.readouterr().err
     with Client(broker.bootstrap) as client:

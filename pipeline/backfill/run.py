@@ -1,0 +1,253 @@
+"""One run of `backfill`: counts all rows, stages them in order, and writes what is staged."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import time
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from client import Client
+from pipeline.backfill import avro, staging, tables
+from pipeline.errors import FINDINGS, OK, PipelineError, UsageError
+from pipeline.plan import Plan
+from pipeline.progress import Progress
+from pipeline.replay import replay, targets
+from pipeline.replay.conclusion import conclude
+from pipeline.replay.staged_source import StagedSource
+from pipeline.report.output import say
+from pipeline.times import to_iso
+from storage.time.retention import oldest_kept
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from pipeline.replay.targets import Target
+    from pipeline.session import Session
+    from pipeline.source.splits import Split
+
+JOB: Final = "backfill"
+_STAGED: Final = "staged"
+_KAFKAS_RETENTION_MS: Final = 604_800_000  # of a topic that is created without this setting
+_SECRET: Final = re.compile(r"password|secret|token", re.IGNORECASE)
+_IN_URL: Final = re.compile(
+    r"((?:password|secret|token)=)[^;&]*|(//[^/@:]*:)[^/@]*(?=@)", re.IGNORECASE
+)
+
+
+class _Counts(NamedTuple):
+    """The counts that are made before anything is written."""
+
+    rows: int
+    without_time: int
+    elsewhere: int  # a partition that the topic does not have
+    too_old: int
+    too_new: int
+    expired: int
+    first_ms: int | None
+    last_ms: int | None
+
+    def left_by(self, options: argparse.Namespace) -> int:
+        """Returns how many rows remain to be written."""
+        left_out = self.without_time if options.without_time == "drop" else 0
+        left_out += self.too_old + self.too_new if options.outside == "drop" else 0
+        return self.rows - left_out
+
+
+def prepare(
+    options: argparse.Namespace, session: Session, directory: Path, name: str, now_ms: int
+) -> int:
+    """Stages and counts the rows, and makes the plan unless some rows are refused."""
+    table = tables.opened(session, options)
+    with Client(options.to_brokers) as client:
+        target = _target(client, options)
+        limits = _limits(target, now_ms)
+        frame = staging.rows(table, options, target.partition_count)
+        counts = _Counts(*staging.count(frame, target.partition_count, *limits))
+        refused = _report_prediction(options, target, counts)
+        if refused or options.dry_run:
+            return FINDINGS if refused else OK
+        # Staged under a temporary name and renamed: the final name is always complete.
+        partial = directory / f".{_STAGED}"
+        shutil.rmtree(partial, ignore_errors=True)
+        shutil.rmtree(directory / _STAGED, ignore_errors=True)
+        directory.mkdir(parents=True, exist_ok=True)
+        if options.format == staging.AVRO:  # registered only now, when nothing is refused
+            frame = staging.rows(
+                table, options, target.partition_count, avro.registered(table, options)
+            )
+        staging.stage(staging.kept(frame, options, *limits), partial, target.partition_count)
+        _refuse_changed(staging.staged_files(partial), counts.left_by(options))
+        partial.rename(directory / _STAGED)
+        if options.create:
+            target = targets.prepare(
+                client, options.topic, options.partitions, create=True, settings=_settings(options)
+            )
+        places = [(options.topic, partition) for partition in range(target.partition_count)]
+        notes = targets.settle(client, places, options)
+    _plan(options, directory, name, now_ms, {**notes, "partitions": target.partition_count})
+    return OK
+
+
+def _refuse_changed(staged: Mapping[int, tuple[str, ...]], counted: int) -> None:
+    """Raises PipelineError unless as many rows were staged as counted: the table is read twice."""
+    found = sum(map(staging.row_count, staged.values()))
+    if found != counted:
+        raise PipelineError(
+            f"{found} rows are there of {counted} that were counted: the table has changed meanwhile; nothing"
+            " was written"
+        )
+
+
+def _plan(
+    options: argparse.Namespace,
+    directory: Path,
+    name: str,
+    now_ms: int,
+    notes: Mapping[str, Any] | None,
+) -> Plan:
+    def make() -> tuple[Sequence[Split], Mapping[str, Any]]:
+        assert notes is not None
+        return (), notes
+
+    return Plan.open(
+        directory,
+        job=JOB,
+        run=name,
+        arguments={
+            **_table_arguments(options),
+            "time_column": options.time_column,
+            "time_unit": options.time_unit,
+            "time_zone": options.time_zone,
+            "key_column": options.key_column,
+            "header_columns": options.header_columns,
+            "partition_column": options.partition_column,
+            "value_columns": options.value_columns,
+            "format": options.format,
+            "registry": options.registry and _IN_URL.sub(r"\1\2***", options.registry),
+            "subject": options.subject,
+            "without_time": options.without_time,
+            "outside": options.outside,
+            "to_brokers": options.to_brokers,
+            "topic": options.topic,
+            "delivery": options.delivery,
+        },
+        now_ms=now_ms,
+        make=make,
+    )
+
+
+def _table_arguments(options: argparse.Namespace) -> dict[str, Any]:
+    """Returns what plan.json says about the table, without passwords."""
+    return {
+        "table": tables.named(options),
+        "input": options.input,
+        "jdbc": options.jdbc and _IN_URL.sub(r"\1\2***", options.jdbc),
+        "option": sorted(
+            (key, "***" if _SECRET.search(key) else value) for key, value in options.option
+        ),
+    }
+
+
+def write(options: argparse.Namespace, session: Session, directory: Path, name: str) -> int:
+    """Writes the staged rows; returns the exit status."""
+    began_s = time.monotonic()
+    plan = _plan(options, directory, name, 0, None)
+    with Client(options.to_brokers) as client:
+        targets.refuse_anew(client, plan.notes)
+        target = targets.look_at(client, options.topic)
+    tasks, total = [], 0
+    for partition, files in staging.staged_files(directory / _STAGED).items():
+        total += staging.row_count(files)
+        tasks.append(
+            replay.Task(
+                brokers=options.to_brokers,
+                topic=options.topic,
+                partition=partition,
+                delivery=targets.delivery_of(plan.notes, f"{JOB}/{name}", options.topic, partition),
+                source=StagedSource(files),
+                source_topic=tables.named(options),
+                source_partition=partition,
+                compression=max(0, targets.codec_of(options.compression)),
+                batch_limit=min(options.batch_bytes, target.batch_limit),
+                is_stamped=target.is_stamped,
+            )
+        )
+    with Progress(JOB, total) as progress:
+        outcomes = replay.replay(session, tasks, progress)
+    return conclude(
+        JOB,
+        name,
+        directory,
+        outcomes,
+        mode=plan.notes["delivery"],
+        seconds=time.monotonic() - began_s,
+        kind=options.report,
+        more={"rows_staged": total},
+        keep_map=False,
+    )
+
+
+def _target(client: Client, options: argparse.Namespace) -> Target:
+    """Returns the topic as it is or would be; nothing is created before all rows are counted."""
+    if client.has_topic(options.topic):
+        return targets.look_at(client, options.topic)
+    if not options.create:
+        raise UsageError(f"the target has no topic {options.topic}: make it, or say --create")
+    return targets.as_made(options.topic, options.partitions, _settings(options))
+
+
+def _settings(options: argparse.Namespace) -> dict[str, str]:
+    return dict(options.set)
+
+
+def _limits(target: Target, now_ms: int) -> tuple[int, int, int]:
+    """Returns the oldest and newest time the topic accepts, and the oldest that retention keeps."""
+    retention_ms = int(target.settings.get("retention.ms") or _KAFKAS_RETENTION_MS)
+    by_event = int(target.settings.get("retention.max.eventtime.ms") or -1) >= 0
+    basis = target.settings.get("retention.time.basis") or ("append" if by_event else "record")
+    counts = basis == "record" and not target.is_stamped
+    return *target.window(now_ms), oldest_kept(retention_ms if counts else -1, now_ms)
+
+
+def _report_prediction(options: argparse.Namespace, target: Target, counts: _Counts) -> bool:
+    """Prints the counts; returns whether some rows are refused."""
+    span = (
+        ""
+        if counts.first_ms is None or counts.last_ms is None
+        else f", from {to_iso(counts.first_ms)} to {to_iso(counts.last_ms)}"
+    )
+    say(f"{counts.rows} rows{span}, to {target.partition_count} partitions of {target.topic}")
+    refused = False
+    if counts.without_time:
+        refused = options.without_time == "refuse"
+        what = {
+            "refuse": "refused: say --without-time keep or drop",
+            "keep": "written without a time",
+            "drop": "left out",
+        }[options.without_time]
+        say(f"{counts.without_time} rows without a time (null, or -1 ms, which means none): {what}")
+    if counts.elsewhere:
+        refused = True
+        say(
+            f"{counts.elsewhere} rows name a partition outside 0 to {target.partition_count - 1} in"
+            f" {options.partition_column}: refused"
+        )
+    outside = counts.too_old + counts.too_new
+    if outside:
+        refused |= options.outside == "refuse"
+        what = "left out" if options.outside == "drop" else "refused"
+        say(
+            f"{outside} rows outside the window of {target.topic}: {what} ({counts.too_old} older than"
+            f" message.timestamp.before.max.ms = {target.before_ms} ms before now, {counts.too_new} newer"
+            f" than message.timestamp.after.max.ms = {target.after_ms} ms after)"
+        )
+    if counts.expired:
+        say(
+            f"warning: {counts.expired} rows are older than retention.ms ="
+            f" {target.settings.get('retention.ms', _KAFKAS_RETENTION_MS)} and may be deleted at once:"
+            " set retention.ms=-1, or retention by event time"
+        )
+    return refused

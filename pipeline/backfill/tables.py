@@ -1,0 +1,87 @@
+"""Opens the table of a backfill with Spark: files, a catalog's table, a query, JDBC, or a DataFrame.
+
+Times that texts or a database have without a zone stay without one (Spark would take them for times of
+its session's zone), so that `staging` can ask for --time-zone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from pipeline.errors import UsageError
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Iterator
+
+    from pipeline.session import Session
+
+_ENDINGS: Final = {
+    ".parquet": "parquet",
+    ".csv": "csv",
+    ".json": "json",
+    ".jsonl": "json",
+    ".orc": "orc",
+}
+_TIMESTAMP_TYPE: Final = "spark.sql.timestampType"
+
+
+def opened(session: Session, options: argparse.Namespace) -> Any:
+    """Returns the table as a DataFrame. Raises UsageError, and the errors of Spark."""
+    frame = getattr(options, "frame", None)
+    if frame is not None:
+        return frame
+    spark = session.spark
+    if options.jdbc is not None:
+        return _of_database(spark, options)
+    if options.sql is not None:
+        return spark.sql(options.sql)
+    kind = options.input or _ENDINGS.get(Path(options.table.rstrip("/")).suffix.lower())
+    if kind is None:
+        raise UsageError(f"what is {options.table}? say --input parquet, csv, json, orc or table")
+    if kind == "table":
+        return spark.table(options.table)
+    reader = spark.read.format(kind)
+    given = dict(options.option)
+    if kind in {"csv", "json"} and options.time_zone is not None:
+        given.setdefault("timeZone", options.time_zone)
+    for key, value in given.items():
+        reader = reader.option(key, value)
+    with _naive_times_kept(spark):
+        return reader.load(options.table)
+
+
+def named(options: argparse.Namespace) -> str:
+    """Returns what a table is called in plans and reports."""
+    if getattr(options, "frame", None) is not None:
+        return str(options.frame)
+    found: str = options.table or options.query or options.sql
+    return found
+
+
+def _of_database(spark: Any, options: argparse.Namespace) -> Any:
+    reader = spark.read.format("jdbc").option("url", options.jdbc)
+    reader = reader.option("preferTimestampNTZ", "true")
+    if options.query is None:
+        reader = reader.option("dbtable", options.table)
+    else:
+        reader = reader.option("query", options.query)
+    if options.password_file is not None:
+        password = Path(options.password_file).read_text(encoding="utf-8").rstrip("\r\n")
+        reader = reader.option("password", password)
+    for key, value in options.option:
+        reader = reader.option(key, value)
+    return reader.load()
+
+
+@contextlib.contextmanager
+def _naive_times_kept(spark: Any) -> Iterator[None]:
+    """Lets Spark infer times without a zone as such, and not as times of the session's zone."""
+    before = spark.conf.get(_TIMESTAMP_TYPE)
+    spark.conf.set(_TIMESTAMP_TYPE, "TIMESTAMP_NTZ")
+    try:
+        yield
+    finally:
+        spark.conf.set(_TIMESTAMP_TYPE, before)
