@@ -12,7 +12,7 @@ import os
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pipeline import cli
 from pipeline.calls.keywords import Append, Call, arguments_of, parser_of
@@ -24,6 +24,9 @@ from pipeline.secured import use_command_configs
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
+
+
+_TABLE: Final = "table"
 
 
 class Outcome(NamedTuple):
@@ -43,7 +46,14 @@ def call(one: Call, spark: Any, given: Mapping[str, Any]) -> Outcome:
 
     Raises PipelineError, with the sentence that the command would print.
     """
+    frame = given.get(_TABLE)
+    if frame is not None and hasattr(frame, "sparkSession"):  # a DataFrame of Spark, which has no text
+        given = {name: value for name, value in given.items() if name != _TABLE}
+        spark = spark or frame.sparkSession
+    else:
+        frame = None
     options = _options(one, given)
+    options.frame = frame
     name = options.run or new_run_id(one.action or one.job, time.time_ns() // 1_000_000)
     options.run = name
     with collected() as output:

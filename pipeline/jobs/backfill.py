@@ -20,7 +20,7 @@ import argparse
 import time
 import zoneinfo
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from pipeline import options as shared
 from pipeline.errors import OK, UsageError
@@ -29,8 +29,6 @@ from pipeline.replay import targets
 from pipeline.times import UNITS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from pipeline.session import Session
 
 JOB: Final = "backfill"
@@ -144,23 +142,6 @@ def run(options: argparse.Namespace, session: Session) -> int:
         if not (directory / PLAN).exists():
             status = work.prepare(options, session, directory, name, now_ms)
         return status if status != OK else work.write(options, session, directory, name)
-
-
-def from_frame(frame: Any, arguments_given: Sequence[str]) -> int:
-    """Writes a DataFrame of Spark to a topic, by the options of the command line.
-
-        from_frame(frame, ["--time-column", "day", "--to-brokers", "b:9092", "--topic", "history"])
-
-    Returns the exit status. Raises UsageError, PipelineError, ClientError and the errors of Spark.
-    """
-    from pipeline.session import Session
-
-    parser = argparse.ArgumentParser(JOB, allow_abbrev=False)
-    arguments(parser)
-    options = parser.parse_args(shared.with_signed_values(list(arguments_given)))
-    options.frame = frame
-    with Session(JOB, spark=frame.sparkSession) as session:
-        return run(options, session)
 
 
 def _check(options: argparse.Namespace) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import datetime as dt
 import decimal
 import functools
@@ -13,10 +14,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import tidelog.jobs
 from client import Client
 from pipeline import cli
 from pipeline.errors import FAILED, FINDINGS, OK, USAGE
-from pipeline.jobs.backfill import from_frame
+from pipeline.jobs import backfill
+from pipeline.secured import use_command_configs
 from pipeline.session import Session
 from tests.pipeline.backfill import registry
 from tests.pipeline.jobs.test_mirror import everything
@@ -61,6 +64,17 @@ def arrived(broker, topic):
             return [everything(client, topic, partition) for partition in range(3)]
 
     return records
+
+
+def from_frame(frame, given):
+    """Backfill from a DataFrame, with the options of the command line."""
+    parser = argparse.ArgumentParser()
+    backfill.arguments(parser)
+    options = parser.parse_args(given)
+    use_command_configs(options)
+    options.frame = frame
+    with Session("backfill", spark=frame.sparkSession) as session:
+        return backfill.run(options, session)
 
 
 def times_of(found):
@@ -164,6 +178,22 @@ def test_a_frame_is_written_once_for_each_run(on_spark, into, arrived):
     for _ in range(2):
         assert from_frame(frame, into("--time-column", "when")) == OK
     assert times_of(arrived()) == [n * 1000 for n in range(20)]
+
+
+def test_a_frame_in_a_program(on_spark, broker, topic, arrived, tmp_path):
+    frame = on_spark.range(5).selectExpr("timestamp_millis(id * 1000) as seen", "id")
+    done = tidelog.jobs.backfill(
+        table=frame,
+        time_column="seen",
+        to_brokers=broker.bootstrap,
+        topic=topic,
+        create=True,
+        partitions=3,
+        set={"retention.ms": -1},
+        out=tmp_path / "out",
+    )
+    assert "5 records" in str(done)
+    assert times_of(arrived()) == [n * 1000 for n in range(5)]
 
 
 def test_a_query_of_spark(on_spark, into, arrived, tmp_path):
