@@ -47,7 +47,9 @@ def call(one: Call, spark: Any, given: Mapping[str, Any]) -> Outcome:
     Raises PipelineError, with the sentence that the command would print.
     """
     frame = given.get(_TABLE)
-    if frame is not None and hasattr(frame, "sparkSession"):  # a DataFrame of Spark, which has no text
+    if frame is not None and hasattr(
+        frame, "sparkSession"
+    ):  # a DataFrame of Spark, which has no text
         given = {name: value for name, value in given.items() if name != _TABLE}
         spark = spark or frame.sparkSession
     else:
