@@ -10,6 +10,7 @@ from client.cluster import ClusterState
 from client.errors import (
     ClusterUnreachable,
     ConnectionBroken,
+    HandshakeBroken,
     RequestError,
     UnsupportedByBroker,
     VersionMismatch,
@@ -248,3 +249,27 @@ def test_an_assignment_of_a_consumer():
     for cut in range(1, len(data) - 4):
         with pytest.raises(ValueError, match="no consumer's assignment"):
             groups.assigned_partitions(data[:cut])
+
+
+def broken_for(retry, clock, errors):
+    """The seconds until a retry gives up, if these errors come one after the other."""
+    for error in errors:
+        try:
+            clock.now += retry.pause_after(error)
+        except ClusterUnreachable:
+            return clock.now
+    raise AssertionError("it never gave up")
+
+
+def test_a_listener_that_never_answers_is_given_up_soon():
+    """It speaks another protocol: waiting longer does not help."""
+    clock = Clock()
+    errors = [HandshakeBroken("before it answered")] * 1000
+    assert 3 < broken_for(Retry(clock, 60), clock, errors) < 6
+
+
+def test_a_broker_that_comes_back_has_the_whole_time():
+    """While it starts, it may close some connections without an answer."""
+    clock = Clock()
+    errors = [ConnectionBroken("refused"), HandshakeBroken("before it answered")] * 1000
+    assert 50 < broken_for(Retry(clock, 60), clock, errors) < 61

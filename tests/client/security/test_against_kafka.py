@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 
 import pytest
+import uvloop
 
 from client import AuthenticationFailed, Client, ClusterUnreachable, Security
 from client.async_client import AsyncClient
@@ -20,6 +22,7 @@ from tests.secured_kafka import (
     token,
     token_login,
 )
+from tests.token_endpoint import CLIENT, SECRET, token_endpoint
 
 pytestmark = pytest.mark.oracle
 
@@ -89,6 +92,47 @@ async def test_a_login_with_wrong_credentials_fails_with_the_brokers_sentence(ka
     }.get(mechanism, "Authentication failed during authentication due to invalid credentials")
     assert expected in str(told.value)
     assert "not-it" not in str(told.value)
+
+
+async def test_a_token_comes_from_an_endpoint_or_a_file(kafka, tmp_path):
+    store = kafka.authority.issue("id", hosts=["127.0.0.1"]).write_pem(tmp_path / "id.pem")
+    module = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
+    url = "sasl.oauthbearer.token.endpoint.url"
+    base = kafka.settings("SASLTLS") | {"sasl.mechanism": "OAUTHBEARER"}
+    with token_endpoint(store) as endpoint:
+        endpoint.token = lambda _: token()
+        settings = base | {
+            url: f"https://127.0.0.1:{endpoint.server_port}/token",
+            "sasl.jaas.config": f'{module} required clientId="{CLIENT}" clientSecret="{SECRET}"'
+            f' ssl.truststore.location="{kafka.directory}/trust.pem" extension_tenant="a";',
+        }
+        assert await both(kafka.address("SASLTLS"), settings) == 1
+        assert len(endpoint.asked) == 2  # one of each client
+        endpoint.answer = 401, {"error": "invalid_client"}
+        with pytest.raises(AuthenticationFailed, match="refuses the client: HTTP status 401"):
+            await both(kafka.address("SASLTLS"), settings)
+    file = tmp_path / "token"
+    file.write_text(token())
+    assert await both(kafka.address("SASLTLS"), base | {url: file.as_uri()}) == 1
+
+
+@pytest.mark.parametrize(
+    ("listener", "sentence"),
+    [
+        ("SASLTLS", None),
+        ("EXPIRED", "certificate has expired"),
+        ("MUTUAL", "demands a client certificate"),
+        ("ELSEWHERE", "IP address mismatch"),
+    ],
+)
+def test_the_asyncio_shell_on_uvloop(kafka, listener, sentence):
+    settings = kafka.settings(listener) | (login("SCRAM-SHA-256") if sentence is None else {})
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        if sentence is None:
+            assert runner.run(async_brokers(kafka.address(listener), settings)) == 1
+        else:
+            with pytest.raises(AuthenticationFailed, match=sentence):
+                runner.run(async_brokers(kafka.address(listener), settings))
 
 
 async def test_an_unknown_user_is_refused(kafka):

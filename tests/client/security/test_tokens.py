@@ -4,12 +4,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import http.server
-import json
-import ssl
-import threading
 import time
-from urllib.parse import parse_qs
 
 import pytest
 
@@ -17,41 +12,9 @@ from client import Security
 from client.errors import AuthenticationFailed, ConnectionBroken
 from client.security.tokens import GivenToken, TokenFile
 from tests.certificates import Authority
+from tests.token_endpoint import CLIENT, SECRET, token_endpoint
 
-CLIENT, SECRET = "tide", "hunter2/+"
 JAAS = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required"
-
-
-class Endpoint(http.server.ThreadingHTTPServer):
-    """Gives the tokens t1, t2, ... to the client."""
-
-    answer: tuple[int, dict | bytes] | None = None
-    expires_in = 3600
-    asked: list[dict]
-
-
-class Handler(http.server.BaseHTTPRequestHandler):
-    def do_POST(self):
-        form = parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
-        self.server.asked.append({"form": form, "authorization": self.headers["Authorization"]})
-        expected = base64.b64encode(f"{CLIENT}:{SECRET}".encode()).decode()
-        if self.server.answer is not None:
-            status, body = self.server.answer
-        elif self.headers["Authorization"] != f"Basic {expected}":
-            status, body = 401, {"error": "invalid_client", "error_description": "who are you?"}
-        else:
-            number = len(self.server.asked)
-            status = 200
-            body = {"access_token": f"t{number}", "expires_in": self.server.expires_in}
-        data = body if isinstance(body, bytes) else json.dumps(body).encode()
-        self.send_response(status)
-        self.send_header("Location", "https://127.0.0.1:1/elsewhere")
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
-
-    def log_message(self, *_):
-        pass
 
 
 @pytest.fixture
@@ -59,17 +22,8 @@ def endpoint(tmp_path):
     authority = Authority("tests")
     (tmp_path / "trust.pem").write_text(authority.pem)
     store = authority.issue("id", hosts=["127.0.0.1"]).write_pem(tmp_path / "server.pem")
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(store)
-    with Endpoint(("127.0.0.1", 0), Handler) as server:
-        server.asked = []
-        server.socket = context.wrap_socket(server.socket, server_side=True)
-        server.handle_error = lambda *_: None
-        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
-        thread.start()
+    with token_endpoint(store) as server:
         yield server
-        server.shutdown()
-        thread.join()
 
 
 def source(endpoint, tmp_path, secret=SECRET, **more):

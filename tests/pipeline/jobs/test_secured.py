@@ -9,7 +9,7 @@ import sys
 import pytest
 
 import tidelog.jobs
-from client import Client, Security
+from client import Client, GroupOffset, Security
 from pipeline import cli
 from pipeline.errors import FAILED, FINDINGS, OK, USAGE
 from protocol.records.batch import Record, build, records, scan
@@ -162,6 +162,26 @@ class TestAgainstKafka:
         printed = capsys.readouterr()
         assert shows_no_secret(out, printed.out, printed.err) >= 2
         assert shows_no_secret(tmp_path / "archive") >= 2
+
+    def test_a_what_if_and_a_failover(self, secured, orders, scram, ways, tmp_path, capsys):
+        out = tmp_path / "runs"
+        mirror = arguments_of_mirror(secured, ways, out, "moved")
+        assert cli.main([*mirror, "--master", "inline"]) in (OK, FINDINGS), capsys.readouterr()
+        source = ["--brokers", secured.address("SASLTLS"), "--command-config", ways["source"]]
+        how = ["--run", "w", "--out", str(out), "--policy", "short:retention.ms=1d"]
+        what_if = ["whatif", *source, "--topics", orders, *how, "--master", "inline"]
+        assert cli.main(what_if) in (OK, FINDINGS), capsys.readouterr()
+        with Client(secured.address("SASLTLS"), security=Security.of(scram)) as client:
+            client.offset_commit("readers", {(orders, 0): GroupOffset(100)})
+        where = ["--from", secured.address("SASLTLS"), "--command-config", ways["source"]]
+        where += ["--to", secured.address("MUTUAL"), "--to-command-config", ways["target"]]
+        how = ["--group", "readers", "--map", str(out / "first"), "--run", "f", "--out", str(out)]
+        failover = ["failover", *where, *how, "--apply"]
+        assert cli.main(failover) in (OK, FINDINGS), capsys.readouterr()
+        with Client(secured.address("SASLTLS"), security=Security.of(scram)) as client:
+            assert client.offset_fetch("readers")["moved", 0].offset == 100
+        printed = capsys.readouterr()
+        assert shows_no_secret(out, printed.out, printed.err) >= 4
 
     def test_a_wrong_password_is_the_brokers_sentence(
         self, secured, orders, ways, tmp_path, capsys
