@@ -37,7 +37,7 @@ def styles(count: int) -> list[Style]:
     No two have the same colour and dashes, up to 32 lines. Each is narrower than the one below it,
     and all but the first are dashed: where lines coincide, every one can still be seen.
     """
-    step = (_WIDEST - 1.6) / max(count - 1, 1)
+    step = (_WIDEST - 2.0) / max(count - 1, 1)
     return [
         Style(
             number % COLOURS + 1,
