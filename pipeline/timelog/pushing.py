@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pipeline.source.splits import NO_END, Within
 from protocol.records.layout import NO_TIMESTAMP
@@ -16,7 +16,11 @@ from protocol.records.layout import NO_TIMESTAMP
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from pipeline.archive.reading import Bounds
+    from pipeline.archive.selecting import Query
     from pipeline.source.splits import Selection
+
+    _Limited = TypeVar("_Limited", Selection, Bounds)
 
 _LOW: Final = -(2**63)
 _END: Final = 2**63  # not included
@@ -38,13 +42,35 @@ def narrowed(selection: Selection, filters: Iterable[Any], *, of_records: bool) 
     return replace(selection, within=within)
 
 
+def narrowed_query(query: Query, filters: Iterable[Any]) -> Query:
+    """Returns a query of an archive reduced by filters; it is as wide as they allow."""
+    given = [one for one in filters if len(getattr(one, "attribute", ())) == 1]
+    bounds = query.bounds
+    low, end = _span(given, "offset")
+    bounds = replace(bounds, low=max(low, bounds.low), high=min(end, bounds.high))
+    for low, end in (_span(given, "timestamp_ms"), _instants(given)):
+        if not low <= NO_TIMESTAMP < end:
+            bounds = _limited(bounds, low, end)
+    return replace(
+        query,
+        bounds=bounds,
+        topics=_both(query.topics, _allowed(given, "topic")),
+        partitions=_both(query.partitions, _allowed(given, "partition")),
+        dates=_both(query.dates, _allowed(given, "event_date")),
+    )
+
+
+def _both(one: frozenset[Any] | None, other: frozenset[Any] | None) -> frozenset[Any] | None:
+    return other if one is None else one if other is None else one & other
+
+
 def _timed(selection: Selection, low: int, end: int) -> Selection:
     if low <= NO_TIMESTAMP < end:
         return selection
     return _limited(selection, low, end)
 
 
-def _limited(selection: Selection, low: int, end: int) -> Selection:
+def _limited(selection: _Limited, low: int, end: int) -> _Limited:
     lows = [each for each in (selection.low_time, low) if each is not None and each > _LOW]
     ends = [each for each in (selection.high_time, end) if each is not None and each < _END]
     return replace(

@@ -1,4 +1,4 @@
-"""tidelog in a program for Spark: the data source `timelog`.
+"""tidelog in a program for Spark: the data sources `timelog` and `timelog-archive`.
 
     import tidelog.spark
 
@@ -20,8 +20,9 @@ __all__ = ["register"]
 
 
 def register(spark: Any) -> None:
-    """Registers the data source `timelog` with a SparkSession.
+    """Registers the data sources `timelog` and `timelog-archive` with a SparkSession.
 
     Raises ImportError if PySpark or pyarrow is missing.
     """
     room("pipeline.timelog.data_source").register(spark)
+    room("pipeline.timelog.archive_source").register(spark)
