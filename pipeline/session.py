@@ -76,7 +76,6 @@ class Session:
         self.conf = dict(conf)
         self.is_verbose = is_verbose
         self._given = spark
-        self._own: Any = None
         if master is None and not spark_start.is_submitted() and spark is None:
             master = AUTO
         self.master = master
@@ -93,11 +92,9 @@ class Session:
         return self._given is not None or "spark" in self.__dict__
 
     def close(self) -> None:
-        """Stops Spark if it was started here."""
-        self.__dict__.pop("spark", None)
-        if self._own is not None:
-            self._own.stop()
-            self._own = None
+        """Stops Spark if a job has started it and no other uses it."""
+        if self.__dict__.pop("spark", None) is not None and self._given is None:
+            spark_start.release()
 
     @cached_property
     def spark(self) -> Any:
@@ -109,13 +106,8 @@ class Session:
             return self._given
         if self.master == INLINE:
             raise SetupError(f"{self.job} needs Spark for this: --master {INLINE} has none")
-        found = spark_start.running()
-        if found is None:
-            master = None if self.master == AUTO else self.master
-            found = self._own = spark_start.start(
-                self.job, master, self.conf, is_verbose=self.is_verbose
-            )
-        return found
+        master = None if self.master == AUTO else self.master
+        return spark_start.acquire(self.job, master, self.conf, is_verbose=self.is_verbose)
 
     def run(
         self,

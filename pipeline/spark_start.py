@@ -18,6 +18,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -82,25 +83,62 @@ def is_submitted() -> bool:
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
-def running() -> Any:
-    """Returns the SparkSession that a program has already started in this process, or None."""
+class _Shared:
+    """The Spark that jobs of this process have started: the last of them stops it."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.session: Any = None
+        self.users = 0
+
+
+_shared: Final = _Shared()
+
+
+def acquire(
+    job: str, master: str | None, conf: Mapping[str, str], *, is_verbose: bool = False
+) -> Any:
+    """Returns a SparkSession for a job: the one in this process, or one that is started now.
+
+    `release` must follow. `conf` overrides every other setting of one that is started.
+    `is_verbose`: its log goes to standard error. Raises SetupError.
+    """
+    with _shared.lock:
+        found = _running()
+        if found is None:
+            found = _shared.session = _start(job, master, conf, is_verbose=is_verbose)
+            _shared.users = 0
+        if _shared.session is not None:
+            _shared.users += 1
+        return found
+
+
+def release() -> None:
+    """Stops a Spark that was started by `acquire`, unless another job uses it."""
+    with _shared.lock:
+        _shared.users -= 1
+        if _shared.session is not None and _shared.users <= 0:
+            _shared.session.stop()
+            _shared.session = None
+
+
+def _running() -> Any:
+    """Returns the SparkSession that is there in this process already, or None."""
     if "pyspark" not in sys.modules:
         return None
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
     if getattr(SparkContext, "_active_spark_context", None) is None:
+        _shared.session = None  # a program has stopped it
         return None
     return SparkSession.getActiveSession() or SparkSession.builder.getOrCreate()
 
 
-def start(
+def _start(
     job: str, master: str | None, conf: Mapping[str, str], *, is_verbose: bool = False
 ) -> Any:
-    """Starts Spark; returns the SparkSession. Raises SetupError.
-
-    `conf` overrides every other setting. `is_verbose`: Spark's log goes to standard error.
-    """
+    """Starts Spark; returns the SparkSession. Raises SetupError."""
     check_pyspark()
     if not is_submitted():
         check_java()

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from pipeline import cli
 from pipeline.calls.keywords import Append, Call, arguments_of, parser_of
 from pipeline.errors import FAILED, PipelineError, UsageError
-from pipeline.options import new_run_id
+from pipeline.options import AUTO, INLINE, new_run_id
 from pipeline.report.output import collected
 from pipeline.secured import use_command_configs
 
@@ -47,15 +47,15 @@ def call(one: Call, spark: Any, given: Mapping[str, Any]) -> Outcome:
     Raises PipelineError, with the sentence that the command would print.
     """
     frame = given.get(_TABLE)
-    if frame is not None and hasattr(
-        frame, "sparkSession"
-    ):  # a DataFrame of Spark, which has no text
+    if frame is not None and hasattr(frame, "sparkSession"):  # Spark's, which has no text
         given = {name: value for name, value in given.items() if name != _TABLE}
         spark = spark or frame.sparkSession
     else:
         frame = None
     options = _options(one, given)
     options.frame = frame
+    if spark is not None:
+        _refuse_contradictions(options)
     name = options.run or new_run_id(one.action or one.job, time.time_ns() // 1_000_000)
     options.run = name
     with collected() as output:
@@ -77,6 +77,16 @@ def call(one: Call, spark: Any, given: Mapping[str, Any]) -> Outcome:
         text=output.text,
         draw=None if output.page is None else functools.partial(output.page, output.report),
     )
+
+
+def _refuse_contradictions(options: argparse.Namespace) -> None:
+    """Raises UsageError for options that a SparkSession of the caller's decides already."""
+    if getattr(options, "master", None) not in {None, AUTO, INLINE}:
+        raise UsageError(
+            f"master={options.master} and spark are both given: the session has a master"
+        )
+    if getattr(options, "conf", None):
+        raise UsageError("conf and spark are both given: set it where the session is built")
 
 
 def _options(one: Call, given: Mapping[str, Any]) -> argparse.Namespace:

@@ -138,6 +138,19 @@ def test_partitions_that_stop_are_an_error(broker, topic, tmp_path):  # noqa: F8
         tidelog.jobs.mirror(**both, topics=topic, rename={topic: f"{topic}-copy"}, out=tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"master": "local[2]"}, "master=local[2] and spark are both given"),
+        ({"conf": {"spark.x": "y"}}, "conf and spark are both given"),
+    ],
+)
+def test_a_session_and_another_master_contradict_each_other(root, given, sentence):
+    with pytest.raises(tidelog.jobs.UsageError) as caught:
+        tidelog.jobs.audit(logs=root / "logs", spark=object(), **given)
+    assert str(caught.value).startswith(sentence)
+
+
 BARE = """
 import sys
 import tidelog.jobs
