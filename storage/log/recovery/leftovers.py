@@ -50,12 +50,12 @@ class _Swap(NamedTuple):
     whole_size: int  # the bytes of whole batches
     size: int
     # Where its append times end: with the last segment that it replaces, if tidelog wrote it.
-    times_end_offset: int
+    covered_offset: int
 
     @property
     def last_replaced(self) -> int:
         """No segment that it replaces begins behind this offset."""
-        return max(self.last_offset, self.base_offset, self.times_end_offset - 1)
+        return max(self.last_offset, self.base_offset, self.covered_offset - 1)
 
 
 def tidy(directory: Path) -> bool:
@@ -170,12 +170,12 @@ def _in_place_already(swaps: Sequence[_Swap]) -> set[filenames.SegmentFile]:
     """
     kept = {filenames.SegmentFile(each.base_offset, filenames.TXN_INDEX_SUFFIX) for each in swaps}
     for swap in swaps:
-        if swap.times_end_offset > swap.last_offset:
+        if swap.covered_offset > swap.last_offset:
             kept.add(filenames.SegmentFile(swap.base_offset, filenames.APPEND_TIMES_SUFFIX))
     return kept
 
 
-def _times_end(directory: Path, base_offset: int) -> int:
+def _covered_offset(directory: Path, base_offset: int) -> int:
     """Returns where the append times end that a `.swap` has, or has already put in place.
 
     The base offset if they do not say, as in a segment that Apache Kafka wrote. Raises OSError.
@@ -209,7 +209,7 @@ def _read(directory: Path, base_offset: int) -> _Swap:
             whole = found.position + found.batch.size
     except CorruptMessage:
         pass
-    return _Swap(base_offset, last_offset, whole, size, _times_end(directory, base_offset))
+    return _Swap(base_offset, last_offset, whole, size, _covered_offset(directory, base_offset))
 
 
 def _remove_orphans(directory: Path) -> None:
@@ -233,6 +233,6 @@ def _remove_orphans(directory: Path) -> None:
         elif (
             file.suffix == filenames.APPEND_TIMES_SUFFIX
             and before
-            and _times_end(directory, logs[before - 1]) > file.offset
+            and _covered_offset(directory, logs[before - 1]) > file.offset
         ):
             files.unlink(directory / filenames.segment_file(*file))
