@@ -177,40 +177,56 @@ def judged_times(
     correction concerns the segment. Where single records are not known, their times count as the
     latest that is possible, so nothing is deleted too early.
     """
-    first, stored = times.created, times.last_append
+    stored = times.last_append
     if stored is None:
         return times
-    last, has_later, is_capped = stored, False, False
+    span = _Span(times.created, stored)
     for each in corrections:
-        if each.end_offset <= base_offset or each.start_offset >= end_offset:
-            continue
-        is_whole = each.start_offset <= base_offset and end_offset <= each.end_offset
-        if each.shift_ms == 0 and not is_whole:
-            continue  # of what else it has, the moment is not known: it may be later
-        is_capped |= each.shift_ms == 0
-        has_later |= _shifts_some(each, first, last)
-        latest = _latest(each, first, last)
-        last = latest if is_whole else max(latest, last)  # the last batch may not be concerned
-        if first is not None and is_whole:
-            first = each.apply(first)
+        if each.start_offset < end_offset and base_offset < each.end_offset:
+            is_whole = each.start_offset <= base_offset and end_offset <= each.end_offset
+            span = span.corrected(each, is_whole=is_whole)
+    first, last, is_later, is_bounded = span
     if times.has_unknown and last != stored:
         last = max(last, adopted_ms)
     # What was counted under a larger limit, while the clock was ahead, counts under today's.
-    is_capped = is_capped and times.event is not None and capped(last, slack_ms) < times.event
-    if last == stored and first == times.created and not has_later and not is_capped:
+    event_limit = capped(last, slack_ms)
+    is_capped = is_bounded and times.event is not None and event_limit < times.event
+    if (first, last) == (times.created, stored) and not is_later and not is_capped:
         return times
     corrected = times.copy()
     corrected.created, corrected.last_append = first, last
-    if not has_later:
-        if times.aging is not None:
-            corrected.aging = min(times.aging, last)
-        if times.event is not None:
-            corrected.event = min(times.event, capped(last, slack_ms))
-    else:
+    if is_later:
         corrected.aging = last  # the record times may be the clock's own, and as wrong as it was
         if times.largest is not None:
-            corrected.event = min(times.largest, capped(last, slack_ms))
+            corrected.event = min(times.largest, event_limit)
+        return corrected
+    if times.aging is not None:
+        corrected.aging = min(times.aging, last)
+    if times.event is not None:
+        corrected.event = min(times.event, event_limit)
     return corrected
+
+
+class _Span(NamedTuple):
+    """What the append times of a segment count as, from the first to the last."""
+
+    first_ms: int | None  # None: unknown
+    last_ms: int  # the latest that is possible
+    is_later: bool = False  # some may count as later than they were stored
+    is_bounded: bool = False  # all were written by the time of a step back
+
+    def corrected(self, correction: Correction, *, is_whole: bool) -> _Span:
+        """Returns them with a correction of the whole segment, or of a part of it."""
+        first, last, is_later, is_bounded = self
+        if correction.shift_ms == 0 and not is_whole:
+            return self  # of what else it has, the moment is not known: it may be later
+        latest = _latest(correction, first, last)
+        return _Span(
+            correction.apply(first) if is_whole and first is not None else first,
+            latest if is_whole else max(latest, last),  # the last batch may not be concerned
+            is_later or _shifts_some(correction, first, last),
+            is_bounded or correction.shift_ms == 0,
+        )
 
 
 def counted_event(times: SegmentTimes, judged: SegmentTimes) -> int | None:
