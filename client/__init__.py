@@ -29,7 +29,7 @@ from client.errors import (
     SequenceGap,
     UnsupportedByBroker,
 )
-from client.security import Brokers, Security, secured
+from client.security import Brokers, secured
 from client.sync_client import Client, TopicSetting
 
 __all__ = [
@@ -50,7 +50,6 @@ __all__ = [
     "PartitionInfo",
     "Produced",
     "RequestError",
-    "Security",
     "SecuritySettingsError",
     "SequenceGap",
     "TopicInfo",

@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from client import SecuritySettingsError, secured
-from client.security.files import security_in
 from pipeline.errors import UsageError
 
 if TYPE_CHECKING:
@@ -52,6 +51,8 @@ def use_command_configs(options: argparse.Namespace) -> None:
         given = [each for each in fields if getattr(options, each, None) is not None]
         if not given:
             raise UsageError(f"{option} has the settings for brokers, and none are named")
+        from client.security.files import security_in
+
         try:
             security = security_in(path)
         except SecuritySettingsError as error:

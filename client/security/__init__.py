@@ -6,7 +6,22 @@ an exchange on a connection, without I/O, by a mechanism of `mechanisms.py` and 
 makes TLS contexts, `tokens.py` obtains tokens. `access.py` is what the shells use: begin there.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from client.security.access import PLAINTEXT, Access, Brokers, access_to, secured
-from client.security.settings import Security
+
+if TYPE_CHECKING:
+    from client.security.settings import Security
 
 __all__ = ["PLAINTEXT", "Access", "Brokers", "Security", "access_to", "secured"]
+
+
+def __getattr__(name: str) -> Any:
+    """Imports the settings when they are first asked for: a plaintext connection needs none."""
+    if name == "Security":
+        from client.security.settings import Security
+
+        return Security
+    raise AttributeError(f"module {__name__} has no attribute {name}")

@@ -7,16 +7,15 @@ worker of Spark, passes the settings on.
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
 from client.errors import AuthenticationFailed, ConnectionBroken
-from client.security.sasl import SaslAuthenticator
 
 if TYPE_CHECKING:
     import asyncio
     import ssl
     from collections.abc import Sequence
+    from concurrent.futures import ThreadPoolExecutor
 
     from client.frames import Authenticator
     from client.security.settings import Security
@@ -41,6 +40,8 @@ class Access:
         """Prepares an authentication in a thread, so that the event loop goes on."""
         if self.authenticator is not None:
             if self._pool is None:
+                from concurrent.futures import ThreadPoolExecutor
+
                 self._pool = ThreadPoolExecutor(1, thread_name_prefix="tidelog-authentication")
             await loop.run_in_executor(self._pool, self.prepare)
 
@@ -89,5 +90,8 @@ def access_to(brokers: str | Sequence[str], security: Security | None = None) ->
         from client.security.tls import context_of
 
         context = context_of(security.tls)
-    authenticator = None if security.sasl is None else SaslAuthenticator(security.sasl.mechanism())
-    return Access(context, authenticator)
+    if security.sasl is None:
+        return Access(context)
+    from client.security.sasl import SaslAuthenticator
+
+    return Access(context, SaslAuthenticator(security.sasl.mechanism()))

@@ -30,7 +30,6 @@ from client.calls import topics as topic_calls
 from client.consumer import BrokenRecords
 from client.errors import HandshakeBroken, PartitionRefused
 from client.security import access_to
-from client.security.files import security_in
 from client.sync_connection import Connection
 from protocol.errors import ErrorCode
 from tidelog.cli.cluster_parts import Entry, Group, Member, Partition, Topic
@@ -92,6 +91,8 @@ def use_command_config(options: argparse.Namespace) -> None:
 
     Raises CommandError for a mistake in the file.
     """
+    from client.security.files import security_in
+
     try:
         options.broker = secured(options.broker, security_in(options.command_config))
     except SecuritySettingsError as error:

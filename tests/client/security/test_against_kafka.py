@@ -8,12 +8,12 @@ import time
 import pytest
 import uvloop
 
-from client import AuthenticationFailed, Client, ClusterUnreachable, Security
+from client import AuthenticationFailed, Client, ClusterUnreachable
 from client.async_client import AsyncClient
 from client.calls import topics
 from client.errors import ConnectionBroken
 from client.frames import Frames
-from client.security import access_to
+from client.security import Security, access_to
 from client.sync_connection import Connection
 from tests.secured_kafka import (
     MECHANISMS,

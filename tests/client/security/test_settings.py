@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import pickle
 import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +16,7 @@ from client.security.options import BY_NAME, OPTIONS, REFUSED, WITHOUT_EFFECT
 from tests.certificates import Authority
 from tests.secured_kafka import login, token, token_login
 
+ROOT = Path(__file__).parents[3]
 SECRET = "hunter2"
 PLAIN = {"security.protocol": "SASL_PLAINTEXT"} | login("PLAIN", "alice", SECRET)
 BEARER = {"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"}
@@ -342,3 +345,15 @@ def test_every_option_has_a_meaning_and_its_default_is_a_choice():
         assert option.meaning
         if option.choices and option.default != "found in the file":
             assert option.default in (*option.choices, "none")
+
+
+def test_a_plaintext_client_imports_nothing_of_it():
+    """Commands start with this import."""
+    script = "import client, sys; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    imported = set(done.stdout.split())
+    assert "client.security.access" in imported
+    wanted_later = {"ssl", "asyncio", "http.client", "cryptography", "concurrent.futures"}
+    assert not imported & (wanted_later | {"client.security.settings", "client.security.scram"})

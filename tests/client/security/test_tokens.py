@@ -8,8 +8,8 @@ import time
 
 import pytest
 
-from client import Security
 from client.errors import AuthenticationFailed, ConnectionBroken
+from client.security import Security
 from client.security.tokens import GivenToken, TokenFile
 from tests.certificates import Authority
 from tests.token_endpoint import CLIENT, SECRET, token_endpoint

@@ -9,7 +9,8 @@ import sys
 import pytest
 
 import tidelog.jobs
-from client import Client, GroupOffset, Security
+from client import Client, GroupOffset
+from client.security import Security
 from pipeline import cli
 from pipeline.errors import FAILED, FINDINGS, OK, USAGE
 from protocol.records.batch import Record, build, records, scan

@@ -7,7 +7,8 @@ import io
 
 import pytest
 
-from client import Client, Security
+from client import Client
+from client.security import Security
 from pipeline.timelog.names import OptionError
 from pipeline.timelog.options import TimelogOptions
 from protocol.records.batch import Record, build
