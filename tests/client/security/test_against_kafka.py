@@ -248,6 +248,26 @@ def test_a_session_that_ended_unused_is_renewed_first(kafka):
         assert client.any() is connection
 
 
+def test_a_session_is_renewed_while_requests_are_in_flight(kafka):
+    settings = kafka.settings("BRIEF") | login("SCRAM-SHA-256")
+    host, port = kafka.address("BRIEF").split(":")
+    call = topics.describe([])
+    until = time.monotonic() + 2.5 * SESSION_MS / 1000
+    asked = 0
+    access = access_to("", Security.of(settings))
+    with Connection(host, int(port), "tests", 10.0, access) as connection:
+        for _ in range(5):
+            connection.send(call.message, call.key)
+        while time.monotonic() < until:
+            assert connection.receive().brokers
+            connection.send(call.message, call.key)
+            assert connection.in_flight == 5
+            asked += 1
+        for _ in range(5):
+            assert connection.receive().brokers
+    assert asked > 100
+
+
 def test_a_client_that_does_not_renew_is_cut(kafka, monkeypatch):
     """The check of the tests above: without renewal the broker closes the connection."""
     monkeypatch.setattr(Frames, "must_renew", False)
