@@ -153,7 +153,7 @@ def _unpacked(given: Given, data: bytes) -> tuple[Any, Sequence[Any]]:
     except ImportError:
         raise SecuritySettingsError(
             f"{given.prefix}.location: {given.location} is PKCS12, which needs the package"
-            " cryptography: pip install 'tidelog[security]', or convert it to PEM"
+            " cryptography: pip install '.[security]' in a clone of tidelog, or convert it to PEM"
         ) from None
     password = None if given.password is None else given.password.reveal().encode()
     try:
