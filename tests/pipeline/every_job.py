@@ -27,7 +27,7 @@ audit = tidelog.jobs.audit(**logs, at=0, split_bytes="2k", **how)
 whatif = tidelog.jobs.whatif(
     logs=root / "logs", policy="a:retention.ms=1", at="2400-01-01T00:00Z", **how
 )
-archive = tidelog.jobs.archive(**logs, to=root / "archive", task_offsets=70, **how)
+archive = tidelog.jobs.archive(**logs, to=root / "archive", **how)
 compact = tidelog.jobs.archive_compact(root / "archive", **how)
 verify = tidelog.jobs.archive_verify(root / "archive", **how)
 restore = tidelog.jobs.restore(
