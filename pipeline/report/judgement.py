@@ -41,10 +41,11 @@ def findings(report: Numbers) -> Iterator[Finding]:
     """Yields a finding for each threshold that is exceeded, or one that says that all hold."""
     if report.get("thresholds") is None:
         return
+    file = report["thresholds"]["file"]
     for each in report["thresholds"]["broken"]:
-        yield Finding("bad", "", f"{broken(each)}.", "A threshold.")
+        yield Finding("bad", "", f"{broken(each)}.", f"Says {file}.")
     if not report["thresholds"]["broken"]:
-        yield Finding("ok", "", "Every threshold holds.", f"Of {report['thresholds']['file']}.")
+        yield Finding("ok", "", "Every threshold holds.", f"Of {file}.")
 
 
 def changes(comparison: Numbers) -> Iterator[str]:
