@@ -19,6 +19,7 @@ from crc32c import crc32c
 
 from pipeline.archive import layout
 from pipeline.archive.manifests import File, Range
+from pipeline.archive.store import Store
 from pipeline.source.access import read
 from pipeline.source.reading import Options
 from protocol.records.layout import NO_TIMESTAMP
@@ -26,7 +27,7 @@ from protocol.records.layout import NO_TIMESTAMP
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from pipeline.archive.store import Store
+    from pipeline.archive.iceberg import Target
     from pipeline.source.splits import Split
 
 _GROUP_BYTES: Final = 4 << 20  # a row group; restoring holds one per date
@@ -38,7 +39,7 @@ _READ_BYTES: Final = 16 << 20
 class Chunk:
     """The input of one task."""
 
-    store: Store
+    store: Store | Target
     topic: str
     partition: int
     start_offset: int
@@ -67,7 +68,7 @@ class Written(NamedTuple):
 
 
 def chunks(
-    store: Store, splits: Sequence[Split], *, isolation: str, offsets: int, file_bytes: int
+    store: Store | Target, splits: Sequence[Split], *, isolation: str, offsets: int, file_bytes: int
 ) -> list[Chunk]:
     """Cuts the splits into tasks, at multiples of `offsets`."""
     found: dict[tuple[str, int, int], list[Split]] = {}
@@ -96,11 +97,13 @@ def chunks(
 
 def write(chunk: Chunk) -> Written:
     """Does one task. Raises SourceError, ClientError and OSError."""
+    store = chunk.store
+    assert isinstance(store, Store)
     files: list[File] = []
-    for table, sizes in _sliced(_tables(chunk), chunk.file_bytes):
+    for table, sizes in sliced(tables(chunk), chunk.file_bytes):
         offsets = table.column("offset")
         files += write_dates(
-            chunk.store,
+            store,
             chunk.topic,
             chunk.partition,
             table,
@@ -209,7 +212,8 @@ class Writer:
         )
 
 
-def _tables(chunk: Chunk) -> Iterator[tuple[Any, Any]]:
+def tables(chunk: Chunk) -> Iterator[tuple[Any, Any]]:
+    """Yields the records of a task as tables, each with the sizes of its records."""
     options = Options(isolation=chunk.isolation, batch_bytes=_READ_BYTES)
     for split in chunk.splits:
         for columns in read(split, options):
@@ -217,7 +221,7 @@ def _tables(chunk: Chunk) -> Iterator[tuple[Any, Any]]:
                 yield layout.table_of(columns)
 
 
-def _sliced(tables: Iterator[tuple[Any, Any]], limit: int) -> Iterator[tuple[Any, Any]]:
+def sliced(tables: Iterator[tuple[Any, Any]], limit: int) -> Iterator[tuple[Any, Any]]:
     """Cuts records into tables of at most `limit` bytes, or of one record that is larger."""
     held: list[tuple[Any, Any]] = []
     filled = 0

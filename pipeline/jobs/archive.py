@@ -27,6 +27,8 @@ from pipeline.report.output import say
 from pipeline.runs import ARCHIVE
 
 if TYPE_CHECKING:
+    from pipeline.archive.directory import Directory
+    from pipeline.archive.iceberg import Table
     from pipeline.session import Session
 
 _FILE_BYTES: Final = 128 << 20
@@ -46,6 +48,20 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     shared.add_ends(group)
     group = parser.add_argument_group("where to")
     group.add_argument("--to", metavar="DIR|URI", help="the archive")
+    group.add_argument(
+        "--table",
+        metavar="NAMESPACE.TABLE",
+        help="an Iceberg table as the archive, instead of --to",
+    )
+    group.add_argument(
+        "--catalog",
+        action="append",
+        default=[],
+        type=shared.pair,
+        metavar="KEY=VALUE",
+        help="with --table: a property of its catalog as pyiceberg has it, uri=sqlite:///catalog.db say;"
+        " may be given many times",
+    )
     group.add_argument(
         "--accept-gap",
         action="store_true",
@@ -102,18 +118,33 @@ def run(options: argparse.Namespace, session: Session) -> int:
 
         do = archive_upkeep.verify if options.action == "verify" else archive_upkeep.compact
         return do(options, session, Store(options.directory), name, directory)
-    if options.to is None:
-        raise UsageError("--to names the archive: a directory, or an URI")
+    if (options.to is None) == (options.table is None):
+        raise UsageError(
+            "--to names the archive, a directory or an URI; or --table names an Iceberg table"
+        )
+    if options.table is not None and "." not in options.table:
+        raise UsageError("--table: a table is in a namespace: NAMESPACE.TABLE")
     if (options.brokers is None) == (options.logs is None):
         raise UsageError("give either --brokers or --logs to read from")
     from pipeline.runs.archive_run import Run
 
-    one = Run(options, Store(options.to), name, directory)
+    one = Run(options, _place(options), name, directory)
     if options.dry_run:
         say(described(one.plan(now_ms)))
         return OK
     with at_work(directory):
         return one.do(session, now_ms)
+
+
+def _place(options: argparse.Namespace) -> Directory | Table:
+    if options.table is not None:
+        from pipeline.archive.iceberg import Table
+
+        return Table(options.table, dict(options.catalog))
+    from pipeline.archive.directory import Directory
+    from pipeline.archive.store import Store
+
+    return Directory(Store(options.to))
 
 
 def _count(text: str) -> int:

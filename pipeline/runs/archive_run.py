@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from client import Client
 from pipeline.archive import manifests, writing
-from pipeline.archive.manifests import Archive, Manifest, Range, Topic
+from pipeline.archive.manifests import Manifest, Range, Topic
 from pipeline.errors import OK, PipelineError
 from pipeline.options import topics_of
 from pipeline.plan import Plan
@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable, Mapping, Sequence
 
-    from pipeline.archive.store import Store
+    from pipeline.archive.directory import Directory
+    from pipeline.archive.iceberg import Table
+    from pipeline.archive.manifests import Archive
     from pipeline.archive.writing import Written
     from pipeline.session import Session
     from pipeline.source.splits import OffsetRange, Split
@@ -39,9 +41,9 @@ class Run:
     """One run of the archive job: plans what is new and writes it; see `do`."""
 
     def __init__(
-        self, options: argparse.Namespace, store: Store, name: str, directory: Path
+        self, options: argparse.Namespace, place: Directory | Table, name: str, directory: Path
     ) -> None:
-        self.options, self.store, self.name, self.directory = options, store, name, directory
+        self.options, self.place, self.name, self.directory = options, place, name, directory
         topics, pattern = topics_of(options.topics)
         self.selection = Selection(
             topics=topics,
@@ -58,20 +60,18 @@ class Run:
         Raises PipelineError, SourceError, ClientError and OSError.
         """
         began_s = time.monotonic()
-        with self.store.locked():
-            done = Archive.read(self.store).of_run(self.name)
-            if done is not None:
-                done.refuse_other(manifests.ARCHIVE)
+        with self.place.locked():
+            if self.place.is_done(self.name):
                 say(f"{ARCHIVE} {self.name}: was done before")
                 return OK
             plan = self.plan(now_ms)
-            archive = Archive.read(self.store)
+            archive = self.place.read()
             self._refuse_moved(plan, archive)
             if not plan.offsets:
                 say(f"{ARCHIVE} {self.name}: nothing is new")
                 return OK
             chunks = writing.chunks(
-                self.store,
+                self.place.target(),
                 self._read_again(plan),
                 isolation=self.options.isolation,
                 offsets=self.options.task_offsets,
@@ -80,12 +80,12 @@ class Run:
             sizes = [one.size_bytes for one in chunks]
             with watching(ARCHIVE, sum(sizes), brokers=self.options.brokers) as watch:
                 written: list[Written] = session.run(
-                    writing.write, chunks, watch=watch, sizes=sizes
+                    self.place.write, chunks, watch=watch, sizes=sizes
                 )
             self._refuse_anew(plan)
             made = self._manifest(plan, written)
-            self._refuse_wrong(made, plan, archive)
-            self.store.publish(made.name, made.encoded())
+            _refuse_incomplete(made, plan)
+            self.place.commit(made, archive, lambda now: self._refuse_moved(plan, now))
         self._conclude(made, time.monotonic() - began_s)
         return OK
 
@@ -105,6 +105,7 @@ class Run:
                 "isolation": options.isolation,
                 "upto": options.upto,
                 "to": options.to,
+                **({"table": options.table} if options.table else {}),
                 "task_offsets": options.task_offsets,
                 "file_bytes": options.file_bytes,
             },
@@ -114,7 +115,7 @@ class Run:
         )
 
     def _make(self) -> tuple[Sequence[Split], Mapping[str, Any]]:
-        archive = Archive.read(self.store)
+        archive = self.place.read()
         there = access.ranges(self.selection, **self._place)
         topics = self._topics({topic for topic, _ in there})
         for name, topic in topics.items():
@@ -227,19 +228,6 @@ class Run:
             files=tuple(file for one in written for file in one.files),
         )
 
-    def _refuse_wrong(self, made: Manifest, plan: Plan, before: Archive) -> None:
-        """Raises PipelineError unless the whole plan is archived and adjoins the earlier ranges."""
-        reached = {one.key: (one.start_offset, one.end_offset) for one in made.ranges}
-        if reached != dict(plan.offsets):
-            raise PipelineError(f"run {self.name} archived {reached}, and was to {plan.offsets}")
-        if self.store.is_remote:  # for stores without locks
-            now = Archive.read(self.store)
-            if len(now.manifests) != len(before.manifests):
-                self._refuse_moved(plan, now)
-        problems = Archive([*before.manifests, made]).problems()
-        if problems:
-            raise PipelineError(f"nothing was archived, for {problems[0]}")
-
     def _conclude(self, made: Manifest, seconds: float) -> None:
         records = sum(one.records for one in made.ranges)
         times = [
@@ -309,6 +297,13 @@ def _beginning(
     if start > archived:
         return start, Range(*key, archived, start)
     return archived, None
+
+
+def _refuse_incomplete(made: Manifest, plan: Plan) -> None:
+    """Raises PipelineError unless the whole plan is archived."""
+    reached = {one.key: (one.start_offset, one.end_offset) for one in made.ranges}
+    if reached != dict(plan.offsets):
+        raise PipelineError(f"run {made.run} archived {reached}, and was to {plan.offsets}")
 
 
 def _gone(gap: Range) -> str:

@@ -1,0 +1,55 @@
+"""An archive as Parquet files and manifests in a directory or object store, as the place of a run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pipeline.archive import manifests, writing
+from pipeline.archive.manifests import Archive
+from pipeline.errors import PipelineError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+
+    from pipeline.archive.manifests import Manifest
+    from pipeline.archive.store import Store
+
+
+class Directory:
+    """A store with manifests. See `iceberg.Table` for the other place."""
+
+    write = staticmethod(writing.write)
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def locked(self) -> AbstractContextManager[None]:
+        """Locks a local archive against other runs. Raises PipelineError if it is locked."""
+        return self._store.locked()
+
+    def read(self) -> Archive:
+        """Returns what is archived. Raises PipelineError and OSError."""
+        return Archive.read(self._store)
+
+    def is_done(self, run: str) -> bool:
+        """Returns whether the manifest of this run is there. Raises PipelineError for another job's."""
+        done = self.read().of_run(run)
+        if done is not None:
+            done.refuse_other(manifests.ARCHIVE)
+        return done is not None
+
+    def target(self) -> Store:
+        """Returns where tasks write."""
+        return self._store
+
+    def commit(self, made: Manifest, before: Archive, recheck: Callable[[Archive], None]) -> None:
+        """Publishes the manifest of a run. Raises PipelineError if it does not adjoin the others."""
+        if self._store.is_remote:  # for stores without locks
+            now = self.read()
+            if len(now.manifests) != len(before.manifests):
+                recheck(now)
+        problems = Archive([*before.manifests, made]).problems()
+        if problems:
+            raise PipelineError(f"nothing was archived, for {problems[0]}")
+        self._store.publish(made.name, made.encoded())

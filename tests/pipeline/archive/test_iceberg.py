@@ -1,0 +1,237 @@
+"""An archive as an Iceberg table: read back by pyiceberg, exactly once whatever is killed or runs at once."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+
+import pyarrow.parquet as pq
+import pytest
+
+from pipeline import cli
+from pipeline.archive import iceberg
+from pipeline.errors import FAILED, OK, USAGE
+from tests.pipeline.archive.archives import TIMES, archive
+from tests.pipeline.archive.test_archive import expected, some, with_logs
+from tests.pipeline.logs import Seen
+
+pyiceberg = pytest.importorskip("pyiceberg", reason="the extra `iceberg` is not installed")
+from pyiceberg.catalog import load_catalog  # noqa: E402
+from pyiceberg.expressions import EqualTo  # noqa: E402
+
+NAME = "logs.events"
+_DAY_US = 86_400_000_000
+
+
+@pytest.fixture
+def root(tmp_path):
+    (tmp_path / "logs").mkdir()
+    with_logs(tmp_path, [(0, some(200, 1)), (1, some(90, 2))])
+    return tmp_path
+
+
+def catalog(root):
+    return {"uri": f"sqlite:///{root}/catalog.db", "warehouse": f"file://{root}/warehouse"}
+
+
+def fill(root, *more, run="one"):
+    """Archive the logs below `root` to the table; returns the exit status."""
+    where = [
+        item for key, value in catalog(root).items() for item in ("--catalog", f"{key}={value}")
+    ]
+    return cli.main(
+        [
+            *(
+                "archive",
+                "--logs",
+                str(root / "logs"),
+                "--upto",
+                "log-end",
+                "--table",
+                NAME,
+                *where,
+            ),
+            *("--out", str(root / "runs"), "--run", run, "--master", "inline", *more),
+        ]
+    )
+
+
+def table(root):
+    return load_catalog("default", **catalog(root)).load_table(NAME)
+
+
+def contents(found):
+    """Every record of a scan, by topic and partition."""
+    seen = {}
+    for row in found.to_arrow().to_pylist():
+        exact = row["header_names"]
+        seen.setdefault((row["topic"], row["partition"]), []).append(
+            Seen(
+                row["offset"],
+                row["timestamp_ms"],
+                row["timestampType"],
+                row["append_time_ms"],
+                row["key"],
+                row["value"],
+                tuple(
+                    (one["key"].encode() if exact is None else exact[n], one["value"])
+                    for n, one in enumerate(row["headers"] or ())
+                ),
+            )
+        )
+    return {key: sorted(rows) for key, rows in sorted(seen.items())}
+
+
+def test_every_record_is_in_the_partition_of_its_day(root):
+    assert fill(root, "--file-bytes", "8000") == OK
+    found = table(root)
+    assert found.schema().find_field("timestamp").field_id == found.spec().fields[0].source_id
+    days = set()
+    for task in found.scan().plan_files():
+        rows = pq.read_table(task.file.file_path.removeprefix("file://"))
+        assert rows.num_rows == task.file.record_count
+        micros = rows.column("timestamp").cast("int64").to_pylist()
+        day = task.file.partition[0]
+        assert {None if one is None else one // _DAY_US for one in micros} == {day}
+        days.add(day)
+    expected_days = {t // 86_400_000 for t in TIMES if abs(t) < 2**53 and t != -1}
+    assert days == {None, *expected_days}
+
+
+def test_pyiceberg_reads_what_was_archived_and_late_data(root):
+    small = [time_ms for time_ms in TIMES if time_ms >= 0 and time_ms < 2**50]
+    logs = root / "late"
+    (logs / "logs").mkdir(parents=True)
+    with_logs(logs, [(0, some(50, 1, dates=[*small, -1]))])
+    assert fill(logs) == OK
+    with_logs(logs, [(0, some(20, 2, dates=[-2, 0]))])
+    assert fill(logs, run="two") == OK
+    found = table(logs)
+    assert contents(found.scan()) == expected(logs)
+    assert len(found.metadata.snapshots) == 2
+    one_topic = contents(found.scan(row_filter=EqualTo("offset", 60)))
+    assert [len(rows) for rows in one_topic.values()] == [1]
+    summary = found.current_snapshot().summary
+    assert summary[iceberg.RUN] == "two"
+    assert json.loads(summary[iceberg.RANGES])[0]["start_offset"] == 50
+
+
+def test_a_run_again_adds_nothing(root, capsys):
+    assert fill(root) == OK
+    count = table(root).scan().count()
+    assert fill(root) == OK
+    assert "was done before" in capsys.readouterr().out
+    assert fill(root, run="two") == OK
+    assert "nothing is new" in capsys.readouterr().out
+    assert table(root).scan().count() == count == 290
+
+
+def test_a_run_whose_snapshot_has_expired_adds_nothing(root, capsys):
+    assert fill(root) == OK
+    with_logs(root, [(0, some(10, 3))])
+    assert fill(root, run="two") == OK
+    found = table(root)
+    found.maintenance.expire_snapshots().by_id(found.metadata.snapshots[0].snapshot_id).commit()
+    assert fill(root) == FAILED
+    assert "another run came first" in capsys.readouterr().err
+    assert table(root).scan().count() == 300
+
+
+@pytest.mark.parametrize("step", ["first file", "last file", "commit", "done"])
+def test_a_killed_run_is_done_again(root, step):
+    """Before and after the commit; what it wrote before belongs to no snapshot."""
+    child = os.fork()
+    if not child:
+        try:
+            signal.alarm(100)
+            _die_at(step)
+            fill(root, "--file-bytes", "8000")
+        finally:
+            os._exit(99)
+    _, status = os.waitpid(child, 0)
+    assert os.WIFSIGNALED(status)
+    assert os.WTERMSIG(status) == signal.SIGKILL
+    with_logs(root, [(0, some(30, 3))])
+    assert fill(root, "--file-bytes", "8000") == OK
+    assert fill(root, "--file-bytes", "8000", run="two") == OK
+    assert _offsets(root) == {(0, n) for n in range(230)} | {(1, n) for n in range(90)}
+    assert table(root).scan().count() == 320
+
+
+def _offsets(root):
+    rows = table(root).scan(selected_fields=("partition", "offset")).to_arrow().to_pylist()
+    return {(row["partition"], row["offset"]) for row in rows}
+
+
+def _die_at(step):
+    def kill(*_, **__):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    commit = iceberg.Table.commit
+    if step == "first file":
+        iceberg.Target.write = kill
+    elif step == "last file":
+        iceberg.Table.commit = kill
+    elif step == "commit":
+        from pyiceberg.catalog.sql import SqlCatalog
+
+        real = SqlCatalog.commit_table
+        SqlCatalog.commit_table = lambda self, found, requirements, updates: (
+            kill() if len(updates) > 1 else real(self, found, requirements, updates)
+        )
+    else:
+
+        def done(self, *given):
+            commit(self, *given)
+            kill()
+
+        iceberg.Table.commit = done
+
+
+def test_of_two_runs_at_once_one_is_refused(root, monkeypatch, capsys):
+    """Also by a catalog's own retries, which would add the second to the first."""
+    with_logs(root, [(0, some(10, 3))])
+    commit = iceberg.Table.commit
+
+    def slowly(self, *given):
+        monkeypatch.setattr(iceberg.Table, "commit", commit)
+        assert fill(root, run="first") == OK
+        commit(self, *given)
+
+    monkeypatch.setattr(iceberg.Table, "commit", slowly)
+    assert fill(root, run="second") == FAILED
+    assert "has changed meanwhile" in capsys.readouterr().err
+    assert table(root).scan().count() == 300
+    assert table(root).properties["commit.retry.num-retries"] == "0"
+
+
+def test_the_check_of_two_runs_notices_retries(root, monkeypatch):
+    """Planted: a table whose commits are tried again, on top of what another run has added."""
+    monkeypatch.setattr(iceberg, "_RETRIES", "tidelog.test")
+    with_logs(root, [(0, some(10, 3))])
+    commit = iceberg.Table.commit
+
+    def slowly(self, *given):
+        monkeypatch.setattr(iceberg.Table, "commit", commit)
+        assert fill(root, run="first") == OK
+        commit(self, *given)
+
+    monkeypatch.setattr(iceberg.Table, "commit", slowly)
+    assert fill(root, run="second") == OK
+    assert table(root).scan().count() == 600
+
+
+def test_what_cannot_be_meant(root, capsys):
+    assert fill(root, "--to", str(root / "archive")) == USAGE
+    assert "or --table names an Iceberg table" in capsys.readouterr().err
+    own = load_catalog("default", **catalog(root))
+    own.create_namespace("logs")
+    own.create_table(NAME, pq.read_schema(_any_file(root)))
+    assert fill(root) == FAILED
+    assert f"table {NAME} has no column" in capsys.readouterr().err
+
+
+def _any_file(root):
+    assert archive(root, run="plain") == OK
+    return next(iter((root / "archive").rglob("*.parquet")))
