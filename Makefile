@@ -51,7 +51,7 @@ simulate-clocks: setup ## lives with wrong clocks: SEEDS=20000 FROM=1; PLANT=lis
 	@SEEDS=$(SEEDS) FROM=$(FROM) PLANT="$(PLANT)" $(BIN)/python -m tests.simulation.clocks
 
 test-spark: setup ## the pipeline's jobs on Spark; installs PySpark into .venv, needs Java
-	$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --editable '.[dev,spark,avro]'
+	$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --editable '.[dev,spark,avro,iceberg]'
 	@$(FETCH) 3.9.1 >/dev/null || $(FETCH) 3.9.1 >/dev/null || true
 	@$(BIN)/python -m tests.pipeline.spark_kafka
 	$(BIN)/python -m pytest -q -m spark --timeout 600 tests/pipeline

@@ -34,6 +34,8 @@ def archive(
     isolation: Literal["read_committed", "read_uncommitted"] | None = None,
     upto: Literal["high-watermark", "log-end"] | None = None,
     to: Values | None = None,
+    table: Values | None = None,
+    catalog: Values | Mapping[str, Value] | None = None,
     accept_gap: bool = False,
     file_bytes: Values | None = None,
     dry_run: bool = False,
