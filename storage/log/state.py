@@ -380,7 +380,7 @@ class LogState:
 
         Raises KafkaStorageError and CorruptMessage.
         """
-        while self.producers is None:
+        while (producers := self.producers) is None:  # a truncation forgets them
             corrections = self.corrections
             with self.hold() as version:
                 try:
@@ -398,7 +398,7 @@ class LogState:
                 # Another thread may have read them and appended since, or corrected the clock.
                 if self.producers is None and self.corrections == corrections:
                     self.producers = read
-        return self.producers
+        return producers
 
     # --- when the disk fails ----------------------------------------------------------------------
 

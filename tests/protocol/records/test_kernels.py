@@ -152,7 +152,7 @@ def test_a_module_compiled_from_other_sources_is_refused(monkeypatch, interface)
     monkeypatch.delenv("TIDELOG_KERNELS", raising=False)
     monkeypatch.setattr("protocol.records._kernels", old)
     with pytest.raises(ImportError, match="make setup"):
-        runpy.run_path(kernels.__file__)
+        runpy.run_path(kernels.__file__, run_name=kernels.__name__)
 
 
 def test_a_region_is_needed(implementation):
