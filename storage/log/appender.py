@@ -230,6 +230,7 @@ class Appender:
                     state.largest_event.appended(prepared.batches, limit)
             except OSError as error:
                 raise state.storage_error("the records were not stored", error) from error
+            state.begins_segment = False  # also where the active segment was empty
             state.last_append_time_ms = append_time_ms
             if sequenced is not None:
                 offsets = (prepared.first_offset, prepared.last_offset)

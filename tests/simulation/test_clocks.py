@@ -21,6 +21,7 @@ MENDED = [
     6714,  # slow from the first reading on, then a restart
     7287,  # off before a leap, which ended
     6903,  # back in two steps, then off, then accepted
+    6585,  # reset by an operator while the log was empty
     *(7601, 11472),  # reset by an operator while the clock was right
     *(7761, 18142),  # a tombstone found while the clock was ahead
     *(10143, 14982),  # on several courses in turn, which overlap

@@ -217,6 +217,14 @@ def test_a_leap_begins_a_segment_and_corrects_nothing(log):
     assert (bases(log), corrections(log)) == ([0, 1], ())
 
 
+def test_an_empty_segment_is_not_followed_by_another_one(make_log):
+    log = make_log().create()
+    log.partition.begin_segment_at_next_append()
+    log.append([6], now=RIGHT_MS)
+    log.append([7], now=RIGHT_MS)
+    assert bases(log) == [0]
+
+
 def test_append_times_of_before_are_never_mixed_with_those_of_after(log):
     """An append that has its time already, when the step back is noted, begins the segment."""
     disk, partition = Disk(), log.partition
