@@ -59,7 +59,7 @@ def staged(batch: pa.RecordBatch, how: Staging) -> pa.RecordBatch:
     key, value = batch.column("key"), batch.column("value")
     if how.schema is not None:
         value = avro_values.encoded(value, *how.schema)
-    partitions = pa.array(_partitions(key, value, how.partition_count), pa.int32())
+    partitions = pa.array(partitions_of(key, value, how.partition_count), pa.int32())
     return pa.record_batch(
         [
             pc.coalesce(batch.column("partition").cast(pa.int32()), partitions),
@@ -137,7 +137,8 @@ def _iso(text: str) -> int:
         raise PipelineError(f"the time column: {error}{hint}") from error
 
 
-def _partitions(key: pa.Array, value: pa.Array, partition_count: int) -> npt.NDArray[np.int32]:
+def partitions_of(key: pa.Array, value: pa.Array, partition_count: int) -> npt.NDArray[np.int32]:
+    """Returns the partition of each row: by its key, or by its value if it has no key."""
     chosen = _of_keys(key, partition_count)
     missing = chosen < 0
     if missing.any():

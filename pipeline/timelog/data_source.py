@@ -1,4 +1,4 @@
-"""`spark.read.format("timelog")`: logs as a data source of Spark, in batch and streaming.
+"""`spark.read.format("timelog")`: logs as a data source and sink of Spark, in batch and streaming.
 
 `tidelog.spark.register` registers the source with a session. The source goes to workers by value,
 with the place where the driver found tidelog (`arrival`). So local mode needs no setup; on a
@@ -11,16 +11,23 @@ Spark carries only options and bytes between processes.
 
 from __future__ import annotations
 
+import importlib
 import json
 import pickle
 import sys
+import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pyspark import TaskContext
 from pyspark.sql.datasource import (
     DataSource,
+    DataSourceArrowWriter,
     DataSourceReader,
+    DataSourceStreamArrowWriter,
     DataSourceStreamReader,
     InputPartition,
+    WriterCommitMessage,
 )
 
 from pipeline.arrival import arrive, home
@@ -33,6 +40,7 @@ except ImportError:  # Spark 4.1
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from pipeline.sink.sink_options import SinkOptions
     from pipeline.source.splits import OffsetRange, Selection
     from pipeline.timelog.options import TimelogOptions
     from protocol.topic_partition import TopicPartition
@@ -41,6 +49,7 @@ if TYPE_CHECKING:
 
 _PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 _METADATA = "timelog.options"
+_QUERY = "sql.streaming.queryId"  # the name of Spark's local property
 
 
 def register(spark: Any) -> None:
@@ -62,16 +71,23 @@ def register(spark: Any) -> None:
 
 def _parsed(home: tuple[str, ...], given: Mapping[str, str]) -> TimelogOptions:
     """Returns the parsed options. Raises OptionError, SourceError, and ImportError with a sentence."""
+    _arrived(home)
+    from pipeline.timelog.options import TimelogOptions
+
+    return TimelogOptions(given)
+
+
+def _arrived(home: tuple[str, ...]) -> None:
+    """Makes tidelog importable. Raises ImportError with a sentence if it or a library is missing."""
     arrive(*home)
     try:
-        from pipeline.timelog.options import TimelogOptions
+        for library in ("numpy", "pyarrow"):
+            importlib.import_module(library)
     except ModuleNotFoundError as error:
         raise ImportError(
             f"the Python of Spark's workers, {sys.executable}, has no {error.name}: install tidelog "
             "with the extra `spark` there, or set PYSPARK_PYTHON to a Python that has it"
         ) from error
-
-    return TimelogOptions(given)
 
 
 class TimelogDataSource(DataSource):  # type: ignore[misc]
@@ -85,11 +101,9 @@ class TimelogDataSource(DataSource):  # type: ignore[misc]
     pushes = False
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        """Checks the options. Raises OptionError and SourceError."""
+        """Keeps the options. Whether they are those of a read or a write is known later."""
         super().__init__(options)
         self._carried = dict(options)
-        if self._carried:
-            self._settings()
 
     def _settings(self) -> TimelogOptions:
         return _parsed(self.home, self._carried)
@@ -98,7 +112,6 @@ class TimelogDataSource(DataSource):  # type: ignore[misc]
         """Takes the options of a table from its schema, and checks them."""
         if not self._carried and len(schema.fields):
             self._carried = json.loads(schema.fields[0].metadata.get(_METADATA, "{}"))
-            self._settings()
 
     @classmethod
     def name(cls) -> str:
@@ -106,7 +119,7 @@ class TimelogDataSource(DataSource):  # type: ignore[misc]
         return "timelog"
 
     def schema(self) -> Any:
-        """Returns the schema of the level."""
+        """Returns the schema of the level. Raises OptionError and SourceError."""
         from pyspark.sql.pandas.types import from_arrow_schema
 
         settings = self._settings()
@@ -129,6 +142,17 @@ class TimelogDataSource(DataSource):  # type: ignore[misc]
         self._take_from(schema)
         self._settings().check_for_stream()
         return StreamReader(self.home, self._carried)
+
+    def writer(self, schema: Any, overwrite: bool) -> DataSourceArrowWriter:
+        """Returns the writer of a batch. Raises OptionError."""
+        options = _sink(self.home, self._carried, schema, overwrite=overwrite)
+        directory = options.directory_of_batch()
+        return BatchWriter(self.home, self._carried, str(directory))
+
+    def streamWriter(self, schema: Any, overwrite: bool) -> DataSourceStreamArrowWriter:
+        """Returns the writer of a stream. Raises OptionError."""
+        directory = _sink(self.home, self._carried, schema, overwrite=overwrite).staging()
+        return StreamWriter(self.home, self._carried, str(directory))
 
 
 class _Reading:
@@ -200,11 +224,15 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
     def initialOffset(self) -> Offsets:
         """Returns the start of a new query."""
         settings = self._settings()
-        return _nested(settings.first_offsets(_ranges(settings)))
+        from pipeline.timelog.stream_offsets import nested
+
+        return nested(settings.first_offsets(_ranges(settings)))
 
     def latestOffset(self, start: Offsets | None = None, limit: Any = None) -> Offsets:
         """Returns the end of this micro-batch. Spark 4.1 passes no arguments and reads all."""
         ranges = _ranges(self._settings())
+        from pipeline.timelog.stream_offsets import flat, nested, share
+
         ends = {key: end for key, (_, end) in ranges.items()}
         if self._last is not None:
             ends = {
@@ -212,12 +240,12 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
             }
         most = getattr(limit, "max_rows", None)
         if start is not None and most is not None:
-            before = _flat(start)
+            before = flat(start)
             starts = {key: before.get(key, ranges[key][0]) for key in ends}
-            ends = _share(starts, ends, most)
-        for key, offset in _flat(start or {}).items():  # a log may be gone for a while
+            ends = share(starts, ends, most)
+        for key, offset in flat(start or {}).items():  # a log may be gone for a while
             ends[key] = max(offset, ends.get(key, offset))
-        return _nested(ends)
+        return nested(ends)
 
     def getDefaultReadLimit(self) -> Any:
         """Returns the maximum size of a micro-batch."""
@@ -231,7 +259,9 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         from dataclasses import replace
 
         settings = self._settings()
-        begin, finish = _flat(start), _flat(end)
+        from pipeline.timelog.stream_offsets import flat
+
+        begin, finish = flat(start), flat(end)
         reach = {key: (begin.get(key, 0), last) for key, last in finish.items()}
         is_new = {key for key in finish if key not in begin}
         reach = {key: span for key, span in reach.items() if span[0] < span[1]}
@@ -258,44 +288,98 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         """Does nothing: there are no resources to release."""
 
 
+def _sink(
+    home: tuple[str, ...], given: Mapping[str, str], schema: Any = None, *, overwrite: bool = False
+) -> SinkOptions:
+    """Returns the options of a write, checked against the columns. Raises OptionError."""
+    _arrived(home)
+    from pipeline.sink.sink_options import SinkOptions, check
+
+    options = SinkOptions(given)
+    if schema is not None:
+        check(schema, options, overwrite=overwrite)
+    return options
+
+
+class Staged(WriterCommitMessage):  # type: ignore[misc]
+    """What a task tells the commit: its staged file, pickled, and the id of the streaming query."""
+
+    def __init__(self, file: bytes, query: str | None) -> None:
+        self.file = file
+        self.query = query
+
+
+class _Writing:
+    """The common part of batch and streaming: tasks stage rows, and the commit writes them."""
+
+    def __init__(self, home: tuple[str, ...], carried: dict[str, str], directory: str) -> None:
+        self._home = home
+        self._carried = carried
+        self._directory = directory
+
+    def write(self, iterator: Iterator[Any]) -> Staged:
+        """Stages the rows of a task."""
+        options = _sink(self._home, self._carried)
+        from pipeline.sink.staging import stage
+
+        query = TaskContext.get().getLocalProperty(_QUERY)
+        now_ms = time.time_ns() // 1_000_000
+        return Staged(pickle.dumps(stage(options, self._of(query), iterator, now_ms)), query)
+
+    def _of(self, query: str | None) -> Path:
+        return Path(self._directory, query or "")
+
+    def _commit(self, messages: Sequence[Staged | None], number: int) -> None:
+        options = _sink(self._home, self._carried)
+        from pipeline.sink.committing import commit
+
+        for query, files in _files(messages).items():
+            commit(options, self._of(query), number, files)
+
+    def _abort(self, messages: Sequence[Staged | None]) -> None:
+        _arrived(self._home)
+        from pipeline.sink.committing import discard
+
+        for query, files in _files(messages).items():
+            discard(self._of(query), files)
+
+
+class BatchWriter(_Writing, DataSourceArrowWriter):  # type: ignore[misc]
+    """Writes a DataFrame."""
+
+    def commit(self, messages: Sequence[Staged | None]) -> None:
+        """Writes what all tasks have staged."""
+        self._commit(messages, 0)
+        _sink(self._home, self._carried).forget(Path(self._directory))
+
+    def abort(self, messages: Sequence[Staged | None]) -> None:
+        """Removes what is staged, unless a commit has begun to write it."""
+        self._abort(messages)
+
+
+class StreamWriter(_Writing, DataSourceStreamArrowWriter):  # type: ignore[misc]
+    """Writes micro-batches; each has the number that Spark's checkpoint gives it."""
+
+    def commit(self, messages: Sequence[Staged | None], batch_id: int) -> None:
+        """Writes what all tasks have staged; a repeated commit writes the rest, or nothing."""
+        self._commit(messages, batch_id)
+
+    def abort(self, messages: Sequence[Staged | None], batch_id: int) -> None:
+        """Removes what is staged, unless a commit has begun to write it."""
+        self._abort(messages)
+
+
+def _files(messages: Sequence[Staged | None]) -> dict[str | None, list[Any]]:
+    """Returns the staged files of each query, in the order of the tasks; there is one query."""
+    found: dict[str | None, list[Any]] = {}
+    for message in messages:
+        if message is not None:
+            file = pickle.loads(message.file)
+            found.setdefault(message.query, []).extend([] if file is None else [file])
+    return found
+
+
 def _ranges(settings: TimelogOptions) -> dict[TopicPartition, OffsetRange]:
     from pipeline.source import access
 
     return access.ranges(settings.selection, logs=settings.logs, brokers=settings.brokers)
-
-
-def _nested(offsets: Mapping[TopicPartition, int]) -> Offsets:
-    nested: Offsets = {}
-    for (topic, partition), offset in sorted(offsets.items()):
-        nested.setdefault(topic, {})[str(partition)] = offset
-    return nested
-
-
-def _flat(offsets: Offsets) -> dict[TopicPartition, int]:
-    return {
-        (topic, int(partition)): offset
-        for topic, partitions in offsets.items()
-        for partition, offset in partitions.items()
-    }
-
-
-def _share(
-    starts: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], most: int
-) -> dict[TopicPartition, int]:
-    """Distributes `most` offsets over the partitions by their size; at least one advances."""
-    left = {key: end - starts[key] for key, end in ends.items() if end > starts[key]}
-    total = sum(left.values())
-    if total <= most:
-        return dict(ends)
-    shared, given = dict(starts), 0
-    for key, count in left.items():
-        part = count * most // total
-        shared[key] += part
-        given += part
-    for key in sorted(left, key=left.__getitem__, reverse=True):
-        if given >= most:
-            break
-        if shared[key] < ends[key]:
-            shared[key] += 1
-            given += 1
-    return shared

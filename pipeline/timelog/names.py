@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
 NAMES: Final = (
     "path",
@@ -94,28 +94,32 @@ def named(given: Mapping[str, str]) -> dict[str, str]:
 
     Raises OptionError for an unknown name, naming those near it, and for one that is given twice.
     """
-    if is_of_table(given):
-        given = _of_table(given)
-    known = {name.lower(): name for name in (*NAMES, *ALIASES, *TUNING)}
     found: dict[str, str] = {}
     said: dict[str, str] = {}
-    for name, value in given.items():
-        spelled = known.get(name.lower())
-        if spelled is None:
-            raise OptionError(_unknown(name, known))
-        if spelled in TUNING:
+    for name, value in (_of_table(given) if is_of_table(given) else given).items():
+        known = spelled(name, (*NAMES, *ALIASES, *TUNING))
+        if known is None:
+            raise OptionError(unknown("timelog", name, (*NAMES, *ALIASES)))
+        if known in TUNING:
             continue
-        own = ALIASES.get(spelled, spelled)
+        own = ALIASES.get(known, known)
         if own in found and found[own] != value:
-            raise OptionError(f"{spelled} and {said[own]} are one option: give one of them")
-        found[own], said[own] = value, spelled
+            raise OptionError(f"{known} and {said[own]} are one option: give one of them")
+        found[own], said[own] = value, known
     return found
 
 
-def _unknown(name: str, known: Mapping[str, str]) -> str:
-    near = [known[each] for each in difflib.get_close_matches(name.lower(), known, 3)]
-    hint = f"; did you mean {' or '.join(near)}?" if near else "."
-    return f"timelog has no option {name}{hint} It has: {', '.join((*NAMES, *ALIASES))}"
+def spelled(name: str, known: Sequence[str]) -> str | None:
+    """Returns a name as it is declared; None if it is not."""
+    return {one.lower(): one for one in known}.get(name.lower())
+
+
+def unknown(what: str, name: str, known: Sequence[str], *, kind: str = "option") -> str:
+    """Returns the sentence for an unknown name, with those near it."""
+    near = difflib.get_close_matches(name.lower(), [one.lower() for one in known], 3)
+    spelling = [spelled(one, known) or one for one in near]
+    hint = f"; did you mean {' or '.join(spelling)}?" if near else "."
+    return f"{what} has no {kind} {name}{hint} It has: {', '.join(known)}"
 
 
 def _of_table(given: Mapping[str, str]) -> dict[str, str]:

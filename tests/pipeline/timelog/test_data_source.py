@@ -170,7 +170,7 @@ def test_event_times_and_filters(spark, edges):
 )
 def test_mistakes_are_said(source, edges, options, words):
     with pytest.raises((ValueError, SourceError), match=words):
-        source({"path": str(edges), **options})
+        source({"path": str(edges), **options}).schema()
 
 
 def test_mistakes_reach_the_user(spark, edges, tmp_path):
@@ -200,7 +200,7 @@ def test_brokers(spark, source, broker, topic):
     ]
     assert None not in {row.append_time_ms for row in found}
     with pytest.raises(ValueError, match="level segment needs a path"):
-        source({"brokers": "h:1", "level": "segment"})
+        source({"brokers": "h:1", "level": "segment"}).schema()
 
 
 def drained(writer):

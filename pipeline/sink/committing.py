@@ -1,0 +1,170 @@
+"""Writes what the tasks have staged: by a plan that is recorded first, each record once.
+
+`staging/<name>/plan.json` says which files go where, in which order and with which producer. It
+appears whole before the first record is written. A commit that finds one continues it, and ignores
+what a second attempt has staged. `done.json` says which commit was the last; a repetition of that
+one writes nothing. <name> is the run of a batch, or the id of a streaming query.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from client import LATEST, Client
+from pipeline.errors import PipelineError
+from pipeline.replay import targets
+from pipeline.replay.replay import Task, replay_partition
+from pipeline.sink.staging import INCOMING, ArrowSource
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pipeline.sink.sink_options import SinkOptions
+    from pipeline.sink.staging import StagedFile
+
+_log = logging.getLogger("tidelog.pipeline")
+_PLAN: Final = "plan.json"
+_DONE: Final = "done.json"
+_THREADS: Final = 8  # the encoder and the network release the interpreter
+
+
+def commit(
+    options: SinkOptions, directory: Path, number: int, files: Sequence[StagedFile]
+) -> dict[str, int]:
+    """Writes the files of a commit; returns how many records each topic has been given.
+
+    `number` is that of the micro-batch, and 0 for a batch. Raises PipelineError, OSError and the
+    client's errors; then the same commit has to be repeated.
+    """
+    done = _read(directory / _DONE)
+    if done is not None and number <= done["number"]:
+        _clean(directory)
+        return {}
+    plan = _read(directory / _PLAN)
+    if plan is None or plan["number"] != number:
+        plan = _planned(options, number, files, {} if done is None else done["left"])
+        _write(directory / _PLAN, plan)
+    tasks = _tasks(options, directory.name, plan)
+    with ThreadPoolExecutor(_THREADS, thread_name_prefix="tidelog-commit") as pool:
+        outcomes = list(pool.map(replay_partition, tasks))
+    errors = [one.error for one in outcomes if one.error]
+    if errors:
+        raise PipelineError(errors[0])
+    counts: dict[str, int] = {}
+    for one in outcomes:
+        counts[one.topic] = counts.get(one.topic, 0) + one.count
+        for doubt in one.doubts:
+            _log.warning("%s-%d: %s", one.topic, one.partition, doubt)
+    left = {} if done is None else done["left"]
+    _write(directory / _DONE, {"number": number, "left": left | _ends(options, plan)})
+    (directory / _PLAN).unlink()
+    _clean(directory)
+    return counts
+
+
+def discard(directory: Path, files: Sequence[StagedFile]) -> None:
+    """Removes the files of a commit that will not be; those that a plan names stay for the next."""
+    plan = _read(directory / _PLAN)
+    named = set() if plan is None else _named(plan)
+    for one in files:
+        if one.path not in named:
+            Path(one.path).unlink(missing_ok=True)
+
+
+def _named(plan: dict[str, Any]) -> set[str]:
+    return {
+        path
+        for partitions in plan["places"].values()
+        for files in partitions.values()
+        for path, _ in files
+    }
+
+
+def _planned(
+    options: SinkOptions, number: int, files: Sequence[StagedFile], left: dict[str, int]
+) -> dict[str, Any]:
+    places: dict[str, dict[str, list[tuple[str, list[int]]]]] = {}
+    for file in files:
+        for topic, partitions in file.batches.items():
+            for partition, numbers in partitions.items():
+                parts = places.setdefault(topic, {}).setdefault(partition, [])
+                parts.append((file.path, numbers))
+    keys = [(topic, int(one)) for topic, partitions in places.items() for one in partitions]
+    wanted = argparse.Namespace(delivery=options.delivery, exclusive=options.exclusive == "true")
+    with Client(options.brokers) as client:
+        notes = targets.settle(client, sorted(keys), wanted, left=left)
+    return {"number": number, "places": places, "notes": notes}
+
+
+def _tasks(options: SinkOptions, name: str, plan: dict[str, Any]) -> list[Task]:
+    tasks = []
+    with Client(options.brokers) as client:
+        targets.refuse_anew(client, plan["notes"])
+        for topic, partitions in sorted(plan["places"].items()):
+            target = targets.look_at(client, topic)
+            for partition, files in sorted(partitions.items()):
+                run = f"sink/{name}/{plan['number']}"
+                source = ArrowSource(tuple((path, tuple(numbers)) for path, numbers in files))
+                tasks.append(
+                    Task(
+                        brokers=options.brokers,
+                        topic=topic,
+                        partition=int(partition),
+                        delivery=targets.delivery_of(plan["notes"], run, topic, int(partition)),
+                        source=source,
+                        source_topic=topic,
+                        source_partition=int(partition),
+                        compression=targets.codec_of(options.compression),
+                        batch_limit=target.batch_limit,
+                        is_stamped=target.is_stamped,
+                    )
+                )
+    return tasks
+
+
+def _ends(options: SinkOptions, plan: dict[str, Any]) -> dict[str, int]:
+    """Returns where the partitions end now, by which the next commit knows that they are ours."""
+    with Client(options.brokers) as client:
+        return {
+            f"{topic}-{partition}": client.list_offsets(topic, {int(partition): LATEST})[
+                int(partition)
+            ].offset
+            for topic, partitions in plan["places"].items()
+            for partition in partitions
+        }
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    try:
+        found: dict[str, Any] = json.loads(path.read_text("utf-8"))
+    except FileNotFoundError:
+        return None
+    return found
+
+
+def _write(path: Path, value: dict[str, Any]) -> None:
+    """Writes a file that is there whole or not at all, also after a crash."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = path.with_suffix(".new")
+    with new.open("w", encoding="utf-8") as file:
+        json.dump(value, file)
+        file.flush()
+        os.fsync(file.fileno())
+    new.replace(path)
+    directory = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+def _clean(directory: Path) -> None:
+    """Removes what tasks have staged, those of failed attempts too: no commit needs it any more."""
+    shutil.rmtree(directory / INCOMING, ignore_errors=True)

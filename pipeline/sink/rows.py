@@ -1,0 +1,124 @@
+"""Rows of a DataFrame as records: one Arrow batch with the target partition of each row.
+
+A time is `timestamp_ms` where there is such a column, else `timestamp`, rounded down to ms; null is
+"no time", as -1 is in `timestamp_ms`. Without either column a record gets the time at which its row
+is staged. Keys choose partitions as Java clients do (murmur2) where `partition` is missing or null;
+a row without a key goes where its value would go as a key.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipeline.engine.backfill import partitions_of
+from pipeline.errors import PipelineError
+from pipeline.source.arrays import HEADERS
+from protocol.records.layout import NO_TIMESTAMP
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy.typing as npt
+
+    from protocol.topic_partition import TopicPartition
+
+STAGED: Final = pa.schema(
+    [
+        ("timestamp_ms", pa.int64()),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("headers", HEADERS),
+    ]
+)
+
+
+def targets_of(
+    batch: Any, topic: str | None, count_of: Callable[[str], int]
+) -> dict[TopicPartition, npt.NDArray[np.int64]]:
+    """Returns the rows of each target partition, in their order.
+
+    `topic` is that of all rows, or None if a column says it; `count_of` returns the number of
+    partitions of a topic. Raises PipelineError for a row that has no topic or no such partition.
+    """
+    found: dict[TopicPartition, npt.NDArray[np.int64]] = {}
+    for name, rows in _rows_of_topics(batch, topic):
+        count = count_of(name)
+        chosen = _partitions(batch, name, count)[rows]
+        order = np.argsort(chosen, kind="stable")
+        cuts = np.flatnonzero(np.diff(chosen[order])) + 1
+        for part in np.split(rows[order], cuts):
+            if len(part):
+                found[name, int(_partition_at(chosen, rows, part))] = part
+    return found
+
+
+def _partition_at(chosen: Any, rows: Any, part: Any) -> int:
+    return int(chosen[np.searchsorted(rows, part[0])])
+
+
+def _rows_of_topics(batch: Any, topic: str | None) -> list[tuple[str, npt.NDArray[np.int64]]]:
+    if topic is not None:
+        return [(topic, np.arange(batch.num_rows))]
+    names = batch.column("topic")
+    if names.null_count:
+        raise PipelineError("a row has no topic: its column topic is null")
+    coded = names.cast(pa.string()).dictionary_encode()
+    codes = coded.indices.to_numpy(zero_copy_only=False)
+    return [
+        (name, np.flatnonzero(codes == code))
+        for code, name in enumerate(coded.dictionary.to_pylist())
+    ]
+
+
+def _partitions(batch: Any, topic: str, count: int) -> npt.NDArray[np.int32]:
+    chosen = partitions_of(_bytes(batch, "key"), _bytes(batch, "value"), count)
+    if "partition" not in batch.schema.names:
+        return chosen
+    given = batch.column("partition").cast(pa.int64())
+    numbers = given.fill_null(-1).to_numpy(zero_copy_only=False)
+    is_given = given.is_valid().to_numpy(zero_copy_only=False)
+    wrong = is_given & ((numbers < 0) | (numbers >= count))
+    if wrong.any():
+        raise PipelineError(
+            f"a row names partition {int(numbers[wrong][0])} of topic {topic}, which has {count}"
+        )
+    return np.where(is_given, numbers, chosen).astype(np.int32)
+
+
+def staged(batch: Any, now_ms: int) -> Any:
+    """Returns the columns to stage, as `STAGED`. Raises PipelineError for what no record can have."""
+    headers = pa.nulls(batch.num_rows, HEADERS)
+    if "headers" in batch.schema.names:
+        headers = batch.column("headers").cast(HEADERS)
+        if len(headers) and pc.list_flatten(headers).field("key").null_count:
+            raise PipelineError("a header has no name: its key is null")
+    columns = [_times(batch, now_ms), _bytes(batch, "key"), _bytes(batch, "value"), headers]
+    return pa.record_batch(columns, schema=STAGED)
+
+
+def _bytes(batch: Any, name: str) -> Any:
+    if name not in batch.schema.names:
+        return pa.nulls(batch.num_rows, pa.binary())
+    return batch.column(name).cast(pa.binary())
+
+
+def _times(batch: Any, now_ms: int) -> Any:
+    names = batch.schema.names
+    if "timestamp_ms" in names:
+        return batch.column("timestamp_ms").cast(pa.int64()).fill_null(NO_TIMESTAMP)
+    if "timestamp" not in names:
+        return pa.array(np.full(batch.num_rows, now_ms, np.int64))
+    column = batch.column("timestamp")
+    micros = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())
+    is_given = micros.is_valid().to_numpy(zero_copy_only=False)
+    millis = np.floor_divide(micros.fill_null(0).to_numpy(zero_copy_only=False), 1000)
+    if (is_given & (millis == NO_TIMESTAMP)).any():
+        raise PipelineError(
+            "a row has the time 1969-12-31T23:59:59.999Z, which is -1 ms: that means no time in a"
+            " record"
+        )
+    return pa.array(np.where(is_given, millis, NO_TIMESTAMP))

@@ -1,0 +1,151 @@
+"""The options of a write to `timelog`, and the columns that it takes."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from client import Brokers, secured
+from pipeline.replay.delivery import AUTO, MODES
+from pipeline.replay.targets import CODECS
+from pipeline.timelog import security
+from pipeline.timelog.names import OptionError, spelled, unknown
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+NAMES: Final = (
+    "brokers",
+    "topic",
+    "run",
+    "staging",
+    "delivery",
+    "exclusive",
+    "compression",
+    "checkpointLocation",
+    security.COMMAND_CONFIG,
+)
+ALIASES: Final = {
+    "kafka.bootstrap.servers": "brokers",
+    "kafka.compression.type": "compression",
+}
+TUNING: Final = (
+    "kafka.acks",
+    "kafka.batch.size",
+    "kafka.buffer.memory",
+    "kafka.client.id",
+    "kafka.enable.idempotence",
+    "kafka.linger.ms",
+    "kafka.max.in.flight.requests.per.connection",
+    "kafka.request.timeout.ms",
+    "kafka.retries",
+    "includeHeaders",
+)
+"""Options that tune a producer of Java. They change nothing: every write waits for all replicas."""
+
+_BYTES: Final = ("binary", "string")
+_INTEGERS: Final = ("bigint", "int", "smallint", "tinyint")
+COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
+    "key": _BYTES,
+    "value": _BYTES,
+    "headers": ("array<struct<key:string,value:binary>>",),
+    "topic": ("string",),
+    "partition": _INTEGERS,
+    "timestamp": ("timestamp",),
+    "timestamp_ms": _INTEGERS,
+}
+"""The columns that are written, and their types in Spark."""
+
+_RUN: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,100}")
+_OF_READS: Final = ("offset", "timestampType", "append_time_ms", "has_timestamp")
+"""Columns of a read, which a record cannot be given: they are left out."""
+
+
+class SinkOptions:
+    """The options, parsed and checked."""
+
+    def __init__(self, given: Mapping[str, str]) -> None:
+        """Parses the options. Raises OptionError."""
+        settings, others = security.split(given)
+        own: dict[str, str] = {}
+        for name, value in others.items():
+            known = spelled(name, (*NAMES, *ALIASES, *TUNING))
+            if known is None:
+                raise OptionError(unknown("a write to timelog", name, (*NAMES, *ALIASES)))
+            if known not in TUNING:
+                own[ALIASES.get(known, known)] = value
+        if "brokers" not in own:
+            raise OptionError("a write to timelog needs kafka.bootstrap.servers")
+        self.brokers: Brokers = secured(
+            own["brokers"], security.security_of(settings, own.get(security.COMMAND_CONFIG))
+        )
+        self.topic = own.get("topic")
+        self.run = own.get("run")
+        if self.run is not None and not _RUN.fullmatch(self.run):
+            raise OptionError(f"run is a name of letters, digits, . _ and -, not '{self.run}'")
+        self.delivery = _one_of("delivery", own.get("delivery", AUTO), MODES)
+        self.compression = _one_of("compression", own.get("compression", "none"), CODECS[1:])
+        self.exclusive = _one_of("exclusive", own.get("exclusive", "false"), ("true", "false"))
+        self._staging = own.get("staging")
+        self._checkpoint = own.get("checkpointLocation")
+
+    def staging(self) -> Path:
+        """Returns the directory for staged rows. Raises OptionError if there is none to be had."""
+        place = self._staging
+        if place is None and self._checkpoint is not None:
+            place = f"{self._checkpoint}/timelog"
+        if place is None:
+            raise OptionError(
+                "staging is needed: a directory that all machines of the cluster share"
+            )
+        plain = place.removeprefix("file://") if place.startswith("file:///") else place
+        plain = plain.removeprefix("file:")
+        if "://" in plain:
+            raise OptionError(f"staging is a directory that all machines share, not {place}")
+        return Path(plain).absolute()
+
+    def directory_of_batch(self) -> Path:
+        """Returns where a batch is staged: that of its run, or a temporary one. Raises OptionError."""
+        if self.run is not None:
+            if self._staging is None:
+                raise OptionError(
+                    "run needs staging: a directory that stays, so that a second attempt finds what"
+                    " the first has written"
+                )
+            return self.staging() / self.run
+        name = f"tidelog-{uuid.uuid4().hex}"
+        return (self.staging() if self._staging else Path(tempfile.gettempdir())) / name
+
+    def forget(self, directory: Path) -> None:
+        """Removes the directory of a batch that has no name, and so cannot be repeated."""
+        if self.run is None:
+            shutil.rmtree(directory, ignore_errors=True)
+
+
+def _one_of(name: str, value: str, values: tuple[str, ...]) -> str:
+    if value.lower() not in values:
+        raise OptionError(f"{name} is one of {', '.join(values)}, not '{value}'")
+    return value.lower()
+
+
+def check(schema: Any, options: SinkOptions, *, overwrite: bool) -> None:
+    """Raises OptionError for a column that cannot be written, and for one that is missing."""
+    if overwrite:
+        raise OptionError("timelog appends to topics: write with mode append")
+    types = {field.name: field.dataType.simpleString() for field in schema.fields}
+    for name, type_ in types.items():
+        if name in _OF_READS:
+            continue
+        if name not in COLUMNS:
+            near = unknown("a record", name, tuple(COLUMNS), kind="column")
+            raise OptionError(f"{near}; drop it, or write it into the value (to_json)")
+        if type_ not in COLUMNS[name] and type_ != "void":
+            raise OptionError(f"column {name} is {' or '.join(COLUMNS[name])}, not {type_}")
+    if "value" not in types:
+        raise OptionError("a record needs a column value")
+    if options.topic is None and "topic" not in types:
+        raise OptionError("where to? Give the option topic, or a column topic")

@@ -1,0 +1,239 @@
+"""Staging and committing without Spark: an interrupted commit is continued, and writes nothing twice."""
+
+from __future__ import annotations
+
+import dataclasses
+from types import SimpleNamespace
+
+import pyarrow as pa
+import pytest
+from kafka.partitioner.default import murmur2
+
+from client import Client
+from pipeline.errors import PipelineError, UsageError
+from pipeline.replay.delivery import POSITION, TRANSACTIONS
+from pipeline.replay.replay import replay_partition
+from pipeline.sink import committing, staging
+from pipeline.sink.sink_options import SinkOptions, check
+from pipeline.timelog.names import OptionError
+from protocol.records.batch import records, scan
+
+NOW = 1_700_000_000_000
+
+
+def options_of(brokers, **more):
+    return SinkOptions({"kafka.bootstrap.servers": brokers, **more})
+
+
+def batch_of(numbers, prefix="k", **columns):
+    numbers = list(numbers)
+    return pa.record_batch(
+        {
+            "key": [f"{prefix}{n}" for n in numbers],
+            "value": [f"v{n}" for n in numbers],
+            "timestamp_ms": [n * 1000 for n in numbers],
+            **columns,
+        }
+    )
+
+
+def made(brokers, topic, partitions=2):
+    with Client(brokers) as client:
+        client.create_topic(topic, partitions, {"retention.ms": "-1"})
+
+
+def stored(brokers, topic, partitions=2):
+    """All committed data records, by partition: (key, value, time)."""
+    found = []
+    with Client(brokers) as client:
+        for partition in range(partitions):
+            offset, end = 0, client.end_offset(topic, partition)
+            while offset < end:
+                fetched = client.fetch(topic, partition, offset)
+                for head in scan(fetched.records):
+                    offset = head.last_offset + 1
+                    if not head.is_control:
+                        found += [
+                            (partition, one.key.decode(), one.value.decode(), one.timestamp)
+                            for one in records(fetched.records, head)
+                        ]
+    return found
+
+
+def staged(options, directory, *batches):
+    return [
+        one
+        for one in (staging.stage(options, directory, [batch], NOW) for batch in batches)
+        if one is not None
+    ]
+
+
+def expected(numbers, count=2, prefix="k"):
+    return sorted(
+        ((murmur2(f"{prefix}{n}".encode()) & 0x7FFFFFFF) % count, f"{prefix}{n}", f"v{n}", n * 1000)
+        for n in numbers
+    )
+
+
+def test_rows_go_to_the_partition_of_their_key_in_order(either, topic, tmp_path):
+    made(either, topic)
+    options = options_of(either, topic=topic)
+    files = staged(options, tmp_path, batch_of(range(50)), batch_of(range(50, 80)))
+    assert committing.commit(options, tmp_path, 0, files) == {topic: 80}
+    found = stored(either, topic)
+    assert sorted(found) == expected(range(80))
+    for partition in range(2):
+        times = [at for where, *_, at in found if where == partition]
+        assert times == sorted(times)
+    assert not list(tmp_path.rglob("*.arrow"))
+
+
+@pytest.mark.parametrize("written", ["nothing", "one partition"])
+def test_an_interrupted_commit_is_continued(either, topic, tmp_path, written):
+    """With what was staged first: a second attempt may have other rows in another order."""
+    made(either, topic)
+    options = options_of(either, topic=topic)
+    first = staged(options, tmp_path, batch_of(range(40)))
+    plan = committing._planned(options, 5, first, {})
+    committing._write(tmp_path / "plan.json", plan)
+    if written != "nothing":
+        (task, _) = committing._tasks(options, tmp_path.name, plan)
+        assert replay_partition(task).error is None
+    second = staged(options, tmp_path, batch_of(reversed(range(40)), prefix="other"))
+    committing.discard(tmp_path, first)  # as Spark asks after a failed commit
+    assert committing.commit(options, tmp_path, 5, second) == {topic: 40}
+    assert sorted(stored(either, topic)) == expected(range(40))
+    assert committing.commit(options, tmp_path, 5, second) == {}, "it is done"
+    assert len(stored(either, topic)) == 40
+    third = staged(options, tmp_path, batch_of(range(40, 60)))
+    assert committing.commit(options, tmp_path, 6, third) == {topic: 20}
+    assert sorted(stored(either, topic)) == expected(range(60))
+
+
+def test_the_delivery_of_a_stream(broker, topic, tmp_path):
+    """By position as long as nobody else writes, in every micro-batch, also to other partitions."""
+    made(broker.bootstrap, topic)
+    options = options_of(broker.bootstrap, topic=topic)
+    for number, partition in enumerate((0, 1, 0, 1)):
+        batch = batch_of([number], partition=[partition])
+        files = staged(options, tmp_path, batch)
+        plan = committing._planned(
+            options, number, files, (committing._read(tmp_path / "done.json") or {}).get("left", {})
+        )
+        assert plan["notes"]["delivery"] == POSITION
+        committing.commit(options, tmp_path, number, files)
+    assert len(stored(broker.bootstrap, topic)) == 4
+
+
+@pytest.mark.oracle
+def test_transactions_where_the_target_has_them(kafka, topic, tmp_path):
+    made(kafka.bootstrap, topic)
+    options = options_of(kafka.bootstrap, topic=topic)
+    plan = committing._planned(options, 0, staged(options, tmp_path, batch_of(range(3))), {})
+    assert plan["notes"]["delivery"] == TRANSACTIONS
+
+
+def test_files_that_are_gone(broker, topic, tmp_path):
+    """As on a cluster whose machines do not share the directory."""
+    made(broker.bootstrap, topic)
+    options = options_of(broker.bootstrap, topic=topic)
+    (file,) = staged(options, tmp_path, batch_of(range(3)))
+    moved = dataclasses.replace(file, path=file.path + ".gone")
+    with pytest.raises(PipelineError, match="staging has to be a directory that the driver"):
+        committing.commit(options, tmp_path, 0, [moved])
+    assert stored(broker.bootstrap, topic) == []
+
+
+def test_topics_by_column(broker, topic, tmp_path):
+    other = f"{topic}-b"
+    made(broker.bootstrap, topic)
+    made(broker.bootstrap, other, 3)
+    options = options_of(broker.bootstrap)
+    names = [topic if n % 3 else other for n in range(30)]
+    files = staged(options, tmp_path, batch_of(range(30), topic=names))
+    assert committing.commit(options, tmp_path, 0, files) == {topic: 20, other: 10}
+    assert sorted(stored(broker.bootstrap, other, 3)) == expected(range(0, 30, 3), 3)
+    assert sorted(stored(broker.bootstrap, topic)) == expected(n for n in range(30) if n % 3)
+
+
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [
+        ({"topic": [None]}, "a row has no topic"),
+        ({"topic": ["no-such-topic"]}, "the target has no topic no-such-topic"),
+        ({"partition": [2]}, "names partition 2 of topic .*, which has 2"),
+        ({"partition": [-1]}, "names partition -1 of topic"),
+        ({"headers": [[{"key": None, "value": b"x"}]]}, "a header has no name"),
+    ],
+)
+def test_rows_that_cannot_be_written(broker, topic, tmp_path, columns, words):
+    made(broker.bootstrap, topic)
+    by_column = "topic" in columns
+    options = options_of(broker.bootstrap, **({} if by_column else {"topic": topic}))
+    with pytest.raises((PipelineError, UsageError), match=words):
+        staged(options, tmp_path, batch_of([1], **columns))
+    assert not list(tmp_path.rglob("*.arrow"))
+
+
+def schema_of(**types):
+    fields = [
+        SimpleNamespace(name=name, dataType=SimpleNamespace(simpleString=lambda kind=kind: kind))
+        for name, kind in types.items()
+    ]
+    return SimpleNamespace(fields=fields)
+
+
+@pytest.mark.parametrize(
+    ("given", "types", "words"),
+    [
+        ({}, {"value": "int"}, "column value is binary or string, not int"),
+        ({}, {"key": "string"}, "a record needs a column value"),
+        ({"topic": ""}, {"value": "string"}, "where to"),
+        ({}, {"value": "string", "timestmp": "timestamp"}, "did you mean timestamp"),
+        ({}, {"value": "string", "timestamp": "date"}, "column timestamp is timestamp, not date"),
+        ({"topik": "t"}, {"value": "string"}, "no option topik; did you mean topic"),
+        ({"delivery": "twice"}, {"value": "string"}, "delivery is one of"),
+        ({"run": "../r"}, {"value": "string"}, "run is a name of letters"),
+        ({"kafka.compression.type": "lzma"}, {"value": "string"}, "compression is one of"),
+    ],
+)
+def test_mistakes_are_said(given, types, words):
+    given = {"kafka.bootstrap.servers": "h:1", "topic": "t", **given}
+    if not given["topic"]:
+        del given["topic"]
+    with pytest.raises(OptionError, match=words):
+        check(schema_of(**types), SinkOptions(given), overwrite=False)
+
+
+def test_what_a_read_returns_can_be_written():
+    columns = {
+        "key": "binary",
+        "value": "binary",
+        "topic": "string",
+        "partition": "int",
+        "offset": "bigint",
+        "timestamp": "timestamp",
+        "timestampType": "int",
+        "headers": "array<struct<key:string,value:binary>>",
+        "timestamp_ms": "bigint",
+        "append_time_ms": "bigint",
+        "has_timestamp": "boolean",
+    }
+    options = SinkOptions({"kafka.bootstrap.servers": "h:1", "kafka.acks": "all"})
+    check(schema_of(**columns), options, overwrite=False)
+    with pytest.raises(OptionError, match="mode append"):
+        check(schema_of(**columns), options, overwrite=True)
+
+
+def test_where_rows_are_staged(tmp_path):
+    given = {"kafka.bootstrap.servers": "h:1", "topic": "t"}
+    with pytest.raises(OptionError, match="staging is needed"):
+        SinkOptions(given).staging()
+    with pytest.raises(OptionError, match="run needs staging"):
+        SinkOptions(given | {"run": "r"}).directory_of_batch()
+    with pytest.raises(OptionError, match="not s3://b/x"):
+        SinkOptions(given | {"staging": "s3://b/x"}).staging()
+    for place in (str(tmp_path), f"file:{tmp_path}", f"file://{tmp_path}"):
+        assert SinkOptions(given | {"staging": place}).staging() == tmp_path
+    stream = SinkOptions(given | {"checkpointLocation": f"file:{tmp_path}"})
+    assert stream.staging() == tmp_path / "timelog"
