@@ -53,14 +53,15 @@ def fetch() -> Availability:
         with tempfile.TemporaryDirectory(prefix="spark-kafka.", dir=root) as work:
             jars = Path(work) / "jars"
             for versions in ARTIFACTS:
-                if not any(_copy(artifact, jars) for artifact in versions):
+                if not any(copy(artifact, jars) for artifact in versions):
                     reason = f"Maven could not fetch Spark's Kafka connector: {versions[-1]}"
                     return Availability(ok=False, reason=reason)
             shutil.move(jars, directory())
     return Availability(ok=True, reason="")
 
 
-def _copy(artifact: str, jars: Path) -> bool:
+def copy(artifact: str, jars: Path) -> bool:
+    """Copy an artifact of Maven into a directory; returns whether it could be had."""
     command = ["mvn", "--batch-mode", "--quiet", f"{DEPENDENCY_PLUGIN}:copy"]
     try:
         done = subprocess.run(
