@@ -99,10 +99,7 @@ def run(options: argparse.Namespace) -> int:
     except Exception as error:  # noqa: BLE001 - a page of Java tells nobody anything
         if options.verbose:
             traceback.print_exc()
-        is_ours = isinstance(error, _OURS) or _said_in_worker(error) is not None
-        log = None if is_ours else kept_log()
-        where = "" if log is None else f" (Spark's log: {log})"
-        print(f"tidelog pipeline {options.job}: {sentence(error)}{where}", file=sys.stderr)
+        print(f"tidelog pipeline {options.job}: {explained(error)}", file=sys.stderr)
         return USAGE if isinstance(error, UsageError) else FAILED
 
 
@@ -132,6 +129,13 @@ def _terminable() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def explained(error: BaseException) -> str:
+    """Returns the sentence of an error; of one that is not ours, with the place of Spark's log."""
+    is_ours = isinstance(error, _OURS) or _said_in_worker(error) is not None
+    log = None if is_ours else kept_log()
+    return sentence(error) + ("" if log is None else f" (Spark's log: {log})")
 
 
 def sentence(error: BaseException) -> str:

@@ -37,6 +37,7 @@ LOG_LEVEL: Final = "TIDELOG_SPARK_LOG"
 """An environment variable: the level of Spark's log."""
 _LOCAL: Final = re.compile(r"local(?:\[([0-9]+|\*)(?:, *([0-9]+))?\])?")
 _JAVA_VERSION: Final = re.compile(r'version "(?:1\.)?([0-9]+)')
+_FAILURE: Final = re.compile(r"(?:^Error|\w+(?:Exception|Error)): (.+)")
 _ATTEMPTS: Final = "spark.task.maxFailures"
 _MASTER: Final = "spark.master"
 _NAME: Final = "spark.app.name"
@@ -226,11 +227,21 @@ def _launch(conf: Any, *, is_local: bool, is_verbose: bool) -> None:
     try:
         initialize(gateway=launch_gateway(conf, {"stderr": descriptor}), conf=conf)
     except Exception as error:
-        raise SetupError(f"the JVM of Spark does not start; its log is {name}") from error
+        reason = _reason(Path(name)) or "its log says why"
+        raise SetupError(f"Spark does not start: {reason} (Spark's log: {name})") from error
     finally:
         os.close(descriptor)
     _log = Path(name)
     atexit.register(_forget_log)
+
+
+def _reason(log: Path) -> str | None:
+    """Returns the first line of a log that tells of an error, without the names of classes."""
+    for line in log.read_text(encoding="utf-8", errors="replace").splitlines():
+        found = _FAILURE.search(line)
+        if found is not None:
+            return found[1].strip()
+    return None
 
 
 def _forget_log() -> None:

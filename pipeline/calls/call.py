@@ -65,7 +65,7 @@ def call(one: Call, spark: Any, given: Mapping[str, Any]) -> Outcome:
         except PipelineError:
             raise
         except Exception as error:
-            raise PipelineError(cli.sentence(error)) from error
+            raise PipelineError(cli.explained(error)) from error
     if status == FAILED:
         raise PipelineError("; ".join(output.trouble) or output.text)
     return Outcome(

@@ -81,6 +81,19 @@ def test_a_failure_is_one_sentence(job, capsys, error, status, sentence):
     assert said.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("error", "has_log"),
+    [
+        (PipelineError("so"), False),
+        (RuntimeError("a query failed\npipeline.errors.PipelineError: so"), False),
+        (RuntimeError("so"), True),
+    ],
+)
+def test_an_error_of_sparks_names_its_log(monkeypatch, error, has_log):
+    monkeypatch.setattr(cli, "kept_log", lambda: Path("/tmp/spark.log"))
+    assert cli.explained(error).endswith(" (Spark's log: /tmp/spark.log)") == has_log
+
+
 @pytest.mark.parametrize("option", ["--verbose", "--traceback"])
 def test_where_it_failed_is_shown_on_demand(job, capsys, option):
     def run(options, session):

@@ -36,7 +36,7 @@ def archive(root, *more, through=HERE):
     return subprocess.run(
         [*map(str, (*through, "archive", *what, *how, *more))],
         cwd=root,
-        env=spark_cluster.environ(),
+        env={**spark_cluster.environ(), "TMPDIR": str(root)},
         capture_output=True,
         text=True,
         timeout=500,
@@ -132,3 +132,15 @@ def test_a_fault_in_data_is_one_sentence(root):
     assert sentence.endswith("fails its CRC")
     assert [json.loads(line)["job"] for line in progress] == ["archive"] * len(progress)
     assert not list((root / "archive").glob("_manifest/*"))
+    assert not list(root.glob("tidelog-spark-*.log")), "nobody is told to read Spark's log"
+
+
+def test_spark_that_does_not_start_is_one_sentence(root):
+    done = archive(root, "--master", "nonsense")
+    assert done.returncode == FAILED
+    (log,) = root.glob("tidelog-spark-*.log")
+    assert done.stderr.splitlines()[-1] == (
+        "tidelog pipeline archive: Spark does not start: Master must either be yarn or start with"
+        f" spark, k8s, or local (Spark's log: {log})"
+    )
+    assert "SparkException" in log.read_text()
