@@ -25,7 +25,7 @@ from pipeline.engine.lateness import HEAD, HOUR_MS, Lateness, beyond
 from pipeline.engine.plausible import MARGIN_MS, UNKNOWN, from_the_future, in_other_units
 from pipeline.engine.tables import Table, buckets_of, count_pairs, magnitude
 from protocol.records.layout import NO_TIMESTAMP
-from storage.time.arrivals import MISTAKEN_UNITS
+from storage.time.arrivals import MISTAKEN_UNITS, usual_range
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -125,6 +125,7 @@ class Auditor:
         self.shortest_delay: int | None = None
         self.examples: dict[str, Example] = {}
         self.newest: Example | None = None  # the last record of the piece that has a time
+        self._near = usual_range(settings.now_ms)
 
     def note(self, times: Times) -> None:
         """Counts records that follow the ones noted before."""
@@ -158,8 +159,8 @@ class Auditor:
         counts.log_append += int(np.count_nonzero(times.is_log_append))
         if least < 0:
             counts.negative += int(np.count_nonzero(stamp < 0))
-        is_suspect = self._suspects(times)
-        is_future = self._future(times, is_suspect)
+        is_suspect = self._suspects(times, least, most)
+        is_future = self._future(times, most, is_suspect)
         is_odd = _either(is_future, is_suspect)
         self._note_hours(times, least, most, [is_odd, is_future, is_suspect])
         self._note_delays(times, is_unknown, unknown, is_odd, is_suspect)
@@ -176,11 +177,11 @@ class Auditor:
 
     # --- not plausible ----------------------------------------------------------------------------
 
-    def _future(self, times: Times, is_suspect: Bools | None) -> Bools | None:
+    def _future(self, times: Times, most: int, is_suspect: Bools | None) -> Bools | None:
         """Returns which records come from the future, or None if there are none."""
         stamp, settings = times.timestamp_ms, self.settings
         is_future = from_the_future(
-            stamp, times.append_time_ms, settings.now_ms, settings.margin_ms
+            stamp, times.append_time_ms, settings.now_ms, settings.margin_ms, most
         )
         if is_future is None:
             return None
@@ -191,8 +192,10 @@ class Auditor:
             self._keep("future", _example(times, int(stamps.argmax())))
         return is_future
 
-    def _suspects(self, times: Times) -> Bools | None:
+    def _suspects(self, times: Times, least: int, most: int) -> Bools | None:
         """Returns which records' times probably have another unit, or None if there are none."""
+        if self._near[0] <= least and most <= self._near[1]:
+            return None
         is_suspect: Bools | None = None
         for unit, is_meant in in_other_units(times.timestamp_ms, self.settings.now_ms):
             self.counts.suspects[unit] += int(np.count_nonzero(is_meant))

@@ -60,21 +60,28 @@ def in_other_units(timestamp_ms: Ints, now_ms: int) -> Iterator[tuple[str, Bools
 
 
 def from_the_future(
-    timestamp_ms: Ints, append_time_ms: Ints, now_ms: int, margin_ms: int
+    timestamp_ms: Ints, append_time_ms: Ints, now_ms: int, margin_ms: int, most: int | None = None
 ) -> Bools | None:
-    """Returns which times are from the future, or None if there are none."""
-    most = int(timestamp_ms.max())
+    """Returns which times are from the future, or None if there are none.
+
+    `most` is the largest time, if the caller knows it.
+    """
+    most = int(timestamp_ms.max()) if most is None else most
     limit = min(now_ms + margin_ms, _MOST)
-    is_unknown = append_time_ms == UNKNOWN
-    if is_unknown.all():
-        if most <= limit:
+    least_append = int(append_time_ms.min())  # UNKNOWN is the smallest there is
+    if least_append == UNKNOWN:
+        is_unknown = append_time_ms == UNKNOWN
+        if is_unknown.all() and most <= limit:
             return None
-        future: Bools = timestamp_ms > limit
+        limits = np.where(is_unknown, limit, _beyond(append_time_ms, margin_ms))
     else:
-        some_unknown = bool(is_unknown.any())
-        if not some_unknown and most <= int(append_time_ms.min()):
+        if most <= least_append:
             return None
-        # The sum may overflow int64 for an append time near its maximum: then no time lies beyond it.
-        limits = np.minimum(append_time_ms, _MOST - margin_ms) + margin_ms
-        future = timestamp_ms > (np.where(is_unknown, limit, limits) if some_unknown else limits)
+        limits = _beyond(append_time_ms, margin_ms)
+    future: Bools = timestamp_ms > limits
     return future if future.any() else None
+
+
+def _beyond(append_time_ms: Ints, margin_ms: int) -> Ints:
+    """Returns append times and the margin; one near the largest int64 stops there."""
+    return np.minimum(append_time_ms, _MOST - margin_ms) + margin_ms
