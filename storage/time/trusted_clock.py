@@ -209,13 +209,11 @@ class TrustedClock:
     def _on_course(
         self, state: ClockState, reading: Reading, until_ms: int
     ) -> tuple[ClockState, Sequence[Change]]:
-        """Returns the state after a reading on the course, and the changes.
-
-        `until_ms` is the last that the clock showed while it was too slow, if it was.
-        """
+        """Returns the state on the course, and the changes; the clock showed `until_ms` last."""
         course = state.course
         course_ms = course.at(reading.elapsed_ms)
         ahead_ms = reading.wall_ms - course_ms
+        state = _without_leap(state, until_ms, reading)
         steps: list[ForwardStep] = []
         behind_ms = course.behind_ms
         if ahead_ms > TOLERANCE_MS:
@@ -234,7 +232,7 @@ class TrustedClock:
         followed = _followed(course, reading)._replace(behind_ms=behind_ms)
         caught_up = _caught_up(state, until_ms, reading.wall_ms)
         changes = [*caught_up, *sorted(steps, key=lambda step: -step.shift_ms)]
-        return state._replace(course=followed, leap=None, behind_ms=0), changes
+        return state._replace(course=followed, behind_ms=0), changes
 
     def _forward(
         self, state: ClockState, reading: Reading, expected_ms: int

@@ -210,6 +210,22 @@ def test_a_clock_that_was_behind_until_a_restart_names_it_after_a_leap_too() -> 
     assert step.since_ms <= since_ms <= until_ms <= step.until_ms
 
 
+def test_a_leap_until_a_restart_was_behind_as_well() -> None:
+    machine = _Machine(_RIGHT)
+    machine.passes(60 * _S)
+    machine.steps(-_DAY)
+    machine.passes(60 * _S)
+    machine.steps(_DAY // 2)
+    machine.passes(60 * _S)
+    last_ms = machine.wall_ms
+    dip, leap = machine.restarts(off_ms=60 * _S, step_ms=_DAY // 2)
+    assert isinstance(dip, ForwardStep)
+    assert isinstance(leap, ForwardStep)
+    assert abs(dip.shift_ms - _DAY) <= 120 * _S
+    assert abs(leap.shift_ms - _DAY // 2) <= 120 * _S
+    assert leap.since_ms <= last_ms <= leap.until_ms
+
+
 def test_a_clock_that_was_behind_over_two_restarts_names_it() -> None:
     machine = _Machine(_RIGHT)
     machine.passes(60 * _S)
