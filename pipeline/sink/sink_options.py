@@ -6,6 +6,7 @@ import re
 import shutil
 import tempfile
 import uuid
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -80,9 +81,8 @@ class SinkOptions:
                 own[ALIASES.get(known, known)] = value
         if "brokers" not in own:
             raise OptionError("a write to timelog needs kafka.bootstrap.servers")
-        self.brokers: Brokers = secured(
-            own["brokers"], security.security_of(settings, own.get(security.COMMAND_CONFIG))
-        )
+        self._addresses, self._secured = own["brokers"], settings
+        self._command_config = own.get(security.COMMAND_CONFIG)
         self.topic = own.get("topic")
         self.run = own.get("run")
         if self.run is not None and not _RUN.fullmatch(self.run):
@@ -92,6 +92,15 @@ class SinkOptions:
         self.exclusive = _one_of("exclusive", own.get("exclusive", "false"), ("true", "false"))
         self._staging = own.get("staging")
         self._checkpoint = own.get("checkpointLocation")
+
+    @cached_property
+    def brokers(self) -> Brokers:
+        """The brokers, with their security settings; these are read from files where it is asked for.
+
+        Raises OptionError for a mistake in the settings.
+        """
+        found = security.security_of(self._secured, self._command_config)
+        return secured(self._addresses, found)
 
     def staging(self) -> Path:
         """Returns the directory for staged rows. Raises OptionError if there is none to be had."""

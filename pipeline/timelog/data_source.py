@@ -40,6 +40,7 @@ except ImportError:  # Spark 4.1
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from client import Brokers
     from pipeline.sink.sink_options import SinkOptions
     from pipeline.source.splits import OffsetRange, Selection
     from pipeline.timelog.options import TimelogOptions
@@ -147,12 +148,12 @@ class TimelogDataSource(DataSource):  # type: ignore[misc]
         """Returns the writer of a batch. Raises OptionError."""
         options = _sink(self.home, self._carried, schema, overwrite=overwrite)
         directory = options.directory_of_batch()
-        return BatchWriter(self.home, self._carried, str(directory))
+        return BatchWriter(self.home, self._carried, str(directory), options.brokers)
 
     def streamWriter(self, schema: Any, overwrite: bool) -> DataSourceStreamArrowWriter:
         """Returns the writer of a stream. Raises OptionError."""
-        directory = _sink(self.home, self._carried, schema, overwrite=overwrite).staging()
-        return StreamWriter(self.home, self._carried, str(directory))
+        options = _sink(self.home, self._carried, schema, overwrite=overwrite)
+        return StreamWriter(self.home, self._carried, str(options.staging()), options.brokers)
 
 
 class _Reading:
@@ -310,16 +311,27 @@ class Staged(WriterCommitMessage):  # type: ignore[misc]
 
 
 class _Writing:
-    """The common part of batch and streaming: tasks stage rows, and the commit writes them."""
+    """The common part of batch and streaming: tasks stage rows, and the commit writes them.
 
-    def __init__(self, home: tuple[str, ...], carried: dict[str, str], directory: str) -> None:
+    `brokers` carry what the driver has read of their security: a worker may not have the files.
+    """
+
+    def __init__(
+        self, home: tuple[str, ...], carried: dict[str, str], directory: str, brokers: Brokers
+    ) -> None:
         self._home = home
         self._carried = carried
         self._directory = directory
+        self._brokers = pickle.dumps(brokers)
+
+    def _options(self) -> SinkOptions:
+        options = _sink(self._home, self._carried)
+        options.brokers = pickle.loads(self._brokers)
+        return options
 
     def write(self, iterator: Iterator[Any]) -> Staged:
         """Stages the rows of a task."""
-        options = _sink(self._home, self._carried)
+        options = self._options()
         from pipeline.sink.staging import stage
 
         query = TaskContext.get().getLocalProperty(_QUERY)
@@ -330,7 +342,7 @@ class _Writing:
         return Path(self._directory, query or "")
 
     def _commit(self, messages: Sequence[Staged | None], number: int) -> None:
-        options = _sink(self._home, self._carried)
+        options = self._options()
         from pipeline.sink.committing import commit
 
         for query, files in _files(messages).items():
