@@ -131,7 +131,7 @@ PLANTED: dict[str, Mistake] = {
         time_rules, "event_slack", cap_follows_the_window, 200, 67
     ),
     "event times have no cap": Mistake(
-        time_rules, "event_limit", lambda *_: MAX_TIMESTAMP, 200, 14
+        time_rules, "event_limit", lambda *_: MAX_TIMESTAMP, 300, 237
     ),
     # finding 14
     "there is no floor": Mistake(time_rules, "floored_until", lambda *_: None),
