@@ -365,8 +365,9 @@ class BatchWriter(_Writing, DataSourceArrowWriter):  # type: ignore[misc]
         _sink(self._home, self._carried).forget(Path(self._directory))
 
     def abort(self, messages: Sequence[Staged | None]) -> None:
-        """Removes what is staged, unless a commit has begun to write it."""
+        """Removes what is staged, unless a commit has begun to write it and can be continued."""
         self._abort(messages)
+        _sink(self._home, self._carried).forget(Path(self._directory))
 
 
 class StreamWriter(_Writing, DataSourceStreamArrowWriter):  # type: ignore[misc]

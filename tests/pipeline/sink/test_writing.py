@@ -110,10 +110,14 @@ def test_mistakes_reach_the_user(spark, broker):
         write(spark.sql("SELECT 1 AS value"), broker, topic="t")
 
 
-def test_a_partition_that_is_not_there(spark, broker, topic):
+def test_a_partition_that_is_not_there(spark, broker, topic, tmp_path):
+    """The error names it; nothing is written, and nothing stays staged."""
     made(broker, topic)
-    with pytest.raises(Exception, match=f"partition 7 of topic {topic}, which has 2"):
-        write(spark.sql("SELECT 'v' AS value, 7 AS partition"), broker, topic=topic)
+    rows = spark.range(0, 8, 1, 4).selectExpr("'v' AS value", "cast(id AS int) AS partition")
+    with pytest.raises(Exception, match=f"partition [2-7] of topic {topic}, which has 2"):
+        write(rows, broker, topic=topic, staging=str(tmp_path))
+    assert stored(broker, topic) == []
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_named_run_is_written_once(spark, broker, topic, tmp_path):
