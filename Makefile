@@ -54,7 +54,7 @@ test-spark: setup ## the pipeline's jobs on Spark; installs PySpark into .venv, 
 	$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --editable '.[dev,spark,avro,iceberg]'
 	@$(FETCH) 3.9.1 >/dev/null || $(FETCH) 3.9.1 >/dev/null || true
 	@$(BIN)/python -m tests.pipeline.spark_kafka
-	$(BIN)/python -m pytest -q -m spark --timeout 600 tests/pipeline
+	$(BIN)/python -m pytest -q -m spark --timeout 600 tests/pipeline tests/tidelog
 
 oracle: setup ## the same requests to Apache Kafka and to tidelog, differences classified
 	@for version in 3.9.1 0.10.2.2 tools-3.9.1 tools-4.1.1 connect-3.9.1 connect-4.1.1; do $(FETCH) $$version >/dev/null || $(FETCH) $$version >/dev/null || true; done
