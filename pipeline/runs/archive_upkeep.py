@@ -145,13 +145,15 @@ def _clean(store: Store) -> int:
     """Deletes replaced files and what killed runs have left; returns how many.
 
     That is temporary files, and data files that no manifest names. A killed run that is repeated
-    writes those again.
+    writes those again. A store without locks keeps them: they may be those of a run at work.
     """
-    named = {one.path for one in Archive.read(store).files}
+    archive = Archive.read(store)
+    named, replaced = {one.path for one in archive.files}, archive.replaced
     deleted = 0
     aside = [f"{manifests.DIRECTORY}/{name}" for name in store.listed(manifests.DIRECTORY)]
     for path in (*store.walked(), *aside):
         is_partial = path.rpartition("/")[2].startswith(PARTIAL)
-        if is_partial or (layout.is_data(path) and path not in named):
+        is_left = not store.is_remote and layout.is_data(path) and path not in named
+        if is_partial or is_left or path in replaced:
             deleted += store.delete(path)
     return deleted

@@ -18,6 +18,7 @@ from pipeline.archive import layout, writing
 from pipeline.archive.manifests import Archive, Manifest, Range
 from pipeline.archive.store import Store
 from pipeline.errors import FAILED, FINDINGS, OK, USAGE, PipelineError
+from pipeline.runs import archive_upkeep
 from pipeline.runs.archive_run import covering
 from pipeline.source import locations
 from pipeline.source.splits import Split
@@ -535,6 +536,25 @@ def test_many_small_files_of_a_date_become_one(tmp_path, capsys):
     assert action("verify", tmp_path) == OK
     assert action("compact", tmp_path, run="d") == OK
     assert "0 files became 0, 0 deleted" in capsys.readouterr().out
+
+
+def test_compaction_removes_what_killed_runs_left_where_it_has_the_lock(root, monkeypatch):
+    """A file that no manifest names; in a store without locks it may be that of a run at work."""
+    assert archive(root) == OK
+    left = root / "archive" / "topic=t" / "event_date=1970-01-01" / f"merged-{20 * '0'}.parquet"
+    others = left.with_name("notes.parquet")
+    for path in (left, others):
+        path.write_bytes(b"x")
+    with monkeypatch.context() as remote:
+        remote.setattr(Store, "is_remote", property(lambda _: True))
+        remote.setattr(
+            Store, "delete", lambda self, name: left.name not in name or pytest.fail(name)
+        )
+        archive_upkeep._clean(Store(str(root / "archive")))
+    assert action("compact", root, run="c") == OK
+    assert not left.exists()
+    assert others.exists()
+    assert contents(root) == expected(root)
 
 
 def test_compaction_keeps_to_the_size(root):
