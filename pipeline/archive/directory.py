@@ -14,15 +14,19 @@ if TYPE_CHECKING:
 
     from pipeline.archive.manifests import Manifest
     from pipeline.archive.store import Store
+    from pipeline.archive.writing import Chunk, Written
 
 
 class Directory:
     """A store with manifests. See `iceberg.Table` for the other place."""
 
-    write = staticmethod(writing.write)
-
     def __init__(self, store: Store) -> None:
         self._store = store
+
+    @property
+    def write(self) -> Callable[[Chunk], Written]:
+        """The task that writes."""
+        return writing.write
 
     def locked(self) -> AbstractContextManager[None]:
         """Locks a local archive against other runs. Raises PipelineError if it is locked."""
