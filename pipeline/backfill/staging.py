@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pipeline.arrival import arrive, home
 from pipeline.backfill import avro
-from pipeline.engine.backfill import LOCAL, Staging
+from pipeline.backfill.rows import LOCAL, Staging
 from pipeline.errors import UsageError
 from protocol.records.layout import NO_TIMESTAMP
 
@@ -152,7 +152,7 @@ def _stager(how: Staging) -> Callable[[Iterator[Any]], Iterator[Any]]:
         import importlib
 
         arrive(*place)
-        engine = importlib.import_module(f"{place[0]}.engine.backfill")
+        engine = importlib.import_module(f"{place[0]}.backfill.rows")
         for batch in batches:
             yield engine.staged(batch, engine.Staging(*fields))
 

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.engine.backfill import partitions_of
+from pipeline.backfill.rows import partitions_of
 from pipeline.errors import PipelineError
 from pipeline.source.arrays import HEADERS
 from protocol.records.layout import NO_TIMESTAMP

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from kafka.partitioner.default import murmur2
 
 from pipeline.archive.layout import buffers_of
-from pipeline.engine.backfill import LOCAL, Staging, staged, times_of
+from pipeline.backfill.rows import LOCAL, Staging, staged, times_of
 from pipeline.errors import PipelineError
 from pipeline.source.arrays import HEADERS
 from pipeline.times import to_ms

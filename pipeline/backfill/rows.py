@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from pipeline.archive.layout import binary_parts
-from pipeline.engine import avro_values
-from pipeline.engine.local_times import instants_of
+from pipeline.backfill import avro_values
+from pipeline.backfill.local_times import instants_of
 from pipeline.errors import PipelineError
 from pipeline.source.arrays import HEADERS
 from pipeline.times import FIRST_MS, LAST_MS, is_local, to_ms
