@@ -100,7 +100,11 @@ class AppendClock:
 
         Returns whether they were. Raises KafkaStorageError.
         """
-        if self._state.is_follower or not self._is_behind(now_ms):
+        state = self._state
+        with state.append_lock:
+            if exceeds(state.deletion_ms, now_ms):  # that of the last round, by the clock before
+                state.deletion_ms = now_ms
+        if state.is_follower or not self._is_behind(now_ms):
             return False  # the append times of a follower are those of its leader's clock
         return self._go_back(now_ms, self._is_behind) is not None
 
@@ -247,7 +251,7 @@ class AppendClock:
         state.corrections, state.clock = times.corrections, times.clock
         if state.producers is not None:
             state.producers.correct(lambda _, time_ms: correction.apply(time_ms))
-        if exceeds(state.deletion_ms, now_ms):  # that of the last round, by the clock before
+        if exceeds(state.deletion_ms, now_ms):
             state.deletion_ms = now_ms
         state.use_adoptions(state.adoptions.corrected(correction.apply))
         state.largest_event.begin_again(capped(now_ms, state.event_slack_ms))

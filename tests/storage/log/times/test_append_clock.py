@@ -217,6 +217,14 @@ def test_a_leap_begins_a_segment_and_corrects_nothing(log):
     assert (bases(log), corrections(log)) == ([0, 1], ())
 
 
+def test_a_step_back_of_an_empty_log_is_not_forgotten(make_log):
+    log = make_log().create()
+    log.partition.retainer.apply_retention(WRONG_MS)
+    log.partition.note_step_back(RIGHT_MS)
+    idempotent(log, 0, RIGHT_MS)
+    assert idempotent(log, 0, WRONG_MS)  # by a clock that has leapt
+
+
 def test_an_empty_segment_is_not_followed_by_another_one(make_log):
     log = make_log().create()
     log.partition.begin_segment_at_next_append()
