@@ -21,6 +21,7 @@ from protocol.errors import (
 )
 from protocol.group_records import partition_of
 from protocol.records import batch as batches
+from storage.time.trusted_clock import StepBack, corrected_time
 from storage.would_block import WouldBlock
 
 if TYPE_CHECKING:
@@ -30,7 +31,10 @@ if TYPE_CHECKING:
     from broker.groups.group import Group
     from broker.groups.store import Log, Written
     from broker.node import Node
+    from protocol.records.batch import Record
     from storage.log.partition import Partition
+    from storage.log.times.append_clock import AppendClock
+    from storage.time.trusted_clock import Change
 
 TOPIC = "__consumer_offsets"
 _READ_BYTES = 1 << 20
@@ -86,12 +90,24 @@ class GroupLog:
                 for batch in batches.scan(buffer):
                     for record in batches.records(buffer, batch):
                         if not batch.is_control:
-                            changes = () if self._is_apart else clock.changes_at(record.offset)
+                            changes = self._changes_at(clock, record)
                             loading.record(record.offset, record.key, record.value, changes)
                     offset = batch.last_offset + 1
             if offset == before:
                 break
         return loading
+
+    def _changes_at(self, clock: AppendClock, record: Record) -> list[Change]:
+        """Returns how the clock has changed since it gave the times in a record."""
+        if self._is_apart:
+            return []
+        changes: list[Change] = [*clock.changes_at(record.offset)]
+        time_ms, now_ms = record.timestamp, self._clock.now_ms()
+        for change in changes:
+            time_ms = corrected_time(change, time_ms)
+        if time_ms > now_ms:  # it was written by now
+            changes.append(StepBack(time_ms, now_ms))
+        return changes
 
     def append_now(self, group_id: str, records: Sequence[Written]) -> tuple[Log, int] | None:
         """Like `append` without waiting; None, with nothing written, if it would have to wait."""

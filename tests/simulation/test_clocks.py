@@ -25,6 +25,7 @@ MENDED = [
     *(7601, 11472),  # reset by an operator while the clock was right
     *(7761, 18142),  # a tombstone found while the clock was ahead
     *(10143, 14982),  # on several courses in turn, which overlap
+    17374,  # fast, and a group read again
     *(14744, 15376),  # back before anything was written, or between rounds, then ahead
     8094,  # back, then fast, until a restart
     10461,  # slow, off, slow, then right
