@@ -54,6 +54,7 @@ test-spark: setup ## the pipeline's jobs on Spark; installs PySpark into .venv, 
 	$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --editable '.[dev,spark,avro,iceberg]'
 	@$(FETCH) 3.9.1 >/dev/null || $(FETCH) 3.9.1 >/dev/null || true
 	@$(BIN)/python -m tests.pipeline.spark_kafka
+	@$(BIN)/python -m tests.pipeline.iceberg_spark
 	$(BIN)/python -m pytest -q -m spark --timeout 600 tests/pipeline tests/tidelog
 
 oracle: setup ## the same requests to Apache Kafka and to tidelog, differences classified

@@ -1,32 +1,21 @@
-"""Spark reads an archive's Iceberg table, with the runtime that Iceberg publishes for a version of Spark.
-
-There is none for the newest Spark for some months. The Python of TIDELOG_ICEBERG_PYTHON may then have an
-older PySpark; without it this one is asked, and the test is skipped where no runtime goes with it.
-"""
+"""Spark reads an archive's Iceberg table, with the runtime that Iceberg publishes for a version of Spark."""
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import subprocess
-import sys
 
 import pytest
 
 from pipeline.errors import OK
-from tests.oracle.apache_kafka import cache_root, maven_available
-from tests.pipeline import spark_kafka
+from tests.pipeline import iceberg_spark
 from tests.pipeline.archive.test_archive import expected, some, with_logs
 
 pytest.importorskip("pyiceberg", reason="the extra `iceberg` is not installed")
 from tests.pipeline.archive import test_iceberg
 
 pytestmark = pytest.mark.spark
-RUNTIMES = {
-    "4.0": "org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.10.1",
-    "4.1": "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.11.0",
-}
 _PROGRAM = """
 import json, sys
 from pyspark.sql import SparkSession
@@ -42,41 +31,24 @@ print("ROWS", json.dumps([sorted(map(list, rows)), old]))
 
 
 @pytest.fixture(scope="module")
-def python():
+def iceberg():
     """The Python that has a PySpark, and the jar that goes with it."""
-    program = os.environ.get("TIDELOG_ICEBERG_PYTHON", sys.executable)
-    asked = [program, "-c", "import importlib.metadata as m; print(m.version('pyspark'))"]
-    version = subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip()
-    artifact = RUNTIMES.get(".".join(version.split(".")[:2]))
-    if artifact is None:
-        known = ", ".join(RUNTIMES)
-        pytest.skip(f"Iceberg has no runtime for PySpark {version or '(none)'}: {known} have one")
-    directory = cache_root() / "iceberg"
-    directory.mkdir(parents=True, exist_ok=True)
-    _, name, release = artifact.split(":")
-    jar = directory / f"{name}-{release}.jar"
-    with (directory / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # several test processes may start at once
-        if not jar.exists():
-            maven = maven_available()
-            if not maven:
-                pytest.skip(maven.reason)
-            if not spark_kafka.copy(artifact, directory):
-                pytest.skip(f"Maven could not fetch {artifact}")
-    return program, jar
+    fetched = iceberg_spark.fetch()
+    if not fetched:
+        pytest.skip(fetched.reason)
+    return iceberg_spark.installed()
 
 
-def test_spark_reads_what_was_archived(python, tmp_path):
+def test_spark_reads_what_was_archived(iceberg, tmp_path):
     (tmp_path / "logs").mkdir()
     with_logs(tmp_path, [(0, some(60, 1)), (1, some(40, 2))])
     assert test_iceberg.fill(tmp_path) == OK
     with_logs(tmp_path, [(0, some(20, 3))])
     assert test_iceberg.fill(tmp_path, run="two") == OK
-    program, jar = python
     location = test_iceberg.table(tmp_path).metadata_location
-    environment = {**os.environ, "PYSPARK_PYTHON": program, "PYTHONSAFEPATH": "1"}
+    environment = {**os.environ, "PYSPARK_PYTHON": str(iceberg.python), "PYTHONSAFEPATH": "1"}
     done = subprocess.run(
-        [program, "-c", _PROGRAM, str(jar), location],
+        [iceberg.python, "-c", _PROGRAM, str(iceberg.jar), location],
         capture_output=True,
         text=True,
         timeout=240,
