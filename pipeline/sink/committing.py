@@ -45,6 +45,8 @@ def commit(
     """
     done = _read(directory / _DONE)
     if done is not None and number <= done["number"]:
+        if options.run is not None:
+            _log.warning("run %s was written before: nothing is written again", options.run)
         _clean(directory)
         return {}
     plan = _read(directory / _PLAN)

@@ -46,8 +46,7 @@ def targets_of(
     """
     found: dict[TopicPartition, npt.NDArray[np.int64]] = {}
     for name, rows in _rows_of_topics(batch, topic):
-        count = count_of(name)
-        chosen = _partitions(batch, name, count)[rows]
+        chosen = _partitions(batch, name, rows, count_of(name))
         order = np.argsort(chosen, kind="stable")
         cuts = np.flatnonzero(np.diff(chosen[order])) + 1
         for part in np.split(rows[order], cuts):
@@ -74,9 +73,14 @@ def _rows_of_topics(batch: Any, topic: str | None) -> list[tuple[str, npt.NDArra
     ]
 
 
-def _partitions(batch: Any, topic: str, count: int) -> npt.NDArray[np.int32]:
+def _partitions(
+    batch: Any, topic: str, rows: npt.NDArray[np.int64], count: int
+) -> npt.NDArray[np.int32]:
+    """Returns the partitions of these rows, which are those of one topic. Raises PipelineError."""
+    names = [name for name in ("key", "value", "partition") if name in batch.schema.names]
+    batch = batch.select(names).take(pa.array(rows))
     chosen = partitions_of(_bytes(batch, "key"), _bytes(batch, "value"), count)
-    if "partition" not in batch.schema.names:
+    if "partition" not in names:
         return chosen
     given = batch.column("partition").cast(pa.int64())
     numbers = given.fill_null(-1).to_numpy(zero_copy_only=False)
@@ -113,7 +117,9 @@ def _times(batch: Any, now_ms: int) -> Any:
     if "timestamp" not in names:
         return pa.array(np.full(batch.num_rows, now_ms, np.int64))
     column = batch.column("timestamp")
-    micros = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())
+    if pa.types.is_timestamp(column.type):  # else it is of type void, and all are null
+        column = column.cast(pa.timestamp("us", column.type.tz))
+    micros = column.cast(pa.int64())
     is_given = micros.is_valid().to_numpy(zero_copy_only=False)
     millis = np.floor_divide(micros.fill_null(0).to_numpy(zero_copy_only=False), 1000)
     if (is_given & (millis == NO_TIMESTAMP)).any():

@@ -11,11 +11,13 @@ import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
 import pyarrow as pa
 
 from client import Client, RequestError
 from pipeline.archive.layout import buffers_of
 from pipeline.errors import PipelineError, UsageError
+from pipeline.replay.staged_source import StagedRows
 from pipeline.sink import rows
 from protocol.errors import ErrorCode
 
@@ -24,7 +26,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pipeline.sink.sink_options import SinkOptions
-    from protocol.records.columns import ColumnBuffers
     from protocol.topic_partition import TopicPartition
 
 INCOMING: Final = "incoming"
@@ -144,15 +145,6 @@ def _joined(batches: list[Any]) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class StagedRows:
-    """Some rows; their offsets are their positions among the staged rows of the partition."""
-
-    count: int
-    buffers: ColumnBuffers
-    offset: Any
-
-
-@dataclass(frozen=True, slots=True)
 class ArrowSource:
     """The staged rows of one partition: files, and the numbers of their batches, in order."""
 
@@ -161,8 +153,6 @@ class ArrowSource:
 
     def read(self) -> Iterator[StagedRows]:
         """Yields the rows. Raises PipelineError if a file is gone."""
-        import numpy as np
-
         done = 0
         for path, numbers in self.files:
             try:

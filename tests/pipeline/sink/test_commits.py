@@ -156,6 +156,41 @@ def test_topics_by_column(broker, topic, tmp_path):
     assert sorted(stored(broker.bootstrap, topic)) == expected(n for n in range(30) if n % 3)
 
 
+def test_partitions_of_several_topics(broker, topic, tmp_path):
+    """A partition has to be one of its own row's topic, whatever the others have."""
+    other = f"{topic}-b"
+    made(broker.bootstrap, topic, 1)
+    made(broker.bootstrap, other, 3)
+    options = options_of(broker.bootstrap)
+    batch = batch_of(range(3), topic=[topic, other, other], partition=[0, 2, None])
+    files = staged(options, tmp_path, batch)
+    assert committing.commit(options, tmp_path, 0, files) == {topic: 1, other: 2}
+    assert stored(broker.bootstrap, topic, 1) == [(0, "k0", "v0", 0)]
+    assert sorted(stored(broker.bootstrap, other, 3)) == sorted(
+        [(2, "k1", "v1", 1000), *expected([2], 3)]
+    )
+
+
+def test_a_column_of_nulls_as_times(broker, topic, tmp_path):
+    """As of `lit(None)`, whose type is void: such records have no time."""
+    made(broker.bootstrap, topic, 1)
+    options = options_of(broker.bootstrap, topic=topic)
+    batch = batch_of([0]).drop_columns(["timestamp_ms"]).append_column("timestamp", pa.nulls(1))
+    committing.commit(options, tmp_path, 0, staged(options, tmp_path, batch))
+    assert stored(broker.bootstrap, topic, 1) == [(0, "k0", "v0", -1)]
+
+
+def test_a_run_that_was_written_says_so(broker, topic, tmp_path, caplog):
+    made(broker.bootstrap, topic, 1)
+    options = options_of(broker.bootstrap, topic=topic, run="monday", staging=str(tmp_path))
+    directory = options.directory_of_batch()
+    for number in range(2):
+        assert "run monday was written before" not in caplog.text
+        committing.commit(options, directory, 0, staged(options, directory, batch_of([number])))
+    assert "run monday was written before" in caplog.text
+    assert stored(broker.bootstrap, topic, 1) == [(0, "k0", "v0", 0)]
+
+
 @pytest.mark.parametrize(
     ("columns", "words"),
     [
