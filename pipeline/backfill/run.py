@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 JOB: Final = "backfill"
 _STAGED: Final = "staged"
 _KAFKAS_RETENTION_MS: Final = 604_800_000  # of a topic that is created without this setting
-_SECRET: Final = re.compile(r"password|secret|token", re.IGNORECASE)
-_IN_URL: Final = re.compile(
-    r"((?:password|secret|token)=)[^;&]*|(//[^/@:]*:)[^/@]*(?=@)", re.IGNORECASE
+_SECRET: Final = re.compile(r"password|pwd|secret|token", re.IGNORECASE)
+_IN_URL: Final = re.compile(  # key=..., //user:...@ and Oracle's thin:user/...@
+    r"((?:password|pwd|secret|token)=)[^;&]*|(//[^/@:]*:|thin:[^/@:]*/)[^@]*(?=@)", re.IGNORECASE
 )
 
 
