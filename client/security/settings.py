@@ -84,8 +84,9 @@ def _known(settings: Mapping[str, str]) -> dict[str, str]:
 
 def _refuse_misspelt(name: str) -> None:
     """Raises SecuritySettingsError if a name is, or should be, that of a security setting."""
-    alike = difflib.get_close_matches(name, BY_NAME, n=1, cutoff=_ALIKE)
-    if alike or name.startswith(FAMILIES):
+    lower = name.lower()  # names are case-sensitive: in another case one would have no effect
+    alike = difflib.get_close_matches(lower, BY_NAME, n=1, cutoff=_ALIKE)
+    if alike or lower.startswith(FAMILIES):
         hint = f"; did you mean {alike[0]}?" if alike else ""
         raise SecuritySettingsError(f"{name} is no security setting of a Kafka client{hint}")
 

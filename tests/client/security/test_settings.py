@@ -58,6 +58,8 @@ def test_nothing_about_security_is_no_security():
             "security.protcol is no security setting.*mean security.prot",
         ),
         ({"securty.protocol": "SSL"}, "did you mean security.protocol"),
+        ({"SECURITY.PROTOCOL": "SSL"}, "did you mean security.protocol"),
+        ({"SSL.Whatever": "x"}, "SSL.Whatever is no security setting of a Kafka client"),
         ({"ssl.truststore.locations": "x"}, "did you mean ssl.truststore.location"),
         ({"sasl.whatever": "x"}, "sasl.whatever is no security setting of a Kafka client"),
         ({"security.protocol": "TLS"}, "security.protocol=TLS is unknown.*PLAINTEXT, SSL"),
