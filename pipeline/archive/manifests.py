@@ -178,6 +178,15 @@ class Archive:
             raise PipelineError(f"{store.location} is no archive: there is no manifest")
         return cls(found)
 
+    @classmethod
+    def sound(cls, store: Store) -> Archive:
+        """Reads an archive to use its records. Raises PipelineError unless it is one and sound."""
+        found = cls.read(store, must_exist=True)
+        problems = found.problems()
+        if problems:
+            raise PipelineError(f"{store.location} is not sound: {problems[0]} (archive verify)")
+        return found
+
     def of_run(self, run: str) -> Manifest | None:
         """Returns the manifest of a run, or None if the run has not ended."""
         return next((one for one in self.manifests if one.run == run), None)

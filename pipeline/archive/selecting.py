@@ -84,7 +84,7 @@ def planned(query: Query) -> list[tuple[File, ...]]:
     found: list[tuple[File, ...]] = []
     group: list[File] = []
     size = 0
-    for one in filter(query.wants, Archive.read(query.store, must_exist=True).files):
+    for one in filter(query.wants, Archive.sound(query.store).files):
         group.append(one)
         size += one.column_bytes
         if size >= _TASK_BYTES:

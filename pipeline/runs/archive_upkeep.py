@@ -122,7 +122,8 @@ def compact(
                 files=tuple(file for one in merged for file in one.files),
                 replaces=tuple(path for one in merged for path in one.replaces),
             )
-            problems = Archive([*archive.manifests, made]).problems()
+            now = Archive.read(store) if store.is_remote else archive  # it has no lock
+            problems = Archive([*now.manifests, made]).problems()
             if problems:
                 raise PipelineError(f"nothing was changed, for {problems[0]}")
             store.publish(made.name, made.encoded())

@@ -87,10 +87,7 @@ class Run:
         self, options: argparse.Namespace, store: Store, name: str, directory: Path
     ) -> None:
         self.options, self.store, self.name, self.directory = options, store, name, directory
-        self._archive = Archive.read(store, must_exist=True)
-        problems = self._archive.problems()
-        if problems:
-            raise PipelineError(f"{store.location} is not sound: {problems[0]} (archive verify)")
+        self._archive = Archive.sound(store)
         self._files: dict[TopicPartition, list[File]] = {}
         for one in self._archive.files:
             self._files.setdefault(one.key, []).append(one)

@@ -14,11 +14,12 @@ import pytest
 
 from client import Client
 from pipeline import cli
+from pipeline.archive import selecting
 from pipeline.archive.manifests import Archive
 from pipeline.archive.reading import ArchiveSource, Bounds, merged
 from pipeline.archive.store import Store
 from pipeline.engine import planned, prediction
-from pipeline.errors import FAILED, FINDINGS, OK, USAGE
+from pipeline.errors import FAILED, FINDINGS, OK, USAGE, PipelineError
 from pipeline.replay import offset_map, replay
 from pipeline.replay.delivery import POSITION, Delivery
 from pipeline.replay.offset_map import target_offset_of
@@ -179,6 +180,8 @@ def test_an_archive_that_is_not_sound_is_not_restored(broker, topic, tmp_path, c
     how = ("--rename", f"t={topic}", "--create", *FOREVER)
     assert restore(tmp_path, broker.bootstrap, *how) == FAILED
     assert "is not sound: t-0: 40 records were read" in capsys.readouterr().err
+    with pytest.raises(PipelineError, match="is not sound: t-0: 40 records were read"):
+        selecting.planned(selecting.query_of({"path": str(tmp_path / "archive")}))
     path.write_text(json.dumps(predicted))
     (tmp_path / "archive" / predicted["files"][0]["path"]).unlink()
     assert restore(tmp_path, broker.bootstrap, *how) == FAILED
