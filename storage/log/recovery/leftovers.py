@@ -59,7 +59,7 @@ class _Swap(NamedTuple):
 
 
 def tidy(directory: Path) -> bool:
-    """Completes or undo interrupted changes; True if segments were replaced. Raises OSError."""
+    """Completes or undoes interrupted changes; True if segments were replaced. Raises OSError."""
     names = [path.name for path in directory.iterdir()]
     for name in names:
         if filenames.is_leftover(name):
