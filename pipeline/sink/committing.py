@@ -17,15 +17,17 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from client import LATEST, Client
+from client import Client
 from pipeline.errors import PipelineError
 from pipeline.replay import targets
+from pipeline.replay.delivery import POSITION
 from pipeline.replay.replay import Task, replay_partition
 from pipeline.sink.staging import INCOMING, ArrowSource
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from pipeline.replay.replay import Outcome
     from pipeline.sink.sink_options import SinkOptions
     from pipeline.sink.staging import StagedFile
 
@@ -64,8 +66,8 @@ def commit(
         counts[one.topic] = counts.get(one.topic, 0) + one.count
         for doubt in one.doubts:
             _log.warning("%s-%d: %s", one.topic, one.partition, doubt)
-    left = {} if done is None else done["left"]
-    _write(directory / _DONE, {"number": number, "left": left | _ends(options, plan)})
+    left = _left({} if done is None else done["left"], plan["notes"], outcomes)
+    _write(directory / _DONE, {"number": number, "left": left})
     (directory / _PLAN).unlink()
     _clean(directory)
     return counts
@@ -131,16 +133,21 @@ def _tasks(options: SinkOptions, name: str, plan: dict[str, Any]) -> list[Task]:
     return tasks
 
 
-def _ends(options: SinkOptions, plan: dict[str, Any]) -> dict[str, int]:
-    """Returns where the partitions end now, by which the next commit knows that they are ours."""
-    with Client(options.brokers) as client:
-        return {
-            f"{topic}-{partition}": client.list_offsets(topic, {int(partition): LATEST})[
-                int(partition)
-            ].offset
-            for topic, partitions in plan["places"].items()
-            for partition in partitions
-        }
+def _left(
+    before: dict[str, int], notes: dict[str, Any], outcomes: Sequence[Outcome]
+) -> dict[str, int]:
+    """Returns where we left each partition; one that ends there has records of ours alone since then.
+
+    Of a partition that may be written by others too nothing is kept: it may end where we left it by
+    chance, and they go on.
+    """
+    left = dict(before)
+    for one in outcomes:
+        key = f"{one.topic}-{one.partition}"
+        left.pop(key, None)
+        if notes["delivery"] == POSITION:
+            left[key] = notes["ends"][key] + one.count
+    return left
 
 
 def _read(path: Path) -> dict[str, Any] | None:

@@ -11,12 +11,12 @@ from kafka.partitioner.default import murmur2
 
 from client import Client
 from pipeline.errors import PipelineError, UsageError
-from pipeline.replay.delivery import POSITION, TRANSACTIONS
+from pipeline.replay.delivery import AT_LEAST_ONCE, POSITION, TRANSACTIONS
 from pipeline.replay.replay import replay_partition
 from pipeline.sink import committing, staging
 from pipeline.sink.sink_options import SinkOptions, check
 from pipeline.timelog.names import OptionError
-from protocol.records.batch import records, scan
+from protocol.records.batch import Record, build, records, scan
 
 NOW = 1_700_000_000_000
 
@@ -123,6 +123,26 @@ def test_the_delivery_of_a_stream(broker, topic, tmp_path):
         assert plan["notes"]["delivery"] == POSITION
         committing.commit(options, tmp_path, number, files)
     assert len(stored(broker.bootstrap, topic)) == 4
+
+
+def test_the_delivery_of_a_stream_beside_others(broker, topic, tmp_path):
+    """At least once in every micro-batch, also where the others have been quiet since the last one."""
+    made(broker.bootstrap, topic, 1)
+    with Client(broker.bootstrap) as client:
+        client.produce(topic, 0, build([Record(0, 0, b"theirs", b"v", ())]))
+    options = options_of(broker.bootstrap, topic=topic)
+    for number in range(3):
+        files = staged(options, tmp_path, batch_of([number]))
+        committing.commit(options, tmp_path, number, files)
+        left = committing._read(tmp_path / "done.json")["left"]
+        plan = committing._planned(options, number + 1, files, left)
+        assert plan["notes"]["delivery"] == AT_LEAST_ONCE
+    assert [key for _, key, *_ in stored(broker.bootstrap, topic, 1)] == [
+        "theirs",
+        "k0",
+        "k1",
+        "k2",
+    ]
 
 
 @pytest.mark.oracle
