@@ -5,7 +5,7 @@
     tidelog.spark.register(spark)
     frame = spark.read.format("timelog").option("subscribe", "orders").load("/var/lib/kafka/data")
 
-`docs/pipeline.md` lists the options. In driver and workers only the package `tidelog` is imported
+`docs/pipeline/source.md` lists the options. In driver and workers only the package `tidelog` is imported
 under its own name; a program may have modules called `config`, `storage` or `pipeline`. Importing
 this package imports no PySpark.
 """
