@@ -136,6 +136,7 @@ class Table:
         except Exception as error:
             raise PipelineError(f"the catalog of {name} cannot be opened: {error}") from error
         self._table: Any = None
+        self._state: str | None = None  # as it was read
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
@@ -145,10 +146,10 @@ class Table:
     def read(self) -> Archive:
         """Returns what is archived, without files. Raises PipelineError for a table that is not ours."""
         self._table = self._found()
-        if self._table is None or STATE not in self._table.properties:
+        self._state = None if self._table is None else self._table.properties.get(STATE)
+        if self._state is None:
             return Archive([])
-        data = self._table.properties[STATE].encode()
-        return Archive([Manifest.decoded(data, f"{STATE} of {self.name}")])
+        return Archive([Manifest.decoded(self._state.encode(), f"{STATE} of {self.name}")])
 
     def is_done(self, run: str) -> bool:
         """Returns whether a snapshot of this run is there."""
@@ -179,6 +180,8 @@ class Table:
         """Adds the files of a run in one snapshot. Raises PipelineError if another came first."""
         from pyiceberg.exceptions import CommitFailedException
 
+        if self._table.properties.get(STATE) != self._state:  # `target` has changed the table since
+            raise self._overtaken("another run came first")
         state = _joined([*before.manifests, made])
         facts = {
             RUN: made.run,
@@ -192,9 +195,12 @@ class Table:
                     for one in made.files:
                         append.append_data_file(self._data_file(one))
         except CommitFailedException as error:
-            raise PipelineError(
-                f"nothing was archived: table {self.name} has changed meanwhile; repeat the run ({error})"
-            ) from error
+            raise self._overtaken(str(error)) from error
+
+    def _overtaken(self, why: str) -> PipelineError:
+        return PipelineError(
+            f"nothing was archived: table {self.name} has changed meanwhile; repeat the run ({why})"
+        )
 
     def _found(self) -> Any:
         from pyiceberg.exceptions import NoSuchTableError

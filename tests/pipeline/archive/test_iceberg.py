@@ -206,6 +206,27 @@ def test_of_two_runs_at_once_one_is_refused(root, monkeypatch, capsys):
     assert table(root).properties["commit.retry.num-retries"] == "0"
 
 
+def test_a_run_that_ends_before_the_table_is_prepared_is_noticed(root, monkeypatch, capsys):
+    """A table whose retries have to be switched off is read again then, with the other run in it."""
+    assert fill(root) == OK
+    with table(root).transaction() as transaction:
+        transaction.remove_properties("commit.retry.num-retries")
+    with_logs(root, [(0, some(10, 3))])
+    target = iceberg.Table.target
+
+    def slowly(self):
+        monkeypatch.setattr(iceberg.Table, "target", target)
+        assert fill(root, run="first") == OK
+        with table(root).transaction() as transaction:
+            transaction.remove_properties("commit.retry.num-retries")
+        return target(self)
+
+    monkeypatch.setattr(iceberg.Table, "target", slowly)
+    assert fill(root, run="second") == FAILED
+    assert "another run came first" in capsys.readouterr().err
+    assert table(root).scan().count() == 300
+
+
 def test_the_check_of_two_runs_notices_retries(root, monkeypatch):
     """Planted: a table whose commits are tried again, on top of what another run has added."""
     monkeypatch.setattr(iceberg, "_RETRIES", "tidelog.test")
