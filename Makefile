@@ -16,10 +16,10 @@ SEEDS ?= 20000
 FROM ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup serve test test-long test-clients test-docker test-spark simulate-clocks oracle check style types imports derived derive rewrite bench bench-full bench-logs bench-pipeline image compose-up compose-down fuzz clean
+.PHONY: help setup serve test test-long test-clients test-docker test-spark simulate-clocks oracle check style types imports derived derive rewrite bench bench-full bench-logs bench-pipeline bench-streaming image compose-up compose-down fuzz clean
 
 help: ## list the commands
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## make .venv with everything needed to serve, test and check
 
@@ -106,6 +106,10 @@ bench-logs: setup ## lookups in 100 M records, 10,000 partitions, recovery, flus
 bench-pipeline: setup ## the pipeline beside stock Spark; installs PySpark into .venv, needs Java
 	$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --editable '.[dev,spark]'
 	$(BIN)/python benchmarks/spark/pipeline_rows.py
+
+bench-streaming: setup ## ten million records streamed with kills, compared; installs PySpark, needs Java
+	$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --editable '.[dev,spark]'
+	$(BIN)/python benchmarks/spark/streaming.py
 
 bench-full: setup bench-logs ## every factor, more repetitions, resumable
 	$(BIN)/python benchmarks/run.py --full
