@@ -3,6 +3,8 @@
 Who chooses the master: the job's --master, else spark-submit, else `local[*]`. Under spark-submit
 the JVM runs already, and its settings are the user's: only the settings that make times exact are
 set over them (`EXACT`); the others (`USUAL`) are set where the user has not set them.
+The address of Spark's UI is an environment variable of the JVM. Spark-submit has started the JVM
+without it, so with a local master the UI is off there, unless the user asks for it.
 
 What the JVM that is started here writes to standard error goes to a file, because it is pages of
 warnings and stack traces. The file is deleted at the end of the process unless a job names it.
@@ -44,6 +46,8 @@ _NAME: Final = "spark.app.name"
 _EXECUTOR_JAVA: Final = "spark.executor.extraJavaOptions"
 _UTC: Final = "-Duser.timezone=UTC"
 _LOOPBACK: Final = "127.0.0.1"
+_LOCAL_IP: Final = "SPARK_LOCAL_IP"  # where the UI listens; without it, on every interface
+_UI: Final = "spark.ui.enabled"
 
 # Times are in UTC and exact before 1582; overflows of int64 raise.
 EXACT: Final = {
@@ -147,14 +151,17 @@ def _start(
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
-    given: dict[str, str] = {}
+    given: dict[str, str] | None = None
     if is_submitted():
         getattr(SparkContext, "_ensure_initialized")()  # noqa: B009 - connects to the JVM
         given = dict(SparkConf().getAll())
         master = master or given.get(_MASTER)
     wanted = settings(master or DEFAULT_MASTER, conf, given)
     spark_conf = SparkConf().setAll(list(wanted.items()))
-    if given.get(_NAME) in {None, Path(sys.argv[0]).name}:  # spark-submit takes the script's
+    if given is None or given.get(_NAME) in {
+        None,
+        Path(sys.argv[0]).name,
+    }:  # spark-submit takes the script's
         spark_conf.setAppName(f"tidelog {job}")
     if not is_submitted() and getattr(SparkContext, "_gateway", None) is None:
         _launch(spark_conf, is_local=_is_local(wanted[_MASTER]), is_verbose=is_verbose)
@@ -168,8 +175,10 @@ def settings(
     master: str, conf: Mapping[str, str], given: Mapping[str, str] | None = None
 ) -> dict[str, str]:
     """Returns Spark's settings for a job, with the master; `given` are those of spark-submit."""
-    given = {} if given is None else given
     usual = {**USUAL, **(LOCAL if _is_local(master) else {})}
+    if given is not None and _is_local(master) and _LOCAL_IP not in os.environ:
+        usual[_UI] = "false"
+    given = {} if given is None else given
     found = {name: value for name, value in usual.items() if name not in given}
     if _EXECUTOR_JAVA in given:
         found[_EXECUTOR_JAVA] = f"{given[_EXECUTOR_JAVA]} {_UTC}"
@@ -219,7 +228,7 @@ def _launch(conf: Any, *, is_local: bool, is_verbose: bool) -> None:
 
     initialize = getattr(SparkContext, "_ensure_initialized")  # noqa: B009
     if is_local:  # Spark's own servers, its UI above all, are for this machine alone
-        os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
+        os.environ.setdefault(_LOCAL_IP, _LOOPBACK)
     if is_verbose:
         initialize(conf=conf)
         return

@@ -112,6 +112,37 @@ def test_every_job_by_spark_submit_on_a_standalone_master(root, broker, topic):
         assert sorted(cluster.completed(), reverse=False) == ended
 
 
+LISTENING = """
+import json, os
+from pathlib import Path
+from tidelog._house import room
+room("pipeline.spark_start").acquire("audit", None, {})
+own = {os.readlink(one) for one in Path(f"/proc/{os.getppid()}/fd").iterdir()}
+table = [line.split() for name in ("tcp", "tcp6") for line in open(f"/proc/net/{name}")]
+listening = [row for row in table if row[3] == "0A" and f"socket:[{row[9]}]" in own]
+print(json.dumps(sorted({row[1].partition(":")[0] for row in listening})))
+"""
+
+
+def test_spark_submit_with_a_local_master_listens_on_loopback_alone(root):
+    """The JVM runs before a job can name an address for Spark's UI."""
+    (root / "program.py").write_text(LISTENING, encoding="utf-8")
+    environ = {k: v for k, v in spark_cluster.environ().items() if k != "SPARK_LOCAL_IP"}
+    done = subprocess.run(
+        [SUBMIT, "--master", "local[2]", root / "program.py"],
+        cwd=root,
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found, "the driver of Spark listens for its executors"
+    assert all(one.endswith("0100007F") for one in found), f"127.0.0.1 as /proc/net has it: {found}"
+
+
 def test_executors_in_processes_of_their_own_say_nothing_but_progress(root):
     done = archive(root, "--master", "local-cluster[2,1,1024]")
     assert done.returncode == OK, done.stderr

@@ -78,6 +78,18 @@ def test_the_ui_is_off_only_where_that_is_asked():
     assert settings("local[2]", {"spark.ui.enabled": "false"})["spark.ui.enabled"] == "false"
 
 
+def test_the_ui_of_a_local_master_under_spark_submit_is_off_unless_it_is_asked_for(monkeypatch):
+    """Without SPARK_LOCAL_IP the JVM, which runs already, would open it to every interface."""
+    monkeypatch.delenv("SPARK_LOCAL_IP", raising=False)
+    ui = "spark.ui.enabled"
+    assert settings("local[2]", {}, {})[ui] == "false"
+    assert ui not in settings("spark://h:7077", {}, {})
+    assert ui not in settings("local[2]", {}, {ui: "true"}), "spark-submit --conf stays"
+    assert settings("local[2]", {ui: "true"}, {})[ui] == "true"
+    monkeypatch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+    assert ui not in settings("local[2]", {}, {})
+
+
 @pytest.mark.parametrize(
     ("master", "meant"),
     [
