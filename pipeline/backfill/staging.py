@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 AVRO: Final = "avro"
 _PARTITION: Final = "partition="
+_LARGEST_INT: Final = 2**31 - 1
 _ROWS_PER_FILE: Final = 5_000_000
 _HEADERS: Final = "array<struct<key:string,value:binary>>"
 _STAGED: Final = f"partition int, timestamp_ms bigint, key binary, value binary, headers {_HEADERS}"
@@ -132,7 +133,10 @@ def _partition(sql: Any, name: str | None, table: Any) -> Any:
         raise UsageError(
             f"column {name} is {kind}, which is no number of a partition: cast it first"
         )
-    return _column(sql, name).cast("int")
+    column = _column(sql, name)
+    # A larger number is in no topic either. Without ANSI mode Spark would cut it off to another one.
+    fits = column.between(0, _LARGEST_INT)
+    return sql.when(fits, column.cast("int")).when(column.isNotNull(), sql.lit(-1))
 
 
 def _value(sql: Any, options: argparse.Namespace, names: list[str]) -> Any:

@@ -167,6 +167,16 @@ def test_columns_become_headers_and_name_the_partition(on_spark, into, arrived, 
     many = frame.selectExpr("*", "cast(7 - when as bigint) as bad")
     assert from_frame(many, into(*outside, run="s")) == FINDINGS
     assert "3 rows name a partition outside 0 to 2 in bad: refused" in capsys.readouterr().out
+    large = frame.selectExpr("*", f"when + {2**32}L as bad")
+    ansi = "spark.sql.ansi.enabled"
+    before = on_spark.conf.get(ansi)
+    try:
+        for mode in ("false", "true"):
+            on_spark.conf.set(ansi, mode)
+            assert from_frame(large, into(*outside, run=f"ansi-{mode}")) == FINDINGS
+            assert "3 rows name a partition outside 0 to 2 in bad" in capsys.readouterr().out
+    finally:
+        on_spark.conf.set(ansi, before)
     assert len(times_of(arrived())) == 3
 
 
