@@ -11,6 +11,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from pipeline.backfill import tables
 from pipeline.errors import PipelineError, UsageError
 
 if TYPE_CHECKING:
@@ -68,7 +69,8 @@ def registered(table: Any, options: argparse.Namespace) -> Schema:
             f"the schema registry refused the schema for {subject}: {error.error_message}"
         ) from error
     except Exception as error:
-        raise PipelineError(f"the schema registry {options.registry}: {error}") from error
+        said = tables.without_password(f"the schema registry {options.registry}: {error}")
+        raise PipelineError(said) from error
     return Schema(text, int(number))
 
 

@@ -30,11 +30,8 @@ if TYPE_CHECKING:
 
 JOB: Final = "backfill"
 _STAGED: Final = "staged"
-_KAFKAS_RETENTION_MS: Final = 604_800_000  # of a topic that is created without this setting
 _SECRET: Final = re.compile(r"password|pwd|secret|token", re.IGNORECASE)
-_IN_URL: Final = re.compile(  # key=..., //user:...@ and Oracle's thin:user/...@
-    r"((?:password|pwd|secret|token)=)[^;&]*|(//[^/@:]*:|thin:[^/@:]*/)[^@]*(?=@)", re.IGNORECASE
-)
+_KAFKAS_RETENTION_MS: Final = 604_800_000  # of a topic that is created without this setting
 
 
 class _Counts(NamedTuple):
@@ -126,7 +123,7 @@ def _plan(
             "partition_column": options.partition_column,
             "value_columns": options.value_columns,
             "format": options.format,
-            "registry": options.registry and _IN_URL.sub(r"\1\2***", options.registry),
+            "registry": options.registry and tables.without_password(options.registry),
             "subject": options.subject,
             "without_time": options.without_time,
             "outside": options.outside,
@@ -144,7 +141,7 @@ def _table_arguments(options: argparse.Namespace) -> dict[str, Any]:
     return {
         "table": tables.named(options),
         "input": options.input,
-        "jdbc": options.jdbc and _IN_URL.sub(r"\1\2***", options.jdbc),
+        "jdbc": options.jdbc and tables.without_password(options.jdbc),
         "option": sorted(
             (key, "***" if _SECRET.search(key) else value) for key, value in options.option
         ),

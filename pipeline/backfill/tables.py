@@ -7,6 +7,7 @@ its session's zone), so that `staging` can ask for --time-zone.
 from __future__ import annotations
 
 import contextlib
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -26,6 +27,9 @@ _ENDINGS: Final = {
     ".orc": "orc",
 }
 _TIMESTAMP_TYPE: Final = "spark.sql.timestampType"
+_IN_URL: Final = re.compile(  # key=..., //user:...@ and Oracle's thin:user/...@
+    r"((?:password|pwd|secret|token)=)[^;&]*|(//[^/@:]*:|thin:[^/@:]*/)[^@]*(?=@)", re.IGNORECASE
+)
 
 
 def opened(session: Session, options: argparse.Namespace) -> Any:
@@ -59,6 +63,11 @@ def named(options: argparse.Namespace) -> str:
         return str(options.frame)
     found: str = options.table or options.query or options.sql
     return found
+
+
+def without_password(text: str) -> str:
+    """Returns a URL, or a sentence with one, without the password in it."""
+    return _IN_URL.sub(r"\1\2***", text)
 
 
 def _of_database(spark: Any, options: argparse.Namespace) -> Any:

@@ -1,4 +1,4 @@
-"""What plan.json says about the table of a backfill: no password."""
+"""What plan.json and errors say about the table of a backfill: no password."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from pipeline.backfill import run
+from pipeline.backfill import run, tables
 
 
 @pytest.mark.parametrize(
@@ -28,3 +28,9 @@ def test_passwords_are_hidden(url, shown):
     assert said["jdbc"].endswith(shown)
     assert "pw" not in said["jdbc"].replace("pwd", "")
     assert said["option"] == [("fetchsize", "10"), ("password", "***")]
+
+
+def test_a_sentence_hides_the_password_in_its_url():
+    said = "the schema registry http://u:pw@h:8081: [Errno 111] Connection refused"
+    shown = "the schema registry http://u:***@h:8081: [Errno 111] Connection refused"
+    assert tables.without_password(said) == shown
