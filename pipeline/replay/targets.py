@@ -183,8 +183,7 @@ def settle(
     """
     ends, is_ours = {}, True
     for topic, partition in places:
-        end = client.list_offsets(topic, {partition: LATEST})[partition].offset
-        start = client.list_offsets(topic, {partition: EARLIEST})[partition].offset
+        start, end = _held(client, topic, partition)
         is_ours &= start == end or (left or {}).get(f"{topic}-{partition}") == end
         ends[f"{topic}-{partition}"] = end
     mode = delivery.choose(client, options.delivery, is_exclusive=is_ours or options.exclusive)
@@ -193,6 +192,30 @@ def settle(
     producer_id, _ = client.init_producer_id()
     ids = identities.ids_of(client, {topic for topic, _ in places})
     return {"delivery": mode, "producer_id": producer_id, "ends": ends, "target_ids": ids}
+
+
+def refuse_records(client: Client, places: Sequence[TopicPartition]) -> None:
+    """Raises UsageError if one of the partitions holds records.
+
+    A run whose plan is elsewhere, or that had another name, would write its records a second time.
+    """
+    held: dict[str, int] = {}
+    for topic, partition in places:
+        start, end = _held(client, topic, partition)
+        if end > start:
+            held[topic] = held.get(topic, 0) + end - start
+    for topic, count in held.items():
+        raise UsageError(
+            f"topic {topic} of the target already holds records ({count} offsets), and this run is new: to"
+            " repeat an earlier run, give its --run and --out, or work in its directory; to write behind"
+            " these records, say --append"
+        )
+
+
+def _held(client: Client, topic: str, partition: int) -> tuple[int, int]:
+    """Returns the first offset of a partition and its end; they are equal if it is empty."""
+    start = client.list_offsets(topic, {partition: EARLIEST})[partition].offset
+    return start, client.list_offsets(topic, {partition: LATEST})[partition].offset
 
 
 def refuse_anew(client: Client, notes: Mapping[str, Any]) -> None:

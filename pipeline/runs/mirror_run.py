@@ -227,6 +227,8 @@ def _make(options: argparse.Namespace, one: Round) -> tuple[Sequence[Split], Map
             )
         places = sorted({(names.get(each.topic, each.topic), each.partition) for each in splits})
         left = {} if one.before is None else _left(known, one.before)
+        if one.before is None and not (options.append or options.exclusive):
+            targets.refuse_records(client, places)
         notes = targets.settle(client, places, options, left=left)
     return splits, {**notes, "source_ids": ids, "left": left}
 

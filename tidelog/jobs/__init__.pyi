@@ -181,6 +181,7 @@ def mirror(
     isolation: Literal["read_committed", "read_uncommitted"] | None = None,
     upto: Literal["high-watermark", "log-end"] | None = None,
     allow_gone: bool = False,
+    append: bool = False,
     follow: Values | None = None,
     rounds: Values | None = None,
     dry_run: bool = False,

@@ -240,7 +240,7 @@ def test_a_round_of_nothing_makes_no_partition_ours(broker, other, topic, tmp_pa
             client.create_topic(topic, 1, KEEP | {"message.timestamp.after.max.ms": str(2**62)})
         fill(source, topic, 0, some(50, 6, odd=False))
         fill(target, topic, 0, theirs)
-        follow = ("--follow", "0.01", "--rounds", "1", "--from", "2100-01-01T00:00Z")
+        follow = ("--append", "--follow", "0.01", "--rounds", "1", "--from", "2100-01-01T00:00Z")
         for _ in range(2):
             assert mirror(broker.bootstrap, other.bootstrap, topic, tmp_path, *follow) == OK
             assert list((tmp_path / "r").iterdir()) == []

@@ -161,6 +161,30 @@ def test_a_run_again_finds_all_there(broker, target, filled, tmp_path):
     check(target, topic, wanted, tmp_path)
 
 
+def test_a_new_run_doubles_nothing_unasked(broker, target, filled, tmp_path, capsys):
+    """Not under another name, nor from another directory: that has no plan of the run."""
+    topic, wanted = filled
+    assert mirror(broker.bootstrap, target, topic, tmp_path, "--create") == OK
+    check(target, topic, wanted, tmp_path)
+    capsys.readouterr()
+    assert mirror(broker.bootstrap, target, topic, tmp_path / "elsewhere", "--create") == USAGE
+    said = capsys.readouterr().err
+    with Client(target) as client:
+        held = client.end_offset(topic, 0) + client.end_offset(topic, 2)
+    assert f"topic {topic} of the target already holds records ({held} offsets)" in said
+    assert "say --append" in said
+    assert not (tmp_path / "elsewhere" / "r" / "plan.json").exists()
+    check(target, topic, wanted, tmp_path)
+    with Client(broker.bootstrap) as client:
+        client.create_topic(f"{topic}-more", 3, KEEP)
+        fill(client, f"{topic}-more", 0, some(50, 3))
+    behind = ("--append", "--rename", f"{topic}-more={topic}")
+    more = f"{topic}-more"
+    assert mirror(broker.bootstrap, target, more, tmp_path / "elsewhere", *behind) == OK
+    with Client(target) as client:
+        assert plain(everything(client, topic, 0)) == plain(wanted[0] + some(50, 3))
+
+
 def test_lookups_by_time_are_equal_on_both_sides(broker, other, topic, tmp_path):
     wanted = some(2000, 7)
     with Client(broker.bootstrap) as source, Client(other.bootstrap) as mirrored:
