@@ -20,7 +20,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, cast
 
 from client import ClientError
-from pipeline.errors import FAILED, USAGE, PipelineError, UsageError
+from pipeline.errors import FAILED, FINDINGS, USAGE, PipelineError, Refused, UsageError
 from pipeline.options import add_verbose, with_signed_values
 from pipeline.secured import use_command_configs
 from pipeline.session import Session
@@ -86,6 +86,8 @@ def run(options: argparse.Namespace) -> int:
         use_command_configs(options)
         with _terminable(), session_of(options) as session:
             return job.run(options, session)
+    except Refused:
+        return FINDINGS
     except KeyboardInterrupt as stop:
         number = signal.SIGTERM if isinstance(stop, _Terminated) else signal.SIGINT
         print(

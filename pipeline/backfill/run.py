@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from client import Client
 from pipeline.backfill import avro, staging, tables
-from pipeline.errors import FINDINGS, OK, PipelineError, UsageError
+from pipeline.errors import FINDINGS, OK, PipelineError, Refused, UsageError
 from pipeline.plan import Plan
 from pipeline.progress import Progress
 from pipeline.replay import replay, targets
@@ -56,7 +56,10 @@ class _Counts(NamedTuple):
 def prepare(
     options: argparse.Namespace, session: Session, directory: Path, name: str, now_ms: int
 ) -> int:
-    """Stages and counts the rows, and makes the plan unless some rows are refused."""
+    """Stages and counts the rows, and makes the plan.
+
+    Raises Refused if some rows are refused; a dry run returns FINDINGS instead.
+    """
     table = tables.opened(session, options)
     with Client(options.to_brokers) as client:
         target = _target(client, options)
@@ -64,8 +67,10 @@ def prepare(
         frame = staging.rows(table, options, target.partition_count)
         counts = _Counts(*staging.count(frame, target.partition_count, *limits))
         refused = _report_prediction(options, target, counts)
-        if refused or options.dry_run:
+        if options.dry_run:
             return FINDINGS if refused else OK
+        if refused:
+            raise Refused("nothing was written: " + "; ".join(refused))
         # Staged under a temporary name and renamed: the final name is always complete.
         partial = directory / f".{_STAGED}"
         shutil.rmtree(partial, ignore_errors=True)
@@ -209,38 +214,42 @@ def _limits(target: Target, now_ms: int) -> tuple[int, int, int]:
     return *target.window(now_ms), oldest_kept(retention_ms if counts else -1, now_ms)
 
 
-def _report_prediction(options: argparse.Namespace, target: Target, counts: _Counts) -> bool:
-    """Prints the counts; returns whether some rows are refused."""
+def _report_prediction(options: argparse.Namespace, target: Target, counts: _Counts) -> list[str]:
+    """Prints the counts; returns the sentences that say why rows are refused."""
     span = (
         ""
         if counts.first_ms is None or counts.last_ms is None
         else f", from {to_iso(counts.first_ms)} to {to_iso(counts.last_ms)}"
     )
     say(f"{counts.rows} rows{span}, to {target.partition_count} partitions of {target.topic}")
-    refused = False
+    refused: list[str] = []
     if counts.without_time:
-        refused = options.without_time == "refuse"
         what = {
             "refuse": "refused: say --without-time keep or drop",
             "keep": "written without a time",
             "drop": "left out",
         }[options.without_time]
-        say(f"{counts.without_time} rows without a time (null, or -1 ms, which means none): {what}")
+        said = (
+            f"{counts.without_time} rows without a time (null, or -1 ms, which means none): {what}"
+        )
+        say(said)
+        refused += [said] if options.without_time == "refuse" else []
     if counts.elsewhere:
-        refused = True
-        say(
+        refused.append(
             f"{counts.elsewhere} rows name a partition outside 0 to {target.partition_count - 1} in"
             f" {options.partition_column}: refused"
         )
+        say(refused[-1])
     outside = counts.too_old + counts.too_new
     if outside:
-        refused |= options.outside == "refuse"
         what = "left out" if options.outside == "drop" else "refused"
-        say(
+        said = (
             f"{outside} rows outside the window of {target.topic}: {what} ({counts.too_old} older than"
             f" message.timestamp.before.max.ms = {target.before_ms} ms before now, {counts.too_new} newer"
             f" than message.timestamp.after.max.ms = {target.after_ms} ms after)"
         )
+        say(said)
+        refused += [said] if options.outside == "refuse" else []
     if counts.expired:
         say(
             f"warning: {counts.expired} rows are older than retention.ms ="

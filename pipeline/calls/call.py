@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pipeline import cli
 from pipeline.calls.keywords import Append, Call, arguments_of, parser_of
-from pipeline.errors import FAILED, PipelineError, UsageError
+from pipeline.errors import FAILED, FINDINGS, PipelineError, Refused, UsageError
 from pipeline.options import AUTO, INLINE, new_run_id
 from pipeline.report.output import collected
 from pipeline.secured import use_command_configs
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
 
+    from pipeline.report.output import Output
 
 _TABLE: Final = "table"
 
@@ -44,7 +45,8 @@ class Outcome(NamedTuple):
 def call(one: Call, spark: Any, given: Mapping[str, Any]) -> Outcome:
     """Runs a job; returns what it did. None means that an argument was not given.
 
-    Raises PipelineError, with the sentence that the command would print.
+    Raises PipelineError, with the sentence that the command would print; Refused, with its outcome
+    as `result`, if the job has changed nothing because of what it found.
     """
     frame = given.get(_TABLE)
     if frame is not None and hasattr(frame, "sparkSession"):  # Spark's, which has no text
@@ -56,23 +58,29 @@ def call(one: Call, spark: Any, given: Mapping[str, Any]) -> Outcome:
     options.frame = frame
     if spark is not None:
         _refuse_contradictions(options)
-    name = options.run or new_run_id(one.action or one.job, time.time_ns() // 1_000_000)
-    options.run = name
+    options.run = options.run or new_run_id(one.action or one.job, time.time_ns() // 1_000_000)
     with collected() as output:
         try:
             with cli.session_of(options, spark) as session:
                 status = cli.module_of(one.job).run(options, session)
+        except Refused as refusal:
+            refusal.result = _outcome(one, options, FINDINGS, output)
+            raise
         except PipelineError:
             raise
         except Exception as error:
             raise PipelineError(cli.explained(error)) from error
     if status == FAILED:
         raise PipelineError("; ".join(output.trouble) or output.text)
+    return _outcome(one, options, status, output)
+
+
+def _outcome(one: Call, options: argparse.Namespace, status: int, output: Output) -> Outcome:
     return Outcome(
         job=one.name,
-        run=name,
+        run=options.run,
         status=status,
-        directory=Path(options.out) / name,
+        directory=Path(options.out) / options.run,
         report=output.report,
         text=output.text,
         draw=None if output.page is None else functools.partial(output.page, output.report),

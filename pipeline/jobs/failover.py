@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from client import EARLIEST, Client, GroupOffset, RequestError
 from pipeline import options as shared
-from pipeline.errors import FINDINGS, OK, PipelineError, UsageError
+from pipeline.errors import FINDINGS, OK, PipelineError, Refused, UsageError
 from pipeline.report.output import leave, say
 from pipeline.secured import add_command_config, add_to_command_config
 from pipeline.source import splits as source
@@ -190,6 +190,8 @@ def run(options: argparse.Namespace, session: Session) -> int:  # noqa: ARG001 -
     for path in leave(report, Path(options.out) / name, options.report, page.html):
         say(path)
     _say(options, refusal, is_applied=is_applied)
+    if options.apply and refusal is not None:
+        raise Refused(f"nothing was committed: {refusal}")
     return status
 
 

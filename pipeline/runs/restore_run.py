@@ -12,7 +12,7 @@ from pipeline.archive import reading
 from pipeline.archive.manifests import Archive
 from pipeline.archive.reading import ArchiveSource, Bounds
 from pipeline.engine import prediction, whatif
-from pipeline.errors import FINDINGS, OK, PipelineError, UsageError
+from pipeline.errors import FINDINGS, OK, PipelineError, Refused, UsageError
 from pipeline.options import range_of, time_arguments, topics_of
 from pipeline.plan import Plan, described
 from pipeline.progress import Progress
@@ -145,20 +145,26 @@ class Run:
     # --- before ----------------------------------------------------------------------------------
 
     def prepare(self, session: Session, now_ms: int) -> int:
-        """Predicts what happens to the records; creates topics and plan unless some are refused."""
+        """Predicts what happens to the records; creates topics and plan.
+
+        Raises Refused if some records are refused; a dry run returns FINDINGS instead.
+        """
         options = self.options
         with Client(options.to_brokers) as client:
             found = {topic: self._target(client, topic) for topic in self.topics}
             policies = self._policies(found, _rules(client))
             counted = self._count(session, found, policies, now_ms)
             refused = [
-                self._report_prediction(topic, found[topic], counted[topic])
+                reason
                 for topic in self.topics
+                for reason in self._report_prediction(topic, found[topic], counted[topic])
             ]
             if options.dry_run:
                 say(described(self._plan(now_ms, {}, save=False)))
-            if any(refused) or options.dry_run:
-                return FINDINGS if any(refused) else OK
+            if options.dry_run:
+                return FINDINGS if refused else OK
+            if refused:
+                raise Refused("nothing was written: " + "; ".join(refused))
             for topic, known in self.topics.items():
                 targets.prepare(
                     client,
@@ -249,9 +255,9 @@ class Run:
             for topic in self.topics
         }
 
-    def _report_prediction(self, topic: str, target: Target, counted: TopicPrediction) -> bool:
-        """Prints the prediction; returns whether the topic is refused."""
-        name, refused = target.topic, False
+    def _report_prediction(self, topic: str, target: Target, counted: TopicPrediction) -> list[str]:
+        """Prints the prediction; returns the sentences that say why the topic is refused."""
+        name, refused = target.topic, list[str]()
         say(f"{topic}: {counted.records} records, to {target.partition_count} partitions of {name}")
         if target.is_stamped:
             say(
@@ -260,22 +266,23 @@ class Run:
             )
         outside = counted.too_old + counted.too_new
         if outside:
-            refused = True
-            say(
+            refused.append(
                 f"{outside} records outside the window of {name}: refused ({counted.too_old} older than"
                 f" message.timestamp.before.max.ms = {target.before_ms}, {counted.too_new} newer than"
                 f" message.timestamp.after.max.ms = {target.after_ms})"
             )
+            say(refused[-1])
         if counted.deleted:
             accepted = self.options.accept_deletion
-            refused |= not accepted
             share = 100 * counted.deleted / counted.records
             avoid = " or ".join(counted.remedies) or "nothing alone"
-            say(
+            said = (
                 f"retention would delete {counted.deleted} of {counted.records} records ({share:.3g} %) of"
                 f" {name} within a day; {avoid} avoids that"
                 + ("" if accepted else ": refused unless --accept-deletion")
             )
+            say(said)
+            refused += [] if accepted else [said]
         return refused
 
     # --- the run ---------------------------------------------------------------------------------

@@ -12,7 +12,8 @@ started for the rest. A value may be text as on the command line, a number, a pa
 its zone, a timedelta, a list for an option with commas or one that may be given often, and a
 dictionary for KEY=VALUE. A result prints as the command's lines, and shows its page in a notebook.
 
-A job that fails raises JobError with one sentence; UsageError means that the arguments do not fit.
+A job that fails raises JobError with one sentence. Of its kinds, UsageError means that the arguments
+do not fit, and Refused that the job has changed nothing because of what it found.
 Importing this package imports neither PySpark nor pyarrow.
 """
 
@@ -40,6 +41,7 @@ _keywords = room("pipeline.calls.keywords")
 _errors = room("pipeline.errors")
 
 JobError = _errors.PipelineError
+Refused = _errors.Refused
 SetupError = _errors.SetupError
 UsageError = _errors.UsageError
 
@@ -51,7 +53,11 @@ def _function(name: str, result: type[Result]) -> Callable[..., Any]:
 
     def run(*args: Any, **keywords: Any) -> Any:
         given = signature.bind(*args, **keywords).arguments
-        return result(*_call(one, given.pop(_keywords.SPARK, None), given))
+        try:
+            return result(*_call(one, given.pop(_keywords.SPARK, None), given))
+        except Refused as refusal:
+            refusal.result = refusal.result and result(*refusal.result)
+            raise
 
     run.__name__ = run.__qualname__ = name
     run.__module__ = __name__
@@ -77,6 +83,7 @@ __all__ = [
     "CopyResult",
     "FailoverResult",
     "JobError",
+    "Refused",
     "Result",
     "SetupError",
     "UsageError",

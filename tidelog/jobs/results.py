@@ -19,7 +19,7 @@ class Result:
     """The result of a job that ran to its end.
 
     `run` is its name, `directory` where it left its files. `report` has the contents of
-    report.json, and is empty for a dry run and where the job refused to begin. `text` is what the
+    report.json, and is empty for a dry run and where the job refused to write. `text` is what the
     command prints.
     """
 
@@ -38,7 +38,7 @@ class Result:
 
     @property
     def has_findings(self) -> bool:
-        """Whether the job has findings, or refused something: exit status 1 of the command."""
+        """Whether the job has findings: exit status 1 of the command."""
         return self.status == _FINDINGS
 
     def __str__(self) -> str:

@@ -75,6 +75,26 @@ def test_an_archive_there_and_back(root, broker, topic, capsys):  # noqa: F811
     assert capsys.readouterr() == ("", "")
 
 
+def test_a_refusal_is_an_error_that_has_the_result(root, broker, topic):  # noqa: F811
+    """A program that did not look at the status took it for a restore."""
+    how = {"out": root / "runs", "report": "none"}
+    tidelog.jobs.archive(logs=root / "logs", upto="log-end", to=root / "archive", **how)
+    where = {"to_brokers": broker.bootstrap, "rename": {"t": topic}, "create": True}
+    with pytest.raises(
+        tidelog.jobs.Refused, match="nothing was written: retention would"
+    ) as caught:
+        tidelog.jobs.restore(root / "archive", **where, **how)
+    assert isinstance(caught.value, tidelog.jobs.JobError)
+    found = caught.value.result
+    assert isinstance(found, tidelog.jobs.CopyResult)
+    assert (found.status, found.records) == (1, 0)
+    assert "refused unless --accept-deletion" in str(found)
+    trial = tidelog.jobs.restore(root / "archive", **where, **how, dry_run=True)
+    assert trial.has_findings, "a dry run has done what it was asked for"
+    with Client(broker.bootstrap) as client:
+        assert not client.has_topic(topic)
+
+
 def test_a_mirror_and_a_failover(broker, topic, tmp_path):  # noqa: F811
     both = {"brokers": broker.bootstrap, "to_brokers": broker.bootstrap}
     copy = f"{topic}-copy"
