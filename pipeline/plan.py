@@ -213,7 +213,7 @@ def at_work(directory: Path) -> Iterator[None]:
         except BlockingIOError:
             raise PipelineError(
                 f"run {directory.name} is at work in another process ({directory}): wait until it has ended,"
-                " or choose another --run"
+                " or choose another run"
             ) from None
         except OSError as error:
             if error.errno not in _NO_LOCKS:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from client import Client
 from pipeline.errors import PipelineError
+from pipeline.plan import at_work
 from pipeline.replay import targets
 from pipeline.replay.delivery import POSITION
 from pipeline.replay.replay import Task, replay_partition
@@ -43,8 +44,16 @@ def commit(
     """Writes the files of a commit; returns how many records each topic has been given.
 
     `number` is that of the micro-batch, and 0 for a batch. Raises PipelineError, OSError and the
-    client's errors; then the same commit has to be repeated.
+    client's errors; then the same commit has to be repeated. It raises PipelineError, too, while
+    another process commits for the same run or query.
     """
+    with at_work(directory):
+        return _commit(options, directory, number, files)
+
+
+def _commit(
+    options: SinkOptions, directory: Path, number: int, files: Sequence[StagedFile]
+) -> dict[str, int]:
     done = _read(directory / _DONE)
     if done is not None and number <= done["number"]:
         if options.run is not None:

@@ -11,6 +11,7 @@ from kafka.partitioner.default import murmur2
 
 from client import Client
 from pipeline.errors import PipelineError, UsageError
+from pipeline.plan import at_work
 from pipeline.replay.delivery import AT_LEAST_ONCE, POSITION, TRANSACTIONS
 from pipeline.replay.replay import replay_partition
 from pipeline.sink import committing, staging
@@ -108,6 +109,16 @@ def test_an_interrupted_commit_is_continued(either, topic, tmp_path, written):
     third = staged(options, tmp_path, batch_of(range(40, 60)))
     assert committing.commit(options, tmp_path, 6, third) == {topic: 20}
     assert sorted(stored(either, topic)) == expected(range(60))
+
+
+def test_two_drivers_of_one_run(either, topic, tmp_path):
+    made(either, topic)
+    options = options_of(either, topic=topic)
+    files = staged(options, tmp_path, batch_of(range(10)))
+    with at_work(tmp_path), pytest.raises(PipelineError, match="is at work in another process"):
+        committing.commit(options, tmp_path, 0, files)
+    assert stored(either, topic) == []
+    assert committing.commit(options, tmp_path, 0, files) == {topic: 10}
 
 
 def test_the_delivery_of_a_stream(broker, topic, tmp_path):
