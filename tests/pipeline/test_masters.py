@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from client import Client
-from pipeline.errors import FAILED, OK
+from pipeline.errors import FAILED, OK, USAGE
 from tests.pipeline import spark_cluster
 from tests.pipeline.archive.archives import contents
 from tests.pipeline.archive.test_archive import expected, some, with_logs
@@ -110,6 +110,20 @@ def test_every_job_by_spark_submit_on_a_standalone_master(root, broker, topic):
         assert done.returncode == OK, done.stderr
         ended = [("theirs", "FINISHED"), ("tidelog archive", "FINISHED")]
         assert sorted(cluster.completed(), reverse=False) == ended
+
+
+def test_spark_submit_keeps_progress_and_failures_out_of_standard_output(root):
+    """spark-submit itself copies standard error of a Python program to standard output."""
+    through = (SUBMIT, "--master", "local[2]", ROOT / "pipeline" / "submit.py")
+    done = archive(root, through=through)
+    assert done.returncode == OK, done.stderr
+    assert done.stdout.startswith("archive one: 290 records")
+    assert '"state"' not in done.stdout
+    assert [line for line in done.stderr.splitlines() if line.startswith('{"job": "archive"')]
+    refused = archive(root, "--from", "soon", through=through)
+    assert refused.returncode == USAGE
+    assert refused.stdout == ""
+    assert "tidelog pipeline archive: " in refused.stderr
 
 
 LISTENING = """
