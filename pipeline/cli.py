@@ -43,6 +43,8 @@ JOBS: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 _OURS: Final = (PipelineError, ClientError, SourceError)
+_IN_WORKERS: Final = ("pipeline.", "client.", "tidelog.jobs.", "tidelog.spark.")
+"""How the names of errors of ours begin in a trace of Spark."""
 _KILLED: Final = 128  # plus the number of the signal, as in a shell
 
 
@@ -167,11 +169,7 @@ def _said_in_worker(error: BaseException) -> str | None:
     for line in str(error).splitlines():
         name, colon, said = line.strip().partition(": ")
         name = name.removeprefix("tidelog._house.")
-        if (
-            colon
-            and name.startswith(("pipeline.", "client."))
-            and name.replace(".", "").isidentifier()
-        ):
+        if colon and name.startswith(_IN_WORKERS) and name.replace(".", "").isidentifier():
             return said
     return None
 

@@ -19,6 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal
 
+from pipeline.errors import public
 from pipeline.source import locations
 from storage import filenames
 
@@ -46,6 +47,7 @@ OffsetRange = tuple[int, int]  # the first offset, and the one after the last
 Spans = Mapping[int, Sequence[OffsetRange]]
 
 
+@public("tidelog.spark")
 class SourceError(Exception):
     """Something cannot be planned or read; the message is a sentence for the user."""
 

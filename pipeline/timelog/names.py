@@ -6,12 +6,13 @@ import difflib
 import re
 from typing import TYPE_CHECKING, Final
 
+from pipeline.errors import public
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 NAMES: Final = (
     "path",
-    "paths",
     "brokers",
     "commandConfig",
     "topics",
@@ -41,6 +42,9 @@ NAMES: Final = (
     "failOnDataLoss",
     "pushFilters",
 )
+PATHS: Final = "paths"
+"""What Spark makes of `load([...])`: a list in JSON. Nobody writes it, so no message names it."""
+
 ALIASES: Final = {
     "kafka.bootstrap.servers": "brokers",
     "subscribe": "topics",
@@ -80,6 +84,7 @@ _CATALOG: Final = {  # what Spark's catalog adds to the options of a table
 _AS_GIVEN: Final = "option."  # before the names of a table's options, as the user wrote them
 
 
+@public("tidelog.spark")
 class OptionError(ValueError):
     """An invalid option; the message names it."""
 
@@ -97,7 +102,7 @@ def named(given: Mapping[str, str]) -> dict[str, str]:
     found: dict[str, str] = {}
     said: dict[str, str] = {}
     for name, value in (_of_table(given) if is_of_table(given) else given).items():
-        known = spelled(name, (*NAMES, *ALIASES, *TUNING))
+        known = spelled(name, (*NAMES, PATHS, *ALIASES, *TUNING))
         if known is None:
             raise OptionError(unknown("timelog", name, (*NAMES, *ALIASES)))
         if known in TUNING:
@@ -115,11 +120,12 @@ def spelled(name: str, known: Sequence[str]) -> str | None:
 
 
 def unknown(what: str, name: str, known: Sequence[str], *, kind: str = "option") -> str:
-    """Returns the sentence for an unknown name, with those near it."""
+    """Returns the sentence for an unknown name, with at most three that are near it."""
     near = difflib.get_close_matches(name.lower(), [one.lower() for one in known], 3)
     spelling = [spelled(one, known) or one for one in near]
-    hint = f"; did you mean {' or '.join(spelling)}?" if near else "."
-    return f"{what} has no {kind} {name}{hint} It has: {', '.join(known)}"
+    if spelling:
+        return f"{what} has no {kind} {name}; did you mean {' or '.join(spelling)}?"
+    return f"{what} has no {kind} {name}, nor one of a similar name: see docs/pipeline"
 
 
 def _of_table(given: Mapping[str, str]) -> dict[str, str]:

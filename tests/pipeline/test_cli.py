@@ -68,6 +68,7 @@ def test_the_status_is_the_jobs(job):
             FAILED,
             "it said so",
         ),
+        (RuntimeError("Traceback\ntidelog.jobs.JobError: it said so\n"), FAILED, "it said so"),
     ],
 )
 def test_a_failure_is_one_sentence(job, capsys, error, status, sentence):

@@ -16,7 +16,16 @@ from typing import Any
 
 from tidelog._house import room
 
-__all__ = ["register"]
+__all__ = ["OptionError", "SourceError", "register"]
+
+_ERRORS = {"OptionError": "pipeline.timelog.names", "SourceError": "pipeline.source.splits"}
+
+
+def __getattr__(name: str) -> Any:
+    """Returns an error, whose module is imported only when it is asked for."""
+    if name not in _ERRORS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(room(_ERRORS[name]), name)
 
 
 def register(spark: Any) -> None:

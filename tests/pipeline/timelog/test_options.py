@@ -82,7 +82,8 @@ def test_what_a_batch_reads(log, options, expected):
     [
         ({"startingOffset": "earliest"}, "no option startingOffset; did you mean startingOffsets"),
         ({"kafka.bootstrap.server": "h:1"}, "did you mean kafka.bootstrap.servers"),
-        ({"zzz": "1"}, "no option zzz. It has: path, paths, brokers"),
+        ({"pathz": "x"}, r"^timelog has no option pathz; did you mean path\?$"),
+        ({"zzz": "1"}, "no option zzz, nor one of a similar name"),
         (
             {"kafka.sasl.mechanism": "PLAIN"},
             "security settings are for brokers, and a path has none",

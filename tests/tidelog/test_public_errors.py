@@ -1,0 +1,44 @@
+"""Errors that a program meets: by public names, in tracebacks and in pickles."""
+
+from __future__ import annotations
+
+import importlib
+import pickle
+import traceback
+
+import pytest
+
+import tidelog.jobs
+import tidelog.spark
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "tidelog.jobs.JobError",
+        "tidelog.jobs.Refused",
+        "tidelog.jobs.UsageError",
+        "tidelog.jobs.SetupError",
+        "tidelog.spark.OptionError",
+        "tidelog.spark.SourceError",
+    ],
+)
+def test_an_error_is_named_as_it_is_imported(name):
+    module, _, kind = name.rpartition(".")
+    error = getattr(importlib.import_module(module), kind)("it said so")
+    assert traceback.format_exception_only(error) == [f"{name}: it said so\n"]
+    again = pickle.loads(pickle.dumps(error))
+    assert (type(again), again.args) == (type(error), error.args)
+
+
+def test_a_job_that_fails_raises_them(tmp_path):
+    with pytest.raises(tidelog.jobs.JobError) as failed:
+        tidelog.jobs.audit(logs=tmp_path / "nowhere", out=tmp_path)
+    assert traceback.format_exception_only(failed.value)[0].startswith("tidelog.jobs.JobError: ")
+    with pytest.raises(tidelog.jobs.UsageError):
+        tidelog.jobs.audit(logs=tmp_path, topics="(", out=tmp_path)
+
+
+def test_nothing_else_is_an_attribute_of_the_module():
+    with pytest.raises(AttributeError, match="has no attribute 'Other'"):
+        _ = tidelog.spark.Other
