@@ -48,6 +48,7 @@ KILLED, OURS, SPARK = "killed", "timelog", "kafka"
 KILLS = ("driver", "driver", "worker", "worker")
 _LOOK_S = 0.1
 _PATIENCE_S = 3600
+_END_S = 60
 _STARTS = 20
 
 
@@ -123,11 +124,15 @@ class Program:
         return False
 
     def close(self) -> None:
-        """Lets the program end, and waits for it."""
+        """Lets the program end, and waits for it; one that is still busy is killed."""
         for pipe in (self.process.stdin, self.process.stdout):
             with contextlib.suppress(BrokenPipeError):
                 pipe.close()
-        self.process.wait()
+        try:
+            self.process.wait(_END_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
 
 
 class Bench(NamedTuple):
