@@ -2,8 +2,8 @@
 
 A job is a module with `arguments(parser)`, which imports neither PySpark nor pyarrow, and
 `run(options, session) -> status`. The docstring of the module is the help text of the job. Exit
-status: 0 done, 1 done with findings, 2 a mistake in the command line, 3 failed with one sentence of
-explanation (`--verbose` shows where, and Spark's log).
+status: 0 done, 1 done with findings, 2 a mistake in the command line, or what it names does not
+exist; 3 failed with one sentence of explanation (`--verbose` shows where, and Spark's log).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pipeline.errors import FAILED, FINDINGS, USAGE, PipelineError, Refused, Usa
 from pipeline.options import add_verbose, with_signed_values
 from pipeline.secured import use_command_configs
 from pipeline.session import Session
-from pipeline.source.splits import SourceError
+from pipeline.source.splits import NotThere, SourceError
 from pipeline.spark_start import INSTALL, kept_log
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def run(options: argparse.Namespace) -> int:
         if options.verbose:
             traceback.print_exc()
         print(f"tidelog pipeline {options.job}: {explained(error)}", file=sys.stderr)
-        return USAGE if isinstance(error, UsageError) else FAILED
+        return USAGE if isinstance(error, (UsageError, NotThere)) else FAILED
 
 
 def session_of(options: argparse.Namespace, spark: Any = None) -> Session:

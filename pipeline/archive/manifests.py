@@ -16,7 +16,7 @@ from collections import Counter
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from pipeline.errors import PipelineError
+from pipeline.errors import PipelineError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -168,14 +168,17 @@ class Archive:
 
     @classmethod
     def read(cls, store: Store, *, must_exist: bool = False) -> Archive:
-        """Reads the manifests of an archive. Raises PipelineError and OSError."""
+        """Reads the manifests of an archive. Raises PipelineError and OSError.
+
+        If it `must_exist`, it raises UsageError where there is none.
+        """
         found = []
         for name in store.listed(DIRECTORY):
             if name.endswith(_SUFFIX) and not name.startswith("."):
                 path = f"{DIRECTORY}/{name}"
                 found.append(Manifest.decoded(store.read(path) or b"", store.full(path)))
         if must_exist and not found:
-            raise PipelineError(f"{store.location} is no archive: there is no manifest")
+            raise UsageError(f"{store.location} is no archive: there is no manifest")
         return cls(found)
 
     @classmethod

@@ -20,6 +20,7 @@ from pipeline.errors import FAILED, FINDINGS, PipelineError, Refused, UsageError
 from pipeline.options import AUTO, INLINE, new_run_id
 from pipeline.report.output import collected
 from pipeline.secured import use_command_configs
+from pipeline.source.splits import NotThere
 
 if TYPE_CHECKING:
     import argparse
@@ -68,6 +69,8 @@ def call(one: Call, spark: Any, given: Mapping[str, Any]) -> Outcome:
             raise
         except PipelineError:
             raise
+        except NotThere as error:
+            raise UsageError(str(error)) from error
         except Exception as error:
             raise PipelineError(cli.explained(error)) from error
     if status == FAILED:

@@ -98,6 +98,8 @@ def run(options: argparse.Namespace, session: Session) -> int:
 
     def make() -> tuple[Sequence[Split], Mapping[str, Any]]:
         made.extend(access.plan(selection, logs=options.logs or (), brokers=options.brokers))
+        if options.logs and not made:
+            access.refuse_none(selection, options.logs)
         return made, {"now_ms": started_ms if options.at is None else options.at}
 
     plan = Plan.open(

@@ -117,6 +117,8 @@ class Run:
     def _make(self) -> tuple[Sequence[Split], Mapping[str, Any]]:
         archive = self.place.read()
         there = access.ranges(self.selection, **self._place)
+        if self.options.logs and not there:
+            access.refuse_none(self.selection, self.options.logs)
         topics = self._topics({topic for topic, _ in there})
         for name, topic in topics.items():
             _refuse_anew(name, topic, archive.topic(name))

@@ -208,6 +208,8 @@ def _open(
 def _make(options: argparse.Namespace, one: Round) -> tuple[Sequence[Split], Mapping[str, Any]]:
     """Cuts the source into splits, and determines how the target is written to."""
     splits = _splits(options, one.selection)
+    if options.logs and not splits:
+        access.refuse_none(one.selection, options.logs)
     if options.dry_run:
         return splits, {}
     counts = _partition_counts(options, one, splits)

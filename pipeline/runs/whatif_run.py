@@ -93,7 +93,8 @@ class Trial:
         self.partitions = _partitions(options)
         self.place: str = options.brokers or ", ".join(options.logs)
         if not self.partitions:
-            raise UsageError(f"there is no such topic in {self.place}")
+            wanted = "" if options.topics is None else f" of topics {options.topics}"
+            raise UsageError(f"no logs{wanted} in {self.place}")
         twice = {(p.topic, p.partition) for p in self.partitions}
         if len(twice) < len(self.partitions):
             raise UsageError("a partition is in two of the log directories")

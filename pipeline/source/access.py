@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pipeline.source.reading import Options, read_file
-from pipeline.source.splits import SourceError
+from pipeline.source.splits import NotThere, SourceError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -56,6 +56,13 @@ def ranges(
     from pipeline.source import logs as directories
 
     return directories.ranges(selection, logs)
+
+
+def refuse_none(selection: Selection, logs: Sequence[str]) -> None:
+    """Raises NotThere if log directories have no partition of the selection."""
+    if not ranges(selection, logs=logs):
+        wanted = "" if selection.pattern is None else f" of topics {selection.pattern}"
+        raise NotThere(f"no logs{wanted} in {', '.join(logs)}")
 
 
 def read(split: Split, options: Options | None = None) -> Iterator[Columns]:

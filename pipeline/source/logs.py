@@ -21,6 +21,7 @@ from pipeline.source.splits import (
     HIGH_WATERMARK,
     READ_COMMITTED,
     Log,
+    NotThere,
     Part,
     Segment,
     SourceError,
@@ -90,7 +91,7 @@ def _logs_of(root: str) -> Iterator[Log]:
     try:
         entries = locations.listed(root)
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise SourceError(f"{root} is no directory") from error
+        raise NotThere(f"{root} is no directory") from error
     own = filenames.parse_partition_directory(locations.base_name(root))
     if own is not None and any(e.name.endswith(filenames.LOG_SUFFIX) for e in entries):
         above = _about(locations.parent(root))

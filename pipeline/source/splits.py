@@ -52,6 +52,10 @@ class SourceError(Exception):
     """Something cannot be planned or read; the message is a sentence for the user."""
 
 
+class NotThere(SourceError):
+    """A topic, a directory or logs that the user named do not exist: a mistake of the user's."""
+
+
 @dataclass(frozen=True, slots=True)
 class Segment:
     """A segment: its log, and the suffixes of its other files."""
@@ -200,10 +204,10 @@ class Selection:
         return self.wants(key[0]) and (among is None or key[1] in among)
 
     def check_found(self, found: set[str]) -> None:
-        """Raises SourceError if a named topic does not exist."""
+        """Raises NotThere if a named topic does not exist."""
         missing = sorted(set(self.topics) - found)
         if missing:
-            raise SourceError(f"there is no topic {', '.join(missing)}")
+            raise NotThere(f"there is no topic {', '.join(missing)}")
 
     def check_partitions(self, found: set[TopicPartition]) -> None:
         """Raises SourceError if a partition that is named does not exist."""

@@ -340,7 +340,7 @@ def test_what_cannot_be_meant(root, capsys):
     assert left.value.code == USAGE
     with pytest.raises(SystemExit):
         archive(root, "--file-bytes", "2g")
-    assert action("verify", root, of="nothing") == FAILED
+    assert action("verify", root, of="nothing") == USAGE
     assert "is no archive: there is no manifest" in capsys.readouterr().err
     (root / "archive" / "_manifest").mkdir(parents=True)
     (root / "archive" / "_manifest" / "bad.json").write_text("{}")

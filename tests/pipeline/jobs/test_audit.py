@@ -7,6 +7,7 @@ from html.parser import HTMLParser
 
 import pytest
 
+import tidelog.jobs
 from client import Client, GroupOffset
 from pipeline import cli
 from pipeline.engine.audit import UNKNOWN, Settings
@@ -305,12 +306,12 @@ def client_now():
 @pytest.mark.parametrize(
     ("arguments", "status", "sentence"),
     [
-        (["--logs", "nowhere"], 3, "nowhere is no directory"),
+        (["--logs", "nowhere"], 2, "nowhere is no directory"),
         (["--logs", ".", "--groups", "g"], 2, "--groups needs --brokers or --cluster"),
         (["--brokers", "127.0.0.1:1,nonsense"], 2, "nonsense"),
         ([], 2, "one of the arguments --brokers --logs is required"),
         (["--logs", ".", "--margin", "soon"], 2, "soon"),
-        (["--logs", ".", "--topics", "none-such"], 3, "there is no topic none-such"),
+        (["--logs", ".", "--topics", "none-such"], 2, "there is no topic none-such"),
     ],
 )
 def test_what_cannot_be_meant_is_said_in_a_sentence(
@@ -326,6 +327,28 @@ def test_what_cannot_be_meant_is_said_in_a_sentence(
     assert sentence in said
     assert said.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        ("audit",),
+        ("whatif", "--policy", "week:retention.ms=7d"),
+        ("archive", "--to", "archive"),
+        ("mirror", "--to-brokers", "127.0.0.1:1"),
+    ],
+    ids=lambda line: line[0],
+)
+def test_a_directory_without_logs_is_a_mistake(line, tmp_path, capsys, monkeypatch):
+    """An audit of nothing had no findings."""
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path)
+    for more, wanted in ((), ""), (("--topics", "none.*"), " of topics none.*"):
+        assert cli.main([*line, "--master", "inline", "--logs", "empty", *more]) == 2
+        said = capsys.readouterr().err
+        assert said == f"tidelog pipeline {line[0]}: no logs{wanted} in empty\n"
+    with pytest.raises(tidelog.jobs.UsageError, match="no logs in empty"):
+        tidelog.jobs.audit(logs="empty")
 
 
 def test_a_dry_run_leaves_nothing(house, tmp_path, capsys):

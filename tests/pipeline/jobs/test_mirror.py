@@ -293,7 +293,7 @@ def test_a_topic_that_is_not_there_is_said(broker, other, filled, tmp_path, caps
     topic, _ = filled
     assert mirror(broker.bootstrap, other.bootstrap, topic, tmp_path) == USAGE
     assert f"the target has no topic {topic}: make it, or say --create" in capsys.readouterr().err
-    assert mirror(broker.bootstrap, other.bootstrap, "nothing", tmp_path / "x") == FAILED
+    assert mirror(broker.bootstrap, other.bootstrap, "nothing", tmp_path / "x") == USAGE
     assert "nothing" in capsys.readouterr().err
 
 
