@@ -86,7 +86,10 @@ def sentences(row: Numbers) -> Iterator[str]:
     if proof is not None and proof["compacted"]:
         yield f"{some(proof['compacted'], 'unread record')} compacted away in the target since"
     if proof is not None and proof["foreign"]:
-        yield f"{some(proof['foreign'], 'record')} ahead in the target that the source does not have"
+        yield (
+            f"{some(proof['foreign'], 'record')} ahead in the target that no record of the source accounts"
+            " for: written by others, or a second copy; the group reads them too"
+        )
     yield from row["notes"]
 
 
