@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import difflib
 import importlib
 import os
 import signal
@@ -74,11 +75,31 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs a job; returns the exit status. `argv` does not include the name of the program."""
     arguments = with_signed_values(list(sys.argv[1:] if argv is None else argv))
     parser = _parser(arguments[0] if arguments else None)
-    options = parser.parse_args(arguments)
+    options, unknown = parser.parse_known_args(arguments)
+    if unknown:
+        _refuse_unknown(parser, options.job, unknown)
     if options.job is None:
         parser.print_help(sys.stderr)
         return USAGE
     return run(options)
+
+
+def _refuse_unknown(parser: argparse.ArgumentParser, job: str | None, unknown: list[str]) -> None:
+    """Exits with the status of a mistake; the sentence names the nearest option of the job."""
+    if job is None:
+        parser.error(f"unrecognized arguments: {' '.join(unknown)}")
+    one = _Parser(prog=f"{parser.prog} {job}", allow_abbrev=False)
+    add_options(one, job)
+    known = [
+        text
+        for action in one._actions  # noqa: SLF001 - argparse has no other way to list them
+        if action.help != argparse.SUPPRESS
+        for text in action.option_strings
+    ]
+    named = next((text.partition("=")[0] for text in unknown if text.startswith("-")), "")
+    near = difflib.get_close_matches(named, known, 1)
+    meant = f": did you mean {near[0]}?" if near else ""
+    one.error(f"unrecognized arguments: {' '.join(unknown)}{meant}")
 
 
 def run(options: argparse.Namespace) -> int:

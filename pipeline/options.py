@@ -12,6 +12,7 @@ plan.json.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import re
 import secrets
 import sys
@@ -249,6 +250,15 @@ def pair(text: str) -> tuple[str, str]:
     if not equals or not key.strip():
         raise argparse.ArgumentTypeError(f"'{text}': expected KEY=VALUE")
     return key.strip(), value
+
+
+def setting(text: str) -> tuple[str, str]:
+    """Parses `key=value`, a setting of a topic; one in ms may be a span (7d)."""
+    key, value = pair(text)
+    if key.endswith(".ms"):
+        with contextlib.suppress(ValueError):  # the error about the value says what it expects
+            value = str(parse_duration(value))
+    return key, value
 
 
 def with_signed_values(arguments: list[str]) -> list[str]:

@@ -126,10 +126,17 @@ def _texts(action: argparse.Action, value: Any) -> list[str]:
     if not isinstance(action, Append):
         return [_text(value)]
     if isinstance(value, Mapping):
-        return [f"{key}={_text(one)}" for key, one in value.items()]
+        return [_pair(key, one) for key, one in value.items()]
     if isinstance(value, (str, os.PathLike)):
         return [_text(value)]
     return [_text(one) for one in value]
+
+
+def _pair(key: str, value: Any) -> str:
+    """Returns KEY=VALUE, or NAME:KEY=VALUE,... for settings that have a name (`policy`)."""
+    if isinstance(value, Mapping):
+        return f"{key}:" + ",".join(f"{name}={_text(one)}" for name, one in value.items())
+    return f"{key}={_text(value)}"
 
 
 def _text(value: Any) -> str:

@@ -7,6 +7,7 @@ of Python: `from_`); a positional argument has its own name.
 from __future__ import annotations
 
 import argparse
+import difflib
 import inspect
 import json
 import keyword
@@ -87,6 +88,18 @@ def signature_of(one: Call) -> inspect.Signature:
     return inspect.Signature(parameters)
 
 
+def unbound(
+    name: str, signature: inspect.Signature, keywords: Mapping[str, Any], error: TypeError
+) -> str:
+    """Returns the sentence for arguments that do not fit the function, with the nearest keyword."""
+    for one in keywords:
+        if one not in signature.parameters:
+            near = difflib.get_close_matches(one, signature.parameters, 1)
+            meant = f": did you mean {near[0]}?" if near else f" (see help(tidelog.jobs.{name}))"
+            return f"{name} has no keyword {one}{meant}"
+    return f"{name}: {error}"
+
+
 def described(one: Call) -> str:
     """Returns the docstring of the function for a job: the job's own, and its keywords."""
     lines = [(_part_of(one).description or "").strip(), ""]
@@ -113,6 +126,8 @@ def _annotation(action: argparse.Action, *, is_needed: bool) -> str:
         kind = f"Literal[{', '.join(json.dumps(one) for one in action.choices)}]"
     elif isinstance(action, Append):
         kind = "Values | Mapping[str, Value]"
+        if str(action.metavar).startswith("NAME:"):  # settings under a name
+            kind = "Values | Mapping[str, Mapping[str, Value]]"
     return kind if is_needed else f"{kind} | None"
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from client import EARLIEST, LATEST, Client, RequestError
 from pipeline.errors import PipelineError, UsageError
-from pipeline.options import Deprecated, brokers, pair, size
+from pipeline.options import Deprecated, brokers, setting, size
 from pipeline.replay import delivery, identities
 from pipeline.replay.delivery import AUTO, MODES, TRANSACTIONS, Delivery
 from pipeline.replay.transactions import ensure_progress_topic
@@ -76,9 +76,9 @@ def add_target(parser: argparse.ArgumentParser) -> None:
         "--set",
         action="append",
         default=[],
-        type=pair,
+        type=setting,
         metavar="KEY=VALUE",
-        help="a setting of topics that are made; may be given many times",
+        help="a setting of topics that are made, spans as 7d; may be given many times",
     )
     group.add_argument(
         "--delivery",

@@ -157,3 +157,27 @@ def test_what_spark_submit_is_given_finds_our_packages_first(tmp_path):
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert "usage: tidelog pipeline mirror" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        (
+            "audit --logs . --topcis orders",
+            "audit: unrecognized arguments: --topcis orders: did you mean --topics? (see tidelog pipeline a",
+        ),
+        (
+            "archive verify DIR --file-byte=1",
+            "archive: unrecognized arguments: --file-byte=1: did you mean --file-bytes?",
+        ),
+        (
+            "audit --logs . orders",
+            "audit: unrecognized arguments: orders (see tidelog pipeline audit --help)",
+        ),
+    ],
+)
+def test_an_unknown_option_is_told_with_the_nearest(line, sentence, capsys):
+    with pytest.raises(SystemExit) as left:
+        cli.main(line.split())
+    assert left.value.code == USAGE
+    assert capsys.readouterr().err.startswith(f"tidelog pipeline {sentence}")

@@ -157,3 +157,17 @@ def test_a_deprecated_option_works_and_says_what_stands_for_it(arguments, name, 
     with pytest.raises(SystemExit):
         parser.parse_args([arguments[0], "--help"])
     assert option not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("retention.ms=7d", ("retention.ms", "604800000")),
+        ("retention.ms=-1", ("retention.ms", "-1")),
+        ("retention.ms=soon", ("retention.ms", "soon")),
+        ("retention.bytes=7d", ("retention.bytes", "7d")),
+    ],
+)
+def test_a_setting_in_ms_may_be_a_span(text, expected):
+    """As for `configs set`; what is no span is left to the error about the setting."""
+    assert options.setting(text) == expected

@@ -52,7 +52,10 @@ def _function(name: str, result: type[Result]) -> Callable[..., Any]:
     signature = _keywords.signature_of(one)
 
     def run(*args: Any, **keywords: Any) -> Any:
-        given = signature.bind(*args, **keywords).arguments
+        try:
+            given = signature.bind(*args, **keywords).arguments
+        except TypeError as error:
+            raise UsageError(_keywords.unbound(name, signature, keywords, error)) from error
         try:
             return result(*_call(one, given.pop(_keywords.SPARK, None), given))
         except Refused as refusal:

@@ -230,7 +230,7 @@ def whatif(
     topics: Values | None = None,
     cluster: Values | None = None,
     command_config: Values | None = None,
-    policy: Values | Mapping[str, Value] | None = None,
+    policy: Values | Mapping[str, Mapping[str, Value]] | None = None,
     at: Values | None = None,
     horizon: Values | None = None,
     step: Values | None = None,

@@ -143,8 +143,16 @@ def test_a_failure_is_a_sentence(root):
         tidelog.jobs.audit(logs=root / "logs", out=root / "out", **ORDINARY)
     with pytest.raises(tidelog.jobs.UsageError, match="not-there is no directory"):
         tidelog.jobs.whatif(logs="not-there", policy="a:retention.ms=1")
-    with pytest.raises(TypeError, match="unexpected keyword argument 'log'"):
+    with pytest.raises(
+        tidelog.jobs.UsageError, match=r"^audit has no keyword log: did you mean logs"
+    ):
         tidelog.jobs.audit(log=root / "logs")
+    with pytest.raises(
+        tidelog.jobs.UsageError, match=r"has no keyword x \(see help\(tidelog.jobs.a"
+    ):
+        tidelog.jobs.audit(x=1)
+    with pytest.raises(tidelog.jobs.UsageError, match=r"^archive_verify: missing .* 'directory'"):
+        tidelog.jobs.archive_verify()
 
 
 def test_partitions_that_stop_are_an_error(broker, topic, tmp_path):  # noqa: F811
