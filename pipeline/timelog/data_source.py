@@ -49,7 +49,6 @@ if TYPE_CHECKING:
     Offsets = dict[str, dict[str, int]]
 
 _PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
-_METADATA = "timelog.options"
 _QUERY = "sql.streaming.queryId"  # the name of Spark's local property
 
 
@@ -110,9 +109,12 @@ class TimelogDataSource(DataSource):  # type: ignore[misc]
         return _parsed(self.home, self._carried)
 
     def _take_from(self, schema: Any) -> None:
-        """Takes the options of a table from its schema, and checks them."""
-        if not self._carried and len(schema.fields):
-            self._carried = json.loads(schema.fields[0].metadata.get(_METADATA, "{}"))
+        """Takes the options of a table from its schema. Raises OptionError if it has none."""
+        if not self._carried:
+            _arrived(self.home)
+            from pipeline.timelog.names import carried
+
+            self._carried = carried(schema.fields[0].metadata if schema.fields else {})
 
     @classmethod
     def name(cls) -> str:
@@ -125,11 +127,11 @@ class TimelogDataSource(DataSource):  # type: ignore[misc]
 
         settings = self._settings()
         from pipeline.timelog.columns import schema_of
-        from pipeline.timelog.names import is_of_table, named
+        from pipeline.timelog.names import METADATA, is_of_table, named
 
         found = from_arrow_schema(schema_of(settings))
         if is_of_table(self._carried):
-            found.fields[0].metadata = {_METADATA: json.dumps(named(self._carried))}
+            found.fields[0].metadata = {METADATA: json.dumps(named(self._carried))}
         return found
 
     def reader(self, schema: Any) -> DataSourceReader:

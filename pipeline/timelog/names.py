@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 import re
 from typing import TYPE_CHECKING, Final
 
@@ -44,6 +45,9 @@ NAMES: Final = (
 )
 PATHS: Final = "paths"
 """What Spark makes of `load([...])`: a list in JSON. Nobody writes it, so no message names it."""
+
+METADATA: Final = "timelog.options"
+"""In the metadata of a table's first column: the options, as JSON."""
 
 ALIASES: Final = {
     "kafka.bootstrap.servers": "brokers",
@@ -92,6 +96,18 @@ class OptionError(ValueError):
 def is_of_table(given: Mapping[str, str]) -> bool:
     """Returns whether these are the options of a table in Spark's catalog."""
     return "provider" in {name.lower() for name in given}
+
+
+def carried(metadata: Mapping[str, str]) -> dict[str, str]:
+    """Returns the options that the first column of a table carries in its metadata.
+
+    Raises OptionError for a column that the table itself has declared: it carries none.
+    """
+    if METADATA not in metadata:
+        raise OptionError(
+            "a table that declares columns loses its options: leave the columns out of CREATE TABLE"
+        )
+    return dict(json.loads(metadata[METADATA]))
 
 
 def named(given: Mapping[str, str]) -> dict[str, str]:

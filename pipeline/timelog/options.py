@@ -42,8 +42,10 @@ class TimelogOptions:
         self.depth = levels.DEPTHS[self.level]
         self.logs = self._places()
         has_brokers = "brokers" in self._given
-        if bool(self.logs) == has_brokers:
-            raise OptionError("give either a path (log directories) or brokers, and not both")
+        if self.logs and has_brokers:
+            raise OptionError("path and brokers are both given: give one of them")
+        if not self.logs and not has_brokers:
+            raise OptionError("give a path (log directories), or brokers")
         if self.level == levels.SEGMENT and has_brokers:
             raise OptionError("level segment needs a path: brokers show no segments")
         if (self._secured or security.COMMAND_CONFIG in self._given) and not has_brokers:

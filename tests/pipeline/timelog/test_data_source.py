@@ -162,7 +162,7 @@ def test_event_times_and_filters(spark, edges):
         ({"maxPartitionOffsets": "0"}, "maxPartitionOffsets is a number of offsets from 1 on"),
         ({"verifyCrc": "maybe"}, "verifyCrc is true or false, not 'maybe'"),
         ({"upto": "now"}, "upto is one of high-watermark, log-end, not 'now'"),
-        ({"brokers": "127.0.0.1:1"}, "give either a path .* or brokers, and not both"),
+        ({"brokers": "127.0.0.1:1"}, "path and brokers are both given"),
         ({"topicsPattern": "("}, "is no regular expression"),
         ({"offsets": "{"}, "offsets is .* in JSON"),
         ({"topics": "t", "topicsPattern": "t"}, "not both"),
@@ -288,10 +288,16 @@ def test_a_table(spark, edges, tmp_path):
         found = spark.sql(f"SELECT timestamp_ms FROM {name} WHERE offset > 3 ORDER BY offset")
         assert [row[0] for row in found.collect()] == list(EDGES[4:])
         assert spark.table(name).count() == len(EDGES)
-        with pytest.raises(Exception, match="OptionError: give either a path"):
+        with pytest.raises(Exception, match=r"OptionError: give a path .*, or brokers"):
             spark.sql(f"CREATE TABLE {name}_2 USING timelog OPTIONS (upto 'log-end')")
+        spark.sql(f"CREATE TABLE {name}_3 (value string) USING timelog OPTIONS (path '{edges}')")
+        with pytest.raises(
+            Exception, match=r"OptionError: .* leave the columns out of CREATE TABLE"
+        ):
+            spark.sql(f"SELECT * FROM {name}_3").collect()
     finally:
         spark.sql(f"DROP TABLE IF EXISTS {name}")
+        spark.sql(f"DROP TABLE IF EXISTS {name}_3")
         assert list(edges.iterdir()), "a table of somebody's logs is dropped without them"
 
 

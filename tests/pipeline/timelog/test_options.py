@@ -88,6 +88,7 @@ def test_what_a_batch_reads(log, options, expected):
             {"kafka.sasl.mechanism": "PLAIN"},
             "security settings are for brokers, and a path has none",
         ),
+        ({"brokers": "h:1"}, "path and brokers are both given"),
         ({"subscribe": "a", "topics": "b"}, "are one option"),
         ({"assign": "{}x"}, "assign is .* in JSON"),
         ({"assign": '{"t": [0]}', "subscribe": "t"}, "only one of them"),
@@ -108,6 +109,11 @@ def test_what_a_batch_reads(log, options, expected):
 def test_mistakes_are_said(log, options, words):
     with pytest.raises((OptionError, SourceError), match=words):
         read(log, **options)
+
+
+def test_a_source_has_a_place():
+    with pytest.raises(OptionError, match=r"give a path \(log directories\), or brokers"):
+        TimelogOptions({"level": "time"})
 
 
 def test_a_gone_start_is_an_error_unless_losing_is_allowed(log):
