@@ -37,8 +37,10 @@ Values: TypeAlias = Value | Iterable[Value]
 
 class JobError(Exception): ...
 class UsageError(JobError): ...
+
 class Refused(JobError):
     result: Result | None
+
 class SetupError(JobError): ...
 
 """
