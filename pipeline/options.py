@@ -45,6 +45,9 @@ AUTO: Final = "auto"  # what is small runs in this process, the rest on DEFAULT_
 _NAMES = re.compile(r"[A-Za-z0-9._-]+(,[A-Za-z0-9._-]+)*")
 _SIGNED = re.compile(r"-[0-9]")  # a time such as -2h or -0044-03-15T12:00Z, not an option
 _RUN_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,79}")  # temporary files begin with a dot
+_MASTER = re.compile(
+    r"local(\[([0-9]+|\*)(, *[0-9]+)?\])?|local-cluster\[.+\]|spark://.+|yarn|k8s://.+"
+)
 _SIZE = re.compile(r"([0-9]+)(k|m|g)?", re.IGNORECASE)
 
 
@@ -166,6 +169,7 @@ def add_run(parser: argparse.ArgumentParser, *, out: str | None = "tidelog-runs"
     )
     group.add_argument(
         "--master",
+        type=master,
         metavar="URL",
         help=f"a Spark master, or '{INLINE}': this process, without Spark; '{AUTO}': this process for what"
         f" is small, else {DEFAULT_MASTER} (the master of spark-submit, else {AUTO})",
@@ -233,6 +237,16 @@ def size(text: str) -> int:
     if found is None or int(found[1]) == 0:
         raise argparse.ArgumentTypeError(f"'{text}' is no size: write 128m, or bytes")
     return int(found[1]) << {"": 0, "k": 10, "m": 20, "g": 30}[(found[2] or "").lower()]
+
+
+def master(text: str) -> str:
+    """Checks the form of a master before Spark, which takes seconds, is started for it."""
+    if text not in {AUTO, INLINE} and not _MASTER.fullmatch(text):
+        raise argparse.ArgumentTypeError(
+            f"'{text}' is no master: give {AUTO}, {INLINE}, local, local[N], spark://HOST:PORT, yarn or"
+            " k8s://URL"
+        )
+    return text
 
 
 def run_id(text: str) -> str:

@@ -181,11 +181,11 @@ def test_a_fault_in_data_is_one_sentence(root):
 
 
 def test_spark_that_does_not_start_is_one_sentence(root):
-    done = archive(root, "--master", "nonsense")
+    done = archive(root, "--master", "local", "--conf", "spark.submit.deployMode=nonsense")
     assert done.returncode == FAILED
     (log,) = root.glob("tidelog-spark-*.log")
     assert done.stderr.splitlines()[-1] == (
-        "tidelog pipeline archive: Spark does not start: Master must either be yarn or start with"
-        f" spark, k8s, or local (Spark's log: {log})"
+        "tidelog pipeline archive: Spark does not start: Deploy mode must be either client or cluster"
+        f" (Spark's log: {log})"
     )
     assert "SparkException" in log.read_text()

@@ -171,3 +171,28 @@ def test_a_deprecated_option_works_and_says_what_stands_for_it(arguments, name, 
 def test_a_setting_in_ms_may_be_a_span(text, expected):
     """As for `configs set`; what is no span is left to the error about the setting."""
     assert options.setting(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("auto", "inline", "local", "local[2]", "local[*]", "local[2,4]", "local[*, 4]"),
+        *(
+            "local-cluster[2,1,1024]",
+            "spark://h:7077",
+            "spark://a:1,b:2",
+            "yarn",
+            "k8s://https://h",
+        ),
+    ],
+)
+def test_a_master_has_a_known_form(text):
+    assert options.master(text) == text
+
+
+@pytest.mark.parametrize(
+    "text", ["locl", "local[", "local[x]", "local2", "spark", "", "yarn-client"]
+)
+def test_another_master_is_refused_before_spark_starts(text):
+    with pytest.raises(argparse.ArgumentTypeError, match=r"is no master: give auto, inline, local"):
+        options.master(text)
