@@ -163,7 +163,7 @@ class Bench(NamedTuple):
         given += ["--out", str(self.out), "--run", topic, "--report", "json"]
         options = cli._parser("mirror").parse_args(given)
         with contextlib.redirect_stdout(Path(os.devnull).open("w")):
-            status = cli._module("mirror").run(options, self.session)
+            status = cli.module_of("mirror").run(options, self.session)
         if status:
             raise SystemExit(f"mirror ended with {status}")
         self._arrived(topic)

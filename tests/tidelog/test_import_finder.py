@@ -145,6 +145,7 @@ def test_under_tidelogs_name_both_sides_keep_their_own(project):
         assert set(done.stdout.split()) == {here.stdout.strip()}
 
 
+@pytest.mark.spark  # some modules of the pipeline import PySpark
 def test_every_module_can_be_imported_under_tidelogs_name(tmp_path):
     """Nothing in them names a module in a string, as the short names are not there."""
     code = (
