@@ -34,7 +34,7 @@ def test_an_error_is_named_as_it_is_imported(name):
 def test_a_job_that_fails_raises_them(tmp_path):
     with pytest.raises(tidelog.jobs.JobError) as failed:
         tidelog.jobs.audit(logs=tmp_path / "nowhere", out=tmp_path)
-    assert traceback.format_exception_only(failed.value)[0].startswith("tidelog.jobs.JobError: ")
+    assert traceback.format_exception_only(failed.value)[0].startswith("tidelog.jobs.UsageError: ")
     with pytest.raises(tidelog.jobs.UsageError):
         tidelog.jobs.audit(logs=tmp_path, topics="(", out=tmp_path)
 
