@@ -29,7 +29,9 @@ print("worked")
 
 
 def plain_environ():
-    return {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    """The environment without what a session of Spark in this process has set for its workers."""
+    ours = ("PYTHONPATH", "PYTHONSAFEPATH")
+    return {name: value for name, value in os.environ.items() if name not in ours}
 
 
 def test_its_pipeline_is_found_beside_a_users_own_packages(with_dependencies, project):  # noqa: F811
