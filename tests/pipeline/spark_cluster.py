@@ -25,6 +25,11 @@ def home():
     return Path(pyspark.__file__).parent
 
 
+def submit():
+    """The program that gives Spark a job."""
+    return home() / "bin" / "spark-submit"
+
+
 def environ():
     """The environment of programs that start Spark: this Python, and loopback."""
     return {

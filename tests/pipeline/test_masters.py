@@ -18,8 +18,12 @@ from tests.pipeline.jobs.test_mirror import everything, plain
 from tests.pipeline.spark_cluster import ROOT
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
-pytest.importorskip("pyspark", reason="PySpark is not installed: make test-spark installs it")
 HERE = (sys.executable, "-m", "tidelog", "pipeline")
+
+
+@pytest.fixture(autouse=True)
+def _pyspark():
+    pytest.importorskip("pyspark", reason="PySpark is not installed: make test-spark installs it")
 
 
 @pytest.fixture
@@ -44,7 +48,6 @@ def archive(root, *more, through=HERE):
     )
 
 
-SUBMIT = spark_cluster.home() / "bin" / "spark-submit"
 PROGRAM = Path(__file__).with_name("every_job.py")
 
 
@@ -102,10 +105,15 @@ def test_every_job_in_a_program_of_its_own(root, broker, topic, master):
 def test_every_job_by_spark_submit_on_a_standalone_master(root, broker, topic):
     """The applications are registered there. They cannot reach another master: none is named."""
     with spark_cluster.standalone(root) as cluster:
-        through = (SUBMIT, "--master", cluster.master, "--name", "theirs")
+        through = (spark_cluster.submit(), "--master", cluster.master, "--name", "theirs")
         found = every_job(root, broker, topic, through=through)
         check(found, root, broker, topic, cluster.master)
-        through = (SUBMIT, "--master", cluster.master, ROOT / "pipeline" / "submit.py")
+        through = (
+            spark_cluster.submit(),
+            "--master",
+            cluster.master,
+            ROOT / "pipeline" / "submit.py",
+        )
         done = archive(root, "--to", root / "again", through=through)
         assert done.returncode == OK, done.stderr
         ended = [("theirs", "FINISHED"), ("tidelog archive", "FINISHED")]
@@ -114,7 +122,7 @@ def test_every_job_by_spark_submit_on_a_standalone_master(root, broker, topic):
 
 def test_spark_submit_keeps_progress_and_failures_out_of_standard_output(root):
     """spark-submit itself copies standard error of a Python program to standard output."""
-    through = (SUBMIT, "--master", "local[2]", ROOT / "pipeline" / "submit.py")
+    through = (spark_cluster.submit(), "--master", "local[2]", ROOT / "pipeline" / "submit.py")
     done = archive(root, through=through)
     assert done.returncode == OK, done.stderr
     assert done.stdout.startswith("archive one: 290 records")
@@ -143,7 +151,7 @@ def test_spark_submit_with_a_local_master_listens_on_loopback_alone(root):
     (root / "program.py").write_text(LISTENING, encoding="utf-8")
     environ = {k: v for k, v in spark_cluster.environ().items() if k != "SPARK_LOCAL_IP"}
     done = subprocess.run(
-        [SUBMIT, "--master", "local[2]", root / "program.py"],
+        [spark_cluster.submit(), "--master", "local[2]", root / "program.py"],
         cwd=root,
         env=environ,
         capture_output=True,
