@@ -69,6 +69,23 @@ def in_force(root, of="archive"):
     return [each for one in found for each in one["files"] if each["path"] not in replaced]
 
 
+def seen_of(row):
+    """Returns what a row of an archive says of its record."""
+    exact = row["header_names"]
+    return Seen(
+        row["offset"],
+        row["timestamp_ms"],
+        row["timestampType"],
+        row["append_time_ms"],
+        row["key"],
+        row["value"],
+        tuple(
+            (one["key"].encode() if exact is None else exact[n], one["value"])
+            for n, one in enumerate(row["headers"] or ())
+        ),
+    )
+
+
 def contents(root, of="archive"):
     """Every record of an archive, by topic and partition, in the order of offsets."""
     seen: dict[TopicPartition, list[Seen]] = {}
@@ -78,22 +95,7 @@ def contents(root, of="archive"):
         assert len(rows) == file["records"]
         for row in rows:
             assert DATES.get(row["timestamp_ms"], file["event_date"]) in file["path"]
-            key = file["topic"], row["partition"]
-            exact = row["header_names"]
-            seen.setdefault(key, []).append(
-                Seen(
-                    row["offset"],
-                    row["timestamp_ms"],
-                    row["timestampType"],
-                    row["append_time_ms"],
-                    row["key"],
-                    row["value"],
-                    tuple(
-                        (one["key"].encode() if exact is None else exact[n], one["value"])
-                        for n, one in enumerate(row["headers"] or ())
-                    ),
-                )
-            )
+            seen.setdefault((file["topic"], row["partition"]), []).append(seen_of(row))
     return {key: sorted(found) for key, found in sorted(seen.items())}
 
 

@@ -12,9 +12,8 @@ import pytest
 from pipeline import cli
 from pipeline.archive import iceberg
 from pipeline.errors import FAILED, OK, USAGE
-from tests.pipeline.archive.archives import TIMES, archive
+from tests.pipeline.archive.archives import TIMES, archive, seen_of
 from tests.pipeline.archive.test_archive import expected, some, with_logs
-from tests.pipeline.logs import Seen
 
 pyiceberg = pytest.importorskip("pyiceberg", reason="the extra `iceberg` is not installed")
 from pyiceberg.catalog import load_catalog  # noqa: E402
@@ -65,21 +64,7 @@ def contents(found):
     """Every record of a scan, by topic and partition."""
     seen = {}
     for row in found.to_arrow().to_pylist():
-        exact = row["header_names"]
-        seen.setdefault((row["topic"], row["partition"]), []).append(
-            Seen(
-                row["offset"],
-                row["timestamp_ms"],
-                row["timestampType"],
-                row["append_time_ms"],
-                row["key"],
-                row["value"],
-                tuple(
-                    (one["key"].encode() if exact is None else exact[n], one["value"])
-                    for n, one in enumerate(row["headers"] or ())
-                ),
-            )
-        )
+        seen.setdefault((row["topic"], row["partition"]), []).append(seen_of(row))
     return {key: sorted(rows) for key, rows in sorted(seen.items())}
 
 
