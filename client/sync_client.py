@@ -213,6 +213,13 @@ class Client:
         """
         return self.perform(producers.last_sequence(topic, partition, producer_id))
 
+    def transaction_start(self, topic: str, partition: int, producer_id: int) -> int | None:
+        """Returns the first offset of a producer's open transaction in a partition, or None.
+
+        Raises UnsupportedByBroker if the broker does not support DescribeProducers.
+        """
+        return self.perform(producers.transaction_start(topic, partition, producer_id))
+
     # --- groups ----------------------------------------------------------------------------------
 
     def offset_fetch(self, group: str) -> dict[TopicPartition, GroupOffset]:

@@ -12,7 +12,7 @@ from protocol.api import add_partitions_to_txn, describe_producers, end_txn, ini
 from protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 ProducerIdAndEpoch = tuple[int, int]
 
@@ -36,16 +36,39 @@ def init(
 
 def last_sequence(topic: str, partition: int, producer_id: int) -> Call[int | None]:
     """The last sequence of a producer in a partition; None if the partition remembers none."""
+
+    def value(producer: Any) -> int | None:
+        return producer.last_sequence if producer.last_sequence >= 0 else None
+
+    return _of_producer(topic, partition, producer_id, value)
+
+
+def transaction_start(topic: str, partition: int, producer_id: int) -> Call[int | None]:
+    """The first offset of a producer's open transaction in a partition; None if none is open.
+
+    A transaction is open until the partition has its marker (KIP-664).
+    """
+
+    def value(producer: Any) -> int | None:
+        start = producer.current_txn_start_offset
+        return start if start >= 0 else None
+
+    return _of_producer(topic, partition, producer_id, value)
+
+
+def _of_producer(
+    topic: str, partition: int, producer_id: int, value: Callable[[Any], int | None]
+) -> Call[int | None]:
+    """Returns a call for one value of an active producer; None if the partition knows it not."""
     asked = describe_producers.TopicRequest(name=topic, partition_indexes=[partition])
     request = describe_producers.DescribeProducersRequest(topics=[asked])
 
     def read(answer: Any) -> int | None:
         one = answer.topics[0].partitions[0]
         raise_for_code(one.error_code, f"producers of {topic}-{partition}", one.error_message)
-        for producer in one.active_producers:
-            if producer.producer_id == producer_id and producer.last_sequence >= 0:
-                return int(producer.last_sequence)
-        return None
+        known = (each for each in one.active_producers if each.producer_id == producer_id)
+        producer = next(known, None)
+        return None if producer is None else value(producer)
 
     return Call(apis.DESCRIBE_PRODUCERS, request, Leader(topic, partition), read)
 

@@ -18,10 +18,11 @@ the source. The records in the target are compared with the source before more a
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from client import UnsupportedByBroker
+from client import READ_COMMITTED, RequestError, UnsupportedByBroker
 from client.apis import ADD_PARTITIONS_TO_TXN, END_TXN
 from client.appender import UNKNOWN_OFFSET, Appended, Appender
 from pipeline.errors import PipelineError, UsageError
@@ -52,6 +53,8 @@ MODES: Final = (AUTO, TRANSACTIONS, POSITION, AT_LEAST_ONCE)
 _SEQUENCE_MASK: Final = 0x7FFFFFFF
 _TRANSACTION_RECORDS: Final = 500_000
 _TRANSACTION_BYTES: Final = 64 << 20
+_FIRST_LOOK_S: Final = 0.005
+_LONGEST_LOOK_S: Final = 0.5
 
 
 class Delivery(NamedTuple):
@@ -260,9 +263,41 @@ class TransactionWriter(_AmongOthers):
             self._commit()
 
     def finish(self) -> None:
-        """Commits the rest."""
+        """Commits the rest, and waits until readers of committed records see all of it."""
         if self._records:
             self._commit()
+            self._wait_until_visible()
+
+    def _wait_until_visible(self) -> None:
+        """Waits for the last marker, which a broker writes after it has answered the commit (KIP-98).
+
+        Open transactions of other producers may hide the records for longer; that is theirs.
+        """
+        until_s = time.monotonic() + self.client.timeout_s
+        pause_s = _FIRST_LOOK_S
+        while self._has_open_transaction():
+            if time.monotonic() + pause_s > until_s:
+                self.doubts.append(
+                    f"{self.where}: all is committed, but the target has not written the marker of the last"
+                    f" transaction within {self.client.timeout_s:g} s: readers of committed records wait"
+                )
+                return
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, _LONGEST_LOOK_S)
+
+    def _has_open_transaction(self) -> bool:
+        """Returns whether readers of committed records wait for a marker of this producer.
+
+        What the target does not tell, or not to this user, counts as closed.
+        """
+        seen = self.client.end_offset(self.topic, self.partition, isolation=READ_COMMITTED)
+        if seen >= self._after:
+            return False
+        try:
+            start = self.client.transaction_start(self.topic, self.partition, self.producer.id)
+        except (RequestError, UnsupportedByBroker):
+            return False
+        return start is not None
 
     def _commit(self) -> None:
         self._take(self._appender.flush())

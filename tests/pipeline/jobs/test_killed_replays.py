@@ -11,15 +11,17 @@ import time
 import numpy as np
 import pytest
 
-from client import Client, Fenced
+from client import READ_COMMITTED, Client, Fenced
+from client.appender import Appender
+from client.calls import producers
 from pipeline.errors import OK
 from pipeline.replay import delivery, replay
 from pipeline.replay.delivery import AT_LEAST_ONCE, POSITION, TRANSACTIONS, Delivery
 from pipeline.replay.offset_map import target_offset_of
 from pipeline.replay.replay import Task, replay_partition
-from pipeline.replay.transactions import ensure_progress_topic
+from pipeline.replay.transactions import Transactions, ensure_progress_topic
 from protocol.records.batch import Record, build
-from protocol.records.column_batches import NOBODY, encode_batches
+from protocol.records.column_batches import NOBODY, EncodedBatch, encode_batches
 from protocol.records.columns import ColumnBuffers, Wanted, append_set
 from tests.pipeline.drivers import standing_still
 from tests.pipeline.jobs.test_mirror import KEEP, check, delete, everything, mirror, plain, some
@@ -358,6 +360,67 @@ def test_a_record_that_is_too_large_is_said(broker, topic):
 
 
 # --- what a task is told and what it reads do not fit -----------------------------------------------
+
+
+@pytest.mark.oracle
+def test_a_run_ends_when_readers_of_committed_records_see_all_of_it(kafka, topic, monkeypatch):
+    """The broker answers a commit before it writes the markers; here it writes them half a second later."""
+    made(kafka.bootstrap, topic)
+    wanted = some(300, 26)
+    task = task_of(kafka.bootstrap, topic, wanted, TRANSACTIONS)
+    late = []
+
+    def end_late(self, *, commit):
+        def end():
+            with Client(kafka.bootstrap) as client:
+                call = producers.end(self.transactional_id, self._producer, commit=commit)
+                client.perform(call)
+
+        late.append(threading.Timer(0.5, end))
+        late[-1].start()
+
+    monkeypatch.setattr(Transactions, "_end", end_late)
+    outcome = replay_partition(task)
+    with Client(kafka.bootstrap) as client:
+        readable = client.end_offset(topic, 0, isolation=READ_COMMITTED)
+    late[0].join()
+    assert len(late) == 1
+    assert (outcome.count, outcome.error, outcome.doubts) == (300, None, ())
+    assert readable == 301  # the records and the marker
+
+
+@pytest.mark.oracle
+def test_a_marker_that_never_comes_is_told(kafka, topic, monkeypatch):
+    made(kafka.bootstrap, topic)
+    task = task_of(kafka.bootstrap, topic, some(300, 27), TRANSACTIONS, timeout_s=2.0)
+    monkeypatch.setattr(Transactions, "_end", lambda self, *, commit: None)
+    outcome = replay_partition(task)
+    (doubt,) = outcome.doubts
+    assert "has not written the marker of the last transaction within 2 s" in doubt
+
+
+@pytest.mark.oracle
+def test_a_run_does_not_wait_for_the_transactions_of_others(kafka, topic):
+    made(kafka.bootstrap, topic)
+    with Client(kafka.bootstrap) as client:
+        other = Transactions(client, f"other/{topic}", topic, 0)
+        identity = other.begin()
+        other.open()
+        batch = build(
+            [Record(0, 5, None, b"open")],
+            producer_id=identity[0],
+            producer_epoch=identity[1],
+            base_sequence=0,
+            is_transactional=True,
+        )
+        appender = Appender(client, topic, 0, transactional_id=other.transactional_id)
+        appender.send(EncodedBatch(batch, 0, 1, 0))
+        list(appender.flush())
+        task = task_of(kafka.bootstrap, topic, some(300, 28), TRANSACTIONS, start=1)
+        outcome = replay_partition(task)
+        assert (outcome.count, outcome.error, outcome.doubts) == (300, None, ())
+        assert client.end_offset(topic, 0, isolation=READ_COMMITTED) == 0
+        other._end(commit=False)
 
 
 @pytest.mark.oracle
