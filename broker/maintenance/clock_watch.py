@@ -135,9 +135,9 @@ class ClockWatch:
             await self._take(latest, latest.observe(self._node.clock.reading()))
 
     async def accept(self, to_ms: int) -> list[ForwardStep]:
-        """Trusts the clock although it has leapt to `to_ms`; returns the steps.
+        """Trusts the clock after its leap to `to_ms`; returns the steps forward that it takes.
 
-        None of them if there is no such leap now: then nothing is accepted.
+        Accepts nothing, and returns an empty list, if the current leap is another one or has ended.
         """
         async with self._lock:
             latest = copy.copy(self._latest)
@@ -161,7 +161,7 @@ class ClockWatch:
         self._in_force = latest
 
     def _note(self, changes: Iterable[Change]) -> None:
-        """Logs and counts changes, and numbers the trusted steps."""
+        """Logs and counts the changes, and gives each trusted step forward its number."""
         for change in changes:
             if isinstance(change, Leap):
                 self.leaps += 1

@@ -254,9 +254,11 @@ class CompactionRounds(DueRounds):
     async def _clean(
         self, worker: Worker, partition: Partition, workers: int, *, asked: bool
     ) -> Cleaning | None:
-        """Compacts one log.
+        """Compacts one log in a worker process; returns what that did, None if nothing was due.
 
-        Raises BrokerError, CleaningError and OSError, without loss of records.
+        `workers` processes share the memory for keys. With `asked` the log is compacted even if it
+        is not dirty enough yet. Raises BrokerError, CleaningError and OSError; then the log keeps its
+        old segments.
         """
         node, started_s = self._node, self._node.clock.monotonic_s()
         job = await node.pools.maintenance.run_to_end(

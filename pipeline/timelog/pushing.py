@@ -93,7 +93,10 @@ def _allowed(given: Sequence[Any], column: str) -> frozenset[Any] | None:
 
 
 def _span(given: Sequence[Any], column: str) -> tuple[int, int]:
-    """Returns the first value that a column may have, and the one after the last."""
+    """Returns the range of values that the filters allow in a column: its first value and its end.
+
+    The end is not in the range. A column without a filter has the whole range of int64.
+    """
     low, end = _LOW, _END
     for one in given:
         kind, value = type(one).__name__, getattr(one, "value", None)

@@ -289,9 +289,9 @@ class _Sender:
                     self._failure = error
 
     def _next_batch(self) -> tuple[list[tuple[int | None, Sent]], bool]:
-        """Returns the records until the input pauses or a batch is full.
+        """Waits for a record, and returns it with those that follow it without a pause.
 
-        The flag says whether that was the end of the input.
+        A full batch ends them too. The flag says whether the input has ended.
         """
         batch: list[tuple[int | None, Sent]] = []
         size = 0

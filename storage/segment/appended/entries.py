@@ -93,7 +93,10 @@ class Entries(NamedTuple):
         return entries
 
     def at(self, number: int) -> Entry:
-        """Returns the entry of this number."""
+        """Returns an entry by its number in the file, counted from 0.
+
+        An entry that fails its checksum is DAMAGED. Raises OSError.
+        """
         return self.parsed(number, 1)[0]
 
     def _log_damage(self, number: int) -> None:

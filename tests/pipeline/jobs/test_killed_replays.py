@@ -285,7 +285,7 @@ def test_somebody_else_in_the_partition_is_noticed(broker, topic):
     outcome = replay_partition(dataclasses.replace(task, source=Disturbed(tuple(wanted))))
     assert "somebody else writes to this partition" in outcome.error
     again = replay_partition(task)
-    assert "has another record at offset" in again.error or "has" in again.error
+    assert "has another record at offset" in again.error
     theirs = [one for one in stored(broker.bootstrap, topic) if one.key == b"theirs"]
     assert len(theirs) == 1
 
