@@ -1,0 +1,11 @@
+"""Replication of one partition: state machines without a clock, a socket or an event loop.
+
+Begin with `messages.py`, which names what comes in and what goes out. Events are method calls; each
+returns actions, which the shell carries out in their order. The usual questions:
+
+- a leader: fetches of followers, high watermark, acknowledgements: `leader.py`
+- what a leader knows of one follower, and when that is caught up (KIP-16): `remote.py`
+- the in-sync replicas, stored and proposed; eligible leader replicas (KIP-497, 966): `in_sync.py`
+- a follower: what it asks, what it appends, when it truncates (KIP-101, 279, 320, 595): `follower.py`
+- whether this broker may still hold its lease after a pause: `lease.py`
+"""

@@ -1,0 +1,205 @@
+"""What goes in and out of the state machines of replication, in Kafka's words.
+
+Offsets are those of the log. An end offset is the offset after the last record. Times are
+milliseconds of a monotonic clock. Actions are values: the shell carries them out in the order in
+which a machine returns them, before it passes in the next event of that partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from broker.metadata.records import PartitionRecord
+    from protocol.errors import ErrorCode
+
+NO_EPOCH = -1
+NO_OFFSET = -1
+
+
+# --- a fetch between brokers ----------------------------------------------------------------------
+
+
+class FetchRequest(NamedTuple):
+    """What a follower asks for one partition: Fetch v18, which has all these fields.
+
+    `fetch_offset` is the end of the follower's log. It acknowledges every offset below.
+    """
+
+    replica: int
+    broker_epoch: int  # of the follower's registration (KIP-903)
+    leader_epoch: int  # the follower's current leader epoch (KIP-320)
+    fetch_offset: int
+    last_fetched_epoch: int  # of its last batch; NO_EPOCH if it has none (KIP-595)
+    log_start_offset: int
+    high_watermark: int  # the follower's own (KIP-1166)
+
+
+class Diverging(NamedTuple):
+    """The leader's largest epoch up to the one asked for, and where it ended (KIP-595)."""
+
+    epoch: int
+    end_offset: int
+
+
+class FetchAnswer(NamedTuple):
+    """What a leader answers for one partition.
+
+    Records, their append times, their leader epochs and storage's `LeaderState` travel beside it.
+    Only an answer with the error NONE and without `diverging` may have records: those from
+    `fetch_offset` up to `log_end_offset`. With the error OFFSET_OUT_OF_RANGE the offsets are the
+    leader's, too; with other errors they are NO_OFFSET.
+    """
+
+    error: ErrorCode
+    leader_epoch: int
+    high_watermark: int = NO_OFFSET
+    log_start_offset: int = NO_OFFSET
+    log_end_offset: int = NO_OFFSET  # what followers may fetch ends here
+    diverging: Diverging | None = None
+
+
+# --- the metadata that a machine sees -------------------------------------------------------------
+
+
+class BrokerStatus(NamedTuple):
+    """A broker that is registered now."""
+
+    epoch: int  # of its registration: the revision that created its `live` key
+    is_fenced: bool = False
+    is_stopping: bool = False
+
+
+BrokerView = Mapping[int, BrokerStatus]  # by broker id; one that is not registered is missing
+
+
+class Assignment(NamedTuple):
+    """The stored state of a partition, and the revision that last modified its key."""
+
+    record: PartitionRecord
+    mod_revision: int
+
+
+class LeaderRules(NamedTuple):
+    """The settings that a leader obeys."""
+
+    min_insync: int  # min.insync.replicas
+    lag_time_max_ms: int  # replica.lag.time.max.ms
+    needs_flush: bool = False  # flush.messages=1: only what is flushed counts
+
+
+# --- logs -----------------------------------------------------------------------------------------
+
+
+class EpochHistory(Protocol):
+    """The leader epochs of a log: `storage.log.epochs.LeaderEpochs` is one."""
+
+    def end_offset_of(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
+        """Returns (the largest epoch up to `epoch`, the offset at which it ended).
+
+        Returns (NO_EPOCH, NO_OFFSET) for an epoch after the last one.
+        """
+        ...
+
+
+class LeaderLog(NamedTuple):
+    """The log of a replica when it becomes leader.
+
+    Its history has the new epoch already, durably, from `epoch_start_offset` on.
+    """
+
+    log_start_offset: int
+    high_watermark: int
+    log_end_offset: int
+    flushed_offset: int  # what is durable ends here
+    epoch_start_offset: int
+    epochs: EpochHistory
+
+
+class FollowerLog(NamedTuple):
+    """The log of a follower at one moment."""
+
+    log_start_offset: int
+    high_watermark: int
+    log_end_offset: int
+    flushed_offset: int  # what is durable ends here
+    last_epoch: int  # of the last batch; NO_EPOCH if there is none
+    epochs: EpochHistory
+
+
+# --- actions of both ------------------------------------------------------------------------------
+
+
+class AdvanceHighWatermark(NamedTuple):
+    """Set the log's high watermark. It never goes back."""
+
+    offset: int
+
+
+# --- actions of a leader --------------------------------------------------------------------------
+
+
+class ChangeIsr(NamedTuple):
+    """Store a record, if the partition's key has not been modified since `mod_revision`.
+
+    The transaction also compares the leader's own registration, and for each one added the broker
+    epoch of its fetch, and that it is neither fenced nor stopping. The shell then calls one of
+    `on_change_applied`, `on_change_refused` and `on_change_unknown` with this value.
+    """
+
+    record: PartitionRecord  # with a nonce that no other proposal has
+    mod_revision: int
+    added: Mapping[int, int]  # broker id -> broker epoch
+
+
+class WakeFetches(NamedTuple):
+    """Answer the parked fetches that `Leader.has_news` is true of."""
+
+
+class StepDown(NamedTuple):
+    """Lead no more. Waiting requests get NOT_LEADER_OR_FOLLOWER."""
+
+    reason: str
+
+
+LeaderAction = AdvanceHighWatermark | ChangeIsr | WakeFetches | StepDown
+
+
+# --- actions of a follower ------------------------------------------------------------------------
+
+
+class Append(NamedTuple):
+    """Append the records of the answer, if it has any; then call `Follower.on_appended`."""
+
+
+class Truncate(NamedTuple):
+    """Cut the log, with everything that belongs to it, to an end offset.
+
+    Only after an unclean election may `offset` be below the follower's high watermark. The shell
+    logs that loudly: records that were acknowledged are lost.
+    """
+
+    offset: int
+    is_below_high_watermark: bool
+
+
+class RestartAt(NamedTuple):
+    """Drop the whole log, and begin an empty one. Its high watermark is the same offset."""
+
+    offset: int
+
+
+class RaiseLogStart(NamedTuple):
+    """Raise the log's start; records before it may be deleted."""
+
+    offset: int
+
+
+class WaitBefore(NamedTuple):
+    """Wait so long before the next fetch."""
+
+    ms: int
+
+
+FollowerAction = Append | Truncate | RestartAt | AdvanceHighWatermark | RaiseLogStart | WaitBefore
