@@ -130,14 +130,14 @@ class ClusterMetadata:
         return await self.add_topic(Topic(name, topic_id or new_id(), assignments, dict(configs)))
 
     async def add_topic(self, topic: Topic) -> Topic:
-        """Stores a topic unchanged. Raises InvalidTopic, TopicAlreadyExists."""
+        """Stores a topic and returns it as stored. Raises InvalidTopic, TopicAlreadyExists."""
         while True:
             self.check_name(topic.name)
             record = TopicRecord(topic.name, topic.topic_id, topic.partitions, topic.configs)
             operations: list[Operation] = [records.put_topic(record)]
             operations += _put_partitions(topic.topic_id, 0, topic.assignments)
             if await self._transact(absent(records.topic_key(topic.name)), operations):
-                return topic
+                return self.image.topics_by_id.get(topic.topic_id, topic)
 
     def check_name(self, name: str) -> None:
         """Checks that a topic could have this name. Raises InvalidTopic, TopicAlreadyExists."""
@@ -173,7 +173,7 @@ class ClusterMetadata:
             ]
             compares = unchanged_since(records.topic_key(name), image.revision)
             if await self._transact(compares, operations):
-                return topic._replace(assignments=assignments)
+                return topic._replace(assignments=assignments, mod_revisions=())
             if since is not None:
                 raise ChangedMeanwhileError
 

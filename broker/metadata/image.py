@@ -9,23 +9,30 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.metadata import records
+from broker.metadata import members, records
+from broker.metadata.members import Members
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from uuid import UUID
 
+    from broker.metadata.members import Controller, LiveBroker, Offline, Registration
     from broker.metadata.records import PartitionRecord, Record, TopicRecord
     from broker.metadata.store import Change, KeyValue
 
 
 class Topic(NamedTuple):
-    """One topic. `configs` are its own settings; `assignments` name the partitions' brokers."""
+    """One topic. `configs` are its own settings; `assignments` name the partitions' brokers.
+
+    `mod_revisions` are the revisions that last modified the assignments. A topic that is not in an
+    image yet has none.
+    """
 
     name: str
     topic_id: UUID
     assignments: tuple[PartitionRecord, ...]
     configs: Mapping[str, str]
+    mod_revisions: tuple[int, ...] = ()
 
     @property
     def partitions(self) -> int:
@@ -48,6 +55,27 @@ class Image(NamedTuple):
     broker_configs: Mapping[str, str]
     next_producer_id: int
     deletions: MappingProxyType[UUID, str]  # names of deleted topics whose logs may still be there
+    members: Members = Members()
+
+    @property
+    def brokers(self) -> Mapping[int, LiveBroker]:
+        """The sessions of brokers that have not ended, by broker id."""
+        return self.members.brokers
+
+    @property
+    def registrations(self) -> Mapping[int, Registration]:
+        """The last registration of each broker that ever registered."""
+        return self.members.registrations
+
+    @property
+    def offline(self) -> Mapping[int, Offline]:
+        """What each broker cannot lead; most brokers have no entry."""
+        return self.members.offline
+
+    @property
+    def controller(self) -> Controller | None:
+        """The controller, if there is one."""
+        return self.members.controller
 
     def assignment(self, topic: str, index: int) -> PartitionRecord | None:
         """Returns the assignment of a partition; None if there is no such partition."""
@@ -56,14 +84,32 @@ class Image(NamedTuple):
             return None
         return known.assignments[index]
 
+    def mod_revision(self, topic: str, index: int) -> int:
+        """Returns the revision that last modified a partition; 0 if there is no such partition."""
+        known = self.topics.get(topic)
+        if known is None or not 0 <= index < len(known.mod_revisions):
+            return 0
+        return known.mod_revisions[index]
+
+
+class _Stored(NamedTuple):
+    """A key's record, and the revisions that created it and last modified it."""
+
+    record: Record
+    create_revision: int
+    mod_revision: int
+
 
 class ImageBuilder:
     """The keys as records, and their image."""
 
     def __init__(self, revision: int, pairs: Iterable[KeyValue]) -> None:
         """Builds the first image. Raises ValueError if the keys do not make a complete image."""
-        self._records: dict[str, Record] = {
-            pair.key: records.read(pair.key, pair.value) for pair in pairs
+        self._stored = {
+            pair.key: _Stored(
+                records.read(pair.key, pair.value), pair.create_revision, pair.mod_revision
+            )
+            for pair in pairs
         }
         self.image = self._whole(revision)
 
@@ -75,7 +121,7 @@ class ImageBuilder:
         changes = list(changes)
         if not changes:
             return self.image
-        before = {change.key: self._records.get(change.key) for change in changes}
+        before = {change.key: self._stored.get(change.key) for change in changes}
         try:
             self._take(changes)
             self.image = self._next(changes[-1].revision, before)
@@ -86,28 +132,35 @@ class ImageBuilder:
 
     def name_at(self, key: str) -> str | None:
         """Returns the name of the topic that has a key; None if there is none."""
-        record = self._records.get(key)
+        record = self._record(key)
         return record.name if isinstance(record, records.TopicRecord) else None
+
+    def _record(self, key: str) -> Record | None:
+        stored = self._stored.get(key)
+        return None if stored is None else stored.record
 
     def _take(self, changes: list[Change]) -> None:
         for change in changes:
             if change.value is None:
-                self._records.pop(change.key, None)
-            else:
-                self._records[change.key] = records.read(change.key, change.value)
+                self._stored.pop(change.key, None)
+                continue
+            before = self._stored.get(change.key)
+            created = change.revision if before is None else before.create_revision
+            record = records.read(change.key, change.value)
+            self._stored[change.key] = _Stored(record, created, change.revision)
 
-    def _restore(self, before: Mapping[str, Record | None]) -> None:
-        for key, record in before.items():
-            if record is None:
-                self._records.pop(key, None)
+    def _restore(self, before: Mapping[str, _Stored | None]) -> None:
+        for key, stored in before.items():
+            if stored is None:
+                self._stored.pop(key, None)
             else:
-                self._records[key] = record
+                self._stored[key] = stored
 
     def _whole(self, revision: int) -> Image:
         topics = [
-            self._topic(record)
-            for record in self._records.values()
-            if isinstance(record, records.TopicRecord)
+            self._topic(stored.record)
+            for stored in self._stored.values()
+            if isinstance(stored.record, records.TopicRecord)
         ]
         return Image(
             revision,
@@ -117,27 +170,29 @@ class ImageBuilder:
             self._broker_configs(),
             self._next_producer_id(),
             self._deletions(),
+            self._members(),
         )
 
-    def _next(self, revision: int, before: Mapping[str, Record | None]) -> Image:
+    def _next(self, revision: int, before: Mapping[str, _Stored | None]) -> Image:
         """Returns the image after the records of some keys have changed from `before`."""
         topics, by_id = dict(self.image.topics), dict(self.image.topics_by_id)
         touched = set()
-        for key, record in before.items():
+        for key, stored in before.items():
             if key.startswith(records.TOPIC_PREFIX):
                 touched.add(key)
-                if isinstance(record, records.TopicRecord):
-                    del topics[record.name], by_id[record.topic_id]
+                if stored is not None and isinstance(stored.record, records.TopicRecord):
+                    del topics[stored.record.name], by_id[stored.record.topic_id]
             elif key.startswith(records.PARTITION_PREFIX):
                 known = self.image.topics_by_id.get(records.partition_of(key)[0])
                 if known is not None:
                     touched.add(records.topic_key(known.name))
         for key in touched:
-            record = self._records.get(key)
+            record = self._record(key)
             if isinstance(record, records.TopicRecord):
                 topics[record.name] = by_id[record.topic_id] = self._topic(record)
         touches_deletions = any(key.startswith(records.DELETION_PREFIX) for key in before)
         deletions = self._deletions() if touches_deletions else self.image.deletions
+        touches_members = any(key.startswith(members.KEYS) for key in before)
         return Image(
             revision,
             self._cluster_id(),
@@ -146,34 +201,38 @@ class ImageBuilder:
             self._broker_configs(),
             self._next_producer_id(),
             deletions,
+            self._members() if touches_members else self.image.members,
         )
 
     def _topic(self, record: TopicRecord) -> Topic:
         """Returns a topic with its partitions. Partitions without a topic are not in the image."""
-        assignments = []
+        assignments, revisions = [], []
         for index in range(record.partitions):
-            found = self._records.get(records.partition_key(record.topic_id, index))
-            if not isinstance(found, records.PartitionRecord):
-                raise ValueError(f"partition {record.name}-{index} is missing")  # noqa: TRY004
-            assignments.append(found)
+            found = self._stored.get(records.partition_key(record.topic_id, index))
+            if found is None or not isinstance(found.record, records.PartitionRecord):
+                raise ValueError(f"partition {record.name}-{index} is missing")
+            assignments.append(found.record)
+            revisions.append(found.mod_revision)
         if not assignments:
             raise ValueError(f"topic {record.name} has no partitions")
-        return Topic(record.name, record.topic_id, tuple(assignments), record.configs)
+        return Topic(
+            record.name, record.topic_id, tuple(assignments), record.configs, tuple(revisions)
+        )
 
     def _cluster_id(self) -> str:
-        record = self._records.get(records.CLUSTER)
+        record = self._record(records.CLUSTER)
         if not isinstance(record, records.ClusterRecord):
             raise _missing(records.CLUSTER)
         return record.cluster_id
 
     def _broker_configs(self) -> Mapping[str, str]:
-        record = self._records.get(records.BROKER_CONFIGS)
+        record = self._record(records.BROKER_CONFIGS)
         if not isinstance(record, records.BrokerConfigsRecord):
             raise _missing(records.BROKER_CONFIGS)
         return record.configs
 
     def _next_producer_id(self) -> int:
-        record = self._records.get(records.PRODUCER_IDS)
+        record = self._record(records.PRODUCER_IDS)
         if not isinstance(record, records.ProducerIdsRecord):
             raise _missing(records.PRODUCER_IDS)
         return record.next_id
@@ -182,10 +241,14 @@ class ImageBuilder:
         return MappingProxyType(
             {
                 records.deletion_of(key): record.name
-                for key, record in self._records.items()
+                for key, (record, _, _) in self._stored.items()
                 if isinstance(record, records.DeletionRecord)
             }
         )
+
+    def _members(self) -> Members:
+        found = ((key, *stored) for key, stored in self._stored.items())
+        return members.members(each for each in found if each[0].startswith(members.KEYS))
 
 
 def _missing(key: str) -> ValueError:

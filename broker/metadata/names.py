@@ -11,7 +11,7 @@ because command lines would take them for options, and so are the two that Kafka
 from __future__ import annotations
 
 import re
-from base64 import urlsafe_b64encode
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from uuid import UUID, uuid4
 
 from protocol.errors import InvalidTopic
@@ -55,3 +55,11 @@ def new_id() -> UUID:
 def written_id(value: UUID) -> str:
     """Returns an id as Kafka's 22 characters of base64."""
     return urlsafe_b64encode(value.bytes).decode("ascii").rstrip("=")
+
+
+def read_id(written: str) -> UUID:
+    """Returns the id in the 22 characters that `written_id` makes. Raises ValueError."""
+    value = UUID(bytes=urlsafe_b64decode(written + "=="))
+    if written_id(value) != written:
+        raise ValueError(f"{written!r} is no id")
+    return value

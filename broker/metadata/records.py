@@ -1,23 +1,26 @@
 """The keys of the metadata and their values. docs/formats.md lists them.
 
 Values are JSON objects in UTF-8. `read` turns a key and its value into one of the records below, or
-raises ValueError; `put_*` return the operations that write them.
+raises ValueError; `put_*` return the operations that write them. What brokers say of themselves is
+in `broker_records.py`.
 """
 
 from __future__ import annotations
 
 import json
-from base64 import urlsafe_b64decode
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
-from uuid import UUID
 
-from broker.metadata.names import collision_key, written_id
-from broker.metadata.store import Put
+from broker.metadata import broker_records
+from broker.metadata.names import collision_key, read_id, written_id
+from broker.metadata.values import numbers, put, text
 from config import BROKER_ALIASES, TOPIC_ALIASES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from uuid import UUID
+
+    from broker.metadata.store import Put
 
 CLUSTER = "cluster"
 BROKER_CONFIGS = "config/broker"
@@ -46,7 +49,14 @@ class TopicRecord(NamedTuple):
 
 
 class PartitionRecord(NamedTuple):
-    """The assignment of a partition. `replicas` are broker ids, the preferred leader first.
+    """The state of a partition. `replicas` are broker ids, the preferred leader first.
+
+    `isr` are the in-sync replicas, `elr` the eligible leader replicas: they left the ISR while it
+    was below `min.insync.replicas`, and have every committed record (KIP-966). `last_leader` is the
+    last leader of a partition whose ISR is empty. During a reassignment (KIP-455) `adding` and
+    `removing` are those of the `replicas` that come and go. `is_recovering` says that the leader
+    was in neither ISR nor ELR when it was elected (KIP-704). `nonce` makes two proposals of the
+    same state different values.
 
     The leader NO_LEADER and the leader epoch UNKNOWN_EPOCH belong to a partition that an older
     tidelog created: only its log knows the epoch, until a broker claims it.
@@ -57,11 +67,24 @@ class PartitionRecord(NamedTuple):
     leader: int
     leader_epoch: int
     partition_epoch: int = 0
+    elr: tuple[int, ...] = ()
+    last_leader: int = NO_LEADER
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+    is_recovering: bool = False
+    nonce: str = ""
 
     @classmethod
     def led_by(cls, broker: int, leader_epoch: int = 0) -> PartitionRecord:
         """Returns the record of a partition whose only replica is on one broker."""
         return cls((broker,), (broker,), broker, leader_epoch)
+
+
+_PARTITION_DEFAULTS = {
+    name: value
+    for name, value in PartitionRecord._field_defaults.items()
+    if name != "partition_epoch"  # values of every version have it
+}
 
 
 class BrokerConfigsRecord(NamedTuple):
@@ -89,6 +112,7 @@ Record = (
     | BrokerConfigsRecord
     | ProducerIdsRecord
     | DeletionRecord
+    | broker_records.BrokerRecord
 )
 
 
@@ -110,22 +134,22 @@ def deletion_key(topic_id: UUID) -> str:
 def partition_of(key: str) -> tuple[UUID, int]:
     """Returns the topic's id and the partition's number in a partition's key. Raises ValueError."""
     written, _, index = key.removeprefix(PARTITION_PREFIX).partition("/")
-    return _read_id(written), int(index)
+    return read_id(written), int(index)
 
 
 def deletion_of(key: str) -> UUID:
     """Returns the topic's id in the key of a deletion. Raises ValueError."""
-    return _read_id(key.removeprefix(DELETION_PREFIX))
+    return read_id(key.removeprefix(DELETION_PREFIX))
 
 
 def put_cluster(cluster_id: str) -> Put:
     """Returns the operation that writes the cluster id."""
-    return _put(CLUSTER, {"id": cluster_id})
+    return put(CLUSTER, {"id": cluster_id})
 
 
 def put_topic(topic: TopicRecord) -> Put:
     """Returns the operation that writes a topic."""
-    return _put(
+    return put(
         topic_key(topic.name),
         {
             "name": topic.name,
@@ -137,23 +161,32 @@ def put_topic(topic: TopicRecord) -> Put:
 
 
 def put_partition(topic_id: UUID, index: int, partition: PartitionRecord) -> Put:
-    """Returns the operation that writes a partition."""
-    return _put(partition_key(topic_id, index), partition._asdict())
+    """Returns the operation that writes a partition.
+
+    What replication alone needs is left out while it is as by default, so a partition of a broker
+    that is alone takes no more room.
+    """
+    said = {
+        name: value
+        for name, value in partition._asdict().items()
+        if name not in _PARTITION_DEFAULTS or value != _PARTITION_DEFAULTS[name]
+    }
+    return put(partition_key(topic_id, index), said)
 
 
 def put_broker_configs(configs: Mapping[str, str]) -> Put:
     """Returns the operation that writes the brokers' dynamic settings."""
-    return _put(BROKER_CONFIGS, dict(configs))
+    return put(BROKER_CONFIGS, dict(configs))
 
 
 def put_producer_ids(next_id: int) -> Put:
     """Returns the operation that writes the first producer id that is free."""
-    return _put(PRODUCER_IDS, {"next": next_id})
+    return put(PRODUCER_IDS, {"next": next_id})
 
 
 def put_deletion(topic_id: UUID, name: str) -> Put:
     """Returns the operation that records that a topic's logs must be deleted."""
-    return _put(deletion_key(topic_id), {"name": name})
+    return put(deletion_key(topic_id), {"name": name})
 
 
 def read(key: str, value: bytes) -> Record:
@@ -169,50 +202,43 @@ def read(key: str, value: bytes) -> Record:
 
 def _read(key: str, said: dict[str, Any]) -> Record:
     if key == CLUSTER:
-        return ClusterRecord(_text(said["id"]))
+        return ClusterRecord(text(said["id"]))
     if key == BROKER_CONFIGS:
         return BrokerConfigsRecord(_configs(said, BROKER_ALIASES))
     if key == PRODUCER_IDS:
         return ProducerIdsRecord(int(said["next"]))
     if key.startswith(TOPIC_PREFIX):
-        topic_id, configs = _read_id(said["id"]), _configs(said["configs"], TOPIC_ALIASES)
-        return TopicRecord(_text(said["name"]), topic_id, int(said["partitions"]), configs)
+        topic_id, configs = read_id(said["id"]), _configs(said["configs"], TOPIC_ALIASES)
+        return TopicRecord(text(said["name"]), topic_id, int(said["partitions"]), configs)
     if key.startswith(PARTITION_PREFIX):
         partition_of(key)
-        return PartitionRecord(
-            tuple(map(int, said["replicas"])),
-            tuple(map(int, said["isr"])),
-            int(said["leader"]),
-            int(said["leader_epoch"]),
-            int(said["partition_epoch"]),
-        )
+        return _partition(said)
     if key.startswith(DELETION_PREFIX):
         deletion_of(key)
-        return DeletionRecord(_text(said["name"]))
-    raise ValueError("nobody here writes such a key")
+        return DeletionRecord(text(said["name"]))
+    return broker_records.read(key, said)
 
 
-def _put(key: str, value: Mapping[str, object]) -> Put:
-    return Put(key, json.dumps(value, separators=(",", ":")).encode())
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"{value!r} is no text")
-    return value
+def _partition(said: Mapping[str, Any]) -> PartitionRecord:
+    said = {**_PARTITION_DEFAULTS, **said}  # older values lack what replication needs
+    return PartitionRecord(
+        numbers(said["replicas"]),
+        numbers(said["isr"]),
+        int(said["leader"]),
+        int(said["leader_epoch"]),
+        int(said["partition_epoch"]),
+        numbers(said["elr"]),
+        int(said["last_leader"]),
+        numbers(said["adding"]),
+        numbers(said["removing"]),
+        bool(said["is_recovering"]),
+        text(said["nonce"]),
+    )
 
 
 def _configs(said: Mapping[str, object], aliases: Mapping[str, str]) -> Mapping[str, str]:
     """Returns settings under their own names: older versions stored second names as well."""
-    configs = {_text(name): _text(value) for name, value in said.items()}
+    configs = {text(name): text(value) for name, value in said.items()}
     named = {aliases.get(name, name): value for name, value in configs.items()}
     own = {name: value for name, value in configs.items() if name not in aliases}
     return MappingProxyType({**named, **own})
-
-
-def _read_id(written: str) -> UUID:
-    """Returns the id in the 22 characters that `written_id` makes. Raises ValueError."""
-    value = UUID(bytes=urlsafe_b64decode(written + "=="))
-    if written_id(value) != written:
-        raise ValueError(f"{written!r} is no id")
-    return value

@@ -8,4 +8,10 @@ returns actions, which the shell carries out in their order. The usual questions
 - the in-sync replicas, stored and proposed; eligible leader replicas (KIP-497, 966): `in_sync.py`
 - a follower: what it asks, what it appends, when it truncates (KIP-101, 279, 320, 595): `follower.py`
 - whether this broker may still hold its lease after a pause: `lease.py`
+
+What a controller and brokers write about partitions are pure functions on an image of the metadata:
+
+- who leads, and who stays in the ISR: `election.py`; who has every record: `eligible_leaders.py`
+- how replicas come and go (KIP-455): `reassignment.py`
+- what each transaction compares, and how many changes are in one: `transactions.py`
 """

@@ -7,5 +7,6 @@ Begin with `store.py`, which the broker uses. The usual questions:
 - how partitions are found in the directories at start: `partition_index.py`
 - what is known of a partition without opening it: `unopened.py`; leader epochs: `leader_epochs.py`
 - what is stored about the broker's clock: `clock_file.py`
+- which registration of a broker used a directory, and how it ended: `registration_file.py`
 - many partitions flushed or closed in parallel: `parallel.py`; sizes on disk: `disk_usage.py`
 """

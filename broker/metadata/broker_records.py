@@ -1,0 +1,160 @@
+"""What brokers say of themselves: sessions, registrations, what they cannot lead, the controller.
+
+`live/ID` and `controller` belong to a lease and end with it; `broker/ID` and `offline/ID` stay. The
+revision that created `live/ID` is the broker epoch (KIP-631), that of `controller` the controller
+epoch. docs/formats.md lists the values.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from broker.metadata.names import read_id, written_id
+from broker.metadata.values import numbers, put, text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from uuid import UUID
+
+    from broker.metadata.store import Put
+
+LIVE_PREFIX = "live/"
+REGISTRATION_PREFIX = "broker/"
+OFFLINE_PREFIX = "offline/"
+CONTROLLER = "controller"
+
+_NO_PARTITIONS: Mapping[UUID, tuple[int, ...]] = MappingProxyType({})
+
+
+class Endpoint(NamedTuple):
+    """The address of one listener of a broker."""
+
+    listener: str
+    host: str
+    port: int
+
+
+class LiveBrokerRecord(NamedTuple):
+    """A session of a broker. `incarnation` is another text in each.
+
+    A fenced broker leads nothing and is in no ISR; it is fenced until it has caught up with the
+    metadata. A broker that `is_stopping` is in a controlled shutdown (KIP-841): it leads nothing
+    either, and joins no ISR.
+    """
+
+    incarnation: str
+    endpoints: tuple[Endpoint, ...] = ()
+    rack: str | None = None
+    is_fenced: bool = True
+    is_stopping: bool = False
+
+
+class RegistrationRecord(NamedTuple):
+    """The last registration of a broker, which outlives its session.
+
+    `directories` are the ids of the log directories that it had. `is_clean` says whether its logs
+    had lost nothing since the registration before.
+    """
+
+    incarnation: str
+    directories: tuple[str, ...] = ()
+    is_clean: bool = False
+
+
+class OfflineRecord(NamedTuple):
+    """What a broker cannot lead: numbers of partitions, by the id of their topic.
+
+    The logs of `partitions` have failed, in the log directories with the ids `directories`; the
+    broker's next start is then unclean. Those of `full` take no appends, because their disk is
+    full, and have lost nothing.
+    """
+
+    directories: tuple[str, ...] = ()
+    partitions: Mapping[UUID, tuple[int, ...]] = _NO_PARTITIONS
+    full: Mapping[UUID, tuple[int, ...]] = _NO_PARTITIONS
+
+
+class ControllerRecord(NamedTuple):
+    """The broker that is the controller."""
+
+    broker: int
+
+
+BrokerRecord = LiveBrokerRecord | RegistrationRecord | OfflineRecord | ControllerRecord
+
+
+def live_key(broker: int) -> str:
+    """Returns the key of a broker's session."""
+    return f"{LIVE_PREFIX}{broker}"
+
+
+def registration_key(broker: int) -> str:
+    """Returns the key of a broker's last registration."""
+    return f"{REGISTRATION_PREFIX}{broker}"
+
+
+def offline_key(broker: int) -> str:
+    """Returns the key of what a broker cannot lead."""
+    return f"{OFFLINE_PREFIX}{broker}"
+
+
+def broker_of(key: str) -> int:
+    """Returns the broker's id in one of the three keys above. Raises ValueError."""
+    return int(key.partition("/")[2])
+
+
+def put_live(broker: int, record: LiveBrokerRecord) -> Put:
+    """Returns the operation that writes a broker's session."""
+    return put(live_key(broker), record._asdict())
+
+
+def put_registration(broker: int, record: RegistrationRecord) -> Put:
+    """Returns the operation that writes a broker's registration."""
+    return put(registration_key(broker), record._asdict())
+
+
+def put_offline(broker: int, record: OfflineRecord) -> Put:
+    """Returns the operation that writes what a broker cannot lead."""
+    said = {"partitions": _by_written_id(record.partitions), "full": _by_written_id(record.full)}
+    return put(offline_key(broker), {"directories": record.directories, **said})
+
+
+def put_controller(broker: int) -> Put:
+    """Returns the operation that makes a broker the controller."""
+    return put(CONTROLLER, {"broker": broker})
+
+
+def read(key: str, said: Mapping[str, Any]) -> BrokerRecord:
+    """Returns the record of a key. Raises KeyError, TypeError and ValueError."""
+    if key == CONTROLLER:
+        return ControllerRecord(int(said["broker"]))
+    if key.startswith(LIVE_PREFIX):
+        broker_of(key)
+        return LiveBrokerRecord(
+            text(said["incarnation"]),
+            tuple(
+                Endpoint(text(listener), text(host), int(port))
+                for listener, host, port in said["endpoints"]
+            ),
+            None if said["rack"] is None else text(said["rack"]),
+            bool(said["is_fenced"]),
+            bool(said["is_stopping"]),
+        )
+    if key.startswith(REGISTRATION_PREFIX):
+        broker_of(key)
+        directories = tuple(map(text, said["directories"]))
+        return RegistrationRecord(text(said["incarnation"]), directories, bool(said["is_clean"]))
+    if key.startswith(OFFLINE_PREFIX):
+        broker_of(key)
+        directories = tuple(map(text, said["directories"]))
+        return OfflineRecord(directories, _by_id(said["partitions"]), _by_id(said["full"]))
+    raise ValueError("nobody here writes such a key")
+
+
+def _by_written_id(partitions: Mapping[UUID, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
+    return {written_id(topic_id): indexes for topic_id, indexes in partitions.items()}
+
+
+def _by_id(partitions: Mapping[str, Iterable[int]]) -> Mapping[UUID, tuple[int, ...]]:
+    return MappingProxyType({read_id(id_): numbers(found) for id_, found in partitions.items()})

@@ -1,0 +1,96 @@
+"""The brokers of the cluster as an image knows them: sessions, registrations, and the controller."""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from broker.metadata.broker_records import (
+    CONTROLLER,
+    LIVE_PREFIX,
+    OFFLINE_PREFIX,
+    REGISTRATION_PREFIX,
+    ControllerRecord,
+    LiveBrokerRecord,
+    OfflineRecord,
+    RegistrationRecord,
+    broker_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+KEYS = (LIVE_PREFIX, REGISTRATION_PREFIX, OFFLINE_PREFIX, CONTROLLER)
+"""How the keys begin from which the members of a cluster are known."""
+
+_NONE: MappingProxyType[int, Any] = MappingProxyType({})
+
+
+class LiveBroker(NamedTuple):
+    """The session of a broker.
+
+    `epoch` is the broker epoch, the revision that created the key; `mod_revision` is the one that
+    last modified it.
+    """
+
+    broker: int
+    epoch: int
+    record: LiveBrokerRecord
+    mod_revision: int
+
+
+class Registration(NamedTuple):
+    """The last registration of a broker.
+
+    `epoch` is the revision of the registration, in which the session with that epoch began.
+    """
+
+    broker: int
+    epoch: int
+    record: RegistrationRecord
+
+
+class Offline(NamedTuple):
+    """What a broker cannot lead, and the revision that last modified it."""
+
+    broker: int
+    record: OfflineRecord
+    mod_revision: int
+
+
+class Controller(NamedTuple):
+    """The controller. `epoch` is the controller epoch, the revision that created its key."""
+
+    broker: int
+    epoch: int
+
+
+class Members(NamedTuple):
+    """All of them, by broker id. A broker that is alone has none of these keys."""
+
+    brokers: Mapping[int, LiveBroker] = _NONE
+    registrations: Mapping[int, Registration] = _NONE
+    offline: Mapping[int, Offline] = _NONE
+    controller: Controller | None = None
+
+
+def members(stored: Iterable[tuple[str, object, int, int]]) -> Members:
+    """Returns the members that keys name: (key, record, create revision, mod revision) of each."""
+    live: dict[int, LiveBroker] = {}
+    registered: dict[int, Registration] = {}
+    offline: dict[int, Offline] = {}
+    controller = None
+    for key, record, created, modified in stored:
+        if isinstance(record, LiveBrokerRecord):
+            live[broker_of(key)] = LiveBroker(broker_of(key), created, record, modified)
+        elif isinstance(record, RegistrationRecord):
+            registered[broker_of(key)] = Registration(broker_of(key), modified, record)
+        elif isinstance(record, OfflineRecord):
+            offline[broker_of(key)] = Offline(broker_of(key), record, modified)
+        elif isinstance(record, ControllerRecord):
+            controller = Controller(record.broker, created)
+    if not (live or registered or offline or controller):
+        return Members()
+    return Members(
+        MappingProxyType(live), MappingProxyType(registered), MappingProxyType(offline), controller
+    )

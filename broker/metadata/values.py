@@ -1,0 +1,33 @@
+"""How the values of keys are written: JSON objects in UTF-8, without spaces."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from broker.metadata.store import Put
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+
+def put(key: str, value: Mapping[str, object]) -> Put:
+    """Returns the operation that writes a value."""
+    return Put(key, json.dumps(value, separators=(",", ":")).encode())
+
+
+def text(value: object) -> str:
+    """Returns a text that was read. Raises TypeError for anything else."""
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is no text")
+    return value
+
+
+def numbers(values: Iterable[object]) -> tuple[int, ...]:
+    """Returns whole numbers that were read. Raises TypeError for anything else."""
+    found = []
+    for value in values:
+        if not isinstance(value, int):
+            raise TypeError(f"{value!r} is no whole number")
+        found.append(value)
+    return tuple(found)

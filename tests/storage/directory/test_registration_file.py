@@ -1,0 +1,60 @@
+"""The registration file of a log directory: what is written is read, and damage is told from absence."""
+
+from __future__ import annotations
+
+import zlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from storage import filenames
+from storage.directory.registration_file import (
+    DirectoryState,
+    RegistrationFileError,
+    parse_state,
+    read_state,
+    write_state,
+)
+
+STATE = DirectoryState("d", "a", "b", "boot", is_stopped=True)
+
+
+def test_what_is_written_is_read(tmp_path):
+    assert read_state(tmp_path) is None
+    for state in (STATE, STATE._replace(is_stopped=False, has_failed=True, previous="")):
+        write_state(tmp_path, state)
+        assert read_state(tmp_path) == state
+    assert [path.name for path in tmp_path.iterdir()] == [filenames.REGISTRATION_FILE]
+
+
+@given(st.data())
+def test_a_torn_file_is_damaged(tmp_path_factory, data):
+    directory = tmp_path_factory.mktemp("d")
+    write_state(directory, STATE)
+    path = directory / filenames.REGISTRATION_FILE
+    whole = path.read_bytes()
+    path.write_bytes(whole[: data.draw(st.integers(0, len(whole) - 2))])
+    with pytest.raises(RegistrationFileError):
+        read_state(directory)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ((b"1\n", b"2\n"), "not a registration file of version 1"),
+        ((b'"boot"', b'"tobo"'), "checksum"),
+        ((b"\n{", b"\n{}{"), "checksum"),
+    ],
+)
+def test_a_damaged_file_says_what_is_wrong(tmp_path, change, reason):
+    write_state(tmp_path, STATE)
+    data = (tmp_path / filenames.REGISTRATION_FILE).read_bytes()
+    with pytest.raises(RegistrationFileError, match=reason):
+        parse_state(data.replace(*change, 1))
+
+
+def test_a_field_that_is_missing_is_damage(tmp_path):
+    body = b'{"directory": "d"}'
+    with pytest.raises(RegistrationFileError, match="incarnation"):
+        parse_state(b"1\n%08x\n%s\n" % (zlib.crc32(body), body))
