@@ -17,6 +17,7 @@ from protocol.records.batch import Record, build, records, scan
 from tests.secured_kafka import PASSWORD, login, token, token_login
 
 COUNT = 500
+GROUP = "moving"  # a failover takes all topics of a group: no other test may use this one
 SECRET = "hunter2"
 SECRETS = (PASSWORD, "alice-s", "PRIVATE KEY", "LoginModule", SECRET)
 
@@ -173,14 +174,14 @@ class TestAgainstKafka:
         what_if = ["whatif", *source, "--topics", orders, *how, "--master", "inline"]
         assert cli.main(what_if) in (OK, FINDINGS), capsys.readouterr()
         with Client(secured.address("SASLTLS"), security=Security.of(scram)) as client:
-            client.offset_commit("readers", {(orders, 0): GroupOffset(100)})
+            client.offset_commit(GROUP, {(orders, 0): GroupOffset(100)})
         where = ["--from", secured.address("SASLTLS"), "--command-config", ways["source"]]
         where += ["--to", secured.address("MUTUAL"), "--to-command-config", ways["target"]]
-        how = ["--group", "readers", "--map", str(out / "first"), "--run", "f", "--out", str(out)]
+        how = ["--group", GROUP, "--map", str(out / "first"), "--run", "f", "--out", str(out)]
         failover = ["failover", *where, *how, "--apply"]
         assert cli.main(failover) == OK, capsys.readouterr()
         with Client(secured.address("SASLTLS"), security=Security.of(scram)) as client:
-            assert client.offset_fetch("readers")["moved", 0].offset == 100
+            assert client.offset_fetch(GROUP)["moved", 0].offset == 100
         printed = capsys.readouterr()
         assert shows_no_secret(out, printed.out, printed.err) >= 4
 
