@@ -4,9 +4,9 @@ Promises that a change is durable and in the image when its call returns, and th
 overwrites another change that it was decided without. Begin with `cluster.py`, which the broker
 calls. The usual questions:
 - what the broker reads: `image.py`; keys and values as stored: `records.py`, docs/formats.md
-- the contract of a store (revisions, compare-and-set, watch): `store.py`
-- tidelog.sqlite: `sqlite.py`; files of an older layout are migrated by `migration.py`
-- how a broker notices what another process wrote: `watching.py`, `commit_mark.py`
-- the store of tests and simulations: `memory.py`
+- the contract of a store (revisions, compare-and-set, leases, watch): `store.py`
+- tidelog.sqlite: `sqlite/`; the store of tests and simulations: `memory.py`
+- how a broker notices what another one wrote: `watching.py`
+- how brokers of one machine know which of them live: `liveness/`
 - which topic names are valid, and how ids are written: `names.py`
 """

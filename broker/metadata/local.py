@@ -1,16 +1,33 @@
-"""The metadata of a broker that stores them in one file beside its logs."""
+"""The metadata of brokers that store them in one file of their machine."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from broker.metadata.cluster import ClusterMetadata
-from broker.metadata.sqlite import SqliteStore
+from broker.metadata.sqlite.store import SqliteStore
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-def local_metadata(path: Path, node_id: int = 1) -> ClusterMetadata:
-    """Returns the metadata in a SQLite file, not opened yet, for the broker with this id."""
-    return ClusterMetadata(SqliteStore(path), node_id)
+def local_metadata(path: Path, node_id: int = 1, *, is_shared: bool = False) -> ClusterMetadata:
+    """Returns the metadata in a SQLite file, not opened yet, for the broker with this id.
+
+    If the file is shared, other brokers of this machine have it open too: each notices at once what
+    another has committed, and that another has died, and then deletes its key `live/ID`.
+    """
+    return ClusterMetadata(shared_store(path, node_id) if is_shared else SqliteStore(path), node_id)
+
+
+def shared_store(path: Path, node_id: int) -> SqliteStore:
+    """Returns the store of one of several brokers with the same file, not opened yet."""
+    # Loaded here, because a broker that is alone needs none of it.
+    from broker.metadata.liveness.peers import Peers
+    from broker.metadata.liveness.registration import live_key, remove_dead
+
+    async def on_death(other: int) -> None:
+        await remove_dead(store, path.parent, other, live_key(other))
+
+    store = SqliteStore(path, peers=Peers(path.parent, node_id, on_death))
+    return store

@@ -8,8 +8,15 @@ it returns. `changes` and `watch` return every change in the order of revisions 
 a part of a revision. A store may drop old changes (`CompactedError`); a reader that needs them
 reads everything again.
 
-The contract is that of etcd without leases. Leases come with the first store that enforces them.
-`memory` and `sqlite` keep the contract; one test checks both.
+A lease is a span of time that its holder prolongs. A key may belong to a lease. When a lease ends,
+because it was revoked or not prolonged in time, its keys are deleted in one revision, as watches
+see. Each call first ends the leases whose time is over. So a lease ends at the first call, of
+anybody, at or after its deadline, and never before. A lease proves nothing: it may have ended while
+its holder was paused. Who writes for a holder compares the revision of the holder's key in the same
+transaction.
+
+The contract is that of etcd (its API reference; a lease ends there up to a second after its
+deadline). `memory` and `sqlite` keep it; one test checks both.
 """
 
 from __future__ import annotations
@@ -20,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
 KEPT_REVISIONS = 1_000  # the least number of revisions whose changes a store keeps
+NO_LEASE = 0
 
 
 class MetadataError(Exception):
@@ -30,13 +38,18 @@ class CompactedError(Exception):
     """The store no longer has the requested changes; read everything instead."""
 
 
+class LeaseEndedError(Exception):
+    """A transaction puts a key under a lease that has ended; nothing is changed."""
+
+
 class KeyValue(NamedTuple):
-    """One key: its value, and the revisions that created it and last modified it."""
+    """One key: its value, the revisions that created it and last modified it, and its lease."""
 
     key: str
     value: bytes
     create_revision: int
     mod_revision: int
+    lease: int = NO_LEASE
 
 
 class Snapshot(NamedTuple):
@@ -71,10 +84,11 @@ class Compare(NamedTuple):
 
 
 class Put(NamedTuple):
-    """Create a key, or replace its value."""
+    """Create a key, or replace its value; from then on it belongs to this lease, or to none."""
 
     key: str
     value: bytes
+    lease: int = NO_LEASE
 
 
 class Delete(NamedTuple):
@@ -123,8 +137,25 @@ class KeyValueStore(Protocol):
         Returns the store's revision after that.
 
         Returns None if a comparison is false; then nothing is changed. Two operations on one key
-        are a ValueError. Operations that change nothing take no revision.
+        are a ValueError. Operations that change nothing take no revision. Raises LeaseEndedError
+        if every comparison is true and an operation names a lease that has ended.
         """
+        ...
+
+    async def grant(self, ttl_ms: int) -> int:
+        """Begins a lease, and returns its id, which is above 0 and which no lease has again.
+
+        The lease ends `ttl_ms` after this call and after each `keep_alive`, or later. A span that is
+        not above 0 is a ValueError.
+        """
+        ...
+
+    async def keep_alive(self, lease: int) -> bool:
+        """Gives a lease its whole span again; returns False if it has ended."""
+        ...
+
+    async def revoke(self, lease: int) -> None:
+        """Ends a lease and deletes its keys in one revision; no effect if it has ended."""
         ...
 
     async def changes(self, after: int) -> list[Change]:
@@ -137,6 +168,12 @@ class KeyValueStore(Protocol):
         Ends when the store is closed. Raises CompactedError.
         """
         ...
+
+
+def check_span(ttl_ms: int) -> None:
+    """Raises ValueError if a lease cannot have this span."""
+    if ttl_ms <= 0:
+        raise ValueError(f"a lease of {ttl_ms} ms has no time")
 
 
 def check_operations(operations: Sequence[Operation]) -> None:

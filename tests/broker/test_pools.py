@@ -13,7 +13,7 @@ from broker.pools import ON_LOOP, Abandoned, NoDefaultPool, Permit, Pool, Pools
 
 BROKER = Path(__file__).resolve().parents[2] / "broker"
 # Who may make threads: the pools themselves, and SQLite's one thread, which nothing else uses.
-MAKERS = {"pools.py", "metadata/sqlite.py"}
+MAKERS = {"pools.py", "metadata/sqlite/store.py"}
 
 
 @pytest.fixture

@@ -10,8 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from broker.metadata.memory import MemoryStore
-from broker.metadata.sqlite import SqliteStore
+from broker.metadata.sqlite.store import SqliteStore
 from broker.metadata.store import (
+    NO_LEASE,
     Change,
     CompactedError,
     Compare,
@@ -31,7 +32,9 @@ revisions = st.integers(0, 12)
 compares = st.builds(
     Compare, keys, st.sampled_from(("create", "mod")), st.sampled_from("<=>"), revisions
 )
-operations = st.one_of(st.builds(Put, keys, st.binary(max_size=3)), st.builds(Delete, keys))
+operations = st.one_of(
+    st.builds(Put, keys, st.binary(max_size=3), st.just(NO_LEASE)), st.builds(Delete, keys)
+)
 steps = st.one_of(
     st.tuples(
         st.lists(compares, max_size=2),

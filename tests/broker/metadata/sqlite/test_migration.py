@@ -14,23 +14,30 @@ from uuid import UUID
 
 import pytest
 
-from broker.metadata import migration
 from broker.metadata.local import local_metadata
 from broker.metadata.records import NO_LEADER, UNKNOWN_EPOCH
-from broker.metadata.sqlite import wal_is_safe
-from broker.metadata.store import MetadataError
+from broker.metadata.sqlite import migration
+from broker.metadata.sqlite.store import SqliteStore, wal_is_safe
+from broker.metadata.store import NO_LEASE, Change, KeyValue, MetadataError, Put
 
-ROOT = Path(__file__).parents[3]
-WRITTEN = Path(__file__).with_name("layout_2.sql").read_text()
+ROOT = Path(__file__).parents[4]
+WRITTEN = {
+    layout: Path(__file__).with_name(f"layout_{layout}.sql").read_text() for layout in (2, 3)
+}
 
 
 @pytest.fixture
-def old(tmp_path):
+def layout():
+    return 2
+
+
+@pytest.fixture
+def old(tmp_path, layout):
     """A file as the old code wrote it: with a log that is written ahead, too."""
     path = tmp_path / "tidelog.sqlite"
     with closing(sqlite3.connect(path, isolation_level=None)) as db:
         db.execute("PRAGMA journal_mode = WAL")
-        db.executescript(WRITTEN)
+        db.executescript(WRITTEN[layout])
     return path
 
 
@@ -43,7 +50,7 @@ async def image_of(path):
         await metadata.close()
 
 
-def check(image, ids, *, deletions=True):
+def check(image, ids, *, deletions=True, leaders=(NO_LEADER, UNKNOWN_EPOCH)):
     assert image.cluster_id == "5n68LJKmRlC1uQFoL8apTA"
     assert ids == range(1500, 1501)
     assert dict(image.broker_configs) == {
@@ -57,9 +64,7 @@ def check(image, ids, *, deletions=True):
     topic = image.topics["with.settings"]
     assert dict(topic.configs) == {"retention.ms": "5", "cleanup.policy": "compact,delete"}
     assert (topic.partitions, image.topics["plain"].partitions) == (12, 1)
-    assert {(each.leader, each.leader_epoch) for each in topic.assignments} == {
-        (NO_LEADER, UNKNOWN_EPOCH)
-    }
+    assert {(each.leader, each.leader_epoch) for each in topic.assignments} == {leaders}
     assert dict(image.deletions) == ({UUID(int=0x3333): "gone"} if deletions else {})
 
 
@@ -70,7 +75,30 @@ async def test_everything_of_the_old_layout_is_there(old):
         tables = {
             name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type='table'")
         }
-    assert tables == {"kv", "change", "counter"}
+    assert tables == {"kv", "change", "counter", "lease"}
+
+
+@pytest.mark.parametrize("layout", [3])
+async def test_keys_without_leases_keep_their_revisions_and_changes(old, layout):
+    with closing(sqlite3.connect(old)) as db:
+        keys, changes = (
+            db.execute(f"SELECT * FROM {name}").fetchall() for name in ("kv", "change")
+        )
+    store = SqliteStore(old)
+    await store.open()
+    try:
+        snapshot = await store.read()
+        assert list(snapshot.pairs) == [KeyValue(*row, lease=NO_LEASE) for row in keys]
+        assert await store.changes(2) == [Change(*row) for row in changes]
+        lease = await store.grant(1_000)
+        assert await store.transact((), (Put("live/1", b"", lease),)) == snapshot.revision + 1
+        await store.revoke(lease)
+        assert await store.changes(snapshot.revision + 1) == [
+            Change(snapshot.revision + 2, "live/1", None)
+        ]
+    finally:
+        await store.close()
+    check(*await image_of(old), leaders=(1, 0))
 
 
 async def test_a_migrated_file_is_read_like_any_other(old):
@@ -89,11 +117,11 @@ async def test_the_first_layout_had_no_deletions(old):
     check(*await image_of(old), deletions=False)
 
 
-def statements():
+def statements(layout):
     """How many statements a migration of the fixture has."""
     count = 0
     with closing(sqlite3.connect(":memory:")) as db:
-        db.executescript(WRITTEN)
+        db.executescript(WRITTEN[layout])
 
         def counted(_statement):
             nonlocal count
@@ -106,7 +134,7 @@ def statements():
 
 KILLED = """
 import os, signal, sqlite3, sys
-from broker.metadata import migration
+from broker.metadata.sqlite import migration
 
 db = sqlite3.connect(sys.argv[1], isolation_level=None)
 db.execute("PRAGMA journal_mode = " + sys.argv[3])
@@ -126,8 +154,8 @@ os.kill(os.getpid(), signal.SIGKILL)  # before the commit
 """
 
 
-def kill_during_migration(old, share, journal_mode):
-    calls = round(share * statements())
+def kill_during_migration(old, layout, share, journal_mode):
+    calls = round(share * statements(layout))
     return subprocess.run(
         [sys.executable, "-c", KILLED, str(old), str(calls), journal_mode],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
@@ -136,12 +164,14 @@ def kill_during_migration(old, share, journal_mode):
     )
 
 
+@pytest.mark.parametrize("layout", [2, 3])
 @pytest.mark.parametrize("journal_mode", ["WAL", "TRUNCATE"])
 @pytest.mark.parametrize("share", [0.0, 0.4, 0.8, 1.0])
-async def test_a_crash_in_the_middle_leaves_the_old_file(old, share, journal_mode):
-    ended = kill_during_migration(old, share, journal_mode)
+async def test_a_crash_in_the_middle_leaves_the_old_file(old, layout, share, journal_mode):
+    ended = kill_during_migration(old, layout, share, journal_mode)
     assert ended.returncode == -signal.SIGKILL
-    check(*await image_of(old))
+    leaders = (NO_LEADER, UNKNOWN_EPOCH) if layout == 2 else (1, 0)
+    check(*await image_of(old), leaders=leaders)
 
 
 async def test_old_values_that_nobody_wrote_are_refused_and_left(old):

@@ -6,10 +6,12 @@ several processes on one machine, may have the same file open: the watch of each
 the others after `poll_interval_s`, or 16 times that if nobody has committed for a while. It reads
 the database only if the commit mark has changed.
 
-Tables: `kv` holds the keys with both revisions, `change` the changes of the last revisions,
-`counter` the newest revision and the revision up to which changes are no longer kept. `PRAGMA
-user_version` is the layout. A file of an older layout is migrated in one transaction (`migration`);
-one of a newer layout is refused.
+Leases end by one clock that all these processes share (`lease_clock`). Whoever finds that a lease
+is over ends it, in a transaction that holds the write lock, before it does its own work. A lease of
+an earlier boot is over, because its holder ended with that boot.
+
+`PRAGMA user_version` is the layout of the tables (`tables`). A file of an older layout is
+migrated in one transaction (`migration`); one of a newer layout is refused.
 
 Write-ahead logging is used only if the SQLite library is known to be free of the WAL-reset bug,
 which can lose commits when two connections write. Otherwise the file has a rollback journal.
@@ -22,18 +24,10 @@ import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, TypeVar
 
-from broker.metadata import migration
-from broker.metadata.commit_mark import CommitMark
-from broker.metadata.store import (
-    KEPT_REVISIONS,
-    Change,
-    CompactedError,
-    KeyValue,
-    MetadataError,
-    Put,
-    Snapshot,
-    check_operations,
-)
+from broker.metadata.sqlite import migration, tables
+from broker.metadata.sqlite.commit_mark import CommitMark
+from broker.metadata.sqlite.lease_clock import machine_lease_clock
+from broker.metadata.store import KEPT_REVISIONS, MetadataError, check_operations, check_span
 from broker.metadata.watching import Watches
 from protocol.errors import KafkaStorageError
 
@@ -41,12 +35,15 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
     from pathlib import Path
 
-    from broker.metadata.store import Compare, Operation
+    from broker.metadata.liveness.peers import Peers
+    from broker.metadata.sqlite.lease_clock import LeaseClock
+    from broker.metadata.store import Change, Compare, Operation, Snapshot
+
+    Work = Callable[[sqlite3.Connection, LeaseClock], "Result"]
 
 Result = TypeVar("Result")
 
 _BUSY_TIMEOUT_S = 10.0
-_REVISION, _COMPACTED = "revision", "compacted"
 # The first release of each branch with the fix of the WAL-reset bug; newer branches all have it.
 _WAL_FIXED = {(3, 44): 6, (3, 50): 7, (3, 51): 3}
 _FIRST_FIXED_BRANCH = (3, 52)
@@ -69,11 +66,19 @@ class SqliteStore:
         *,
         kept_revisions: int = KEPT_REVISIONS,
         poll_interval_s: float | None = 1.0,
+        clock: LeaseClock | None = None,
+        peers: Peers | None = None,
     ) -> None:
-        """Names the file for `open`. Without an interval, commits of others are not watched."""
+        """Names the file for `open`. Without an interval, commits of others are not watched.
+
+        All stores of a file have the same clock; by default it is the machine's. With `peers` the
+        watches of their stores see a commit at once, and it theirs.
+        """
         self._path = path
         self._kept_revisions = kept_revisions
         self._poll_interval_s = poll_interval_s
+        self._clock = clock
+        self._peers = peers
         self._db: sqlite3.Connection | None = None
         self._mark = CommitMark(path)
         self._watches = Watches()
@@ -82,33 +87,63 @@ class SqliteStore:
     async def open(self) -> None:
         """See `KeyValueStore`."""
         await self._run(self._open)
+        if self._peers is not None:
+            try:
+                await self._peers.open(self._watches.notify)
+            except BaseException:
+                await self.close()
+                raise
 
     async def close(self) -> None:
         """See `KeyValueStore`."""
         self._watches.close()
+        if self._peers is not None:
+            await self._peers.close()
         await self._run(self._close)
         self._mark.close()
         self._thread.shutdown()
 
     async def read(self, prefix: str = "") -> Snapshot:
         """See `KeyValueStore`."""
-        return await self._run(lambda: self._guarded(lambda db: _read(db, prefix)))
+        return await self._call(lambda db, _: tables.read(db, prefix))
 
     async def transact(
         self, compares: Sequence[Compare], operations: Sequence[Operation]
     ) -> int | None:
         """See `KeyValueStore`."""
         check_operations(operations)
-        loop = asyncio.get_running_loop()
-        return await self._run(lambda: self._transact(loop, tuple(compares), tuple(operations)))
+        conditions, changes, kept = tuple(compares), tuple(operations), self._kept_revisions
+        return await self._call(
+            lambda db, _: tables.transact(db, conditions, changes, kept), writes=True
+        )
 
     async def changes(self, after: int) -> list[Change]:
         """See `KeyValueStore`."""
-        return await self._run(lambda: self._guarded(lambda db: _changes(db, after)))
+        return await self._call(lambda db, _: tables.changes(db, after))
 
     def watch(self, after: int) -> AsyncIterator[list[Change]]:
         """See `KeyValueStore`."""
         return self._watches.watch(after, self.changes, self._poll_interval_s, self._mark.read)
+
+    async def grant(self, ttl_ms: int) -> int:
+        """See `KeyValueStore`."""
+        check_span(ttl_ms)
+        return await self._call(lambda db, clock: tables.grant(db, ttl_ms, clock), writes=True)
+
+    async def keep_alive(self, lease: int) -> bool:
+        """See `KeyValueStore`."""
+        return await self._call(lambda db, clock: tables.keep_alive(db, lease, clock), writes=True)
+
+    async def revoke(self, lease: int) -> None:
+        """See `KeyValueStore`."""
+        await self._call(
+            lambda db, _: tables.end_lease(db, lease, self._kept_revisions), writes=True
+        )
+
+    async def _call(self, work: Work[Result], *, writes: bool = False) -> Result:
+        """Runs work in the thread, in a transaction. Raises KafkaStorageError."""
+        loop = asyncio.get_running_loop()
+        return await self._run(lambda: self._in_transaction(loop, work, writes=writes))
 
     # -- in the thread --------------------------------------------------------------------------
 
@@ -118,40 +153,43 @@ class SqliteStore:
         except RuntimeError:  # the thread has ended
             raise KafkaStorageError("the metadata store is closed") from None
 
-    def _guarded(self, work: Callable[[sqlite3.Connection], Result]) -> Result:
-        """Runs work in one transaction. Raises KafkaStorageError."""
-        db = self._db
-        if db is None:
-            raise KafkaStorageError("the metadata store is closed")
-        try:
-            with db:
-                db.execute("BEGIN")
-                return work(db)
-        except sqlite3.Error as error:
-            raise KafkaStorageError(f"the metadata in {self._path} failed: {error}") from error
-
-    def _transact(
+    def _in_transaction(
         self,
         loop: asyncio.AbstractEventLoop,
-        compares: tuple[Compare, ...],
-        operations: tuple[Operation, ...],
-    ) -> int | None:
-        db = self._db
-        if db is None:
+        work: Work[Result],
+        *,
+        writes: bool,
+    ) -> Result:
+        """Ends the leases that are over, and does the work, in one transaction."""
+        db, clock = self._db, self._clock
+        if db is None or clock is None:
             raise KafkaStorageError("the metadata store is closed")
         try:
+            if not writes:
+                with db:
+                    db.execute("BEGIN")
+                    if not tables.is_any_lease_due(db, clock):
+                        return work(db, clock)
             with db:
                 # A transaction that begins with a read could find the file locked when it writes.
                 db.execute("BEGIN IMMEDIATE")
-                if not all(_holds(db, compare) for compare in compares):
-                    return None
-                revision = _apply(db, operations, self._kept_revisions)
+                before = tables.revision(db)
+                tables.end_due_leases(db, clock, self._kept_revisions)
+                result = work(db, clock)
+                is_newer = tables.revision(db) > before
         except sqlite3.Error as error:
             raise KafkaStorageError(f"the metadata in {self._path} failed: {error}") from error
-        loop.call_soon_threadsafe(self._watches.notify)  # also if the caller no longer waits
-        return revision
+        if is_newer:  # the watches are told also if the caller no longer waits
+            loop.call_soon_threadsafe(self._tell)
+        return result
+
+    def _tell(self) -> None:
+        self._watches.notify()
+        if self._peers is not None:
+            self._peers.tell()
 
     def _open(self) -> None:
+        self._clock = self._clock or machine_lease_clock()
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             db = sqlite3.connect(
@@ -200,64 +238,3 @@ def _prepare(db: sqlite3.Connection, path: Path) -> None:
                 migration.migrate(db)
             except (TypeError, ValueError) as error:  # a value that is not a number or an id
                 raise MetadataError(f"the metadata in {path} is damaged: {error}") from None
-
-
-def _counter(db: sqlite3.Connection, name: str) -> int:
-    (value,) = db.execute("SELECT value FROM counter WHERE name = ?", (name,)).fetchone() or (None,)
-    if not isinstance(value, int):
-        raise sqlite3.DatabaseError(f"the counter of {name} is missing")
-    return value
-
-
-def _read(db: sqlite3.Connection, prefix: str) -> Snapshot:
-    rows = db.execute(
-        "SELECT key, value, create_revision, mod_revision FROM kv "
-        "WHERE substr(key, 1, ?) = ? ORDER BY key",
-        (len(prefix), prefix),
-    )
-    pairs = tuple(KeyValue(key, bytes(value), *revisions) for key, value, *revisions in rows)
-    return Snapshot(_counter(db, _REVISION), pairs)
-
-
-def _changes(db: sqlite3.Connection, after: int) -> list[Change]:
-    compacted = _counter(db, _COMPACTED)
-    if after < compacted:
-        raise CompactedError(f"changes up to revision {compacted} are forgotten")
-    rows = db.execute(
-        "SELECT revision, key, value FROM change WHERE revision > ? ORDER BY revision, key",
-        (after,),
-    )
-    return [Change(*row) for row in rows]
-
-
-def _holds(db: sqlite3.Connection, compare: Compare) -> bool:
-    found = db.execute(
-        "SELECT create_revision, mod_revision FROM kv WHERE key = ?", (compare.key,)
-    ).fetchone()
-    return compare.holds(*(found or (0, 0)))
-
-
-def _apply(db: sqlite3.Connection, operations: Sequence[Operation], kept: int) -> int:
-    """Applies the operations as the next revision; returns the newest revision."""
-    revision = _counter(db, _REVISION) + 1
-    made: list[Change] = []
-    for each in operations:
-        if isinstance(each, Put):
-            db.execute(
-                "INSERT INTO kv VALUES (?, ?, ?, ?) ON CONFLICT (key) DO UPDATE "
-                "SET value = excluded.value, mod_revision = excluded.mod_revision",
-                (each.key, each.value, revision, revision),
-            )
-            made.append(Change(revision, each.key, each.value))
-        elif db.execute("DELETE FROM kv WHERE key = ?", (each.key,)).rowcount:
-            made.append(Change(revision, each.key, None))
-    if not made:
-        return revision - 1
-    db.executemany("INSERT INTO change VALUES (?, ?, ?)", made)
-    compacted = max(_counter(db, _COMPACTED), revision - kept)
-    db.execute("DELETE FROM change WHERE revision <= ?", (compacted,))
-    db.executemany(
-        "UPDATE counter SET value = ? WHERE name = ?",
-        [(revision, _REVISION), (compacted, _COMPACTED)],
-    )
-    return revision

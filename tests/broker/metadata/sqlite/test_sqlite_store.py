@@ -23,7 +23,7 @@ from protocol.errors import (
     UnknownTopicOrPartition,
 )
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 
 
 @pytest.fixture
@@ -224,7 +224,7 @@ async def test_a_store_without_a_key_that_every_store_has_is_refused(path, key):
     with closing(sqlite3.connect(path)) as db:
         assert db.execute("SELECT 1 FROM kv WHERE key = ?", (key,)).fetchone() is None
         with db:
-            db.execute("INSERT INTO kv VALUES (?, ?, 1, 1)", (key, value))
+            db.execute("INSERT INTO kv VALUES (?, ?, 1, 1, 0)", (key, value))
     assert await image_of(path) == before
 
 

@@ -1,9 +1,10 @@
 """Migrates the tables of a metadata file to the newest layout.
 
-Layouts 1 and 2 had a table for each type of object; layout 3 holds keys (see `records`). All of it
-happens in one transaction of the caller, so a crash leaves the old file as it was. The partitions
-of migrated topics have no leader and no known leader epoch, because the old tables had neither. The
-broker that opens the file claims them (`broker/topics/leadership.py`).
+Layouts 1 and 2 had a table for each type of object; layout 3 holds keys (see `records`); layout 4
+has leases too. All of it happens in one transaction of the caller, so a crash leaves the old file
+as it was. The partitions of topics from layouts 1 and 2 have no leader and no known leader epoch,
+because those tables had neither. The broker that opens the file claims them
+(`broker/topics/leadership.py`).
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ if TYPE_CHECKING:
 
     from broker.metadata.store import Put
 
-LAYOUT = 3
+LAYOUT = 4
 
-_TABLES = (
+_KEYS = (
     """CREATE TABLE kv (
         key TEXT PRIMARY KEY,
         value BLOB NOT NULL,
@@ -37,6 +38,18 @@ _TABLES = (
     ) WITHOUT ROWID""",
     "CREATE TABLE counter (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID",
 )
+_LEASES = (
+    "ALTER TABLE kv ADD COLUMN lease INTEGER NOT NULL DEFAULT 0",
+    "CREATE INDEX key_of_lease ON kv (lease) WHERE lease > 0",
+    """CREATE TABLE lease (
+        id INTEGER PRIMARY KEY,
+        ttl_ms INTEGER NOT NULL,
+        deadline_ms INTEGER NOT NULL,
+        clock TEXT NOT NULL
+    )""",
+    "INSERT INTO counter VALUES ('lease', 0)",
+)
+_WITH_KEYS = 3  # the first layout that held keys
 _WITH_DELETIONS = 2  # the first layout that kept deleted topics
 _UNCLAIMED = PartitionRecord((), (), NO_LEADER, UNKNOWN_EPOCH)
 
@@ -49,8 +62,17 @@ def migrate(db: sqlite3.Connection) -> None:
     (layout,) = db.execute("PRAGMA user_version").fetchone()
     if layout == LAYOUT:
         return  # another process has migrated it
+    if layout < _WITH_KEYS:
+        _make_keys(db, layout)
+    for statement in _LEASES:
+        db.execute(statement)
+    db.execute(f"PRAGMA user_version = {LAYOUT}")
+
+
+def _make_keys(db: sqlite3.Connection, layout: int) -> None:
+    """Creates the tables of layout 3 and moves the content of older tables, if any, into them."""
     puts = list(_old_records(db, layout)) if layout else []
-    for statement in _TABLES:
+    for statement in _KEYS:
         db.execute(statement)
     revision = 1 if puts else 0
     db.executemany(
@@ -64,7 +86,6 @@ def migrate(db: sqlite3.Connection) -> None:
         for table in ("topic_config", "topic", "broker_config", "meta"):
             db.execute(f"DROP TABLE {table}")
         db.execute("DROP TABLE IF EXISTS deleted_topic")
-    db.execute(f"PRAGMA user_version = {LAYOUT}")
 
 
 def _old_records(db: sqlite3.Connection, layout: int) -> Iterator[Put]:
