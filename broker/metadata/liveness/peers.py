@@ -1,0 +1,219 @@
+"""Sockets between the brokers of one directory: they tell at once who has died or committed.
+
+Each broker listens on a Unix stream socket in the directory of the metadata and connects to the
+sockets that are there. A byte says that its sender has committed. The end of a stream says that a
+peer may have died; the lock on its id proves it. A lost byte or connection costs time only: watches
+also look at the file from time to time, and a lease ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import socket
+from typing import TYPE_CHECKING
+
+from broker.metadata.liveness.broker_lock import BrokerLock, is_held, known_ids
+from broker.metadata.store import MetadataError
+from protocol.errors import BrokerError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator
+    from pathlib import Path
+
+log = logging.getLogger("tidelog.metadata")
+
+_COMMITTED = b"."
+_LONGEST_ID = 20
+# A process that ends closes its sockets and gives its lock back in any order, within moments.
+_CONFIRM_TRIES, _CONFIRM_PAUSE_S = 100, 0.005
+
+
+class Peers:
+    """The other brokers of a directory, as one of them sees them; all methods run on the loop."""
+
+    def __init__(
+        self,
+        directory: Path,
+        broker_id: int,
+        on_death: Callable[[int], Awaitable[None]],
+    ) -> None:
+        """`on_death` is called with the id of a broker that no process is any more."""
+        self._lock = BrokerLock(directory, broker_id)
+        self._directory, self._broker_id = directory, broker_id
+        self._on_death = on_death
+        self._on_commit: Callable[[], None] = lambda: None
+        self._folder = -1  # a descriptor of the directory
+        self._server: asyncio.Server | None = None
+        self._links: set[_Link] = set()
+        self._tasks: dict[int, asyncio.Task[None]] = {}  # of confirming a death, by broker
+
+    async def open(self, on_commit: Callable[[], None]) -> None:
+        """Takes the lock on this broker's id, listens, and connects to the others.
+
+        `on_commit` is called when a peer has committed. Brokers that are dead already are reported
+        too. Raises MetadataError, also if another process is this broker.
+        """
+        self._on_commit = on_commit
+        await self._lock.take()
+        try:
+            self._folder = os.open(self._directory, os.O_RDONLY | os.O_CLOEXEC)
+            await self._listen()
+            for other in self._others():
+                await self._connect(other)
+                self._confirm(other)
+        except OSError as error:
+            await self.close()
+            raise MetadataError(f"cannot reach peers in {self._directory}: {error}") from None
+        except BaseException:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        """Ends the connections, and gives the lock on this broker's id back last."""
+        for task in self._tasks.values():
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks.values())
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+            with contextlib.suppress(OSError):
+                self._socket_path(self._broker_id).unlink()
+        for link in list(self._links):
+            link.abort()
+        if self._folder >= 0:
+            os.close(self._folder)
+            self._folder = -1
+        self._lock.release()
+
+    def tell(self) -> None:
+        """Wakes every peer after a commit."""
+        for link in self._links:
+            link.tell()
+
+    # -- called by links ------------------------------------------------------------------------
+
+    def joined(self, link: _Link) -> None:
+        """Takes a connection whose other end is known."""
+        self._links.add(link)
+
+    def left(self, link: _Link) -> None:
+        """Finds out why a connection has ended."""
+        self._links.discard(link)
+        if self._server is not None and link.broker_id is not None:
+            self._confirm(link.broker_id)
+
+    def told(self) -> None:
+        """Hears that a peer has committed."""
+        self._on_commit()
+
+    # -- connections ----------------------------------------------------------------------------
+
+    async def _listen(self) -> None:
+        path = self._socket_path(self._broker_id)
+        path.unlink(missing_ok=True)  # of an earlier process, which has ended: the lock says so
+        listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        listening.bind(self._address(self._broker_id))
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_unix_server(lambda: _Link(self, None), sock=listening)
+
+    async def _connect(self, other: int) -> None:
+        """Connects to a broker; without effect if it does not listen, or is too busy to."""
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        sock.setblocking(False)
+        try:
+            sock.connect(self._address(other))
+        except OSError:
+            sock.close()
+            return
+        loop = asyncio.get_running_loop()
+        _, link = await loop.create_unix_connection(lambda: _Link(self, other), sock=sock)
+        link.greet(self._broker_id)
+
+    def _confirm(self, other: int) -> None:
+        if other not in self._tasks:
+            task = asyncio.get_running_loop().create_task(self._confirmed(other))
+            self._tasks[other] = task
+            task.add_done_callback(lambda _: self._tasks.pop(other, None))
+
+    async def _confirmed(self, other: int) -> None:
+        """Reports a broker that has died; connects again to one that has not."""
+        try:
+            for _ in range(_CONFIRM_TRIES):
+                if any(link.broker_id == other for link in self._links):
+                    return
+                if not is_held(self._directory, other):
+                    await self._on_death(other)
+                    return
+                await asyncio.sleep(_CONFIRM_PAUSE_S)
+            await self._connect(other)
+        except (BrokerError, OSError) as error:
+            log.warning("broker %d may have died, its lease will tell: %s", other, error)
+
+    def _others(self) -> Iterator[int]:
+        return (other for other in known_ids(self._directory) if other != self._broker_id)
+
+    def _socket_path(self, broker_id: int) -> Path:
+        return self._directory / f"broker-{broker_id}.sock"
+
+    def _address(self, broker_id: int) -> str:
+        """Returns the address of a broker's socket.
+
+        An address has at most 107 bytes (unix(7)), which a path may exceed; one by way of a
+        descriptor of the directory does not.
+        """
+        path = str(self._socket_path(broker_id))
+        if not os.path.isdir(f"/proc/self/fd/{self._folder}"):  # noqa: PTH112 - no Path is needed
+            return path
+        return f"/proc/self/fd/{self._folder}/broker-{broker_id}.sock"
+
+
+class _Link(asyncio.Protocol):
+    """One connection. Who connects says its id first; from then on each byte is a commit."""
+
+    def __init__(self, peers: Peers, broker_id: int | None) -> None:
+        self.broker_id = broker_id
+        self._peers = peers
+        self._transport: asyncio.Transport | None = None
+        self._greeting = b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        if self.broker_id is not None:
+            self._peers.joined(self)
+
+    def greet(self, broker_id: int) -> None:
+        """Says who connects."""
+        assert self._transport is not None
+        self._transport.write(b"%d\n" % broker_id)
+
+    def tell(self) -> None:
+        """Sends the byte of a commit, unless one is on its way to a peer that does not read."""
+        if self._transport is not None and not self._transport.get_write_buffer_size():
+            self._transport.write(_COMMITTED)
+
+    def data_received(self, data: bytes) -> None:
+        if self.broker_id is not None:
+            self._peers.told()
+            return
+        self._greeting += data
+        name, ends, _ = self._greeting.partition(b"\n")
+        if len(name) > _LONGEST_ID or (ends and not name.isdigit()):
+            self.abort()
+        elif ends:
+            self.broker_id = int(name)
+            self._peers.joined(self)
+            self._peers.told()  # commits may have followed at once, or preceded the connection
+
+    def connection_lost(self, _: Exception | None) -> None:
+        self._transport = None
+        self._peers.left(self)
+
+    def abort(self) -> None:
+        """Ends the connection."""
+        if self._transport is not None:
+            self._transport.abort()

@@ -1,0 +1,79 @@
+"""The key of a live broker: written by who holds its id, deleted by whoever knows that it died.
+
+The key belongs to a lease, and only the process that holds the lock on the broker's id creates it.
+A registration therefore ends what an earlier process of that id has left, and does not wait for its
+lease. The old key is deleted in one revision and the new one is created in the next, so others see a
+death and a start, and the key has another create revision: the broker epoch (KIP-903).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from broker.metadata.liveness.broker_lock import is_held
+from broker.metadata.store import NO_LEASE, Delete, absent, unchanged_since
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from broker.metadata.store import KeyValue, KeyValueStore, Operation, Put
+
+
+class Registration(NamedTuple):
+    """A broker's lease, and its broker epoch: the create revision of its key."""
+
+    lease: int
+    epoch: int
+
+
+def live_key(broker_id: int) -> str:
+    """Returns the key of a live broker."""
+    return f"live/{broker_id}"
+
+
+async def register(
+    store: KeyValueStore, live: Put, ttl_ms: int, operations: Sequence[Operation] = ()
+) -> Registration:
+    """Creates a broker's key under a new lease; the process must hold the lock on its id.
+
+    The operations are applied in the same transaction. Raises KafkaStorageError. Then the key may
+    exist or not, and the call may be repeated.
+    """
+    while True:
+        await _delete(store, await _pair(store, live.key))
+        lease = await store.grant(ttl_ms)
+        made = (live._replace(lease=lease), *operations)
+        epoch = await store.transact(absent(live.key), made)
+        if epoch is not None:
+            return Registration(lease, epoch)
+        await store.revoke(lease)
+
+
+async def remove_dead(store: KeyValueStore, directory: Path, broker_id: int, key: str) -> bool:
+    """Deletes the key of a broker, with its lease, if no process holds the lock on its id.
+
+    Returns whether no process held it. Raises KafkaStorageError.
+    """
+    # Read before the look at the lock: what was written until then, a dead process has written. A
+    # process that has started since has another key, and another lease, which this does not touch.
+    pair = await _pair(store, key)
+    if is_held(directory, broker_id):
+        return False
+    await _delete(store, pair)
+    return True
+
+
+async def _pair(store: KeyValueStore, key: str) -> KeyValue | None:
+    found = await store.read(key)
+    return next((pair for pair in found.pairs if pair.key == key), None)
+
+
+async def _delete(store: KeyValueStore, pair: KeyValue | None) -> None:
+    """Deletes a key as it was read, and ends its lease."""
+    if pair is None:
+        return
+    if pair.lease != NO_LEASE:
+        await store.revoke(pair.lease)
+    else:
+        await store.transact(unchanged_since(pair.key, pair.mod_revision), (Delete(pair.key),))
