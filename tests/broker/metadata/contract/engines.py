@@ -1,0 +1,80 @@
+"""The stores under test: in this process, and with several clients."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+from broker.metadata.memory import MemoryStore
+from broker.metadata.sqlite.lease_clock import LeaseClock
+from broker.metadata.sqlite.store import SqliteStore
+from tests.broker.metadata.contract.calls import Follower, perform
+
+KEPT = 8
+POLL_S = 0.001
+
+
+class InProcess:
+    """Stores that this process has opened; each is one client."""
+
+    can_kill = False
+
+    def __init__(self, stores):
+        self.stores = stores
+        self._followers = {}
+        self.now_ms = 0
+
+    @property
+    def clients(self):
+        return range(len(self.stores))
+
+    async def open(self):
+        for store in dict.fromkeys(self.stores):
+            await store.open()
+
+    async def close(self):
+        for follower in self._followers.values():
+            await follower.stop()
+        for store in dict.fromkeys(self.stores):
+            await store.close()
+
+    def set_time(self, now_ms):
+        self.now_ms = now_ms
+
+    async def call(self, client, call):
+        return await perform(self.stores[client], call)
+
+    async def follow(self, client, after):
+        with contextlib.suppress(KeyError):
+            await self._followers.pop(client).stop()
+        self._followers[client] = Follower(self.stores[client], after)
+
+    async def told(self, client):
+        return self._followers[client].told() if client in self._followers else None
+
+    async def let_watches_run(self):
+        await asyncio.sleep(0)
+
+
+class Memory(InProcess):
+    """One store in memory, which all clients share."""
+
+    def __init__(self, _):
+        store = MemoryStore(kept_revisions=KEPT, now_ms=lambda: self.now_ms)
+        super().__init__([store] * 3)
+
+
+class Sqlite(InProcess):
+    """Two stores on one file, each with a thread of its own."""
+
+    def __init__(self, path):
+        clock = LeaseClock("test", lambda: self.now_ms)
+        super().__init__(
+            [
+                SqliteStore(path, kept_revisions=KEPT, poll_interval_s=POLL_S, clock=clock)
+                for _ in range(2)
+            ]
+        )
+
+    async def let_watches_run(self):
+        await asyncio.sleep(POLL_S)

@@ -1,0 +1,74 @@
+"""Runs schedules by seed, on one kind of store.
+
+    python -m tests.broker.metadata.contract.run KIND [SEEDS [FROM [PLANT]]]
+
+KIND is memory, sqlite (two stores of one process on a file) or processes (three on a file, with
+kill -9). A violation is printed with the trace of its seed, and the exit status is 1.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import tempfile
+import time
+from collections import Counter
+from contextlib import closing, nullcontext
+from pathlib import Path
+
+from tests.broker.metadata.contract.engines import Memory, Sqlite
+from tests.broker.metadata.contract.model import BrokenContract
+from tests.broker.metadata.contract.planted import planted
+from tests.broker.metadata.contract.processes import Nursery, Processes
+from tests.broker.metadata.contract.schedule import Schedule
+
+
+def run_all(kind, seeds, *, plant=""):
+    """Runs each seed; returns what happened, counted. Raises BrokenContract."""
+    # In memory where there is such a file system: no schedule loses the power.
+    memory = "/dev/shm" if Path("/dev/shm").is_dir() else None
+    with tempfile.TemporaryDirectory(dir=memory) as folder:
+        return _run_all(kind, Path(folder), seeds, plant)
+
+
+def _run_all(kind, folder, seeds, plant):
+    counts = Counter()
+    with closing(Nursery(plant=plant)) if kind == "processes" else nullcontext() as nursery:
+        make = {
+            "memory": Memory,
+            "sqlite": Sqlite,
+            "processes": lambda path: Processes(nursery, path),
+        }[kind]
+
+        async def every_seed():
+            for seed in seeds:
+                path = folder / f"{seed}.sqlite"
+                counts.update(await Schedule(seed, make(path)).run())
+                counts["schedules"] += 1
+                for file in folder.glob(f"{seed}.*"):
+                    file.unlink()
+
+        with planted("" if kind == "processes" else plant):
+            asyncio.run(every_seed())
+    return counts
+
+
+def main(kind, seeds=1_000, first=1, plant=""):
+    """Prints what happened, and how long it took. Returns the exit status."""
+    begun = time.monotonic()
+    with tempfile.TemporaryDirectory(
+        dir="/dev/shm" if Path("/dev/shm").is_dir() else None
+    ) as folder:
+        try:
+            counts = run_all(
+                kind, Path(folder), range(int(first), int(first) + int(seeds)), plant=plant
+            )
+        except BrokenContract as error:
+            print(error)
+            return 1
+    print(f"{kind}: {dict(sorted(counts.items()))}, {time.monotonic() - begun:.1f} s")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
