@@ -3,9 +3,9 @@
 Begin with `messages.py`, which names what comes in and what goes out. Events are method calls; each
 returns actions, which the shell carries out in their order. The usual questions:
 
-- a leader: fetches of followers, high watermark, acknowledgements: `leader.py`
+- the events of a leader, and the answers to clients: `leader.py`; its rules: `leadership.py`
 - what a leader knows of one follower, and when that is caught up (KIP-16): `remote.py`
-- the in-sync replicas, stored and proposed; eligible leader replicas (KIP-497, 966): `in_sync.py`
+- the ISR, stored and proposed (KIP-497): `in_sync.py`
 - a follower: what it asks, what it appends, when it truncates (KIP-101, 279, 320, 595): `follower.py`
 - whether this broker may still hold its lease after a pause: `lease.py`
 

@@ -31,7 +31,7 @@ class FetchRequest(NamedTuple):
     broker_epoch: int  # of the follower's registration (KIP-903)
     leader_epoch: int  # the follower's current leader epoch (KIP-320)
     fetch_offset: int
-    last_fetched_epoch: int  # of its last batch; NO_EPOCH if it has none (KIP-595)
+    last_fetched_epoch: int  # the last in its history; NO_EPOCH if it has none (KIP-595)
     log_start_offset: int
     high_watermark: int  # the follower's own (KIP-1166)
 
@@ -93,12 +93,13 @@ class LeaderRules(NamedTuple):
 
 
 class EpochHistory(Protocol):
-    """The leader epochs of a log: `storage.log.epochs.LeaderEpochs` is one."""
+    """The leader epochs of a log (KIP-101, KIP-279)."""
 
-    def end_offset_of(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
+    def end_of(self, epoch: int) -> tuple[int, int]:
         """Returns (the largest epoch up to `epoch`, the offset at which it ended).
 
-        Returns (NO_EPOCH, NO_OFFSET) for an epoch after the last one.
+        The last epoch ends at the log's end, and one before the first known one where that begins.
+        Returns (NO_EPOCH, NO_OFFSET) if there is no epoch, or the last one is before `epoch`.
         """
         ...
 
@@ -106,14 +107,13 @@ class EpochHistory(Protocol):
 class LeaderLog(NamedTuple):
     """The log of a replica when it becomes leader.
 
-    Its history has the new epoch already, durably, from `epoch_start_offset` on.
+    Its history has the new epoch already, durably, from `log_end_offset` on.
     """
 
     log_start_offset: int
     high_watermark: int
     log_end_offset: int
     flushed_offset: int  # what is durable ends here
-    epoch_start_offset: int
     epochs: EpochHistory
 
 
@@ -124,7 +124,7 @@ class FollowerLog(NamedTuple):
     high_watermark: int
     log_end_offset: int
     flushed_offset: int  # what is durable ends here
-    last_epoch: int  # of the last batch; NO_EPOCH if there is none
+    last_epoch: int  # the last one in its history, maybe without a batch; NO_EPOCH if there is none
     epochs: EpochHistory
 
 
@@ -176,8 +176,10 @@ class Append(NamedTuple):
 class Truncate(NamedTuple):
     """Cut the log, with everything that belongs to it, to an end offset.
 
-    Only after an unclean election may `offset` be below the follower's high watermark. The shell
-    logs that loudly: records that were acknowledged are lost.
+    Epochs that begin at the offset or after it go, too, even where the log ends there already: a
+    leader that appended nothing leaves such an entry. Only after an unclean election, or after more
+    failures than min.insync.replicas allows, is `offset` below the high watermark. The shell logs
+    that loudly: records that were acknowledged are lost.
     """
 
     offset: int
@@ -188,6 +190,10 @@ class RestartAt(NamedTuple):
     """Drop the whole log, and begin an empty one. Its high watermark is the same offset."""
 
     offset: int
+
+
+class Flush(NamedTuple):
+    """Make the log durable up to its end; only then does the follower fetch again."""
 
 
 class RaiseLogStart(NamedTuple):
@@ -202,4 +208,6 @@ class WaitBefore(NamedTuple):
     ms: int
 
 
-FollowerAction = Append | Truncate | RestartAt | AdvanceHighWatermark | RaiseLogStart | WaitBefore
+FollowerAction = (
+    Append | Truncate | RestartAt | AdvanceHighWatermark | RaiseLogStart | Flush | WaitBefore
+)
