@@ -41,35 +41,31 @@ def is_same(one: PartitionRecord, other: PartitionRecord) -> bool:
 class InSyncReplicas:
     """The stored state of a partition, and changes of it whose outcome is not known."""
 
-    __slots__ = ("_proposals", "_undecided", "stored")
+    __slots__ = ("_has_unknown", "_undecided", "_unknown", "maximal", "stored")
 
     def __init__(self, stored: Assignment) -> None:
         self.stored = stored
-        self._proposals: list[ChangeIsr] = []  # all that may still be applied
-        self._undecided: ChangeIsr | None = None  # the one whose transaction has not returned
-
-    @property
-    def maximal(self) -> frozenset[int]:
+        self.maximal = frozenset(stored.record.isr)
         """The members of the stored and of every proposed ISR."""
-        proposed = (change.record.isr for change in self._proposals)
-        return frozenset(self.stored.record.isr).union(*proposed)
+        self._undecided: ChangeIsr | None = None  # its transaction has not returned
+        self._has_unknown = False  # some returned without an outcome
+        self._unknown: frozenset[int] = frozenset()  # their members
 
     @property
     def is_pending(self) -> bool:
         """Whether a proposal may still be applied."""
-        return bool(self._proposals)
+        return self._has_unknown or self._undecided is not None
 
     @property
     def needs_settling(self) -> bool:
         """Whether a proposal may still be applied, and no transaction is on its way."""
-        return self.is_pending and self._undecided is None
+        return self._has_unknown and self._undecided is None
 
     def propose(self, record: PartitionRecord, added: Mapping[int, int]) -> ChangeIsr:
         """Returns the change to a record. Its members count from now on."""
-        change = ChangeIsr(record, self.stored.mod_revision, added)
-        self._proposals.append(change)
-        self._undecided = change
-        return change
+        self._undecided = ChangeIsr(record, self.stored.mod_revision, added)
+        self._count()
+        return self._undecided
 
     def store(self, assignment: Assignment) -> bool:
         """Takes a stored state; returns False if a newer one is known.
@@ -79,21 +75,24 @@ class InSyncReplicas:
         revision = assignment.mod_revision
         if revision < self.stored.mod_revision:
             return False
+        if revision > self.stored.mod_revision:
+            self._undecided, self._has_unknown, self._unknown = None, False, frozenset()
         self.stored = assignment
-        self._proposals = [each for each in self._proposals if each.mod_revision >= revision]
-        if self._undecided not in self._proposals:
-            self._undecided = None
+        self._count()
         return True
 
     def refuse(self, change: ChangeIsr) -> None:
         """Takes back a proposal that the coordinator has refused: it is certainly not applied."""
-        self._proposals = [each for each in self._proposals if each != change]
-        self._return(change)
+        if self._undecided == change:
+            self._undecided = None
+            self._count()
 
     def keep(self, change: ChangeIsr) -> None:
         """Keeps a proposal whose transaction ended without an outcome."""
-        self._return(change)
-
-    def _return(self, change: ChangeIsr) -> None:
         if self._undecided == change:
-            self._undecided = None
+            self._undecided, self._has_unknown = None, True
+            self._unknown = self._unknown.union(change.record.isr)
+
+    def _count(self) -> None:
+        proposed = () if self._undecided is None else self._undecided.record.isr
+        self.maximal = frozenset(self.stored.record.isr).union(self._unknown, proposed)

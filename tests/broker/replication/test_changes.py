@@ -38,11 +38,11 @@ def test_a_new_member_counts_as_soon_as_it_is_proposed():
 def test_min_insync_counts_the_stored_isr_only():
     led = Led((ME,), min_insync=2)
     led.fetch(ONE, 0)
+    change = led.change
     led.append()
     led.fetch(ONE, 1)
     assert led.high_watermark == 0
-    led.see()
-    led.apply(led.leader._in_sync._proposals[0])
+    led.apply(change)
     assert led.high_watermark == 1
 
 
