@@ -135,7 +135,7 @@ class Leader(Leadership):
         return self._advance(now_ms) or [WakeFetches()]
 
     def _advance(self, now_ms: int) -> list[LeaderAction]:
-        """Advances the high watermark, if it can."""
+        """Advances the high watermark, if it can; it never goes back."""
         offset = self._high_watermark(now_ms)
         if offset <= self.high_watermark:
             return []

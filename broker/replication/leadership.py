@@ -167,21 +167,17 @@ class Leadership:
     # --- who is in the ISR ----------------------------------------------------------------------
 
     def _may_join(self, remote: RemoteReplica, now_ms: int) -> bool:
-        """Returns whether a follower has all that a member of the ISR must have."""
+        """Returns whether a follower has all that a member of the ISR must have.
+
+        Its log end is from this leader epoch. One that was removed, wiped and added again would
+        else join with the end that it once had.
+        """
         return (
-            self._has_fetched_in_epoch(remote)
-            and self._has_committed(remote)
+            self._has_committed(remote)
             and self._has_reached_epoch(remote)
             and self._is_eligible(remote)
             and self._would_stay(remote, now_ms)
         )
-
-    def _has_fetched_in_epoch(self, remote: RemoteReplica) -> bool:
-        """Returns whether its log end is known from this epoch.
-
-        One that was removed, wiped and added again would else join with the end that it once had.
-        """
-        return remote.has_fetched
 
     def _has_committed(self, remote: RemoteReplica) -> bool:
         return remote.log_end_offset >= self.high_watermark
@@ -238,7 +234,7 @@ class Leadership:
     # --- the high watermark ---------------------------------------------------------------------
 
     def _high_watermark(self, now_ms: int) -> int:
-        """Returns the smallest log end of all that count, but never less than before.
+        """Returns the smallest log end of all that count, which may be less than before.
 
         One that has not fetched in this epoch has no known end, so nothing moves.
         """
@@ -250,7 +246,7 @@ class Leadership:
             for remote in self._remotes.values()
             if remote.broker in maximal or self._is_about_to_join(remote, now_ms)
         ]
-        return max(self.high_watermark, min([self.fetchable_end, *ends]))
+        return min([self.fetchable_end, *ends])
 
     def _is_frozen(self) -> bool:
         """Returns whether the high watermark may not move (KIP-966, KAFKA-15583)."""

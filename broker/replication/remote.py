@@ -42,11 +42,6 @@ class RemoteReplica:
         self._last_fetch_ms = 0
         self._end_at_last_fetch: int | None = None
 
-    @property
-    def has_fetched(self) -> bool:
-        """Whether it has fetched in this leader epoch."""
-        return self.log_end_offset != NO_OFFSET
-
     def on_fetch(self, request: FetchRequest, leader_end: int, now_ms: int) -> None:
         """Takes what a fetch says. `leader_end` is where the leader's log ended before the read."""
         self._take_caught_up_time(request.fetch_offset, leader_end, now_ms)

@@ -77,6 +77,13 @@ def test_the_log_start_follows_the_leaders_up_to_the_high_watermark():
     ]
 
 
+def test_the_log_start_is_not_held_by_a_new_leaders_high_watermark():
+    log = Log(1, 1, 1, 1, high_watermark=3)
+    follower, _ = asked(log)
+    answer = FetchAnswer(GOOD, EPOCH, 1, 2, 10)
+    assert follower.on_appended(answer, log.as_follower()) == [RaiseLogStart(2)]
+
+
 def test_an_answer_that_says_truncate_sets_no_high_watermark():
     """KAFKA-14704: the follower would serve records that are no part of the leader's log."""
     log = Log(1, 1, 2, 2)

@@ -130,6 +130,14 @@ def test_after_flush_only_what_is_flushed_counts():
     assert led.high_watermark == 3
 
 
+def test_after_flush_a_leader_alone_counts_with_what_is_flushed():
+    led = Led((ME,), replicas=(ME,), flush=True)
+    led.append(3)
+    assert led.high_watermark == 0
+    led.flush()
+    assert led.high_watermark == 3
+
+
 def test_the_answer_has_the_high_watermark_after_the_fetch():
     led = Led((ME, ONE))
     led.append(3)

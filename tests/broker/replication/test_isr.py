@@ -111,6 +111,18 @@ def test_one_that_lags_for_too_long_falls_out():
     assert led.change.record.elr == ()
 
 
+def test_it_was_caught_up_at_that_fetch_not_at_this_one():
+    led = Led((ME, ONE))
+    led.append(5)
+    led.fetch(ONE, 0)
+    led.append(5)
+    led.now_ms = LAG_MS - 1
+    led.fetch(ONE, 5)
+    assert led.tick(1) == []
+    led.tick(1)
+    assert led.change.record.isr == (ME,)
+
+
 def test_one_that_fetches_but_comes_no_nearer_falls_out():
     led = Led((ME, ONE))
     led.append(10)
