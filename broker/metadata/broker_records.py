@@ -104,9 +104,9 @@ def broker_of(key: str) -> int:
     return int(key.partition("/")[2])
 
 
-def put_live(broker: int, record: LiveBrokerRecord) -> Put:
-    """Returns the operation that writes a broker's session."""
-    return put(live_key(broker), record._asdict())
+def put_live(broker: int, record: LiveBrokerRecord, lease: int) -> Put:
+    """Returns the operation that writes a broker's session, which ends with its lease."""
+    return put(live_key(broker), record._asdict())._replace(lease=lease)
 
 
 def put_registration(broker: int, record: RegistrationRecord) -> Put:
@@ -120,9 +120,9 @@ def put_offline(broker: int, record: OfflineRecord) -> Put:
     return put(offline_key(broker), {"directories": record.directories, **said})
 
 
-def put_controller(broker: int) -> Put:
-    """Returns the operation that makes a broker the controller."""
-    return put(CONTROLLER, {"broker": broker})
+def put_controller(broker: int, lease: int) -> Put:
+    """Returns the operation that makes a broker the controller until its lease ends."""
+    return put(CONTROLLER, {"broker": broker})._replace(lease=lease)
 
 
 def read(key: str, said: Mapping[str, Any]) -> BrokerRecord:

@@ -9,9 +9,10 @@ returns actions, which the shell carries out in their order. The usual questions
 - a follower: what it asks, what it appends, when it truncates (KIP-101, 279, 320, 595): `follower.py`
 - whether this broker may still hold its lease after a pause: `lease.py`
 
-What a controller and brokers write about partitions are pure functions on an image of the metadata:
+What is written about partitions is decided by pure functions on an image of the metadata:
 
 - who leads, and who stays in the ISR: `election.py`; who has every record: `eligible_leaders.py`
+- what the controller writes: `controller.py`; a leader's change of its ISR: `isr_change.py`
 - how replicas come and go (KIP-455): `reassignment.py`
 - what each transaction compares, and how many changes are in one: `transactions.py`
 """

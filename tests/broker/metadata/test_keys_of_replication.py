@@ -26,7 +26,7 @@ from broker.metadata.image import ImageBuilder
 from broker.metadata.members import Members
 from broker.metadata.memory import MemoryStore
 from broker.metadata.records import PartitionRecord, TopicRecord
-from broker.metadata.store import Delete
+from broker.metadata.store import NO_LEASE, Delete
 
 TOPIC = UUID(int=7)
 LONELY = PartitionRecord.led_by(1, 4)
@@ -75,10 +75,10 @@ def test_a_partition_is_read_as_it_was_written(record):
 @given(lives, registrations, offlines, st.integers(0, 99))
 def test_what_brokers_say_is_read_as_it_was_written(live, registration, offline, broker):
     for put, record in (
-        (put_live(broker, live), live),
+        (put_live(broker, live, NO_LEASE), live),
         (put_registration(broker, registration), registration),
         (put_offline(broker, offline), offline),
-        (put_controller(broker), ControllerRecord(broker)),
+        (put_controller(broker, NO_LEASE), ControllerRecord(broker)),
     ):
         assert records.read(put.key, put.value) == record
         assert put.key == broker_records.CONTROLLER or broker_records.broker_of(put.key) == broker
@@ -101,7 +101,7 @@ def test_the_partition_of_a_broker_that_is_alone_is_written_as_it_always_was():
     ("key", "value"),
     [
         (live_key(1), b'{"incarnation":"a"}'),
-        ("live/one", put_live(1, LiveBrokerRecord("a")).value),
+        ("live/one", put_live(1, LiveBrokerRecord("a"), NO_LEASE).value),
         ("broker/1", b'{"incarnation":3,"directories":[],"is_clean":true}'),
         ("offline/1", b'{"directories":[],"partitions":{"?":[0]},"full":{}}'),
         ("controller", b"{}"),
@@ -159,13 +159,15 @@ class Metadata:
 async def test_a_broker_epoch_is_the_revision_that_created_the_session():
     async with Metadata() as metadata:
         assert metadata.image.members == Members()
-        began = await metadata.write(put_live(1, LiveBrokerRecord("a")))
-        changed = await metadata.write(put_live(1, LiveBrokerRecord("a", is_fenced=False)))
+        began = await metadata.write(put_live(1, LiveBrokerRecord("a"), NO_LEASE))
+        changed = await metadata.write(
+            put_live(1, LiveBrokerRecord("a", is_fenced=False), NO_LEASE)
+        )
         live = metadata.image.brokers[1]
         assert (live.epoch, live.mod_revision, live.record.is_fenced) == (began, changed, False)
         await metadata.write(Delete(live_key(1)))
         assert not metadata.image.brokers
-        again = await metadata.write(put_live(1, LiveBrokerRecord("b")))
+        again = await metadata.write(put_live(1, LiveBrokerRecord("b"), NO_LEASE))
         assert metadata.image.brokers[1].epoch == again > changed
 
 
@@ -173,7 +175,7 @@ async def test_a_registration_and_its_session_have_the_same_epoch():
     async with Metadata() as metadata:
         for incarnation in ("a", "b"):
             await metadata.write(
-                put_live(1, LiveBrokerRecord(incarnation)),
+                put_live(1, LiveBrokerRecord(incarnation), NO_LEASE),
                 put_registration(1, RegistrationRecord(incarnation)),
             )
             assert metadata.image.registrations[1].epoch == metadata.image.brokers[1].epoch
@@ -183,7 +185,7 @@ async def test_a_registration_and_its_session_have_the_same_epoch():
 async def test_a_controller_epoch_is_the_revision_that_created_the_key():
     async with Metadata() as metadata:
         assert metadata.image.controller is None
-        began = await metadata.write(put_controller(2))
+        began = await metadata.write(put_controller(2, NO_LEASE))
         assert metadata.image.controller == (2, began)
 
 
@@ -204,7 +206,7 @@ async def test_each_partition_has_the_revision_that_last_modified_it():
 
 async def test_a_session_that_cannot_be_read_leaves_the_image_as_it_was():
     async with Metadata() as metadata:
-        began = await metadata.write(put_live(1, LiveBrokerRecord("a")))
+        began = await metadata.write(put_live(1, LiveBrokerRecord("a"), NO_LEASE))
         before = metadata.image
         change = (await metadata.store.changes(began - 1))[0]
         with pytest.raises(ValueError, match="live/1"):

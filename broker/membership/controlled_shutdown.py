@@ -1,0 +1,69 @@
+"""A broker leaves on purpose (KIP-841): others lead before it stops.
+
+It says that it is stopping. The controller then removes it from all ISRs and moves its leaders, and
+no leader takes it into an ISR again. It stops when it leads nothing, and when all live brokers have
+seen that; until then it answers their requests. Then its logs are flushed, the log directories say
+that the stop was clean, and its session ends.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.membership.registration import is_in_charge
+from broker.metadata.broker_records import CONTROLLER, live_key, put_live
+from broker.metadata.store import Compare, Delete
+from broker.replication.transactions import Transaction, in_session
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from broker.metadata.image import Image
+    from broker.metadata.store import Operation
+
+
+def begin(image: Image, me: int, my_epoch: int, lease: int) -> Transaction | None:
+    """Returns the transaction by which a broker says that it is stopping; None if it has."""
+    live = image.brokers.get(me)
+    if live is None or live.epoch != my_epoch or live.record.is_stopping:
+        return None
+    operation = put_live(me, live.record._replace(is_stopping=True), lease)
+    return Transaction((in_session(me, my_epoch),), (operation,), "stopping")
+
+
+def may_stop(image: Image, me: int, seen: Mapping[int, int]) -> bool:
+    """Returns whether a stopping broker can stop.
+
+    `seen` has the revision of the image of each broker, as far as this one knows. A broker that is
+    not known to have seen the last change may still send requests to this one. Fenced brokers serve
+    nobody, so they are not waited for.
+    """
+    if is_in_charge(image, me):
+        return False
+    handed_over = max(
+        (
+            revision
+            for topic in image.topics.values()
+            for record, revision in zip(topic.assignments, topic.mod_revisions, strict=True)
+            if me in record.replicas
+        ),
+        default=0,
+    )
+    return all(
+        seen.get(broker, 0) >= handed_over
+        for broker, live in image.brokers.items()
+        if broker != me and not live.record.is_fenced
+    )
+
+
+def end(image: Image, me: int, my_epoch: int) -> Transaction:
+    """Returns the transaction that ends a session at once, without waiting for its lease.
+
+    The controller makes room for another in the same transaction.
+    """
+    compares: tuple[Compare, ...] = (in_session(me, my_epoch),)
+    operations: tuple[Operation, ...] = (Delete(live_key(me)),)
+    if image.controller is not None and image.controller.broker == me:
+        compares += (Compare(CONTROLLER, "create", "=", image.controller.epoch),)
+        operations += (Delete(CONTROLLER),)
+    return Transaction(compares, operations, "stopped")

@@ -1,0 +1,194 @@
+"""What the controller writes: elections, steps of reassignments, preferred leaders.
+
+All of it is decided on one image, and stored by transactions that compare what it was decided on
+(`transactions.py`). The controller is an optimisation: with one there is one writer instead of many
+that refuse each other. Two at once, or one that was paused, change nothing that they should not.
+
+`transactions` is called on each new image. It returns nothing when all is as it should be.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, NamedTuple
+
+from broker.metadata.broker_records import CONTROLLER, put_controller
+from broker.metadata.records import NO_LEADER, UNKNOWN_EPOCH
+from broker.metadata.store import Compare, absent
+from broker.replication import election, reassignment
+from broker.replication.transactions import (
+    MOST_OPERATIONS,
+    PartitionChange,
+    Transaction,
+    batched,
+    change,
+    in_session,
+    offline_as_seen,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Mapping
+    from uuid import UUID
+
+    from broker.metadata.image import Image, Topic
+    from broker.metadata.records import PartitionRecord
+
+
+class TopicRules(NamedTuple):
+    """The settings of a topic that elections obey."""
+
+    min_insync: int  # min.insync.replicas
+    allows_unclean: bool = False  # unclean.leader.election.enable
+
+
+class Able(NamedTuple):
+    """Who can lead, as one image says."""
+
+    brokers: frozenset[int]  # live, neither fenced nor stopping
+    failed: Mapping[tuple[UUID, int], frozenset[int]]  # of which partition whose log has failed
+    full: Mapping[tuple[UUID, int], frozenset[int]]  # and whose disk is full
+
+    def of(self, topic_id: UUID, index: int) -> frozenset[int]:
+        """Returns the brokers that can lead a partition and write to it."""
+        key = (topic_id, index)
+        return self.to_read(topic_id, index) - self.full.get(key, frozenset())
+
+    def to_read(self, topic_id: UUID, index: int) -> frozenset[int]:
+        """Returns the brokers that can lead a partition, if only for those who read."""
+        return self.brokers - self.failed.get((topic_id, index), frozenset())
+
+
+def able(image: Image) -> Able:
+    """Returns who can lead what."""
+    brokers = frozenset(
+        broker
+        for broker, live in image.brokers.items()
+        if not live.record.is_fenced and not live.record.is_stopping
+    )
+    failed: dict[tuple[UUID, int], set[int]] = defaultdict(set)
+    full: dict[tuple[UUID, int], set[int]] = defaultdict(set)
+    for broker, offline in image.offline.items():
+        for found, partitions in ((failed, offline.record.partitions), (full, offline.record.full)):
+            for topic_id, indexes in partitions.items():
+                for index in indexes:
+                    found[topic_id, index].add(broker)
+    return Able(
+        brokers,
+        {key: frozenset(found) for key, found in failed.items()},
+        {key: frozenset(found) for key, found in full.items()},
+    )
+
+
+def claim(image: Image, me: int, my_epoch: int, lease: int) -> Transaction | None:
+    """Returns the transaction by which a broker becomes the controller; None if there is one.
+
+    A fenced broker may be the controller: after a stop of the whole cluster all are fenced, and
+    elections are what they wait for. A stopping one does not begin to be it.
+    """
+    mine = image.brokers.get(me)
+    if image.controller is not None or mine is None or mine.epoch != my_epoch:
+        return None
+    if mine.record.is_stopping:
+        return None
+    compares = (*absent(CONTROLLER), in_session(me, my_epoch))
+    return Transaction(compares, (put_controller(me, lease),), "controller")
+
+
+def transactions(
+    image: Image,
+    controller_epoch: int,
+    rules: Callable[[Topic], TopicRules],
+    *,
+    settled: Collection[int] = (),
+    awaited: Collection[int] = (),
+    limit: int = MOST_OPERATIONS,
+) -> list[Transaction]:
+    """Returns what the controller with this epoch should write now.
+
+    `settled` brokers may take over the partitions of which they are the preferred leader. What an
+    `awaited` broker leads, or is in sync with, stays as it is for now. `broker/membership/sessions.py`
+    knows both.
+    `limit` bounds each transaction.
+    """
+    if image.controller is None or image.controller.epoch != controller_epoch:
+        return []
+    guard = Compare(CONTROLLER, "create", "=", controller_epoch)
+    return batched(_changes(image, rules, settled, awaited), (guard,), limit)
+
+
+def next_state(
+    record: PartitionRecord,
+    able_brokers: Collection[int],
+    to_read: Collection[int],
+    rules: TopicRules,
+    settled: Collection[int],
+) -> tuple[PartitionRecord, str] | None:
+    """Returns the state that a partition should have next, and why; None if it is as it should be.
+
+    `able_brokers` can lead the partition; `to_read` are these and those whose disk is full, which
+    lead it if nobody else can without losing records.
+    """
+    elected = elect(record, able_brokers, to_read, rules)
+    if elected is not None:
+        return elected, "unclean election" if election.is_unclean(record, elected) else "election"
+    completed = reassignment.complete(record, able_brokers, rules.min_insync)
+    if completed is not None:
+        return completed, "reassignment"
+    if record.replicas[0] in settled:
+        preferred = election.prefer(record, able_brokers)
+        if preferred is not None:
+            return preferred, "preferred leader"
+    return None
+
+
+def elect(
+    record: PartitionRecord,
+    able_brokers: Collection[int],
+    to_read: Collection[int],
+    rules: TopicRules,
+) -> PartitionRecord | None:
+    """Elects among those that can write, else among those that can be read."""
+    elected = election.elect(record, able_brokers, rules.min_insync)
+    after = record if elected is None else elected
+    if after.leader == NO_LEADER or election.is_unclean(record, after):
+        elected = election.elect(
+            record, to_read, rules.min_insync, allows_unclean=rules.allows_unclean
+        )
+    return elected
+
+
+def _changes(
+    image: Image,
+    rules: Callable[[Topic], TopicRules],
+    settled: Collection[int],
+    awaited: Collection[int],
+) -> Iterator[PartitionChange]:
+    can_lead = able(image)
+    for topic in image.topics.values():
+        topic_rules = rules(topic)
+        for index, record in enumerate(topic.assignments):
+            if record.leader_epoch == UNKNOWN_EPOCH:
+                continue  # of an older tidelog; its broker claims it
+            if any(broker in awaited for broker in record.isr):
+                continue
+            brokers = can_lead.of(topic.topic_id, index)
+            to_read = can_lead.to_read(topic.topic_id, index)
+            found = next_state(record, brokers, to_read, topic_rules, settled)
+            if found is not None:
+                yield _decided(image, topic, index, *found)
+
+
+def _decided(
+    image: Image, topic: Topic, index: int, after: PartitionRecord, why: str
+) -> PartitionChange:
+    """Returns a change with the sessions on which it was decided: of who goes, and who leads."""
+    before = topic.assignments[index]
+    gone = [broker for broker in before.isr if broker not in after.isr]
+    concerned = dict.fromkeys(gone)
+    if after.leader != before.leader:
+        concerned.update(dict.fromkeys(b for b in (before.leader, after.leader) if b != NO_LEADER))
+    made = change(image, topic.name, index, after, concerned, why)
+    offline = tuple(
+        offline_as_seen(image, broker) for broker in concerned if broker in image.offline
+    )
+    return made._replace(compares=made.compares + offline)
