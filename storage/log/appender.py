@@ -198,6 +198,7 @@ class Appender:
             try:
                 if (
                     (state.begins_segment and active.tail.size)
+                    or active.is_ended
                     or not active.has_room(
                         size, prepared.last_offset, settings.segment_bytes, settings.index_bytes
                     )

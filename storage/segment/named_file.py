@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 class NamedFile:
     """One file, whatever its name is now."""
 
-    __slots__ = ("_is_gone", "is_damage_logged", "lock", "path")
+    __slots__ = ("is_damage_logged", "is_gone", "lock", "path")
 
     def __init__(self, path: Path, lock: threading.RLock | None = None) -> None:
         """Names the file; nothing is touched. Files that are renamed together may share a lock."""
         self.path = path
         self.lock = threading.RLock() if lock is None else lock
-        self._is_gone = False
+        self.is_gone = False  # given up
         self.is_damage_logged = False  # one line is enough, however often the file is read
 
     @classmethod
@@ -60,8 +60,8 @@ class NamedFile:
     def give_up(self) -> None:
         """Never opens the file again: its directory goes, and another one may take its name."""
         with self.lock:
-            self._is_gone = True
+            self.is_gone = True
 
     def _check_not_gone(self) -> None:
-        if self._is_gone:
+        if self.is_gone:
             raise FileNotFoundError(errno.ENOENT, "the file has been given up", str(self.path))

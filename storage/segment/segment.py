@@ -4,9 +4,9 @@
 continue where they stopped need no index.
 
 A crash may leave a torn batch at the end of the log, one append time too many, and too few index
-entries; `recovery` truncates and completes them. A segment that another program wrote is searched
-by its records alone. Once it is sealed, all its records are read once, and from then on indexes and
-headers are used if they agree with the records.
+entries; `recovery` truncates and completes them. The first lookup in a segment that another program
+wrote reads all its records and builds the indexes anew. Headers are used if they agree with the
+records. No batch is appended to such a segment: its indexes are not replaced under an append.
 """
 
 from __future__ import annotations
@@ -78,8 +78,10 @@ class Segment(SegmentFiles):
     def activate(self) -> None:
         """Makes this the active segment, with its file and append times ready; raises OSError.
 
+        If another program may have written to it, it takes no appends (`is_ended`).
         Its descriptors are opened by the first append, so an idle partition holds none.
         """
+        self.is_ended = not self.has_true_indexes
         self.is_active = True
         self._descriptor = None  # it may be read-only
         if not self.tail.size:
@@ -141,7 +143,7 @@ class Segment(SegmentFiles):
         `clock_ms` is what the clock shows. Raises OSError, and then the log ends where it ended
         before. If truncating it fails too, the next append or recovery does that.
         """
-        assert self.is_active, "only the active segment takes batches"
+        assert self.takes_appends, "only the active segment takes batches"
         if self._has_torn_tail:
             self.repair_tail()
         end_offset, position = self.tail
@@ -287,7 +289,7 @@ class Segment(SegmentFiles):
             if entry is not None and last_offset_at(data) != entry.offset:
                 # The index does not match the log; the log is right.
                 entry, position = None, 0
-                if self.is_active:
+                if self.takes_appends:
                     self.index.clear()
                 else:
                     survey.rebuild_indexes(self)
@@ -364,11 +366,11 @@ class Segment(SegmentFiles):
 
     def _search_from(self, timestamp: int, min_offset: int) -> int:
         """Returns the position of a batch before which no matching record can be."""
-        if not self.is_true and not self.is_active:
+        if not self.has_true_indexes and not self.takes_appends:
             survey.verify(self)
         entry = self.index.floor(min_offset)
         position = 0 if entry is None else entry.position
-        if not self.is_true:
+        if not self.has_true_indexes:
             return position
         reached_offset = self._reached_by(timestamp)  # this may build both indexes anew
         before = self.index.floor(reached_offset - 1)
@@ -387,7 +389,7 @@ class Segment(SegmentFiles):
 
         It may otherwise have to rebuild an index, or walk the log. Does neither itself.
         """
-        if not (self.is_true and self.has_indexes_in_memory):
+        if not (self.has_true_indexes and self.has_indexes_in_memory):
             return False
         reached_offset = self._reached_by(timestamp)
         start, end = self.index.floor(reached_offset - 1), self.index.after(reached_offset + 1)

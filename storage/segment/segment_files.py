@@ -8,6 +8,7 @@ is read once. A sealed segment that has not been used for a while holds no index
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from typing import TYPE_CHECKING
 
@@ -58,8 +59,10 @@ class SegmentFiles(LogFile):
         "_times",
         "adoptions",
         "event_slack_ms",
+        "has_true_indexes",
         "index_interval_bytes",
         "is_closed",
+        "is_ended",
         "is_true",
     )
 
@@ -76,6 +79,8 @@ class SegmentFiles(LogFile):
         self._times = SegmentTimes()  # the times in the first `_known_size` bytes of the log
         self._known_size = 0
         self.is_true = not tail.size  # headers and indexes agree with the records
+        self.has_true_indexes = self.is_true  # perhaps the indexes alone do
+        self.is_ended = False  # the next append begins a new segment, whatever the settings say
         self.is_closed = False  # `.appendtimes` ends with its END entry
         self.event_slack_ms = EVENT_SLACK_MS
         self.index_interval_bytes = _INTERVAL_BYTES  # for indexes that are rebuilt
@@ -130,21 +135,29 @@ class SegmentFiles(LogFile):
         self._durable_offset = covered_offset if covered_offset < line.end_offset else None
         self._times, self._known_size = line.times.copy(), line.size
         self._least_entries = (line.index_entries, line.time_index_entries)
-        self.is_true = is_true
+        self.is_true = self.has_true_indexes = is_true
 
-    def adopt_indexes(self, index: OffsetIndex, time_index: TimeIndex) -> None:
-        """Uses indexes rebuilt from the log, and writes them if the disk allows."""
-        self._index, self._time_index = index, time_index
-        self._least_entries = (0, 0)
+    @property
+    def takes_appends(self) -> bool:
+        """Whether a batch may still be appended: then no other thread may replace the indexes."""
+        return self.is_active and not self.is_ended
+
+    def adopt_indexes(self, index: OffsetIndex, time_index: TimeIndex) -> bool:
+        """Uses indexes rebuilt from the log, and writes them; False if they cannot be written."""
         if is_negative(self._times.first):
             time_index.has_negatives_file = True  # also if it is empty: `_may_have_negatives`
-        try:
-            with self.file.lock:  # under these names no other segment may put its own meanwhile
+        with self.file.lock:  # under these names no others may be written meanwhile
+            self._index, self._time_index = index, time_index
+            self._least_entries = (0, 0)
+            if self.file.is_gone:
+                return False  # a truncation: the names are those of another segment by now
+            try:
                 flush_both(index, time_index)
-        except OSError:
-            return  # they are in memory, which is enough for now
-        if not self.is_active:
-            self._least_entries = (len(index), len(time_index))
+            except OSError:
+                return False  # they are in memory, which is enough for now
+            if not self.is_active:
+                self._least_entries = (len(index), len(time_index))
+        return True
 
     def new_indexes(self) -> tuple[OffsetIndex, TimeIndex]:
         """Returns two empty indexes."""
@@ -234,12 +247,20 @@ class SegmentFiles(LogFile):
 
         Raises OSError.
         """
-        if self._index is None or self._time_index is None:
+        index, time_index = self._index, self._time_index
+        if index is None or time_index is None:
             return
         if self._known_size == self.tail.size:
-            self._time_index.append(self._times.largest, self._times.largest_offset)
-        flush_both(self._index, self._time_index)
-        self._least_entries = (len(self._index), len(self._time_index))
+            time_index.append(self._times.largest, self._times.largest_offset)
+        self._flush_indexes()
+        self._least_entries = self.index_entries
+
+    def _flush_indexes(self) -> None:
+        """Writes the indexes in memory, but not older ones than `adopt_indexes`; raises OSError."""
+        with self.file.lock if self.is_ended else contextlib.nullcontext():
+            index, time_index = self._index, self._time_index
+            if index is not None and time_index is not None:
+                flush_both(index, time_index)
 
     # --- times ------------------------------------------------------------------------------------
 
@@ -330,9 +351,7 @@ class SegmentFiles(LogFile):
 
     def sync(self) -> None:
         """Makes what was written durable; raises OSError. Safe beside an append."""
-        index, time_index = self._index, self._time_index
-        if index is not None and time_index is not None:
-            flush_both(index, time_index)
+        self._flush_indexes()
         files.sync(self.path)
         for suffix in (filenames.APPEND_TIMES_SUFFIX, *filenames.INDEX_SUFFIXES):
             path = self.file_of(suffix).path

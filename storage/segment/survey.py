@@ -2,9 +2,9 @@
 
 There are three passes, each over no more than necessary: `catch_up` over what was appended since
 the times were last written down, `rebuild_indexes` if an index is missing or too short, and
-`verify`, once, over a sealed segment that another program wrote. Kafka's headers are not always
-right (one release keeps whatever largest time a client wrote), and then its indexes are wrong too.
-If they are right, they are used from then on.
+`verify`, once, over a segment that another program wrote. Kafka's headers are not always right (one
+release keeps whatever largest time a client wrote), and then its indexes are wrong too. So the
+indexes are built from the records, and headers are used from then on if they are right.
 """
 
 from __future__ import annotations
@@ -68,15 +68,16 @@ def rebuild_indexes(segment: SegmentFiles) -> None:
 
 
 def verify(segment: SegmentFiles) -> None:
-    """Reads every record of a sealed segment that another program wrote; raises OSError.
+    """Reads every record of a segment that another program wrote; raises OSError.
 
-    Afterwards its times are known and its indexes are rebuilt. Headers and indexes are used
-    (`is_true`) if every header agreed with its records.
+    Only for a segment that takes no appends. Afterwards its times are known and its indexes are
+    rebuilt. Headers are used (`is_true`) if every one agreed with its records.
     """
     with _one_at_a_time(segment):
-        if segment.is_true:
+        if segment.has_true_indexes:
             return
         times, honest = SegmentTimes(), True
+        times.created_clock = segment.known_times[0].created_clock  # it is not in the log
         index, time_index = segment.new_indexes()
         last_indexed = 0
         for found in segment.walk():
@@ -87,8 +88,9 @@ def verify(segment: SegmentFiles) -> None:
                 last_indexed = found.position
         time_index.append(times.largest, times.largest_offset)
         segment.known_times = (times, segment.tail.size)
-        segment.adopt_indexes(index, time_index)
+        is_written = segment.adopt_indexes(index, time_index)
         segment.is_true = honest
+        segment.has_true_indexes = honest or is_written
     if not honest:
         _log.warning("headers do not tell the times", extra={"segment": segment.path})
 

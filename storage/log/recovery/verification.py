@@ -56,7 +56,8 @@ def check(
     largest = segment.time_index.last()
     is_written_here = segment.base_offset >= gaps_end and segment.append_times.is_complete
     if is_written_here and not good.size:
-        segment.is_true = True  # we wrote it, and its indexes are built now
+        # We wrote it, and its indexes are built now.
+        segment.is_true = segment.has_true_indexes = True
     stamp = None
     try:
         for found in segment.walk(good.size):

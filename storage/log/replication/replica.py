@@ -257,7 +257,7 @@ class Replica:
             settings.segment_ms,
             settings.min_roll_interval_ms,
         )
-        is_due = is_back or is_full or is_old or state.begins_segment
+        is_due = is_back or is_full or is_old or state.begins_segment or active.is_ended
         return self._appender.roll() if is_due else active
 
     def _take_mark(self, back_offset: int, last_append_time_ms: int | None) -> None:

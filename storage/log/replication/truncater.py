@@ -109,12 +109,13 @@ class Truncater:
         cut.index_interval_bytes = old.index_interval_bytes
         cut.adoptions = state.adoptions
         cut.event_slack_ms, cut.is_true = old.event_slack_ms, old.is_true or not tail.size
+        cut.has_true_indexes = old.has_true_indexes or not tail.size
         state.largest_event.truncate_to(tail.end_offset)
         high_watermark = min(state.ends.high_watermark, tail.end_offset)
         with self._half_way():
             self._publish((*kept, cut), start_offset, tail.end_offset, high_watermark)
             self._remove(gone)
-            old.rest()
+            old.give_up()  # a lookup that still reads it must not write its indexes
             cut.cut(tail)
             cut.activate()
             if tail.size:

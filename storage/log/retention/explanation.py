@@ -42,7 +42,9 @@ EVENT_TIME = "retention.max.eventtime.ms"  # waits for an event time
 NO_EVENT_TIME = "no event time"
 SIZE = "retention.bytes"  # the log is not large enough
 
-WRONG_CLOCK = "wrong clock"  # `SegmentExplanation.rolls_by`: the clock was wrong in this segment
+# `SegmentExplanation.rolls_by`, if no setting ends the segment:
+WRONG_CLOCK = "wrong clock"  # the clock was wrong in this segment
+ADOPTED = "adopted"  # another broker wrote it, or may have written to it
 
 
 class SegmentExplanation(NamedTuple):
@@ -67,7 +69,7 @@ class SegmentExplanation(NamedTuple):
     sentence: str
     conditions: tuple[Wait, ...] = ()  # what each policy needs, as if no older segment were there
     rolls_ms: int | None = None  # from then on any append ends it; None: closed, empty, or never
-    rolls_by: str | None = None  # the setting that says so, or WRONG_CLOCK; None: closed
+    rolls_by: str | None = None  # the setting that says so, WRONG_CLOCK or ADOPTED; None: closed
     judged_append_time: int | None = None  # what the last one counts as, after corrections
     compaction: str | None = None  # its role in compaction; None without compaction
 
@@ -169,6 +171,8 @@ def _with_rolling(explained: SegmentExplanation, log: Moment, clock_ms: int) -> 
     rolls_by, setting = rolling.setting, f"({rolling.setting}={rolling.segment_ms})"
     if log.begins_segment or is_behind(log.last_append_time, clock_ms):
         roll_ms, rolls_by, setting = clock_ms, WRONG_CLOCK, "(the clock was wrong)"
+    elif log.segments[-1].is_ended:
+        roll_ms, rolls_by, setting = clock_ms, ADOPTED, "(another broker wrote this one)"
     if explained.held_by is None:
         sentence = "It is active: the round begins a new segment first."
     elif roll_ms is None:

@@ -76,7 +76,7 @@ def indexes(partition: Partition, model: ModelLog) -> None:
         index = segment.index
         for offset, position in zip(index._offsets, index._positions, strict=True):
             assert last_offset_at(data, position) == segment.base_offset + offset
-        for time, offset in segment.time_index.entries() if segment.is_true else ():
+        for time, offset in segment.time_index.entries() if segment.has_true_indexes else ():
             here = [t for o, t in times.items() if segment.base_offset <= o <= offset]
             if offset in times:
                 assert max(t for t in here if t is not None) == time

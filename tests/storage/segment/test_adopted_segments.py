@@ -1,0 +1,217 @@
+"""The last segment of a log that another program wrote: it is read once, and takes no appends."""
+
+import os
+import struct
+import threading
+from pathlib import Path
+
+import pytest
+from crc32c import crc32c
+
+from protocol.errors import NotLeaderOrFollower
+from protocol.records.batch import Record, build
+from storage import filenames, files
+from storage.log.replication.received import AppendedFrom
+from storage.log.replication.replica import LeaderState
+from storage.segment import survey
+
+_OURS = ("partition.times", "*.appendtimes", "*.negativetimes")
+_COUNT = 400
+_MOST_BYTES = 40_000  # of a lookup with an index, in a log that is four times as large
+_LEADER = LeaderState(0, 0, None, None)
+
+pytestmark = pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc")
+
+
+class Reads(files.System):
+    """Counts the bytes that are read from .log files."""
+
+    def __init__(self):
+        self.bytes = 0
+
+    def read(self, number, size, position):
+        data = super().read(number, size, position)
+        if Path(os.readlink(f"/proc/self/fd/{number}")).suffix == filenames.LOG_SUFFIX:
+            self.bytes += len(data)
+        return data
+
+
+@pytest.fixture
+def reads():
+    system = Reads()
+    before = files.use(system)
+    yield system
+    files.use(before)
+
+
+@pytest.fixture
+def adopted(make_log):
+    """A log of one segment, as another broker leaves it: times are 1000, 1010, 1020 and so on."""
+    log = make_log(segment_bytes=1 << 20).create()
+    for i in range(_COUNT):
+        log.append([1000 + 10 * i], now=1, values=[b"x" * 300])
+    log.close()
+    forget_what_is_ours(log)
+    return log.open(now=2)
+
+
+def forget_what_is_ours(log):
+    for pattern in _OURS:
+        for path in log.directory.glob(pattern):
+            path.unlink()
+
+
+def look_up(log, target):
+    found = log.partition.reader.find_by_time(target, upper_offset=log.partition.log_end_offset)
+    return None if found is None else tuple(found)
+
+
+def expect(log, reads, *, most=_MOST_BYTES, count=_COUNT):
+    """Look up some times; every lookup reads less than `most` bytes of the log."""
+    for i in (0, 7, count // 2, count - 1):
+        reads.bytes = 0
+        assert look_up(log, 995 + 10 * i) == (i, 1000 + 10 * i)
+        assert reads.bytes < most
+    assert look_up(log, 1000 + 10 * count) is None
+
+
+def lie(path):
+    """Change the largest time in the header of the first batch, as some clients' headers are."""
+    data = bytearray(path.read_bytes())
+    (size,) = struct.unpack_from(">i", data, 8)
+    data[35:43] = struct.pack(">q", 5)
+    data[17:21] = struct.pack(">I", crc32c(bytes(data[21 : 12 + size])))
+    path.write_bytes(data)
+
+
+def log_file(log, base=0):
+    return log.directory / filenames.segment_file(base, filenames.LOG_SUFFIX)
+
+
+def test_only_the_first_lookup_reads_the_active_segment(adopted, reads):
+    assert look_up(adopted, 1500) == (50, 1500)
+    assert reads.bytes > adopted.partition.size
+    expect(adopted, reads)
+    adopted.close()
+    adopted.open()
+    assert adopted.partition.state.active.is_true
+    expect(adopted, reads)
+
+
+def test_it_is_not_verified_again_where_headers_do_not_tell_the_times(adopted, reads):
+    adopted.close()
+    lie(log_file(adopted))
+    forget_what_is_ours(adopted)
+    adopted.open()
+    assert look_up(adopted, 1500) == (50, 1500)
+    assert not adopted.partition.state.active.is_true
+    expect(adopted, reads)
+    adopted.append([9], now=5)
+    expect(adopted, reads)
+
+
+def test_the_first_append_begins_a_segment_and_nothing_before_it(adopted, reads):
+    partition = adopted.partition
+    look_up(adopted, 1500)
+    (only,) = partition.retainer.explain(77).segments
+    assert (only.rolls_ms, only.rolls_by) == (77, "adopted")
+    assert (
+        " It is active; the next append begins a new segment (another broker wrote this one)."
+        in only.sentence
+    )
+    assert partition.reader.offsets_before_v0(1500, 9) == [50, 0]
+    assert [s.base_offset for s in partition.segments] == [0]
+    adopted.append([7], now=5)
+    adopted.append([8], now=6)
+    assert [s.base_offset for s in partition.segments] == [0, _COUNT]
+    first, active = partition.retainer.explain(77).segments
+    assert (first.rolls_by, active.rolls_by) == (None, "segment.ms")
+    expect(adopted, reads)
+    adopted.close()
+    adopted.open()
+    adopted.append([9], now=7)
+    assert [s.base_offset for s in adopted.partition.segments] == [0, _COUNT]
+
+
+def test_our_own_segment_goes_on_after_a_stop_and_after_a_crash(make_log):
+    log = make_log().create()
+    for stop in (log.close, log.crash, log.crash):
+        log.append([1000], now=1)
+        stop()
+        log.open()
+    log.append([1000], now=1)
+    assert len(log.partition.segments) == 1
+
+
+@pytest.mark.parametrize("what", ["append", "follow", "cut"])
+def test_what_comes_while_it_is_read_for_the_first_time(adopted, reads, what, monkeypatch):
+    """The reader is in the middle of the segment when an append ends it, or a truncation cuts it."""
+    partition, is_reading, may_go_on = adopted.partition, threading.Event(), threading.Event()
+    note = survey._note
+
+    def wait(segment, found, times):
+        if found.batch.base_offset == _COUNT // 2 and segment.has_true_indexes is False:
+            is_reading.set()
+            assert may_go_on.wait(30)
+        return note(segment, found, times)
+
+    def look():
+        try:
+            answers.append(look_up(adopted, 1500))
+        except NotLeaderOrFollower as error:
+            answers.append(type(error))
+
+    answers: list[object] = []
+    partition.state.active.learn_times()
+    monkeypatch.setattr(survey, "_note", wait)
+    looking = threading.Thread(target=look)
+    looking.start()
+    assert is_reading.wait(30)
+    count = _COUNT
+    if what == "append":
+        adopted.append([9], now=5)
+    elif what == "follow":
+        data = build([Record(_COUNT, 9, b"k", b"v")])
+        partition.replica.append_as_follower(data, [AppendedFrom(_COUNT, 5)], (), _LEADER, now_ms=5)
+    else:
+        count = _COUNT // 4
+        partition.truncater.truncate_to(count, below_high_watermark=True)
+    may_go_on.set()
+    looking.join()
+    monkeypatch.undo()
+    assert answers == [NotLeaderOrFollower if what == "cut" else (50, 1500)]
+    if what != "follow":
+        adopted.append([9], now=6)
+    look_up(adopted, 1500)
+    expect(adopted, reads, count=count)
+    adopted.close()
+    entries = {path.name: path.stat().st_size for path in adopted.directory.glob("*.index")}
+    adopted.open()
+    look_up(adopted, 1500)
+    expect(adopted, reads, count=count)
+    for segment in adopted.partition.segments:
+        last = segment.index.last()
+        assert last is None or last.offset < segment.tail.end_offset
+        assert entries[segment.path.with_suffix(".index").name] == 8 * len(segment.index)
+
+
+def test_a_followers_segment_with_such_headers_grows_and_is_found_by_its_records(make_log, reads):
+    """The leader sends what it has: batches of another program, with headers that do not agree."""
+    log = make_log(segment_bytes=1 << 20).create()
+    path = log.directory / "batch"
+    for i in range(_COUNT):
+        path.write_bytes(build([Record(i, 1000 + 10 * i, b"k", b"x" * 300)]))
+        lie(path)
+        log.partition.replica.append_as_follower(
+            path.read_bytes(), [AppendedFrom(i, 5)], (), _LEADER, now_ms=5
+        )
+    path.unlink()
+    (active,) = log.partition.segments
+    assert active.takes_appends
+    assert not active.is_true
+    expect(log, reads)
+    log.partition.truncater.truncate_to(100)
+    log.partition.state.follow(False)
+    log.append([1990], now=6)
+    assert len(log.partition.segments) == 1
+    expect(log, reads, count=100)
