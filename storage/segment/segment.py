@@ -81,6 +81,8 @@ class Segment(SegmentFiles):
         If another program may have written to it, it takes no appends (`is_ended`).
         Its descriptors are opened by the first append, so an idle partition holds none.
         """
+        if not self.tail.size:
+            self.is_true = self.has_true_indexes = True  # whoever wrote what has been cut off
         self.is_ended = not self.has_true_indexes
         self.is_active = True
         self._descriptor = None  # it may be read-only

@@ -291,7 +291,7 @@ def test_moments_of_adoption_are_corrected_too(make_log):
     log.open(RIGHT_MS)
     assert log.partition.state.adoptions.ranges[0].time_ms == RIGHT_MS
     assert log.partition.retainer.apply_retention(RIGHT_MS + 1000) == []
-    assert len(log.partition.retainer.apply_retention(RIGHT_MS + 1001)) == 2
+    assert len(log.partition.retainer.apply_retention(RIGHT_MS + 1001)) == 3
 
 
 def idempotent(log, sequence, now):
