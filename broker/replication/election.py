@@ -73,7 +73,8 @@ def led_by(
 def without_leader(record: PartitionRecord, elr: tuple[int, ...]) -> PartitionRecord | None:
     """Returns the state without a leader and with an empty ISR; None if it is that already."""
     if record.leader == NO_LEADER:
-        return None if elr == record.elr else changed(record, elr=elr)
+        same = not record.isr and elr == record.elr
+        return None if same else changed(record, isr=(), elr=elr)
     without = led_by(record, NO_LEADER, (), elr)
     return without._replace(last_leader=record.leader)
 

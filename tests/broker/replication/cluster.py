@@ -146,13 +146,14 @@ def check_step(old: PartitionRecord, new: PartitionRecord, image):
     has_moved = new.leader != old.leader or not set(old.replicas) <= replicas
     assert (new.leader_epoch > old.leader_epoch) == has_moved
     complete = {*old.isr, *old.elr}
-    if new.leader not in (old.leader, NO_LEADER):
-        live = image.brokers[new.leader].record
-        assert not live.is_fenced
-        assert not live.is_stopping
-        assert new.leader in complete or new.is_recovering
     assert elr <= complete
-    for joined in isr - set(old.isr):
-        live = image.brokers[joined].record
-        assert not live.is_fenced
-        assert not live.is_stopping
+    if new.leader not in (old.leader, NO_LEADER):
+        assert is_in_service(image, new.leader)
+        assert new.leader in complete or new.is_recovering
+    assert all(is_in_service(image, joined) for joined in isr - set(old.isr))
+
+
+def is_in_service(image, broker):
+    """Returns whether a broker may lead, and be added to an ISR."""
+    live = image.brokers.get(broker)
+    return live is not None and not live.record.is_fenced and not live.record.is_stopping

@@ -38,6 +38,9 @@ RULES = {
     "it leads again when it is back": (("1", "", "1"), {1}, 1, ("1*", "1", "")),
     "of two who may lead, the one in the ISR does": (
         ("1 2 3*", "3 2", "1"), {1, 2}, 3, ("1 2* 3", "2", "1 3")),
+    "an ISR that its leader has left elects one of its own": (
+        ("1 2 3", "2 3", ""), {3}, 2, ("1 2 3*", "3", "2")),
+    "and is the ELR when it is down too": (("1 2 3", "2", ""), {1}, 2, ("1 2 3", "", "2")),
     "nothing changes while all is well": (("1* 2 3", "1 2 3", ""), {1, 2, 3}, 2, None),
     "nor while nobody can lead": (("1 2", "", "1"), {2}, 1, None),
 }  # fmt: skip
@@ -113,7 +116,7 @@ def test_after_any_election(before, able, min_insync, allows_unclean):
     after = elect(before, able, min_insync, allows_unclean=allows_unclean)
     if after is None:
         assert set(before.isr) <= able
-        assert before.leader in before.isr or not before.isr
+        assert (before.leader == NO_LEADER) == (not before.isr)
         return
     _is_lawful(before, after, able, min_insync)
     complete = {*before.isr, *before.elr}
