@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pipeline.replay.targets import Target
     from pipeline.session import Session
     from pipeline.source.splits import Split
+    from protocol.topic_partition import TopicPartition
 
 JOB: Final = "backfill"
 _STAGED: Final = "staged"
@@ -60,9 +61,10 @@ def prepare(
 
     Raises Refused if some rows are refused; a dry run returns FINDINGS instead.
     """
-    table = tables.opened(session, options)
     with Client(options.to_brokers) as client:
         target = _target(client, options)
+        targets.refuse_records(client, _places(target), options)
+        table = tables.opened(session, options)
         limits = _limits(target, now_ms)
         frame = staging.rows(table, options, target.partition_count)
         counts = _Counts(*staging.count(frame, target.partition_count, *limits))
@@ -87,8 +89,7 @@ def prepare(
             target = targets.prepare(
                 client, options.topic, options.partitions, create=True, settings=_settings(options)
             )
-        places = [(options.topic, partition) for partition in range(target.partition_count)]
-        notes = targets.settle(client, places, options)
+        notes = targets.settle(client, _places(target), options)
     _plan(options, directory, name, now_ms, {**notes, "partitions": target.partition_count})
     return OK
 
@@ -199,6 +200,10 @@ def _target(client: Client, options: argparse.Namespace) -> Target:
     if not options.create:
         raise UsageError(f"the target has no topic {options.topic}: make it, or say --create")
     return targets.as_made(options.topic, options.partitions, _settings(options))
+
+
+def _places(target: Target) -> list[TopicPartition]:
+    return [(target.topic, partition) for partition in range(target.partition_count)]
 
 
 def _settings(options: argparse.Namespace) -> dict[str, str]:

@@ -41,12 +41,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="continue if retention deleted records before they were read (else that is an error)",
     )
     group.add_argument(
-        "--append",
-        action="store_true",
-        help="write behind records that the target holds already (else a new run is refused, unless"
-        " --exclusive is given)",
-    )
-    group.add_argument(
         "--follow",
         type=float,
         metavar="SECONDS",

@@ -14,6 +14,7 @@ from pipeline.options import Deprecated, brokers, setting, size
 from pipeline.replay import delivery, identities
 from pipeline.replay.delivery import AUTO, MODES, TRANSACTIONS, Delivery
 from pipeline.replay.transactions import ensure_progress_topic
+from pipeline.report.units import some
 from pipeline.secured import add_to_command_config
 from protocol.errors import ErrorCode
 from protocol.records.column_batches import BATCH_LIMIT
@@ -79,6 +80,12 @@ def add_target(parser: argparse.ArgumentParser) -> None:
         type=setting,
         metavar="KEY=VALUE",
         help="a setting of topics that are made, spans as 7d; may be given many times",
+    )
+    group.add_argument(
+        "--append",
+        action="store_true",
+        help="write behind records that the target holds already (else a new run is refused, unless"
+        " --exclusive is given)",
     )
     group.add_argument(
         "--delivery",
@@ -163,7 +170,7 @@ def prepare(
         exactly and found.partition_count != partition_count
     ):
         raise UsageError(
-            f"topic {topic} has {found.partition_count} partitions in the target, and"
+            f"topic {topic} has {some(found.partition_count, 'partition')} in the target, and"
             f" {partition_count} are needed"
         )
     return found
@@ -179,11 +186,13 @@ def settle(
     """Returns the facts about the target for the plan: delivery, producer id, ends, topic ids.
 
     The partitions are exclusively ours if each is empty or ends where we `left` it, or if an option
-    says so.
+    says so. `left` is None where the run is new, and then raises UsageError as `refuse_records`.
     """
+    spans = _spans(client, places)
+    if left is None:
+        _refuse_held(spans, options)
     ends, is_ours = {}, True
-    for topic, partition in places:
-        start, end = _held(client, topic, partition)
+    for (topic, partition), (start, end) in spans.items():
         is_ours &= start == end or (left or {}).get(f"{topic}-{partition}") == end
         ends[f"{topic}-{partition}"] = end
     mode = delivery.choose(client, options.delivery, is_exclusive=is_ours or options.exclusive)
@@ -194,28 +203,46 @@ def settle(
     return {"delivery": mode, "producer_id": producer_id, "ends": ends, "target_ids": ids}
 
 
-def refuse_records(client: Client, places: Sequence[TopicPartition]) -> None:
-    """Raises UsageError if one of the partitions holds records.
+def refuse_records(
+    client: Client, places: Sequence[TopicPartition], options: argparse.Namespace
+) -> None:
+    """Raises UsageError if one of the partitions holds records, unless an option accepts that.
 
     A run whose plan is elsewhere, or that had another name, would write its records a second time.
+    A topic that does not exist yet holds none.
     """
+    there = client.topics()
+    _refuse_held(_spans(client, [one for one in places if one[0] in there]), options)
+
+
+def _refuse_held(
+    spans: Mapping[TopicPartition, tuple[int, int]], options: argparse.Namespace
+) -> None:
+    if options.append or options.exclusive:
+        return
     held: dict[str, int] = {}
-    for topic, partition in places:
-        start, end = _held(client, topic, partition)
+    for (topic, _), (start, end) in spans.items():
         if end > start:
             held[topic] = held.get(topic, 0) + end - start
-    for topic, count in held.items():
+    for topic, number in held.items():
         raise UsageError(
-            f"topic {topic} of the target already holds records ({count} offsets), and this run is new: to"
-            " repeat an earlier run, give its --run and --out, or work in its directory; to write behind"
-            " these records, say --append"
+            f"topic {topic} of the target already holds records ({some(number, 'offset')}), and this run is"
+            " new: to repeat an earlier run, give its --run and --out, or work in its directory; to write"
+            " behind these records, say --append"
         )
 
 
-def _held(client: Client, topic: str, partition: int) -> tuple[int, int]:
-    """Returns the first offset of a partition and its end; they are equal if it is empty."""
-    start = client.list_offsets(topic, {partition: EARLIEST})[partition].offset
-    return start, client.list_offsets(topic, {partition: LATEST})[partition].offset
+def _spans(
+    client: Client, places: Sequence[TopicPartition]
+) -> dict[TopicPartition, tuple[int, int]]:
+    """Returns the first offset of each partition and its end; they are equal if it is empty."""
+    return {
+        (topic, partition): (
+            client.list_offsets(topic, {partition: EARLIEST})[partition].offset,
+            client.list_offsets(topic, {partition: LATEST})[partition].offset,
+        )
+        for topic, partition in places
+    }
 
 
 def refuse_anew(client: Client, notes: Mapping[str, Any]) -> None:

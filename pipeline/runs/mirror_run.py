@@ -228,11 +228,9 @@ def _make(options: argparse.Namespace, one: Round) -> tuple[Sequence[Split], Map
                 settings=_settings(options, topic),
             )
         places = sorted({(names.get(each.topic, each.topic), each.partition) for each in splits})
-        left = {} if one.before is None else _left(known, one.before)
-        if one.before is None and not (options.append or options.exclusive):
-            targets.refuse_records(client, places)
+        left = None if one.before is None else _left(known, one.before)
         notes = targets.settle(client, places, options, left=left)
-    return splits, {**notes, "source_ids": ids, "left": left}
+    return splits, {**notes, "source_ids": ids, "left": left or {}}
 
 
 def _splits(options: argparse.Namespace, selection: Selection) -> list[Split]:

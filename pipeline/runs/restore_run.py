@@ -14,7 +14,7 @@ from pipeline.archive.reading import ArchiveSource, Bounds
 from pipeline.engine import prediction, whatif
 from pipeline.errors import FINDINGS, OK, PipelineError, Refused, UsageError
 from pipeline.options import range_of, time_arguments, topics_of
-from pipeline.plan import Plan, described
+from pipeline.plan import PLAN, Plan, described
 from pipeline.progress import Progress
 from pipeline.replay import replay, targets
 from pipeline.replay.conclusion import conclude
@@ -150,8 +150,11 @@ class Run:
         Raises Refused if some records are refused; a dry run returns FINDINGS instead.
         """
         options = self.options
+        places = [(self.names[topic], partition) for topic, partition in sorted(self.bounds)]
         with Client(options.to_brokers) as client:
             found = {topic: self._target(client, topic) for topic in self.topics}
+            if not (self.directory / PLAN).exists():  # else a dry run of what has begun
+                targets.refuse_records(client, places, options)
             policies = self._policies(found, _rules(client))
             counted = self._count(session, found, policies, now_ms)
             refused = [
@@ -173,7 +176,6 @@ class Run:
                     create=options.create,
                     settings=self._settings(topic),
                 )
-            places = [(self.names[topic], partition) for topic, partition in sorted(self.bounds)]
             self._plan(now_ms, targets.settle(client, places, options))
         return OK
 

@@ -115,6 +115,28 @@ def test_what_is_restored_is_what_was_archived(broker, target, filled, wanted, t
         assert None not in found
 
 
+def test_a_new_run_doubles_nothing_unasked(broker, topic, tmp_path, capsys):
+    """Not under another name, nor from another directory: that has no plan of the run."""
+    (tmp_path / "logs").mkdir()
+    records = some(30, 4)
+    log_of(tmp_path, [(0, records)])
+    assert archive(tmp_path) == OK
+    how = ("--rename", f"t={topic}", "--create", *FOREVER)
+    assert restore(tmp_path, broker.bootstrap, *how) == OK
+    assert restore(tmp_path, broker.bootstrap, *how) == OK
+    for more in ((), ("--dry-run",)):
+        capsys.readouterr()
+        assert restore(tmp_path, broker.bootstrap, *how, *more, run="other") == USAGE
+        said = capsys.readouterr()
+        assert f"topic {topic} of the target already holds records (30 offsets)" in said.err
+        assert "say --append" in said.err
+        assert not said.out
+    assert not (tmp_path / "runs" / "other" / "plan.json").exists()
+    assert stored(broker.bootstrap, topic) == [rows(records)]
+    assert restore(tmp_path, broker.bootstrap, *how, "--append", run="other") == OK
+    assert stored(broker.bootstrap, topic) == [rows(records) * 2]
+
+
 def test_after_more_data_and_compaction(broker, filled, wanted, tmp_path):
     assert from_broker(tmp_path, broker.bootstrap, filled, "--task-offsets", "90") == OK
     more = some(80, 7)

@@ -162,7 +162,7 @@ def test_columns_become_headers_and_name_the_partition(on_spark, into, arrived, 
     assert (second[1], second[2].headers) == (2, ((b"a", None), (b"b.c", b"\xff")))
     assert third[2].headers == ((b"a", b"z"), (b"b.c", b""))
     assert (second[2].value, third[2].value) == (None, b"z")
-    outside = [*given[:-1], "bad"]
+    outside = [*given[:-1], "bad", "--append"]
     capsys.readouterr()
     many = frame.selectExpr("*", "cast(7 - when as bigint) as bad")
     said = "3 rows name a partition outside 0 to 2 in bad: refused"
@@ -302,10 +302,10 @@ def test_avro_values_by_a_registry(on_spark, into, arrived, schemas, topic, caps
     }
     capsys.readouterr()
     other = frame.selectExpr("when", "cast(price as string) as price")
-    assert cli_of(other, into(*given, run="s")) == FAILED
+    assert cli_of(other, into(*given, "--append", run="s")) == FAILED
     assert "the schema registry refused the schema" in capsys.readouterr().err
     bad = frame.selectExpr("when", "text as `odd name`")
-    assert cli_of(bad, into(*given, run="t")) == USAGE
+    assert cli_of(bad, into(*given, "--append", run="t")) == USAGE
     assert "odd name cannot be a field of Avro" in capsys.readouterr().err
     assert len(times_of(arrived())) == 1
 

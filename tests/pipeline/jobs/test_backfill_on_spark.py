@@ -136,6 +136,26 @@ def test_a_run_again_writes_nothing_twice(on_spark, broker, topic, tmp_path):
     assert (report["records"], report["records_found"]) == (6, 6)
 
 
+def test_a_new_run_doubles_nothing_unasked(on_spark, broker, topic, tmp_path, capsys):
+    """Not under another name, nor from another directory: that has no plan of the run."""
+    pq.write_table(table_of([7]), tmp_path / "t.parquet")
+    how = ("--time-unit", "ms", "--set", "retention.ms=-1")
+    assert backfill(broker, topic, tmp_path / "t.parquet", tmp_path / "out", *how) == OK
+    for more in ((), ("--dry-run",)):
+        given = (broker, topic, tmp_path / "t.parquet", tmp_path / "elsewhere", *how, *more)
+        capsys.readouterr()
+        assert backfill(*given) == USAGE
+        said = capsys.readouterr().err
+        assert f"topic {topic} of the target already holds records (1 offset)" in said
+        assert "say --append" in said
+    assert not (tmp_path / "elsewhere" / "r" / "plan.json").exists()
+    check(arrived(broker, topic), [7], [7])
+    behind = (*how, "--append")
+    assert backfill(broker, topic, tmp_path / "t.parquet", tmp_path / "elsewhere", *behind) == OK
+    found = [one.timestamp for part in arrived(broker, topic).values() for one in part]
+    assert found == [7, 7]
+
+
 def test_what_the_window_rejects_is_counted_and_nothing_written(
     on_spark, broker, topic, tmp_path, capsys
 ):

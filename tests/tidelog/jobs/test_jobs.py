@@ -63,10 +63,13 @@ def test_an_archive_there_and_back(root, broker, topic, capsys):  # noqa: F811
     assert 0 < small.made < small.replaced
     assert "files became" in str(small)
     where = {"to_brokers": broker.bootstrap, "rename": {"t": topic}, "create": True}
-    back = tidelog.jobs.restore(
-        root / "archive", **where, **how, set={"retention.ms": -1, "retention.time.basis": "append"}
-    )
+    keep = {"set": {"retention.ms": -1, "retention.time.basis": "append"}}
+    back = tidelog.jobs.restore(root / "archive", **where, **how, **keep)
     assert (back.records, len(back.partitions)) == (290, 2)
+    with pytest.raises(tidelog.jobs.UsageError, match="already holds records"):
+        tidelog.jobs.restore(root / "archive", **where, **how, **keep)
+    more = tidelog.jobs.restore(root / "archive", **where, **how, **keep, append=True)
+    assert more.records == 290
     next((root / "archive").rglob("*.parquet")).unlink()
     bad = tidelog.jobs.archive_verify(root / "archive", **how)
     assert bad.has_findings
