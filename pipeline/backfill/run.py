@@ -16,6 +16,7 @@ from pipeline.replay import replay, targets
 from pipeline.replay.conclusion import conclude
 from pipeline.replay.staged_source import StagedSource
 from pipeline.report.output import say
+from pipeline.report.units import some
 from pipeline.times import to_iso
 from storage.time.retention import oldest_kept
 
@@ -99,8 +100,8 @@ def _refuse_changed(staged: Mapping[int, tuple[str, ...]], counted: int) -> None
     found = sum(map(staging.row_count, staged.values()))
     if found != counted:
         raise PipelineError(
-            f"{found} rows are there of {counted} that were counted: the table has changed meanwhile; nothing"
-            " was written"
+            f"{some(found, 'row')} of the {counted} that were counted are there: the table has changed"
+            " meanwhile; nothing was written"
         )
 
 
@@ -213,9 +214,10 @@ def _settings(options: argparse.Namespace) -> dict[str, str]:
 def _limits(target: Target, now_ms: int) -> tuple[int, int, int]:
     """Returns the oldest and newest time the topic accepts, and the oldest that retention keeps."""
     retention_ms = int(target.settings.get("retention.ms") or _KAFKAS_RETENTION_MS)
+    deletes = "delete" in (target.settings.get("cleanup.policy") or "delete")
     by_event = int(target.settings.get("retention.max.eventtime.ms") or -1) >= 0
     basis = target.settings.get("retention.time.basis") or ("append" if by_event else "record")
-    counts = basis == "record" and not target.is_stamped
+    counts = deletes and basis == "record" and not target.is_stamped
     return *target.window(now_ms), oldest_kept(retention_ms if counts else -1, now_ms)
 
 
@@ -226,7 +228,10 @@ def _report_prediction(options: argparse.Namespace, target: Target, counts: _Cou
         if counts.first_ms is None or counts.last_ms is None
         else f", from {to_iso(counts.first_ms)} to {to_iso(counts.last_ms)}"
     )
-    say(f"{counts.rows} rows{span}, to {target.partition_count} partitions of {target.topic}")
+    say(
+        f"{some(counts.rows, 'row')}{span}, to {some(target.partition_count, 'partition')} of"
+        f" {target.topic}"
+    )
     refused: list[str] = []
     if counts.without_time:
         what = {
@@ -234,14 +239,12 @@ def _report_prediction(options: argparse.Namespace, target: Target, counts: _Cou
             "keep": "written without a time",
             "drop": "left out",
         }[options.without_time]
-        said = (
-            f"{counts.without_time} rows without a time (null, or -1 ms, which means none): {what}"
-        )
+        said = f"{some(counts.without_time, 'row')} without a time (null, or -1 ms, which means none): {what}"
         say(said)
         refused += [said] if options.without_time == "refuse" else []
     if counts.elsewhere:
         refused.append(
-            f"{counts.elsewhere} rows name a partition outside 0 to {target.partition_count - 1} in"
+            f"{some(counts.elsewhere, 'row')} with a partition outside 0 to {target.partition_count - 1} in"
             f" {options.partition_column}: refused"
         )
         say(refused[-1])
@@ -249,16 +252,19 @@ def _report_prediction(options: argparse.Namespace, target: Target, counts: _Cou
     if outside:
         what = "left out" if options.outside == "drop" else "refused"
         said = (
-            f"{outside} rows outside the window of {target.topic}: {what} ({counts.too_old} older than"
-            f" message.timestamp.before.max.ms = {target.before_ms} ms before now, {counts.too_new} newer"
-            f" than message.timestamp.after.max.ms = {target.after_ms} ms after)"
+            f"{some(outside, 'row')} outside the window of {target.topic}: {what} ({counts.too_old} older"
+            f" than message.timestamp.before.max.ms = {target.before_ms} ms before now, {counts.too_new}"
+            f" newer than message.timestamp.after.max.ms = {target.after_ms} ms after)"
         )
         say(said)
         refused += [said] if options.outside == "refuse" else []
     if counts.expired:
-        say(
-            f"warning: {counts.expired} rows are older than retention.ms ="
-            f" {target.settings.get('retention.ms', _KAFKAS_RETENTION_MS)} and may be deleted at once:"
-            " set retention.ms=-1, or retention by event time"
+        said = (
+            f"retention would delete {counts.expired} of {some(counts.rows, 'row')} at once (older than"
+            f" retention.ms = {target.settings.get('retention.ms') or _KAFKAS_RETENTION_MS});"
+            " retention.ms=-1 or retention by event time avoids that"
+            + ("" if options.accept_deletion else ": refused unless --accept-deletion")
         )
+        say(said)
+        refused += [] if options.accept_deletion else [said]
     return refused

@@ -4,11 +4,11 @@ The table is files, a table or a query of Spark, or a table or a query of a data
 seconds, milliseconds, microseconds or nanoseconds since 1970, also negative, or ISO texts. A column of
 Spark's own timestamp type needs no unit. Times without a zone need --time-zone. Rows with a key go to
 the partition that the Java clients choose, unless a column names the partition; within a partition they
-are ordered by time. Before anything is written, all rows are counted. Rows without a time, and rows that
-the topic's window (message.timestamp.before.max.ms, after) would reject, are refused (exit status 1).
-The job reports what retention would delete at once. The rows are staged as Parquet in the directory of
-the run, so a run that was killed can be repeated with the same --run, and still writes each row exactly
-once.
+are ordered by time. Before anything is written, all rows are counted. Rows without a time, rows that
+the topic's window (message.timestamp.before.max.ms, after) would reject, and rows that its retention
+would delete at once are refused (exit status 1), the last unless --accept-deletion is given. The rows
+are staged as Parquet in the directory of the run, so a run that was killed can be repeated with the
+same --run, and still writes each row exactly once.
 
     tidelog pipeline backfill --table history.parquet --time-column day --time-unit iso --key-column id \\
         --to-brokers b:9092 --topic history --create --partitions 6 --set retention.ms=-1
@@ -45,6 +45,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     one.add_argument(
         "--partitions", type=int, default=1, metavar="N", help="of a topic that is made (1)"
     )
+    targets.add_accept_deletion(one)
     shared.add_run(parser)
 
 

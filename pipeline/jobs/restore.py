@@ -52,11 +52,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="topics that are made keep the times of records, though they had LogAppendTime",
     )
-    group.add_argument(
-        "--accept-deletion",
-        action="store_true",
-        help="continue although retention would delete some of the records",
-    )
+    targets.add_accept_deletion(group)
     shared.add_run(parser)
 
 

@@ -112,6 +112,15 @@ def add_target(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_accept_deletion(group: argparse._ArgumentGroup) -> None:
+    """Adds the option that writes what the target's retention would delete."""
+    group.add_argument(
+        "--accept-deletion",
+        action="store_true",
+        help="continue although retention would delete some of the records",
+    )
+
+
 def codec_of(name: str) -> int:
     """Returns the number of a codec, or the one that means the source's codec."""
     return _AS_SOURCE if name == "source" else int(Compression[name.upper()])

@@ -133,6 +133,7 @@ def backfill(
     exclusive: bool = False,
     compression: Literal["source", "none", "gzip", "snappy", "lz4", "zstd"] | None = None,
     partitions: Values | None = None,
+    accept_deletion: bool = False,
     dry_run: bool = False,
     run: Values | None = None,
     out: Values | None = None,

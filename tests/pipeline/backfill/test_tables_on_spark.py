@@ -165,7 +165,7 @@ def test_columns_become_headers_and_name_the_partition(on_spark, into, arrived, 
     outside = [*given[:-1], "bad", "--append"]
     capsys.readouterr()
     many = frame.selectExpr("*", "cast(7 - when as bigint) as bad")
-    said = "3 rows name a partition outside 0 to 2 in bad: refused"
+    said = "3 rows with a partition outside 0 to 2 in bad: refused"
     with pytest.raises(Refused, match=f"nothing was written: {said}"):
         from_frame(many, into(*outside, run="s"))
     assert said in capsys.readouterr().out

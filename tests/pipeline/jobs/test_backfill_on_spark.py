@@ -186,7 +186,10 @@ def test_rows_without_a_time_are_refused_kept_or_left_out(
     assert backfill(broker, topic, tmp_path / "t.parquet", tmp_path / "out", *how) == FINDINGS
     said = capsys.readouterr().out
     assert "2 rows without a time (null, or -1 ms, which means none): refused" in said
-    assert "warning: 1 rows are older than retention.ms" in said
+    assert (
+        "retention would delete 1 of 3 rows at once (older than retention.ms = 604800000); retention.ms=-1"
+        " or retention by event time avoids that: refused unless --accept-deletion"
+    ) in said
     kept = (*how, "--set", "retention.ms=-1", "--without-time", "keep")
     assert backfill(broker, topic, tmp_path / "t.parquet", tmp_path / "out2", *kept) == OK
     times = sorted(one.timestamp for part in arrived(broker, topic).values() for one in part)
@@ -195,6 +198,24 @@ def test_rows_without_a_time_are_refused_kept_or_left_out(
     assert backfill(broker, topic, tmp_path / "t.parquet", tmp_path / "out3", *without) == OK
     times = sorted(one.timestamp for part in arrived(broker, topic).values() for one in part)
     assert times == [-1, -1, 5, 5]
+
+
+@pytest.mark.parametrize("policy", ["delete", "compact"])
+def test_what_retention_would_delete_is_refused_unless_that_is_accepted(
+    on_spark, broker, topic, tmp_path, capsys, policy
+):
+    """A topic that is only compacted deletes nothing by time."""
+    pq.write_table(table_of(TIMES), tmp_path / "t.parquet")
+    how = ("--time-unit", "ms", "--set", f"cleanup.policy={policy}")
+    given = (broker, topic, tmp_path / "t.parquet", tmp_path / "out", *how)
+    expected = OK if policy == "compact" else FINDINGS
+    assert backfill(*given) == expected
+    said = capsys.readouterr().out
+    assert ("retention would delete 6 of 6 rows at once" in said) == (policy == "delete")
+    with Client(broker.bootstrap) as client:
+        assert client.has_topic(topic) == (policy == "compact")
+    assert backfill(*given, "--accept-deletion") == OK
+    check(arrived(broker, topic), TIMES, TIMES)
 
 
 @pytest.mark.parametrize(
@@ -238,7 +259,7 @@ def test_a_table_that_changes_after_it_was_counted(
     with monkeypatch.context() as planted:
         planted.setattr(staging, "count", counted)
         assert backfill(*given) == FAILED
-    assert "20 rows are there of 30 that were counted" in capsys.readouterr().err
+    assert "20 rows of the 30 that were counted are there" in capsys.readouterr().err
     with Client(broker.bootstrap) as client:
         assert not client.has_topic(topic)
     assert backfill(*given) == OK
