@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from pipeline.errors import PipelineError, UsageError
+from pipeline.report.units import some
 from pipeline.source.splits import offsets_of
 from pipeline.times import to_iso
 
@@ -237,12 +238,14 @@ def described(plan: Plan) -> str:
     lines = []
     for key, (start, end) in sorted(plan.offsets.items()):
         splits, size_bytes = counts.get(key, [0, 0])
-        size = f", {size_bytes} bytes" if is_sized else ""
+        size = f", {some(size_bytes, 'byte')}" if is_sized else ""
         name = f"{key[0]}-{key[1]}"
-        lines.append(f"{name}: offsets {start} to {end} ({end - start}), {splits} splits{size}")
+        cut = some(splits, "split")
+        lines.append(f"{name}: offsets {start} to {end} ({end - start}), {cut}{size}")
     total = sum(end - start for start, end in plan.offsets.values())
-    size = f", {plan.size_bytes} bytes" if is_sized else ""
+    size = f", {some(plan.size_bytes, 'byte')}" if is_sized else ""
     lines.append(
-        f"{len(plan.offsets)} partitions, {total} offsets, {len(plan.splits)} splits{size}"
+        f"{some(len(plan.offsets), 'partition')}, {some(total, 'offset')},"
+        f" {some(len(plan.splits), 'split')}{size}"
     )
     return "\n".join(lines)

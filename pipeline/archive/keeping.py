@@ -19,6 +19,7 @@ from crc32c import crc32c
 from pipeline.archive import layout, manifests, writing
 from pipeline.archive.reading import merged
 from pipeline.errors import PipelineError
+from pipeline.report.units import some
 from protocol.records.layout import NO_TIMESTAMP
 
 if TYPE_CHECKING:
@@ -86,12 +87,12 @@ def check(item: WholeFile) -> list[str]:
     one = item.parts[0]
     data = item.store.read(one.path)
     if data is None:
-        return [f"{one.path}: missing ({sum(each.records for each in item.parts)} records)"]
+        lost = some(sum(each.records for each in item.parts), "record")
+        return [f"{one.path}: missing ({lost})"]
     if len(data) != one.size_bytes or crc32c(data) != one.crc32c:
         expected = f"{one.size_bytes} with {one.crc32c:08x}"
-        return [
-            f"{one.path}: changed: {len(data)} bytes with CRC {crc32c(data):08x}, written were {expected}"
-        ]
+        there = f"{some(len(data), 'byte')} with CRC {crc32c(data):08x}"
+        return [f"{one.path}: changed: {there}, written were {expected}"]
     table = pq.read_table(pa.BufferReader(data), columns=["partition", "offset", "timestamp_ms"])
     partitions = table.column("partition").to_numpy()
     others = set(partitions.tolist()) - {each.partition for each in item.parts}
@@ -191,8 +192,8 @@ def merge(group: Group) -> Merged:
         entry = writer.write(_grouped(group.store, parts, column_bytes // counted), column_bytes)
         if entry.records != counted:
             raise PipelineError(
-                f"{path} got {entry.records} records of {counted} of partition {partition}: nothing is"
-                " replaced"
+                f"{path} got {some(entry.records, 'record')} of {counted} of partition {partition}: nothing"
+                " is replaced"
             )
         entries.append(entry._replace(topic=first.topic, partition=partition))
     return Merged(writer.publish(group.store, path, first.event_date, entries), replaces)

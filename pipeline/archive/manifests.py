@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pipeline.errors import PipelineError, UsageError
+from pipeline.report.units import some
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -257,7 +258,7 @@ class Archive:
             counted = sum(one.records for one in ranges)
             if counted != there[key]:
                 found.append(
-                    f"{name}: {counted} records were read, and its files have {there[key]}"
+                    f"{name}: {some(counted, 'record')} read, and its files have {there[key]}"
                 )
         named = Counter((one.path, one.partition) for one in files)
         found += [

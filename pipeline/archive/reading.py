@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 
 from pipeline.archive import layout
 from pipeline.errors import PipelineError
+from pipeline.report.units import some
 from pipeline.source import locations
 from protocol.records.layout import NO_TIMESTAMP
 
@@ -215,7 +216,7 @@ class _Cursor:
         rows = sum(self._metadata.row_group(number).num_rows for number in self._groups)
         if rows != self._file.records or not rows:
             raise PipelineError(
-                f"{self._store.full(self._file.path)} has {rows} records of partition"
+                f"{self._store.full(self._file.path)} has {some(rows, 'record')} of partition"
                 f" {self._file.partition}, and its manifest says {self._file.records}"
             )
 

@@ -18,6 +18,7 @@ from pipeline.archive.reading import Bounds
 from pipeline.archive.store import Store
 from pipeline.errors import PipelineError
 from pipeline.options import topics_of
+from pipeline.report.units import some
 from pipeline.times import parse_time
 
 if TYPE_CHECKING:
@@ -116,8 +117,8 @@ def _rows_of(query: Query, file: File) -> Iterator[Any]:
         count = sum(parquet.metadata.row_group(number).num_rows for number in groups)
         if count != file.records:
             raise PipelineError(
-                f"{query.store.full(file.path)} has {count} records of partition {file.partition}, and its"
-                f" manifest says {file.records}"
+                f"{query.store.full(file.path)} has {some(count, 'record')} of partition {file.partition},"
+                f" and its manifest says {file.records}"
             )
         for number in groups:
             table = parquet.read_row_group(number, columns=layout.SCHEMA.names)

@@ -10,6 +10,7 @@ from pipeline.replay import offset_map
 from pipeline.replay.delivery import AT_LEAST_ONCE
 from pipeline.report.output import REPORT, leave, say
 from pipeline.report.replay import html
+from pipeline.report.units import count, some
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -87,8 +88,9 @@ def _say(report: Mapping[str, Any]) -> None:
     """Prints what happened; partitions that stopped or are uncertain go to standard error."""
     partitions = report["partitions"]
     say(
-        f"{report['job']} {report['run']}: {report['records']} records in {len(partitions)} partitions,"
-        f" {report['records_found']} of them there before; delivery {report['delivery']};"
+        f"{report['job']} {report['run']}: {some(report['records'], 'record')} in"
+        f" {some(len(partitions), 'partition')}, {count(report['records_found'])} of them there before;"
+        f" delivery {report['delivery']};"
         f" {report['seconds']:.1f} s"
     )
     if report["delivery"] == AT_LEAST_ONCE:
@@ -110,12 +112,17 @@ def _sentences(partition: Mapping[str, Any]) -> Iterator[str]:
     if partition["error"]:
         yield partition["error"]
     elif not partition["map_is_complete"]:
-        yield f"the offsets of the first {partition['records_found']} records are unknown"
+        found = partition["records_found"]
+        yield (
+            "the offset of the first record is unknown"
+            if found == 1
+            else f"the offsets of the first {some(found, 'record')} are unknown"
+        )
     yield from partition["doubts"]
     if partition["restarts"]:
         yield (
-            f"started over {partition['restarts']} times: the target had other records of this run's"
-            "producer than expected"
+            f"started over {some(partition['restarts'], 'time')}: the target had other records of this run's"
+            " producer than expected"
         )
 
 

@@ -21,6 +21,7 @@ from pipeline.replay import delivery as deliveries
 from pipeline.replay import identities
 from pipeline.replay.comparing import Tail
 from pipeline.replay.offset_map import PartitionMap
+from pipeline.report.units import some
 from pipeline.source.splits import SourceError
 from protocol.records.column_batches import BATCH_LIMIT, encode_batches
 from protocol.records.layout import CODEC_MASK
@@ -218,7 +219,7 @@ class _Patience:
     def sentence(self, gap: SequenceGap) -> str:
         """Returns what is wrong if it stays so."""
         return (
-            f"{gap}; started over {self.restarts} times, and nothing more was written for"
+            f"{gap}; started over {some(self.restarts, 'time')}, and nothing more was written for"
             f" {self._timeout_s:g} s: another process writes with this run's producer, or the log was"
             " truncated"
         )
@@ -253,9 +254,9 @@ def _replay(task: Task, written: Writer) -> None:
             number += batch.end - batch.start
     if number < there:
         raise PipelineError(
-            f"{written.where} has {there} records where the run reads {number}: somebody else has written"
-            " there, or the source has lost records since the run began; begin a new run with a topic of its"
-            " own"
+            f"{written.where} has {some(there, 'record')} where the run reads {number}: somebody else has"
+            " written there, or the source has lost records since the run began; begin a new run with a topic"
+            " of its own"
         )
     written.finish()
 

@@ -21,12 +21,12 @@ _MOST_ROWS: Final = 40
 def html(report: Numbers) -> str:
     """Returns the page."""
     topics = report["topics"]
-    records = count(sum(topic["summary"]["records"] for topic in topics))
+    records = some(sum(topic["summary"]["records"] for topic in topics), "record")
     return page.render(
         "audit.html",
         title="What the timestamps are worth",
         subtitle=(
-            f"{records} records of {some(len(topics), 'topic')}, read from {report['source']}; judged as"
+            f"{records} of {some(len(topics), 'topic')}, read from {report['source']}; judged as"
             f" of {moment(report['now_ms'])} UTC. Run {report['run']}."
         ),
         findings=page.in_order(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from pipeline.report import plots
 from pipeline.report.page import Figure
 from pipeline.report.plots import Axis, Bar, Line, Mark, Plot, Rows, Style
-from pipeline.report.units import TIME_TICKS, count, moment, share, span, tick
+from pipeline.report.units import TIME_TICKS, count, moment, share, some, span, tick
 
 if TYPE_CHECKING:
     from pipeline.report.page import Numbers
@@ -99,16 +99,19 @@ def hours(topic: Numbers) -> Figure | str | None:
         return None
     late = plot["later_than_a_second"]
     if len(rows) == 1:
+        number = plausible[rows[0]]
+        all_are = f"All {count(number)} plausible records are"
         return (
-            f"All {count(plausible[rows[0]])} plausible records are of {_one_span(plot, rows[0], span_ms)};"
-            f" {count(late[rows[0]])} of them more than a second late.{outside}"
+            f"{all_are if number > 1 else 'The only plausible record is'} of"
+            f" {_one_span(plot, rows[0], span_ms)}; {count(late[rows[0]])} of them more than a second late."
+            f"{outside}"
         )
     bars = [
         Bar(
             plot["event_ms"][n],
             plot["event_ms"][n] + span_ms,
             (plausible[n] - late[n], late[n]),
-            f"{moment(plot['event_ms'][n])}: {count(plausible[n])} records,"
+            f"{moment(plot['event_ms'][n])}: {some(plausible[n], 'record')},"
             f" {count(late[n])} more than a second late",
         )
         for n in rows

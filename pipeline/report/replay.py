@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pipeline.report import page
+from pipeline.report.units import some
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -50,7 +51,8 @@ def _findings(report: Mapping[str, Any]) -> Iterator[page.Finding]:
         if one["error"]:
             yield page.Finding("bad", name, "It stopped.", one["error"])
         elif not one["map_is_complete"]:
-            text = f"Nobody knows where the first {one['records_found']:,} records are."
+            found = some(one["records_found"], "record")
+            text = f"Of {found} that the target had before, nobody knows where they are."
             yield page.Finding("warn", name, "The map of offsets is not whole.", text)
         for doubt in one["doubts"]:
             yield page.Finding("warn", name, "Nobody knows.", f"{doubt[:1].upper()}{doubt[1:]}.")

@@ -109,7 +109,7 @@ def _topic(topic: Numbers, report: Numbers) -> dict[str, Any]:
     return {
         "name": topic["topic"],
         "policies": page.table(
-            f"What the policies do to {size(topic['bytes'])}, {count(topic['records'])} records.",
+            f"What the policies do to {size(topic['bytes'])}, {some(topic['records'], 'record')}.",
             (
                 *("policy", "first round deletes", "share", "records", "segments"),
                 *("all rounds delete", "killed early", "kept", "first event kept"),

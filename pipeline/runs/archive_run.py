@@ -14,6 +14,7 @@ from pipeline.errors import OK, PipelineError
 from pipeline.options import topics_of
 from pipeline.plan import Plan
 from pipeline.report.output import leave, say
+from pipeline.report.units import some
 from pipeline.runs import ARCHIVE
 from pipeline.runs.task_progress import watching
 from pipeline.source import access, locations
@@ -255,8 +256,9 @@ class Run:
             self.options.report,
         )
         say(
-            f"{ARCHIVE} {self.name}: {records} records of {len(made.ranges)} partitions{span}, in"
-            f" {len(made.files)} files, {size} bytes; {seconds:.1f} s"
+            f"{ARCHIVE} {self.name}: {some(records, 'record')} of"
+            f" {some(len(made.ranges), 'partition')}{span}, in {some(len(made.files), 'file')},"
+            f" {some(size, 'byte')}; {seconds:.1f} s"
         )
         for gap in made.gaps:
             say(

@@ -11,6 +11,7 @@ from pipeline.archive.manifests import Archive, Manifest
 from pipeline.archive.store import PARTIAL
 from pipeline.errors import FINDINGS, OK, PipelineError
 from pipeline.report.output import leave, say
+from pipeline.report.units import some
 from pipeline.runs.task_progress import watching
 
 if TYPE_CHECKING:
@@ -35,7 +36,10 @@ def verify(
     named = manifests.by_path(files)
     if options.dry_run:
         size = sum(parts[0].size_bytes for parts in named.values())
-        say(f"{len(archive.manifests)} manifests, {len(named)} files, {size} bytes to read")
+        say(
+            f"{some(len(archive.manifests), 'manifest')}, {some(len(named), 'file')},"
+            f" {some(size, 'byte')} to read"
+        )
         return OK
     partitions: dict[TopicPartition, list[File]] = {}
     for one in files:
@@ -54,11 +58,12 @@ def verify(
         )
     if unnamed:
         say(
-            f"{len(unnamed)} files are named by no manifest: left of runs that did not end, or merged"
+            f"named by no manifest: {some(len(unnamed), 'file')}, left of runs that did not end, or merged"
         )
     say(
-        f"verify {store.location}: {records} records of {len(partitions)} partitions in {len(named)} files,"
-        f" {len(archive.manifests)} manifests: {len(findings) or 'no'} findings"
+        f"verify {store.location}: {some(records, 'record')} of {some(len(partitions), 'partition')} in"
+        f" {some(len(named), 'file')}, {some(len(archive.manifests), 'manifest')}:"
+        f" {some(len(findings), 'finding') if findings else 'no findings'}"
     )
     leave(
         {"job": "verify", "run": name, "records": records, "files": len(named)}
@@ -107,7 +112,7 @@ def compact(
             done.refuse_other(manifests.COMPACT)
         groups = keeping.groups(store, archive.files, options.file_bytes)
         if options.dry_run:
-            say(f"{sum(len(one.paths) for one in groups)} files would become {len(groups)}")
+            say(f"{some(sum(len(one.paths) for one in groups), 'file')} would become {len(groups)}")
             return OK
         if done is not None:
             groups = []  # it was published; the replaced files may still exist
@@ -130,7 +135,7 @@ def compact(
         deleted = _clean(store)
     replaced = sum(len(one.paths) for one in groups)
     say(
-        f"compact {name}: {replaced} files became {len(groups)}, {deleted} deleted;"
+        f"compact {name}: {some(replaced, 'file')} became {len(groups)}, {deleted} deleted;"
         f" {time.monotonic() - began_s:.1f} s"
     )
     leave(

@@ -16,7 +16,7 @@ from client import READ_COMMITTED as ISOLATED
 from client import READ_UNCOMMITTED as OPEN
 from pipeline.engine import failover as engine
 from pipeline.engine.failover import NOWHERE, Comparison, Spans, TargetLog, TooMany, UnreadTimes
-from pipeline.report.units import count, moment, some, span
+from pipeline.report.units import moment, some, span
 from pipeline.runs.failover_reading import audited_delays, digests, read
 from pipeline.source import reading
 from pipeline.source import splits as source
@@ -151,7 +151,7 @@ class Planner:
             )
         if row.committed < row.source_start:
             row.notes.append(
-                f"retention took {count(row.source_start - row.committed)} offsets in the source that the"
+                f"retention took {some(row.source_start - row.committed, 'offset')} in the source that the"
                 " group had not read"
             )
         if row.committed_on_target is not None and row.committed_on_target >= 0:
@@ -319,7 +319,7 @@ class Planner:
         except TooMany:
             row.proof = row.proven_by = None
             row.notes.append(
-                f"more than {count(self._options.compare)} records would have to be compared: give a"
+                f"more than {some(self._options.compare, 'record')} would have to be compared: give a"
                 " --map, or a larger --compare"
             )
             return False

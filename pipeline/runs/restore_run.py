@@ -19,6 +19,7 @@ from pipeline.progress import Progress
 from pipeline.replay import replay, targets
 from pipeline.replay.conclusion import conclude
 from pipeline.report.output import say
+from pipeline.report.units import count, some
 from pipeline.runs import RESTORE
 from pipeline.runs.task_progress import watching
 from pipeline.runs.whatif_run import OF_RETENTION, OF_SEGMENTS
@@ -186,7 +187,7 @@ class Run:
             found = targets.look_at(client, name)
             if found.partition_count < known.partitions:
                 raise UsageError(
-                    f"topic {name} has {found.partition_count} partitions, and {topic} had"
+                    f"topic {name} has {some(found.partition_count, 'partition')}, and {topic} had"
                     f" {known.partitions}"
                 )
             return found
@@ -260,7 +261,10 @@ class Run:
     def _report_prediction(self, topic: str, target: Target, counted: TopicPrediction) -> list[str]:
         """Prints the prediction; returns the sentences that say why the topic is refused."""
         name, refused = target.topic, list[str]()
-        say(f"{topic}: {counted.records} records, to {target.partition_count} partitions of {name}")
+        say(
+            f"{topic}: {some(counted.records, 'record')}, to {some(target.partition_count, 'partition')} of"
+            f" {name}"
+        )
         if target.is_stamped:
             say(
                 f"{name} has LogAppendTime: records get the time of their restoring (--keep-times makes a"
@@ -269,8 +273,8 @@ class Run:
         outside = counted.too_old + counted.too_new
         if outside:
             refused.append(
-                f"{outside} records outside the window of {name}: refused ({counted.too_old} older than"
-                f" message.timestamp.before.max.ms = {target.before_ms}, {counted.too_new} newer than"
+                f"{some(outside, 'record')} outside the window of {name}: refused ({counted.too_old} older"
+                f" than message.timestamp.before.max.ms = {target.before_ms}, {counted.too_new} newer than"
                 f" message.timestamp.after.max.ms = {target.after_ms})"
             )
             say(refused[-1])
@@ -279,7 +283,8 @@ class Run:
             share = 100 * counted.deleted / counted.records
             avoid = " or ".join(counted.remedies) or "nothing alone"
             said = (
-                f"retention would delete {counted.deleted} of {counted.records} records ({share:.3g} %) of"
+                f"retention would delete {count(counted.deleted)} of {some(counted.records, 'record')}"
+                f" ({share:.3g} %) of"
                 f" {name} within a day; {avoid} avoids that"
                 + ("" if accepted else ": refused unless --accept-deletion")
             )

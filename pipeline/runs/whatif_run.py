@@ -19,6 +19,7 @@ from pipeline.engine import guards, planned, whatif
 from pipeline.errors import FINDINGS, OK, PipelineError, UsageError
 from pipeline.report import output, retention
 from pipeline.report import whatif as page
+from pipeline.report.units import some
 from pipeline.runs.task_progress import watching
 from pipeline.source import locations, sampling
 from protocol.errors import CorruptMessage
@@ -123,9 +124,10 @@ class Trial:
         """Returns the text of a dry run."""
         lines = [f"{one.topic}-{one.partition}: {_place(one)}" for one in self.partitions]
         size = sum(one.size_bytes for one in self.partitions)
-        read = f"about {size} bytes sampled" if self.options.brokers else f"{size} bytes"
+        read = some(size, "byte")
         lines.append(
-            f"{len(self.partitions)} partitions, {len(self.moments)} rounds of each policy, {read}"
+            f"{some(len(self.partitions), 'partition')}, {some(len(self.moments), 'round')} of each policy,"
+            f" {f'about {read} sampled' if self.options.brokers else read}"
         )
         return "\n".join(lines)
 

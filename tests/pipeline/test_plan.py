@@ -36,13 +36,29 @@ def test_a_dry_run_leaves_nothing(tmp_path):
     plan = opened(tmp_path / "new", save=False, arguments={"logs": ["d"]})
     assert not (tmp_path / "new").exists()
     assert described(plan).splitlines() == [
-        "t-0: offsets 0 to 100 (100), 2 splits, 1100 bytes",
-        "t-1: offsets 5 to 6 (1), 1 splits, 7 bytes",
-        "2 partitions, 101 offsets, 3 splits, 1107 bytes",
+        "t-0: offsets 0 to 100 (100), 2 splits, 1,100 bytes",
+        "t-1: offsets 5 to 6 (1), 1 split, 7 bytes",
+        "2 partitions, 101 offsets, 3 splits, 1,107 bytes",
     ]
     # Brokers do not report sizes, and the assumed ones are not shown.
     from_brokers = opened(tmp_path / "new", save=False)
     assert described(from_brokers).splitlines()[-1] == "2 partitions, 101 offsets, 3 splits"
+
+
+def test_one_of_a_thing_is_not_said_as_several(tmp_path):
+    plan = Plan.open(
+        tmp_path,
+        job="mirror",
+        run="r",
+        arguments={"logs": ["d"]},
+        now_ms=9,
+        make=lambda: ([Split("t", 0, 4, 5, 1)], {}),
+        save=False,
+    )
+    assert described(plan).splitlines() == [
+        "t-0: offsets 4 to 5 (1), 1 split, 1 byte",
+        "1 partition, 1 offset, 1 split, 1 byte",
+    ]
 
 
 def test_a_plan_of_other_arguments_is_refused(tmp_path):

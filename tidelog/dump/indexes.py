@@ -19,6 +19,7 @@ from storage.segment.named_file import NamedFile
 from storage.segment.time_index import TimeEntry, TimeIndex
 from storage.time.append_time import goes_back
 from storage.time.timestamp import exceeds, or_none
+from tidelog.cli.shared import counted
 from tidelog.dump.segments import Finding, Row, base_offset_of, next_base_after, segment_of
 
 if TYPE_CHECKING:
@@ -80,7 +81,9 @@ def _rest(data: bytes, end: int) -> Iterator[Row | Finding]:
     """Judges the bytes after the last entry: zeros are space that Kafka has preallocated."""
     rest = data[end:]
     if any(rest):
-        yield Finding(f"byte {end}", f"cut: {len(rest)} bytes behind the last whole entry")
+        yield Finding(
+            f"byte {end}", f"cut: {counted(len(rest), 'byte')} behind the last whole entry"
+        )
     elif rest:
         yield Row("room", {"position": end, "zeros": len(rest)})
 
@@ -108,7 +111,9 @@ def read_append_times(path: Path, _with_records: bool) -> Iterator[Row | Finding
     yield from _end_of_append_times(path, contents, base_offset, last_offset, entries.layout)
     torn = (size - len(HEADER)) % entries.layout.entry_size
     if torn:
-        yield Finding(f"byte {size - torn}", f"cut: {torn} bytes behind the last whole entry")
+        yield Finding(
+            f"byte {size - torn}", f"cut: {counted(torn, 'byte')} behind the last whole entry"
+        )
 
 
 def _judged(
@@ -184,7 +189,9 @@ def read_negative_times(path: Path, _with_records: bool) -> Iterator[Row | Findi
         finding = "time and offset do not both grow below zero; not read on"
         yield Finding(f"entry {len(entries)}", finding)
     elif data[end:]:
-        yield Finding(f"byte {end}", f"cut: {len(data) - end} bytes behind the last whole entry")
+        yield Finding(
+            f"byte {end}", f"cut: {counted(len(data) - end, 'byte')} behind the last whole entry"
+        )
 
 
 def _time_faults(log: Path, entries: Sequence[TimeEntry]) -> dict[int, str]:
@@ -240,4 +247,6 @@ def read_transaction_index(path: Path, _with_records: bool) -> Iterator[Row | Fi
         last_offset = max(last_offset, entry.last_offset)
     torn = len(data) % transaction_index.ENTRY_SIZE
     if torn:
-        yield Finding(f"byte {len(data) - torn}", f"cut: {torn} bytes behind the last whole entry")
+        yield Finding(
+            f"byte {len(data) - torn}", f"cut: {counted(torn, 'byte')} behind the last whole entry"
+        )

@@ -20,6 +20,7 @@ from storage.segment.named_file import NamedFile
 from storage.segment.segment import Segment
 from storage.time.stamping import LOG_APPEND_TIME
 from storage.time.timestamp import or_none
+from tidelog.cli.shared import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -206,10 +207,10 @@ def _torn(path: Path, position: int, size: int, reason: str) -> str:
         if any(files.read_at(descriptor, min(_ZEROS_BLOCK, size - start), start)):
             break
     else:
-        return f"{rest} bytes of zeros up to the end"
+        return f"{counted(rest, 'byte')} of zeros up to the end"
     announced = batch_size(files.read_at(descriptor, HEADER_SIZE, position))
     if announced is None:
-        return f"cut: {rest} bytes up to the end, too few for a batch"
+        return f"cut: {counted(rest, 'byte')} up to the end, too few for a batch"
     if announced > rest:
         return f"cut: a batch of {announced} bytes, and {rest} up to the end"
-    return f"{reason}; {rest} bytes up to the end not read"
+    return f"{reason}; {counted(rest, 'byte')} up to the end not read"

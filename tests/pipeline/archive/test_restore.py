@@ -134,6 +134,9 @@ def test_a_new_run_doubles_nothing_unasked(broker, topic, tmp_path, capsys):
     assert not (tmp_path / "runs" / "other" / "plan.json").exists()
     assert stored(broker.bootstrap, topic) == [rows(records)]
     assert restore(tmp_path, broker.bootstrap, *how, "--append", run="other") == OK
+    said = capsys.readouterr().out
+    assert f"t: 30 records, to 1 partition of {topic}" in said
+    assert "restore other: 30 records in 1 partition, 0 of them there before" in said
     assert stored(broker.bootstrap, topic) == [rows(records) * 2]
 
 
@@ -201,8 +204,8 @@ def test_an_archive_that_is_not_sound_is_not_restored(broker, topic, tmp_path, c
     path.write_text(json.dumps({**predicted, "files": predicted["files"][1:]}))
     how = ("--rename", f"t={topic}", "--create", *FOREVER)
     assert restore(tmp_path, broker.bootstrap, *how) == FAILED
-    assert "is not sound: t-0: 40 records were read" in capsys.readouterr().err
-    with pytest.raises(PipelineError, match="is not sound: t-0: 40 records were read"):
+    assert "is not sound: t-0: 40 records read" in capsys.readouterr().err
+    with pytest.raises(PipelineError, match="is not sound: t-0: 40 records read"):
         selecting.planned(selecting.query_of({"path": str(tmp_path / "archive")}))
     path.write_text(json.dumps(predicted))
     (tmp_path / "archive" / predicted["files"][0]["path"]).unlink()

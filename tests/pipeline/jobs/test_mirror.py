@@ -275,7 +275,7 @@ def test_a_dry_run_writes_nothing(broker, other, filled, tmp_path, capsys):
     topic, _ = filled
     assert mirror(broker.bootstrap, other.bootstrap, topic, tmp_path, "--dry-run") == OK
     said = capsys.readouterr().out
-    assert f"{topic}-0: offsets 0 to 500 (500), 1 splits" in said
+    assert f"{topic}-0: offsets 0 to 500 (500), 1 split" in said
     assert not (tmp_path / "r").exists()
     with Client(other.bootstrap) as client:
         assert not client.has_topic(topic)

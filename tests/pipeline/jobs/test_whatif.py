@@ -223,5 +223,5 @@ def test_the_same_partition_in_two_directories_is_refused(house, tmp_path, capsy
 def test_a_dry_run_reads_nothing(house, tmp_path, capsys):
     logs = ["--logs", str(house.log_dir), "--policy", "a:", "--topics", "ever", "--horizon", "1d"]
     assert whatif(tmp_path / "out", *logs, "--dry-run") == (0, None)
-    assert "1 partitions, 25 rounds of each policy" in capsys.readouterr().out
+    assert "1 partition, 25 rounds of each policy" in capsys.readouterr().out
     assert not (tmp_path / "out").exists()
