@@ -32,7 +32,7 @@ from pipeline.source.splits import (
     Selection,
     SourceError,
 )
-from pipeline.times import parse_duration, parse_time, to_iso
+from pipeline.times import is_relative, parse_duration, parse_time, to_iso
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -45,8 +45,12 @@ AUTO: Final = "auto"  # what is small runs in this process, the rest on DEFAULT_
 _NAMES = re.compile(r"[A-Za-z0-9._-]+(,[A-Za-z0-9._-]+)*")
 _SIGNED = re.compile(r"-[0-9]")  # a time such as -2h or -0044-03-15T12:00Z, not an option
 _RUN_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,79}")  # temporary files begin with a dot
+_PLACE = (
+    r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}"  # a host, or an address of IPv6, and a port
+)
 _MASTER = re.compile(
-    r"local(\[([0-9]+|\*)(, *[0-9]+)?\])?|local-cluster\[.+\]|spark://.+|yarn|k8s://.+"
+    r"local(\[([0-9]+|\*)(, *[0-9]+)?\])?|local-cluster\[ *[0-9]+ *, *[0-9]+ *, *[0-9]+ *\]|yarn"
+    rf"|spark://{_PLACE}(,{_PLACE})*|k8s://.+"
 )
 _SIZE = re.compile(r"([0-9]+)(k|m|g)?", re.IGNORECASE)
 
@@ -215,7 +219,7 @@ def instant(text: str) -> Instant:
         found = Instant(parse_time(text, now_ms))
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from None
-    if found != parse_time(text, now_ms + 1):
+    if is_relative(text):
         found.typed = text.strip()
     return found
 

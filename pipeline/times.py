@@ -20,6 +20,7 @@ __all__ = [
     "date_of",
     "hour_of",
     "is_local",
+    "is_relative",
     "parse_duration",
     "parse_time",
     "to_iso",
@@ -42,10 +43,15 @@ def parse_time(value: int | str, now_ms: int | None = None) -> int:
     """
     text = str(value).strip()
     if now_ms is None:
-        if parse_instant(text, 0) != parse_instant(text, 1):
+        if is_relative(text):
             raise ValueError(f"{text!r} is relative to now: give an ISO time or milliseconds")
         return parse_instant(text, 0)
     return parse_instant(text, now_ms)
+
+
+def is_relative(value: int | str) -> bool:
+    """Returns whether a time is "now" or a span from now. Raises ValueError if it is no time."""
+    return parse_instant(str(value), 0) != parse_instant(str(value), 1)
 
 
 def date_of(time_ms: int) -> str:

@@ -53,8 +53,11 @@ class Query:
         )
 
 
-def query_of(given: Mapping[str, str]) -> Query:
-    """Parses the options of the source. Raises PipelineError for one that cannot be meant."""
+def query_of(given: Mapping[str, str], now_ms: int) -> Query:
+    """Parses the options of the source. Raises PipelineError for one that cannot be meant.
+
+    Times relative to now (`-2h`) count from `now_ms`.
+    """
     options = {name.lower(): value for name, value in given.items()}
     unknown = sorted(set(options) - _OPTIONS)
     if unknown:
@@ -68,7 +71,7 @@ def query_of(given: Mapping[str, str]) -> Query:
         raise PipelineError(f"topics: '{pattern}' is no list of names: write a,b")
     try:
         low, high = (
-            None if options.get(name) is None else parse_time(options[name])
+            None if options.get(name) is None else parse_time(options[name], now_ms)
             for name in ("from", "to")
         )
     except ValueError as error:

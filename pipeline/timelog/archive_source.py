@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import pickle
 import sys
+import time
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
@@ -43,6 +44,7 @@ class ArchiveDataSource(DataSource):  # type: ignore[misc]
         """Checks the options. Raises PipelineError."""
         super().__init__(options)
         self._carried = dict(options)
+        self._now_ms = time.time_ns() // 1_000_000  # what times relative to now count from
 
     @classmethod
     def name(cls) -> str:
@@ -63,7 +65,7 @@ class ArchiveDataSource(DataSource):  # type: ignore[misc]
         arrive(*self.home)
         from pipeline.archive.selecting import query_of
 
-        query = pickle.dumps(query_of(self._carried))
+        query = pickle.dumps(query_of(self._carried, self._now_ms))
         return (PushingArchiveReader if self.pushes else ArchiveReader)(self.home, query)
 
 

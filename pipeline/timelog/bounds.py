@@ -55,23 +55,25 @@ class Bound:
         return {*self.offsets, *self.times}
 
 
-def start_of(given: Mapping[str, str]) -> Bound:
+def start_of(given: Mapping[str, str], now_ms: int) -> Bound:
     """Returns the start: by `startingTimestamp`, else by times, else by `startingOffsets`."""
-    return _bound(given, "starting", EARLIEST)
+    return _bound(given, "starting", EARLIEST, now_ms)
 
 
-def end_of(given: Mapping[str, str]) -> Bound:
+def end_of(given: Mapping[str, str], now_ms: int) -> Bound:
     """Returns the end: by `endingTimestamp`, else by times, else by `endingOffsets`."""
-    return _bound(given, "ending", LATEST)
+    return _bound(given, "ending", LATEST, now_ms)
 
 
-def _bound(given: Mapping[str, str], side: str, default: str) -> Bound:
+def _bound(given: Mapping[str, str], side: str, default: str, now_ms: int) -> Bound:
     if (text := given.get(f"{side}Timestamp")) is not None:
-        return Bound(default, time=_time(f"{side}Timestamp", text))
+        return Bound(default, time=_time(f"{side}Timestamp", text, now_ms))
     if (text := given.get(f"{side}OffsetsByTimestamp")) is not None:
         name = f"{side}OffsetsByTimestamp"
         pairs = partitions_in(name, text)
-        return Bound(default, times={key: _time(name, value) for key, value in pairs.items()})
+        return Bound(
+            default, times={key: _time(name, value, now_ms) for key, value in pairs.items()}
+        )
     text = given.get(f"{side}Offsets", default).strip()
     if text.lower() in (EARLIEST, LATEST):
         return Bound(text.lower())
@@ -91,9 +93,9 @@ def partitions_in(name: str, text: str, others: str = "") -> dict[TopicPartition
         raise OptionError(f"{name} is {others}{_EXAMPLE} in JSON, not {text!r}") from error
 
 
-def _time(name: str, value: Any) -> int:
+def _time(name: str, value: Any, now_ms: int) -> int:
     try:
-        return parse_time(value)
+        return parse_time(value, now_ms)
     except ValueError as error:
         raise OptionError(f"{name}: {error}") from error
 

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from client import Brokers
     from pipeline.sink.sink_options import SinkOptions
-    from pipeline.source.splits import OffsetRange, Selection
+    from pipeline.source.splits import Selection
     from pipeline.timelog.options import TimelogOptions
     from protocol.topic_partition import TopicPartition
 
@@ -69,12 +69,12 @@ def register(spark: Any) -> None:
     spark.dataSource.register(source)
 
 
-def _parsed(home: tuple[str, ...], given: Mapping[str, str]) -> TimelogOptions:
+def _parsed(home: tuple[str, ...], given: Mapping[str, str], now_ms: int) -> TimelogOptions:
     """Returns the parsed options. Raises OptionError, SourceError, and ImportError with a sentence."""
     _arrived(home)
     from pipeline.timelog.options import TimelogOptions
 
-    return TimelogOptions(given)
+    return TimelogOptions(given, now_ms)
 
 
 def _arrived(home: tuple[str, ...]) -> None:
@@ -104,9 +104,10 @@ class TimelogDataSource(DataSource):  # type: ignore[misc]
         """Keeps the options. Whether they are those of a read or a write is known later."""
         super().__init__(options)
         self._carried = dict(options)
+        self._now_ms = time.time_ns() // 1_000_000  # what times relative to now count from
 
     def _settings(self) -> TimelogOptions:
-        return _parsed(self.home, self._carried)
+        return _parsed(self.home, self._carried, self._now_ms)
 
     def _take_from(self, schema: Any) -> None:
         """Takes the options of a table from its schema. Raises OptionError if it has none."""
@@ -138,13 +139,13 @@ class TimelogDataSource(DataSource):  # type: ignore[misc]
         """Returns the batch reader."""
         self._take_from(schema)
         pushes = self._settings().pushes(default=self.pushes)
-        return (PushingReader if pushes else Reader)(self.home, self._carried)
+        return (PushingReader if pushes else Reader)(self.home, self._carried, self._now_ms)
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:
         """Returns the stream reader. Raises OptionError for an option of batches."""
         self._take_from(schema)
         self._settings().check_for_stream()
-        return StreamReader(self.home, self._carried)
+        return StreamReader(self.home, self._carried, self._now_ms)
 
     def writer(self, schema: Any, overwrite: bool) -> DataSourceArrowWriter:
         """Returns the writer of a batch. Raises OptionError."""
@@ -161,13 +162,14 @@ class TimelogDataSource(DataSource):  # type: ignore[misc]
 class _Reading:
     """The common part of batch and streaming."""
 
-    def __init__(self, home: tuple[str, ...], carried: dict[str, str]) -> None:
+    def __init__(self, home: tuple[str, ...], carried: dict[str, str], now_ms: int) -> None:
         self._home = home
         self._carried = carried
+        self._now_ms = now_ms
         self._narrowed: bytes | None = None
 
     def _settings(self) -> TimelogOptions:
-        settings = _parsed(self._home, self._carried)
+        settings = _parsed(self._home, self._carried, self._now_ms)
         if self._narrowed is not None:
             settings.selection = pickle.loads(self._narrowed)
         return settings
@@ -216,24 +218,24 @@ class PushingReader(Reader):
 class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
     """Reads new records; offsets in Spark's log are {"topic": {"0": next offset}}."""
 
-    def __init__(self, home: tuple[str, ...], carried: dict[str, str]) -> None:
-        super().__init__(home, carried)
+    def __init__(self, home: tuple[str, ...], carried: dict[str, str], now_ms: int) -> None:
+        super().__init__(home, carried, now_ms)
         self._last: dict[TopicPartition, int] | None = None
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Fixes the end of the query: what is there now. Spark 4.2 and later ask for it."""
-        self._last = {key: end for key, (_, end) in _ranges(self._settings()).items()}
+        self._last = {key: end for key, (_, end) in self._settings().ranges().items()}
 
     def initialOffset(self) -> Offsets:
         """Returns the start of a new query."""
         settings = self._settings()
         from pipeline.timelog.stream_offsets import nested
 
-        return nested(settings.first_offsets(_ranges(settings)))
+        return nested(settings.first_offsets(settings.ranges()))
 
     def latestOffset(self, start: Offsets | None = None, limit: Any = None) -> Offsets:
         """Returns the end of this micro-batch. Spark 4.1 passes no arguments and reads all."""
-        ranges = _ranges(self._settings())
+        ranges = self._settings().ranges()
         from pipeline.timelog.stream_offsets import flat, nested, share
 
         ends = {key: end for key, (_, end) in ranges.items()}
@@ -271,7 +273,7 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         if not reach:
             return []
         if is_new:
-            lows = _ranges(settings)
+            lows = settings.ranges()
             reach = {
                 key: (lows[key][0] if key in is_new and key in lows else low, high)
                 for key, (low, high) in reach.items()
@@ -392,9 +394,3 @@ def _files(messages: Sequence[Staged | None]) -> dict[str | None, list[Any]]:
             file = pickle.loads(message.file)
             found.setdefault(message.query, []).extend([] if file is None else [file])
     return found
-
-
-def _ranges(settings: TimelogOptions) -> dict[TopicPartition, OffsetRange]:
-    from pipeline.source import access
-
-    return access.ranges(settings.selection, logs=settings.logs, brokers=settings.brokers)

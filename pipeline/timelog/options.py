@@ -17,7 +17,7 @@ from pipeline.source import levels, splits
 from pipeline.timelog import bounds, security
 from pipeline.timelog.bounds import LATEST, Place
 from pipeline.timelog.names import OptionError, named
-from pipeline.times import parse_time
+from pipeline.times import is_relative, parse_time
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -32,10 +32,11 @@ _FOR_BATCHES = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp", 
 
 
 class TimelogOptions:
-    """The options, parsed and checked."""
+    """The options, parsed and checked. Times relative to now (`-2h`) count from `now_ms`."""
 
-    def __init__(self, given: Mapping[str, str]) -> None:
+    def __init__(self, given: Mapping[str, str], now_ms: int) -> None:
         """Parses the options. Raises OptionError and SourceError."""
+        self._now_ms = now_ms
         self._secured, others = security.split(given)
         self._given = named(others)
         self.level = self._one_of("level", levels.LEVELS, levels.RECORD)
@@ -54,7 +55,8 @@ class TimelogOptions:
         self.verify_crc = self._flag("verifyCrc", default=is_deep)
         self.with_headers = self._flag("includeHeaders", default=True)
         self.batch_bytes = self._size("maxBatchBytes", 16 << 20)
-        self.start, self.end = bounds.start_of(self._given), bounds.end_of(self._given)
+        self.start = bounds.start_of(self._given, now_ms)
+        self.end = bounds.end_of(self._given, now_ms)
         when_missing = self._one_of(
             "startingOffsetsByTimestampStrategy", ("error", LATEST), "error"
         )
@@ -125,13 +127,17 @@ class TimelogOptions:
             return self.selection
         if self.selection.offsets is not None:
             raise OptionError("give offsets, or starting and ending ones, and not both")
-        ranges = self.place.ranges(self.selection)
+        ranges = self.ranges()
         first = self.first_offsets(ranges)
         last = bounds.ends(self.end, ranges)
         fixed = {key: (first[key], last[key]) for key in ranges}
         return replace(
             self.selection, offsets=fixed, allow_gone=not self.fail_on_data_loss, assigned=None
         )
+
+    def ranges(self) -> dict[TopicPartition, OffsetRange]:
+        """Returns start and end of the wanted partitions now. Raises as `planned`."""
+        return self.place.ranges(self.selection)
 
     def first_offsets(
         self, ranges: Mapping[TopicPartition, OffsetRange]
@@ -146,6 +152,12 @@ class TimelogOptions:
         for name in _FOR_BATCHES:
             if name in self._given:
                 raise OptionError(f"{name} is for batches: a stream has no end")
+        for name in ("from", "to"):
+            if name in self._given and is_relative(self._given[name]):
+                raise OptionError(
+                    f"{name}={self._given[name]} would be another time after each restart of the stream:"
+                    " give an ISO time, or startingTimestamp, which counts at its first start alone"
+                )
 
     def high_time_of(self, key: TopicPartition) -> int | None:
         """Returns the event time before which a partition is read; None: any."""
@@ -195,7 +207,7 @@ class TimelogOptions:
         if text is None:
             return None
         try:
-            return parse_time(text)
+            return parse_time(text, self._now_ms)
         except ValueError as error:
             raise OptionError(f"{name}: {error}") from error
 

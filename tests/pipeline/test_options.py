@@ -181,6 +181,7 @@ def test_a_setting_in_ms_may_be_a_span(text, expected):
             "local-cluster[2,1,1024]",
             "spark://h:7077",
             "spark://a:1,b:2",
+            "spark://[::1]:7077",
             "yarn",
             "k8s://https://h",
         ),
@@ -191,7 +192,18 @@ def test_a_master_has_a_known_form(text):
 
 
 @pytest.mark.parametrize(
-    "text", ["locl", "local[", "local[x]", "local2", "spark", "", "yarn-client"]
+    "text",
+    [
+        *("locl", "local[", "local[x]", "local2", "spark", "", "yarn-client", "local-cluster[2,1]"),
+        *(
+            "spark://nonsense",
+            "spark://",
+            "spark://h:",
+            "spark://h:port",
+            "spark://a:1,b",
+            "spark://a b:1",
+        ),
+    ],
 )
 def test_another_master_is_refused_before_spark_starts(text):
     with pytest.raises(argparse.ArgumentTypeError, match=r"is no master: give auto, inline, local"):

@@ -206,7 +206,7 @@ def test_an_archive_that_is_not_sound_is_not_restored(broker, topic, tmp_path, c
     assert restore(tmp_path, broker.bootstrap, *how) == FAILED
     assert "is not sound: t-0: 40 records read" in capsys.readouterr().err
     with pytest.raises(PipelineError, match="is not sound: t-0: 40 records read"):
-        selecting.planned(selecting.query_of({"path": str(tmp_path / "archive")}))
+        selecting.planned(selecting.query_of({"path": str(tmp_path / "archive")}, 0))
     path.write_text(json.dumps(predicted))
     (tmp_path / "archive" / predicted["files"][0]["path"]).unlink()
     assert restore(tmp_path, broker.bootstrap, *how) == FAILED

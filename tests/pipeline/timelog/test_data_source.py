@@ -150,6 +150,11 @@ def test_event_times_and_filters(spark, edges):
         time for time in EDGES[3:] if time >= -5
     )
     assert table(spark, edges).filter("topic = 'other'").count() == 0
+    now_ms = time.time_ns() // 1_000_000
+    frame = table(spark, edges, **{"from": "-2h"})  # also in workers, which read later
+    assert sorted(row.timestamp_ms for row in frame.collect()) == sorted(
+        at for at in EDGES if at > now_ms
+    )
 
 
 @pytest.mark.parametrize(

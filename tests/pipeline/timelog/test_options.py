@@ -15,6 +15,7 @@ from pipeline.timelog.options import TimelogOptions
 from pipeline.timelog.pushing import narrowed
 from tests.pipeline.logs import Writer, truth
 
+NOW_MS = 8_000
 TIMES = (1000, 5000, 2000, -1, 7000, 3000, -500, 6000)
 
 
@@ -30,7 +31,7 @@ def log(tmp_path):
 
 def read(path, **options):
     """The offsets that a batch with these options reads, each once."""
-    settings = TimelogOptions({"path": str(path), "upto": "log-end", **options})
+    settings = TimelogOptions({"path": str(path), "upto": "log-end", **options}, NOW_MS)
     found = [
         offset
         for group in columns.grouped(settings, settings.planned())
@@ -67,6 +68,13 @@ def in_json(value):
         ({"endingOffsetsByTimestamp": in_json(4000)}, [0, 2, 5, 6]),
         ({"startingTimestamp": "4000", "endingTimestamp": "4000"}, [2, 5, 6]),
         ({"startingTimestamp": "1970-01-01T00:00:06.5Z"}, range(4, 8)),
+        # All forms of the commands; relative ones count from when the source was loaded.
+        ({"from": "-3s"}, [1, 4, 7]),
+        ({"from": "-3s", "to": "-1500ms"}, [1, 7]),
+        ({"from": "1970-01-01T01:00:05+01:00", "to": "now"}, [1, 4, 7]),
+        ({"startingTimestamp": "-2999ms"}, range(4, 8)),
+        ({"startingOffsetsByTimestamp": in_json("-2999ms")}, range(4, 8)),
+        ({"endingTimestamp": "-4s"}, [0, 2, 5, 6]),
         (
             {"startingTimestamp": "9000", "startingOffsetsByTimestampStrategy": "latest"},
             [],
@@ -102,6 +110,7 @@ def test_what_a_batch_reads(log, options, expected):
         ({"startingOffsets": '{"other": {"0": 1}}'}, "other-0 is named"),
         ({"startingTimestamp": "8000"}, "t-0 has no record at 8000 ms or later"),
         ({"startingTimestamp": "soon"}, "startingTimestamp: 'soon' is no time"),
+        ({"from": "2h"}, "from: '2h': before or after now"),
         ({"startingTimestamp": "1", "offsets": in_json([0, 1])}, "not both"),
         ({"minPartitions": "0"}, "minPartitions is a number of tasks"),
     ],
@@ -113,14 +122,14 @@ def test_mistakes_are_said(log, options, words):
 
 def test_a_source_has_a_place():
     with pytest.raises(OptionError, match=r"give a path \(log directories\), or brokers"):
-        TimelogOptions({"level": "time"})
+        TimelogOptions({"level": "time"}, NOW_MS)
 
 
 def test_a_gone_start_is_an_error_unless_losing_is_allowed(log):
     from pipeline.timelog.bounds import ends, starts
 
     settings = TimelogOptions(
-        {"path": str(log), "startingOffsets": in_json(0), "failOnDataLoss": "false"}
+        {"path": str(log), "startingOffsets": in_json(0), "failOnDataLoss": "false"}, NOW_MS
     )
     assert settings.planned().allow_gone
     ranges = {("t", 0): (2, 8)}  # as if retention had been there
@@ -138,7 +147,7 @@ def test_the_number_of_tasks(tmp_path):
     writer.close()
 
     def tasks(**options):
-        settings = TimelogOptions({"path": str(tmp_path), "upto": "log-end", **options})
+        settings = TimelogOptions({"path": str(tmp_path), "upto": "log-end", **options}, NOW_MS)
         groups = columns.grouped(settings, settings.planned())
         rows = sum(
             batch.num_rows for group in groups for batch in columns.batches_of(settings, group)
@@ -152,7 +161,9 @@ def test_the_number_of_tasks(tmp_path):
 
 
 def test_headers_may_be_left_out(log):
-    settings = TimelogOptions({"path": str(log), "upto": "log-end", "includeHeaders": "false"})
+    settings = TimelogOptions(
+        {"path": str(log), "upto": "log-end", "includeHeaders": "false"}, NOW_MS
+    )
     names = columns.schema_of(settings).names
     assert "headers" not in names
     for group in columns.grouped(settings, settings.planned()):
@@ -161,9 +172,18 @@ def test_headers_may_be_left_out(log):
 
 
 def test_streams_have_no_end(log):
-    settings = TimelogOptions({"path": str(log), "endingTimestamp": "5"})
+    settings = TimelogOptions({"path": str(log), "endingTimestamp": "5"}, NOW_MS)
     with pytest.raises(OptionError, match="endingTimestamp is for batches"):
         settings.check_for_stream()
+
+
+@pytest.mark.parametrize("name", ["from", "to"])
+def test_a_stream_selects_the_same_times_after_a_restart(log, name):
+    settings = TimelogOptions({"path": str(log), name: "-2h"}, NOW_MS)
+    with pytest.raises(OptionError, match=f"^{name}=-2h would be another time after each restart"):
+        settings.check_for_stream()
+    for options in ({name: "1970-01-01T00:00:02Z"}, {"startingTimestamp": "-2h"}):
+        TimelogOptions({"path": str(log), **options}, NOW_MS).check_for_stream()
 
 
 def test_options_of_a_table():

@@ -50,20 +50,20 @@ def test_a_mistake_is_a_sentence_without_secrets(tmp_path, options, sentence):
     (tmp_path / "other").write_text("sasl.mechanism=SCRAM-SHA-256\n")
     options = {name: value.replace("DIR", str(tmp_path)) for name, value in options.items()}
     with pytest.raises(OptionError, match=sentence) as told:
-        print(TimelogOptions(BROKERS | options).brokers)
+        print(TimelogOptions(BROKERS | options, 0).brokers)
     assert SECRET not in str(told.value)
 
 
 def test_files_are_read_where_the_query_is_planned(tmp_path):
     """A worker parses the options too, and has no such files."""
     options = {"kafka.security.protocol": "SSL", "kafka.ssl.truststore.location": "/none"}
-    parsed = TimelogOptions(BROKERS | options)
+    parsed = TimelogOptions(BROKERS | options, 0)
     with pytest.raises(OptionError, match="/none cannot be read"):
         print(parsed.brokers)
 
 
 def test_plaintext_is_no_more_than_the_default():
-    parsed = TimelogOptions(BROKERS | {"kafka.security.protocol": "PLAINTEXT"})
+    parsed = TimelogOptions(BROKERS | {"kafka.security.protocol": "PLAINTEXT"}, 0)
     assert parsed.brokers == "127.0.0.1:1"
     assert parsed.brokers.security.tls is None
 
