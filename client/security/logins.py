@@ -120,7 +120,8 @@ def _jaas_options(given: Mapping[str, str], mechanism: str) -> dict[str, Secret]
 def _check_options(options: Mapping[str, Any], known: tuple[str, ...]) -> None:
     for number, name in enumerate(options, 1):
         if name not in known:
-            shown = name if name.isidentifier() else f"option {number}"
+            is_name = name.isidentifier() or name.startswith(("ssl.", "sasl."))  # and no value
+            shown = name if is_name else f"option {number}"
             raise SecuritySettingsError(
                 f"{_JAAS}: {shown} is not supported; known are {', '.join(known)}"
             )

@@ -55,7 +55,7 @@ class Security:
         return cls(
             protocol,
             tls_of(given) if has_tls else None,
-            login_of(given, tls_of) if has_sasl else None,
+            login_of(given, _tls_in_jaas) if has_sasl else None,
         )
 
 
@@ -65,6 +65,14 @@ def tls_of(given: Mapping[str, str]) -> Tls:
     algorithm = given.get(name, "https").lower()
     _check_choice(name, algorithm)
     return Tls(_trust(given), _identity(given), bool(algorithm), _versions(given))
+
+
+def _tls_in_jaas(options: Mapping[str, str]) -> Tls:
+    """Returns what the `ssl.` options of a login module ask for; a misspelt one is an error."""
+    try:
+        return tls_of(_known(options))
+    except SecuritySettingsError as error:
+        raise SecuritySettingsError(f"sasl.jaas.config: {error}") from None
 
 
 def _known(settings: Mapping[str, str]) -> dict[str, str]:

@@ -115,6 +115,25 @@ def test_nothing_about_security_is_no_security():
             },
             "client.secret and clientSecret in sasl.jaas.config are both set",
         ),
+        *(
+            (
+                BEARER
+                | ENDPOINT
+                | {
+                    "sasl.jaas.config": f'{BEARER_JAAS} clientId="a" clientSecret="{SECRET}"'
+                    f' {option}="{SECRET}";'
+                },
+                f"sasl.jaas.config: {option} is {sentence}",
+            )
+            for option, sentence in (
+                (
+                    "ssl.truststore.locaton",
+                    "no security setting .*; did you mean ssl.truststore.location",
+                ),
+                ("ssl.provider", "not supported: it names a part of Java"),
+                ("sasl.oauthbearer.scop", "not supported; known are clientId, clientSecret, scope"),
+            )
+        ),
         (
             BEARER | ENDPOINT | {"sasl.login.callback.handler.class": "com.example.Handler"},
             "names a class of Java",
