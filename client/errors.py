@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from client.public import public
 from protocol.errors import ERRORS, ErrorCode
 
 if TYPE_CHECKING:
@@ -20,10 +21,12 @@ if TYPE_CHECKING:
 _STALE_METADATA: Final = frozenset({ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.FENCED_LEADER_EPOCH})
 
 
+@public("tidelog.errors")
 class ConnectionBroken(ConnectionError):
     """The connection could not be opened, was closed, timed out or received invalid data."""
 
 
+@public("tidelog.errors")
 class HandshakeBroken(ConnectionBroken):
     """The broker closed the connection before it answered a request.
 
@@ -39,38 +42,47 @@ def none_reached(failures: Sequence[ConnectionBroken]) -> ConnectionBroken:
     return ConnectionBroken(sentence)
 
 
+@public("tidelog.errors")
 class VersionMismatch(Exception):
     """The broker does not support an API, or no version of it that the client supports."""
 
 
+@public("tidelog.errors")
 class ClientError(Exception):
     """The base class of the errors that a client raises."""
 
 
+@public("tidelog.errors")
 class ClusterUnreachable(ClientError):
     """No broker could be reached before the timeout, or not the one that is needed."""
 
 
+@public("tidelog.errors")
 class UnsupportedByBroker(ClientError):
     """The broker does not support an API that is needed."""
 
 
+@public("tidelog.errors")
 class AuthenticationFailed(ClientError):
     """The broker and the client do not agree on TLS or SASL: a retry cannot help."""
 
 
+@public("tidelog.errors")
 class SecuritySettingsError(ClientError, ValueError):
     """A security setting is unknown, wrong, or contradicts another. It never contains a value."""
 
 
+@public("tidelog.errors")
 class SequenceGap(ClientError):
     """The partition has more or fewer records of this producer than the sequences imply."""
 
 
+@public("tidelog.errors")
 class Fenced(ClientError):
     """A newer producer has taken over: this one must stop."""
 
 
+@public("tidelog.errors")
 class RequestError(ClientError):
     """A broker refused a request.
 
@@ -88,6 +100,7 @@ class RequestError(ClientError):
         super().__init__(f"{doing}: {self.name}" + (f": {self.reason}" if self.reason else ""))
 
 
+@public("tidelog.errors")
 class PartitionRefused(RequestError):
     """A broker refused a request for one partition."""
 

@@ -44,7 +44,7 @@ JOBS: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 _OURS: Final = (PipelineError, ClientError, SourceError)
-_IN_WORKERS: Final = ("pipeline.", "client.", "tidelog.jobs.", "tidelog.spark.")
+_IN_WORKERS: Final = ("pipeline.", "client.", "tidelog.jobs.", "tidelog.spark.", "tidelog.errors.")
 """How the names of errors of ours begin in a trace of Spark."""
 _KILLED: Final = 128  # plus the number of the signal, as in a shell
 

@@ -3,39 +3,20 @@
 A job returns OK or FINDINGS. A `UsageError` becomes USAGE, a `Refused` FINDINGS, any other
 `PipelineError` FAILED.
 
-A program sees an error by the name under which it can import it (`public`), and not by that of the
-module which defines it. Pickles name it so too.
+A program sees an error by the name under which it can import it (`client.public`), and not by that of
+the module which defines it.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-_E = TypeVar("_E", bound=Exception)
+from client.public import public
 
 OK: Final = 0
 FINDINGS: Final = 1  # the job ran, and has findings
 USAGE: Final = 2
 FAILED: Final = 3
-
-
-def public(module: str, name: str | None = None) -> Callable[[type[_E]], type[_E]]:
-    """Returns a decorator that names an error by a public module, which must have it.
-
-    In our own processes, where our packages have their short names, it changes nothing: the class
-    there is another one than that of the public module.
-    """
-
-    def named(kind: type[_E]) -> type[_E]:
-        if kind.__module__.startswith("tidelog."):
-            kind.__module__ = module
-            kind.__name__ = kind.__qualname__ = name or kind.__name__
-        return kind
-
-    return named
 
 
 @public("tidelog.jobs", "JobError")

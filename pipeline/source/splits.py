@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal
 
-from pipeline.errors import public
+from client.public import public
 from pipeline.source import locations
 from storage import filenames
 
@@ -52,6 +52,7 @@ class SourceError(Exception):
     """Something cannot be planned or read; the message is a sentence for the user."""
 
 
+@public("tidelog.spark")
 class NotThere(SourceError):
     """A topic, a directory or logs that the user named do not exist: a mistake of the user's."""
 

@@ -8,8 +8,12 @@ import traceback
 
 import pytest
 
+import tidelog.errors
 import tidelog.jobs
 import tidelog.spark
+from tidelog._house import room
+
+WITH_A_CODE = {"RequestError", "PartitionRefused"}
 
 
 @pytest.mark.parametrize(
@@ -21,6 +25,8 @@ import tidelog.spark
         "tidelog.jobs.SetupError",
         "tidelog.spark.OptionError",
         "tidelog.spark.SourceError",
+        "tidelog.spark.NotThere",
+        *(f"tidelog.errors.{name}" for name in tidelog.errors.__all__ if name not in WITH_A_CODE),
     ],
 )
 def test_an_error_is_named_as_it_is_imported(name):
@@ -29,6 +35,19 @@ def test_an_error_is_named_as_it_is_imported(name):
     assert traceback.format_exception_only(error) == [f"{name}: it said so\n"]
     again = pickle.loads(pickle.dumps(error))
     assert (type(again), again.args) == (type(error), error.args)
+
+
+def test_every_error_of_the_client_is_public():
+    """As a cause in a traceback, too."""
+    internal = vars(room("client.errors")).values()
+    kinds = {each for each in internal if isinstance(each, type) and issubclass(each, Exception)}
+    assert {each.__module__ for each in kinds} == {"tidelog.errors"}
+    assert {each.__name__ for each in kinds} == set(tidelog.errors.__all__)
+    with pytest.raises(tidelog.errors.ClusterUnreachable) as failed:
+        room("client").Client("127.0.0.1:1", timeout_s=0.1).topics()
+    told = "".join(traceback.format_exception(failed.value))
+    assert "\ntidelog.errors.ClusterUnreachable: 127.0.0.1:1 cannot be reached" in told
+    assert "_house.client.errors" not in told
 
 
 def test_a_job_that_fails_raises_them(tmp_path):

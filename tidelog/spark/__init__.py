@@ -16,9 +16,13 @@ from typing import Any
 
 from tidelog._house import room
 
-__all__ = ["OptionError", "SourceError", "register"]
+__all__ = ["NotThere", "OptionError", "SourceError", "register"]
 
-_ERRORS = {"OptionError": "pipeline.timelog.names", "SourceError": "pipeline.source.splits"}
+_ERRORS = {
+    "NotThere": "pipeline.source.splits",
+    "OptionError": "pipeline.timelog.names",
+    "SourceError": "pipeline.source.splits",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -1,0 +1,43 @@
+"""Errors of the client that reads and writes brokers, as a program that uses tidelog sees them.
+
+    except tidelog.jobs.JobError as error:
+        if isinstance(error.__cause__, tidelog.errors.ClusterUnreachable):
+            ...
+
+A function of `tidelog.jobs` raises JobError, and one of these is its cause where a broker was. The
+sources and sinks of `tidelog.spark` raise them by these names in the messages of Spark.
+"""
+
+from __future__ import annotations
+
+from tidelog._house import room
+
+_errors = room("client.errors")
+
+AuthenticationFailed = _errors.AuthenticationFailed
+ClientError = _errors.ClientError
+ClusterUnreachable = _errors.ClusterUnreachable
+ConnectionBroken = _errors.ConnectionBroken
+Fenced = _errors.Fenced
+HandshakeBroken = _errors.HandshakeBroken
+PartitionRefused = _errors.PartitionRefused
+RequestError = _errors.RequestError
+SecuritySettingsError = _errors.SecuritySettingsError
+SequenceGap = _errors.SequenceGap
+UnsupportedByBroker = _errors.UnsupportedByBroker
+VersionMismatch = _errors.VersionMismatch
+
+__all__ = [
+    "AuthenticationFailed",
+    "ClientError",
+    "ClusterUnreachable",
+    "ConnectionBroken",
+    "Fenced",
+    "HandshakeBroken",
+    "PartitionRefused",
+    "RequestError",
+    "SecuritySettingsError",
+    "SequenceGap",
+    "UnsupportedByBroker",
+    "VersionMismatch",
+]
