@@ -27,6 +27,14 @@ class ConnectionBroken(ConnectionError):
 
 
 @public("tidelog.errors")
+class NoListener(ConnectionBroken):
+    """Nothing listens there: the machine refused the connection, or no machine has that name.
+
+    A broker that a program has not reached yet is probably named wrongly, or down for longer.
+    """
+
+
+@public("tidelog.errors")
 class HandshakeBroken(ConnectionBroken):
     """The broker closed the connection before it answered a request.
 
@@ -37,8 +45,9 @@ class HandshakeBroken(ConnectionBroken):
 def none_reached(failures: Sequence[ConnectionBroken]) -> ConnectionBroken:
     """Returns the error for several addresses of which none could be connected to."""
     sentence = "; ".join(map(str, failures))
-    if failures and all(isinstance(each, HandshakeBroken) for each in failures):
-        return HandshakeBroken(sentence)
+    for kind in (HandshakeBroken, NoListener):
+        if failures and all(isinstance(each, kind) for each in failures):
+            return kind(sentence)
     return ConnectionBroken(sentence)
 
 

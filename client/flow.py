@@ -45,9 +45,10 @@ class Ask(NamedTuple):
 
 
 class Pause(NamedTuple):
-    """Wait for some seconds."""
+    """Wait for some seconds before the next try; `why` is what failed."""
 
     seconds: float
+    why: Exception
 
 
 Steps: TypeAlias = Generator[Ask | Pause, Any, Result]
@@ -130,8 +131,8 @@ def retrying(state: ClusterState, once: Callable[[], Steps[Result]], retry: Retr
             return (yield from once())
         except (ConnectionBroken, VersionMismatch, RequestError) as error:
             state.forget()
-            pause_s = retry.pause_after(error)
-        yield Pause(pause_s)
+            pause = Pause(retry.pause_after(error), error)
+        yield pause
 
 
 def attempt(state: ClusterState, call: Call[Result]) -> Steps[Result]:

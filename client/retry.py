@@ -12,6 +12,7 @@ from client.errors import (
     ClusterUnreachable,
     ConnectionBroken,
     HandshakeBroken,
+    NoListener,
     RequestError,
     UnsupportedByBroker,
 )
@@ -25,19 +26,32 @@ if TYPE_CHECKING:
 FIRST_PAUSE_S: Final = 0.05
 LONGEST_PAUSE_S: Final = 1.0
 _UNKNOWN_TOPIC_S: Final = 3.0  # a new topic may not yet be known everywhere
-_HANDSHAKE_S: Final = 5.0  # a broker that starts or stops may close connections without an answer
+HANDSHAKE_S: Final = 5.0
+"""A broker that starts or stops may close connections without an answer for so long."""
+NO_LISTENER_S: Final = 10.0
+"""A broker that nobody has reached yet may be starting for so long."""
 _RANDOM = random.Random()  # noqa: S311 - spreads retries
 
 
 class Retry:
-    """The pauses of one operation: they double, and end after `timeout_s`."""
+    """The pauses of one operation: they double, and end after `timeout_s`.
 
-    def __init__(self, clock: Callable[[], float], timeout_s: float) -> None:
+    They end sooner where a retry hardly helps: where a listener never answers, and, at the
+    `is_first_contact` with a cluster, where nothing listens.
+    """
+
+    def __init__(
+        self, clock: Callable[[], float], timeout_s: float, *, is_first_contact: bool = False
+    ) -> None:
         self._clock = clock
         self._timeout_s = timeout_s
         self._began = clock()
         self._pause_s = FIRST_PAUSE_S
-        self._unanswered_since: float | None = None  # since when every try is a HandshakeBroken
+        self._hopeless: dict[type[Exception], float] = {HandshakeBroken: HANDSHAKE_S}
+        if is_first_contact:
+            self._hopeless[NoListener] = NO_LISTENER_S
+        self._last: type[Exception] | None = None
+        self._last_since = self._began  # since when every try has failed in the same way
 
     def pause_after(self, error: ConnectionBroken | RequestError | VersionMismatch) -> float:
         """Returns the seconds to wait before the next try.
@@ -45,13 +59,10 @@ class Retry:
         Raises the error of the operation if there is no next try: RequestError, ClusterUnreachable
         or UnsupportedByBroker.
         """
-        if isinstance(error, HandshakeBroken):
-            if self._unanswered_since is None:
-                self._unanswered_since = self._clock()
-        else:
-            self._unanswered_since = None
+        if type(error) is not self._last:
+            self._last, self._last_since = type(error), self._clock()
         if isinstance(error, ConnectionBroken):
-            if not self._has_time(self._timeout_s) or self._is_never_answered():
+            if not self._has_time(self._timeout_s) or self._is_hopeless():
                 raise ClusterUnreachable(str(error)) from error
         elif isinstance(error, RequestError):
             is_unknown = error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -64,9 +75,11 @@ class Retry:
         pause_s, self._pause_s = self._pause_s, min(2 * self._pause_s, LONGEST_PAUSE_S)
         return pause_s * (0.5 + _RANDOM.random() / 2)
 
-    def _is_never_answered(self) -> bool:
-        since = self._unanswered_since
-        return since is not None and self._clock() + self._pause_s > since + _HANDSHAKE_S
+    def _is_hopeless(self) -> bool:
+        patience_s = None if self._last is None else self._hopeless.get(self._last)
+        return (
+            patience_s is not None and self._clock() + self._pause_s > self._last_since + patience_s
+        )
 
     def _has_time(self, patience_s: float) -> bool:
         return self._clock() + self._pause_s <= self._began + min(patience_s, self._timeout_s)

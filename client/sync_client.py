@@ -3,12 +3,14 @@
 Record sets stay bytes. Failures that may pass (a leader moves, a broker restarts, a coordinator
 loads) are retried with growing pauses until `timeout_s` is over; other errors are raised at once. A
 refusal by a broker is `RequestError`, an unreachable cluster `ClusterUnreachable`, an API that the
-broker does not support `UnsupportedByBroker`. It works with any broker from Kafka 0.11 on. A client
-belongs to one thread and one process.
+broker does not support `UnsupportedByBroker`. What is retried for some seconds is logged once. It
+works with any broker from Kafka 0.11 on. A client belongs to one thread and one process.
 """
 
 from __future__ import annotations
 
+import logging
+import math
 import time
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeVar
 
@@ -19,8 +21,8 @@ from client.cluster import ClusterState, addresses_of
 from client.errors import ConnectionBroken, RequestError, VersionMismatch, none_reached
 from client.flow import Ask, Coordinator, Leader
 from client.retry import Retry
-from client.security import access_to
-from client.sync_connection import Connection
+from client.security import Brokers, access_to
+from client.sync_connection import NOTICE_S, Connection
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -38,6 +40,7 @@ Result = TypeVar("Result")
 
 TIMEOUT_S: Final = 60.0
 REQUEST_TIMEOUT_S: Final = 30.0
+_log: Final = logging.getLogger("tidelog.client")
 
 
 class TopicSetting(NamedTuple):
@@ -50,8 +53,10 @@ class TopicSetting(NamedTuple):
 class Client:
     """A client of the cluster of `brokers` (`host:port,host:port`).
 
-    `security` is None for plaintext, or if `brokers` carry it. Methods raise RequestError,
-    ClusterUnreachable, UnsupportedByBroker or AuthenticationFailed.
+    `security` is None for plaintext, or if `brokers` carry it. `timeout_s` limits an operation with
+    all its retries; brokers that have never answered are given up sooner where nothing listens
+    (`client.retry`). Methods raise RequestError, ClusterUnreachable, UnsupportedByBroker or
+    AuthenticationFailed.
     """
 
     def __init__(
@@ -67,6 +72,7 @@ class Client:
         self._state = ClusterState(addresses_of(brokers))
         self._open: dict[Address, Connection] = {}
         self._access = access_to(brokers, security)
+        self._brokers = brokers if isinstance(brokers, Brokers) else Brokers()
 
     def __enter__(self) -> Self:
         return self
@@ -236,7 +242,8 @@ class Client:
     # --- internal --------------------------------------------------------------------------------
 
     def _retry(self) -> Retry:
-        return Retry(time.monotonic, self.timeout_s)
+        is_first_contact = not self._brokers.has_answered
+        return Retry(time.monotonic, self.timeout_s, is_first_contact=is_first_contact)
 
     def _connected(self, target: flow.Target) -> Connection:
         """Returns a connection to a target, after retries and pauses."""
@@ -249,6 +256,7 @@ class Client:
 
     def _run(self, steps: Steps[Result]) -> Result:
         """Runs the steps until they return."""
+        tell_at_s = time.monotonic() + NOTICE_S
         try:
             step = next(steps)
             while True:
@@ -260,6 +268,9 @@ class Client:
                     else:
                         step = steps.send(answer)
                 else:
+                    if time.monotonic() >= tell_at_s:
+                        _log.warning("%s; still trying", step.why)
+                        tell_at_s = math.inf
                     time.sleep(step.seconds)
                     step = next(steps)
         except StopIteration as stop:
@@ -287,5 +298,6 @@ class Client:
                 failures.append(error)
             else:
                 self._open[address] = made
+                self._brokers.has_answered = True
                 return made
         raise none_reached(failures)

@@ -1,17 +1,19 @@
 """One TCP or TLS connection to one broker: several requests in flight, answers in order.
 
 It retries nothing: any failure of the connection, or invalid data, is `ConnectionBroken`, and
-closes it. `AuthenticationFailed` closes it too. It must not be used by several threads at once.
+closes it. `AuthenticationFailed` closes it too. A broker that is slow to answer is logged once. It
+must not be used by several threads at once.
 """
 
 from __future__ import annotations
 
+import logging
 import socket
 import time
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from client.apis import common_version, version_of
-from client.errors import AuthenticationFailed, ConnectionBroken
+from client.errors import AuthenticationFailed, ConnectionBroken, NoListener
 from client.frames import Frames
 from client.security import PLAINTEXT
 
@@ -19,6 +21,11 @@ if TYPE_CHECKING:
     from client.apis import VersionRange
     from client.security import Access
     from protocol.message import Message
+
+
+NOTICE_S: Final = 3.0
+"""What takes longer is logged: a program that waits for a broker should not look as if it hung."""
+_log: Final = logging.getLogger("tidelog.client")
 
 
 class Connection:
@@ -40,18 +47,21 @@ class Connection:
         self.is_closed = False
         self._timeout_s = timeout_s
         self._access = access
+        self._has_told = False
         access.prepare()
         self._frames = Frames(self.address, client_id, access.authenticator, time.monotonic)
         try:
-            self._socket = socket.create_connection((host, port), timeout=timeout_s)
+            self._socket = self._reach(host, port)
         except OSError as error:
-            raise ConnectionBroken(f"{self.address} cannot be reached: {error}") from error
+            kind = NoListener if _says_nobody_listens(error) else ConnectionBroken
+            raise kind(f"{self.address} cannot be reached: {error}") from error
+        self._limit_s = -1.0
         try:
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._begin_tls(host)
             self._flush()
             while not self._frames.is_ready:
-                self._read_some()
+                self._read_some(0.0)
         except BaseException:
             self.close()
             raise
@@ -107,12 +117,39 @@ class Connection:
 
     def receive(self, *, wait_s: float = 0.0) -> Any:
         """Waits for the answer to the oldest request in flight. Raises ConnectionBroken."""
-        self._socket.settimeout(self._timeout_s + wait_s)
-        while (answer := self._read_some()) is None:
+        while (answer := self._read_some(wait_s)) is None:
             pass
         return answer
 
+    def _reach(self, host: str, port: int) -> socket.socket:
+        """Returns a socket that is connected. Raises OSError."""
+        patience_s = min(NOTICE_S, self._timeout_s)
+        try:
+            return socket.create_connection((host, port), timeout=patience_s)
+        except TimeoutError:
+            if patience_s == self._timeout_s:
+                raise
+        self._tell(patience_s, self._timeout_s)
+        return socket.create_connection((host, port), timeout=self._timeout_s - patience_s)
+
+    def _tell(self, waited_s: float, longest_s: float) -> None:
+        """Logs that the broker does not answer, once for each connection."""
+        self._has_told = True
+        _log.warning(
+            "%s has not answered for %g s; waiting for up to %g s",
+            self.address,
+            waited_s,
+            longest_s,
+        )
+
+    def _limit(self, limit_s: float) -> None:
+        """Limits how long the socket waits; setting a limit costs a system call."""
+        if limit_s != self._limit_s:
+            self._limit_s = limit_s
+            self._socket.settimeout(limit_s)
+
     def _begin_tls(self, host: str) -> None:
+        self._limit(self._timeout_s)
         if self._access.tls is None:
             return
         try:
@@ -125,16 +162,30 @@ class Connection:
         if not output:
             return
         try:
-            self._socket.settimeout(self._timeout_s)
+            self._limit(self._timeout_s)
             self._socket.sendall(output)
         except OSError as error:
             self.close()
             raise self._access.failure(self.address, error) from error
 
-    def _read_some(self) -> Any:
+    def _received(self, wait_s: float) -> int:
+        """Receives bytes; the broker may take `wait_s` longer than usual. Returns their number."""
+        longest_s = self._timeout_s + wait_s
+        patience_s = longest_s if self._has_told else min(NOTICE_S + wait_s, longest_s)
+        self._limit(patience_s)
+        try:
+            return self._socket.recv_into(self._frames.room())
+        except TimeoutError:
+            if patience_s == longest_s:
+                raise
+        self._tell(patience_s, longest_s)
+        self._limit(longest_s - patience_s)
+        return self._socket.recv_into(self._frames.room())
+
+    def _read_some(self, wait_s: float) -> Any:
         """Receives bytes, waiting for them if necessary; returns an answer once it is complete."""
         try:
-            count = self._socket.recv_into(self._frames.room())
+            count = self._received(wait_s)
             if not count:
                 raise self._frames.closed()
             answer = self._frames.filled(count)
@@ -150,3 +201,9 @@ class Connection:
         if answer is None:
             self._flush()  # the next step of a handshake
         return answer
+
+
+def _says_nobody_listens(error: OSError) -> bool:
+    """Returns whether the machine of an address, or the lack of one, says that a retry is vain."""
+    is_unknown = isinstance(error, socket.gaierror) and error.errno == socket.EAI_NONAME
+    return is_unknown or isinstance(error, ConnectionRefusedError)

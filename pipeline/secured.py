@@ -1,14 +1,15 @@
 """How jobs reach secured brokers: `--command-config` for the source, `--to-command-config` for the target.
 
 The files have Kafka's settings (docs/security.md). They are read once, when the job starts, and
-their settings go with the addresses to the tasks. Plans and reports contain addresses alone.
+their settings go with the addresses to the tasks. So does what the job finds out: whether brokers at
+these addresses have answered. Plans and reports contain addresses alone.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from client import SecuritySettingsError, secured
+from client import Brokers, SecuritySettingsError, secured
 from pipeline.errors import UsageError
 
 if TYPE_CHECKING:
@@ -45,10 +46,13 @@ def use_command_configs(options: argparse.Namespace) -> None:
     """
     for name, fields in _FILES.items():
         path = getattr(options, name, None)
-        if path is None:
-            continue
         option = f"--{name.replace('_', '-')}"
         given = [each for each in fields if getattr(options, each, None) is not None]
+        for each in given:
+            if not isinstance(getattr(options, each), Brokers):
+                setattr(options, each, secured(getattr(options, each), None))
+        if path is None:
+            continue
         if not given:
             raise UsageError(f"{option} has the settings for brokers, and none are named")
         from client.security.files import security_in

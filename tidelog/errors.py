@@ -20,6 +20,7 @@ ClusterUnreachable = _errors.ClusterUnreachable
 ConnectionBroken = _errors.ConnectionBroken
 Fenced = _errors.Fenced
 HandshakeBroken = _errors.HandshakeBroken
+NoListener = _errors.NoListener
 PartitionRefused = _errors.PartitionRefused
 RequestError = _errors.RequestError
 SecuritySettingsError = _errors.SecuritySettingsError
@@ -34,6 +35,7 @@ __all__ = [
     "ConnectionBroken",
     "Fenced",
     "HandshakeBroken",
+    "NoListener",
     "PartitionRefused",
     "RequestError",
     "SecuritySettingsError",

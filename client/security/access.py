@@ -64,9 +64,12 @@ class Brokers(str):  # noqa: SLOT000 - a str cannot have slots of its own that h
     """Addresses (`host:port,host:port`), and the security settings for them; see `secured`.
 
     Only this object carries the settings: a string that is made of it is plain text.
+    `has_answered`: a client has reached one of the brokers, so they exist, and may be restarting
+    where none can be reached.
     """
 
     security: Security | None = None
+    has_answered: bool = False
 
 
 def secured(addresses: str, security: Security | None) -> Brokers:

@@ -9,13 +9,16 @@ asks the target how many records it has (`pipeline.replay.delivery`), skips thos
 
 from __future__ import annotations
 
+import logging
+import math
 import random
 import time
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Protocol, Self
 
 from client import Client, ClientError, ClusterUnreachable, Fenced, SequenceGap
+from client.sync_connection import NOTICE_S
 from pipeline.errors import PipelineError
 from pipeline.replay import delivery as deliveries
 from pipeline.replay import identities
@@ -40,6 +43,7 @@ if TYPE_CHECKING:
 AS_SOURCE: Final = -1  # the codec of the batches that the rows come from
 _FIRST_PAUSE_S: Final = 0.05
 _LONGEST_PAUSE_S: Final = 2.0
+_log: Final = logging.getLogger("tidelog.pipeline")
 _ATTRIBUTES: Final = 5  # an index of a column in `Rows.batches`
 
 
@@ -116,7 +120,7 @@ def replay(session: Session, tasks: Sequence[Task], progress: Progress) -> list[
         if tasks:
             client = stack.enter_context(Client(tasks[0].brokers))
             known = identities.ids_of(client, topics)
-        watch = stack.enter_context(_Watch(tasks, progress))
+        watch = stack.enter_context(_Watch(session, tasks, progress))
         outcomes: list[Outcome] = session.run(
             replay_partition,
             tasks,
@@ -271,10 +275,12 @@ def _codec(task: Task, rows: Rows) -> int:
 class _Watch:
     """Asks the targets for their progress."""
 
-    def __init__(self, tasks: Sequence[Task], progress: Progress) -> None:
+    def __init__(self, session: Session, tasks: Sequence[Task], progress: Progress) -> None:
+        self._session = session
         self._tasks = tasks
         self._progress = progress
         self._client: Client | None = None
+        self._silent_since_s: float | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -284,16 +290,31 @@ class _Watch:
             self._client.close()
 
     def look(self, _done_bytes: int) -> None:
-        """Shows how many records the targets have; a target that does not answer is skipped."""
+        """Shows how many records the targets have; a target that does not answer is logged once."""
         if not self._tasks:
             return
         if self._client is None:
             self._client = Client(self._tasks[0].brokers, timeout_s=1.0)
-        with suppress(ClientError):
+        try:
             done = sum(
                 max(
                     0, self._client.end_offset(one.topic, one.partition) - one.delivery.start_offset
                 )
                 for one in self._tasks
             )
+        except ClientError as error:
+            self._tell(error)
+        else:
+            self._silent_since_s = None
             self._progress.update(done)
+
+    def _tell(self, error: ClientError) -> None:
+        """Logs once that the tasks wait for a target, where Spark's workers would log it unseen."""
+        if not self._session.has_spark:
+            return
+        now_s = time.monotonic()
+        if self._silent_since_s is None:
+            self._silent_since_s = now_s
+        elif now_s >= self._silent_since_s + NOTICE_S:
+            _log.warning("%s; still trying", error)
+            self._silent_since_s = math.inf

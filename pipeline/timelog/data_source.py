@@ -166,10 +166,12 @@ class _Reading:
         self._home = home
         self._carried = carried
         self._now_ms = now_ms
+        self._has_answered = False
         self._narrowed: bytes | None = None
 
     def _settings(self) -> TimelogOptions:
         settings = _parsed(self._home, self._carried, self._now_ms)
+        settings.has_answered = self._has_answered
         if self._narrowed is not None:
             settings.selection = pickle.loads(self._narrowed)
         return settings
@@ -236,6 +238,7 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
     def latestOffset(self, start: Offsets | None = None, limit: Any = None) -> Offsets:
         """Returns the end of this micro-batch. Spark 4.1 passes no arguments and reads all."""
         ranges = self._settings().ranges()
+        self._has_answered = True  # so brokers exist, and may be restarting from now on
         from pipeline.timelog.stream_offsets import flat, nested, share
 
         ends = {key: end for key, (_, end) in ranges.items()}

@@ -32,7 +32,12 @@ _FOR_BATCHES = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp", 
 
 
 class TimelogOptions:
-    """The options, parsed and checked. Times relative to now (`-2h`) count from `now_ms`."""
+    """The options, parsed and checked. Times relative to now (`-2h`) count from `now_ms`.
+
+    `has_answered`: the brokers have answered the query before.
+    """
+
+    has_answered = False
 
     def __init__(self, given: Mapping[str, str], now_ms: int) -> None:
         """Parses the options. Raises OptionError and SourceError."""
@@ -75,7 +80,9 @@ class TimelogOptions:
         if "brokers" not in self._given:
             return None
         path = self._given.get(security.COMMAND_CONFIG)
-        return secured(self._given["brokers"], security.security_of(self._secured, path))
+        found = secured(self._given["brokers"], security.security_of(self._secured, path))
+        found.has_answered = self.has_answered
+        return found
 
     @property
     def place(self) -> Place:

@@ -11,9 +11,11 @@ from client.errors import (
     ClusterUnreachable,
     ConnectionBroken,
     HandshakeBroken,
+    NoListener,
     RequestError,
     UnsupportedByBroker,
     VersionMismatch,
+    none_reached,
 )
 from client.flow import Ask, Pause
 from client.retry import Backoff, Retry
@@ -273,3 +275,33 @@ def test_a_broker_that_comes_back_has_the_whole_time():
     clock = Clock()
     errors = [ConnectionBroken("refused"), HandshakeBroken("before it answered")] * 1000
     assert 50 < broken_for(Retry(clock, 60), clock, errors) < 61
+
+
+@pytest.mark.parametrize(("is_first", "least", "most"), [(True, 8, 11), (False, 50, 61)])
+def test_where_nothing_listens_the_first_contact_is_given_up_soon(is_first, least, most):
+    """A broker that has answered before is restarting; one that never has is named wrongly, or down."""
+    clock = Clock()
+    errors = [NoListener("refused")] * 1000
+    assert least < broken_for(Retry(clock, 60, is_first_contact=is_first), clock, errors) < most
+    assert broken_for(Retry(clock, 1, is_first_contact=is_first), clock, errors) < most + 1
+
+
+@pytest.mark.parametrize("others", [[ConnectionBroken("timed out")], [HandshakeBroken("closed")]])
+def test_a_first_contact_where_something_listens_has_the_whole_time(others):
+    clock = Clock()
+    errors = [*[NoListener("refused")] * 3, *others] * 1000
+    assert 50 < broken_for(Retry(clock, 60, is_first_contact=True), clock, errors) < 61
+
+
+@pytest.mark.parametrize(
+    ("failures", "kind"),
+    [
+        ([NoListener("a"), NoListener("b")], NoListener),
+        ([HandshakeBroken("a"), HandshakeBroken("b")], HandshakeBroken),
+        ([NoListener("a"), HandshakeBroken("b")], ConnectionBroken),
+        ([NoListener("a"), ConnectionBroken("b")], ConnectionBroken),
+    ],
+)
+def test_several_addresses_fail_as_all_of_them_do(failures, kind):
+    found = none_reached(failures)
+    assert (type(found), str(found)) == (kind, "a; b")

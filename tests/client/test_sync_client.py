@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import socket
 import threading
 
@@ -16,12 +17,17 @@ from client import (
     RequestError,
     UnsupportedByBroker,
     address_of,
+    retry,
+    secured,
+    sync_client,
+    sync_connection,
 )
 from client.apis import DESCRIBE_PRODUCERS
-from client.errors import ConnectionBroken
+from client.errors import ConnectionBroken, NoListener
 from client.sync_connection import Connection
 from protocol.errors import ErrorCode
 from protocol.records.batch import Record, build, records
+from tests.broker.subject import eventually
 
 TIMES = (-62135596800000, -86_400_000, -1, 0, 1_700_000_000_000)
 HEADERS = ((b"h", b"x"), (b"null", None))
@@ -130,6 +136,43 @@ def test_a_broker_that_is_not_there_is_said_to_be_unreachable():
             pytest.raises(ClusterUnreachable, match=f"127.0.0.1:{port} cannot be reached"),
         ):
             client.topics()
+
+
+def test_a_cluster_that_has_answered_may_restart(broker, topic, monkeypatch, caplog):
+    """What has reached it is known to all clients of these addresses, where a job has several."""
+    monkeypatch.setattr(retry, "NO_LISTENER_S", 0.2)
+    monkeypatch.setattr(sync_client, "NOTICE_S", 0.5)
+    addresses = secured(broker.bootstrap, None)
+    with Client(addresses) as client:
+        client.create_topic(topic, 1)
+    broker.kill()
+    with Client(broker.bootstrap) as other, pytest.raises(ClusterUnreachable):
+        other.topics()
+    caplog.clear()
+    back = threading.Thread(target=lambda: eventually(lambda: caplog.text, 60) and broker.restart())
+    back.start()
+    try:
+        with Client(pickle.loads(pickle.dumps(addresses))) as client:
+            assert client.end_offset(topic, 0) == 0
+    finally:
+        back.join()
+    (said,) = caplog.messages
+    assert said.startswith(f"{broker.bootstrap} cannot be reached: ")
+    assert said.endswith("; still trying")
+
+
+def test_a_peer_that_does_not_answer_is_said_to_be_silent(monkeypatch, caplog):
+    monkeypatch.setattr(sync_connection, "NOTICE_S", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        with pytest.raises(ConnectionBroken, match="did not answer in time"):
+            Connection("127.0.0.1", server.getsockname()[1], "test", 0.3)
+    assert caplog.messages == [f"{address} has not answered for 0.1 s; waiting for up to 0.3 s"]
+
+
+def test_a_host_without_an_address_is_nobody():
+    with pytest.raises(NoListener, match=r"no-such-host.invalid:1 cannot be reached: "):
+        Connection("no-such-host.invalid", 1, "test", 1)
 
 
 def test_a_peer_that_talks_nonsense_is_told_apart():
