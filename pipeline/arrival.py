@@ -46,9 +46,17 @@ def arrive(package: str, directory: str, version: str) -> None:
     except ModuleNotFoundError as error:
         if not str(error.name).startswith("tidelog"):
             raise
-        sys.modules.pop("tidelog", None)  # a directory of that name
+        theirs = sys.modules.pop("tidelog", None)  # a directory of that name
         found = PathFinder.find_spec("tidelog", [directory])
         if found is None or found.loader is None:
+            if theirs is not None:
+                sys.modules["tidelog"] = theirs
+                place = next(iter(theirs.__path__))
+                raise ImportError(
+                    f"in Spark's workers ({sys.executable}) tidelog is {place}, which is "
+                    "another package or a directory of that name: rename it, since it hides an installed "
+                    "tidelog"
+                ) from None
             raise ImportError(
                 f"the Python of Spark's workers, {sys.executable}, has no tidelog: install it there, "
                 "or set PYSPARK_PYTHON to a Python that has it"

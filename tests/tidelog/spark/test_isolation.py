@@ -189,6 +189,37 @@ def test_workers_without_dependencies_are_named(tmp_path, log):
     assert "set PYSPARK_PYTHON" in done.stderr
 
 
+ARRIVING = """
+import importlib.util, sys
+spec = importlib.util.spec_from_file_location("arrival", sys.argv[1])
+arrival = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(arrival)
+arrival.arrive("tidelog._house.pipeline", sys.argv[2], "1")
+"""
+
+
+@pytest.mark.parametrize("files", [[], ["__init__.py"]])
+def test_a_directory_called_tidelog_that_hides_ours_is_named(tmp_path, files):
+    """In a worker beside the program, on a machine that has not the driver's directory."""
+    (tmp_path / "tidelog").mkdir()
+    for name in files:
+        (tmp_path / "tidelog" / name).touch()
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    done = subprocess.run(
+        [sys.executable, "-c", ARRIVING, arrival.__file__, str(tmp_path / "nowhere")],
+        cwd=tmp_path,
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.stderr.splitlines()[-1] == (
+        f"ImportError: in Spark's workers ({sys.executable}) tidelog is {tmp_path / 'tidelog'}, which is"
+        " another package or a directory of that name: rename it, since it hides an installed tidelog"
+    )
+
+
 def test_another_version_in_the_workers_is_refused():
     with pytest.raises(ImportError, match=r"the driver has tidelog 9.9, and .* has tidelog "):
         arrival.arrive("tidelog._house.pipeline", str(ROOT), "9.9")
