@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 _FINDINGS = 1
 _FRAME_PX = 640
+"""The height of a frame where the notebook does not let it take that of its content."""
+_FIT = "const px=this.contentDocument.documentElement.scrollHeight;if(px)this.style.height=px+'px'"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +47,16 @@ class Result:
         return self.text
 
     def _repr_html_(self) -> str:
-        """Returns the page for a notebook, in a frame: its styles concern nothing else there."""
+        """Returns the page for a notebook, in a frame: its styles concern nothing else there.
+
+        The frame runs no script, and takes the height of the page where the notebook allows it.
+        """
         page = self.page
         if page is None:
             return f"<pre>{html.escape(self.text)}</pre>"
         return (
-            f'<iframe srcdoc="{html.escape(page)}" sandbox title="{html.escape(self.job)}"'
+            f'<iframe srcdoc="{html.escape(page)}" sandbox="allow-same-origin"'
+            f' title="{html.escape(self.job)}" onload="{html.escape(_FIT)}"'
             f' style="width:100%;height:{_FRAME_PX}px;border:0"></iframe>'
         )
 

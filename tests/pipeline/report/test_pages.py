@@ -12,6 +12,7 @@ pytest.importorskip("matplotlib")
 
 from pipeline.report import page
 from pipeline.report.page import Cell, Finding, Table
+from tidelog.jobs.results import Result
 
 BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
 
@@ -68,7 +69,36 @@ def test_every_cell_says_the_head_of_its_column():
 @pytest.mark.skipif(BROWSER is None, reason="needs chromium")
 @pytest.mark.parametrize("width", [500, 700, 1000, 1400])
 def test_nothing_is_wider_than_its_window(width, tmp_path):
-    (tmp_path / "page.html").write_text(sample().replace("</head>", f"{MEASURE}</head>"))
+    found = measured(sample().replace("</head>", f"{MEASURE}</head>"), width, tmp_path)
+    found = re.match(r"(\d+) (\d+) \[(.*)\]", found)
+    assert found[3] == ""
+    assert int(found[2]) <= int(found[1]) == width
+
+
+FRAMED = """<!doctype html><title></title><body>{}<script>addEventListener("load", () => {{
+  const frame = document.querySelector("iframe");
+  const inner = frame.contentDocument.documentElement;
+  const scripts = frame.contentWindow.ran === undefined;
+  document.title = `measured ${{frame.clientHeight}} ${{inner.scrollHeight}} ${{scripts}}`;
+}})</script>"""
+
+
+@pytest.mark.skipif(BROWSER is None, reason="needs chromium")
+@pytest.mark.parametrize("rows", [1, 200])
+def test_a_frame_in_a_notebook_is_as_high_as_its_page(rows, tmp_path):
+    table = page.table("t", ("a", "b"), [("x", "1")] * rows)
+    text = sample(partitions=table).replace("</head>", "<script>ran = true</script></head>")
+    result = Result("mirror", "r", 0, tmp_path, {}, "text", lambda: text)
+    found = measured(FRAMED.format(result._repr_html_()), 1000, tmp_path)
+    height, content, is_still = found.split()
+    assert int(height) == int(content)
+    assert int(height) > 4000 if rows == 200 else 300 < int(height) < 4000
+    assert is_still == "true", "a script ran in the frame"
+
+
+def measured(text, width, tmp_path):
+    """What the browser has put behind "measured" in the title of a page."""
+    (tmp_path / "page.html").write_text(text)
     done = subprocess.run(
         [
             *(BROWSER, "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"),
@@ -80,7 +110,6 @@ def test_nothing_is_wider_than_its_window(width, tmp_path):
         text=True,
         timeout=120,
     )
-    found = re.search(r"<title>measured (\d+) (\d+) \[(.*)\]", done.stdout)
+    found = re.search(r"<title>measured (.*?)</title>", done.stdout)
     assert found is not None, done.stderr[-2000:]
-    assert found[3] == ""
-    assert int(found[2]) <= int(found[1]) == width
+    return found[1]
