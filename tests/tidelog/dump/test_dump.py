@@ -417,7 +417,7 @@ class TestTimeIndexes:
         assert found == [(-15, 1), (-5, 3)]
         for data, where, what in (
             (b"tidn\0\0\0\2" + packed[0], "byte 0", "newer version"),
-            (b"tidn\0\0\0\1" + packed[0] + b"x", "byte 20", "cut: 1 bytes"),
+            (b"tidn\0\0\0\1" + packed[0] + b"x", "byte 20", "cut: 1 byte "),
             (b"tidn\0\0\0\1" + packed[1] + packed[0], "entry 1", "not read on"),
             (b"tidn\0\0\0\1" + struct.pack(">qi", 5, 5), "entry 0", "not read on"),
             (b"tidn\0\0\0\1" + struct.pack(">qi", -14, 1), "entry 0", "largest time of its batch"),
