@@ -14,6 +14,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from protocol.message import served_apis
+from tools.derived import between, write_or_check
 
 PAGE = ROOT / "docs" / "compatibility.md"
 BEGIN = "<!-- apis: derived, see tools/derive_compatibility.py -->\n"
@@ -31,25 +32,5 @@ def table() -> str:
     return "\n".join(rows) + "\n"
 
 
-def derived(page: str) -> str:
-    """Returns the page with a new API table. Raises ValueError if the markers are missing."""
-    head, rest = page.split(BEGIN, 1)
-    _, tail = rest.split(END, 1)
-    return head + BEGIN + table() + END + tail
-
-
-def main(arguments: list[str]) -> int:
-    """Writes the page, or checks it."""
-    page = PAGE.read_text()
-    fresh = derived(page)
-    if "--check" in arguments:
-        if fresh != page:
-            print("docs/compatibility.md is stale: run `make derive`", file=sys.stderr)
-            return 1
-        return 0
-    PAGE.write_text(fresh)
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(write_or_check(PAGE, between(PAGE, BEGIN, END, table())))

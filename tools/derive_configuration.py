@@ -23,6 +23,7 @@ from config.ignored import (
 )
 from config.setting import INT_MAX, LONG_MAX, Type
 from config.unenforced import CONSEQUENCES
+from tools.derived import write_or_check
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -68,19 +69,6 @@ resembles no setting is taken for somebody else's: it is logged and passed over.
 it so far. The lists at the end name Kafka's settings that are accepted and mean nothing here; the
 broker logs one line for each that is set.
 """
-
-
-def main() -> int:
-    """Writes the page, or checks it."""
-    text = page()
-    if "--check" in sys.argv[1:]:
-        if PAGE.exists() and PAGE.read_text(encoding="utf-8") == text:
-            return 0
-        print(f"{PAGE.relative_to(ROOT)} is stale: run make derive", file=sys.stderr)
-        return 1
-    PAGE.parent.mkdir(exist_ok=True)
-    PAGE.write_text(text, encoding="utf-8")
-    return 0
 
 
 def page() -> str:
@@ -193,4 +181,4 @@ def _wrapped(names: Iterable[str]) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(write_or_check(PAGE, page()))

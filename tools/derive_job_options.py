@@ -15,6 +15,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from pipeline import cli
+from tools.derived import write_or_check
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,22 +27,10 @@ _BEGIN = (
 _HEAD = ("| option | meaning |", "|---|---|")
 
 
-def main() -> int:
-    """Writes the pages, or checks them."""
-    is_check = "--check" in sys.argv[1:]
-    stale = []
-    for job in cli.JOBS:
-        path = PAGES / f"{job}.md"
-        text = path.read_text(encoding="utf-8")
-        new = f"{text.partition(_BEGIN)[0].rstrip()}\n\n{_BEGIN}\n\n{options(job)}"
-        if new != text:
-            stale.append(str(path.relative_to(ROOT)))
-            if not is_check:
-                path.write_text(new, encoding="utf-8")
-    if stale and is_check:
-        print(f"stale: {', '.join(stale)}: run make derive", file=sys.stderr)
-        return 1
-    return 0
+def page(job: str) -> str:
+    """Returns the page of a job with its options."""
+    text = (PAGES / f"{job}.md").read_text(encoding="utf-8")
+    return f"{text.partition(_BEGIN)[0].rstrip()}\n\n{_BEGIN}\n\n{options(job)}"
 
 
 def options(job: str) -> str:
@@ -78,4 +67,4 @@ def _rows(parser: argparse.ArgumentParser) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(max(write_or_check(PAGES / f"{job}.md", page(job)) for job in cli.JOBS))

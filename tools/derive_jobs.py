@@ -16,6 +16,7 @@ sys.path.insert(0, str(ROOT))
 
 import tidelog.jobs
 from tidelog.jobs.results import Result
+from tools.derived import write_or_check
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,18 +47,6 @@ class SetupError(JobError): ...
 """
 
 
-def main() -> int:
-    """Writes the file, or checks it."""
-    text = page()
-    if "--check" in sys.argv[1:]:
-        if PAGE.exists() and PAGE.read_text(encoding="utf-8") == text:
-            return 0
-        print(f"{PAGE.relative_to(ROOT)} is stale: run make derive", file=sys.stderr)
-        return 1
-    PAGE.write_text(text, encoding="utf-8")
-    return 0
-
-
 def page() -> str:
     """Returns the whole file."""
     public = [(name, getattr(tidelog.jobs, name)) for name in sorted(tidelog.jobs.__all__)]
@@ -84,4 +73,4 @@ def _parameters(signature: inspect.Signature) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(write_or_check(PAGE, page()))

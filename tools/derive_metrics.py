@@ -21,6 +21,7 @@ from broker.metrics import (
     time_metrics,
 )
 from broker.metrics.family import COUNTER, HISTOGRAM
+from tools.derived import write_or_check
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -73,18 +74,6 @@ is uncleanable from when it could not be read, or a cleaning of it made no progr
 """
 
 
-def main() -> int:
-    """Writes the page, or checks it."""
-    text = page()
-    if "--check" in sys.argv[1:]:
-        if PAGE.exists() and PAGE.read_text(encoding="utf-8") == text:
-            return 0
-        print(f"{PAGE.relative_to(ROOT)} is stale: run make derive", file=sys.stderr)
-        return 1
-    PAGE.write_text(text, encoding="utf-8")
-    return 0
-
-
 def page() -> str:
     """Returns the whole page."""
     return "\n".join(
@@ -116,4 +105,4 @@ def _row(family: Family) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(write_or_check(PAGE, page()))

@@ -14,6 +14,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from client.security.options import OPTIONS, REFUSED, WITHOUT_EFFECT
+from tools.derived import between, write_or_check
 
 PAGE = ROOT / "docs" / "security.md"
 BEGIN = "<!-- settings: derived, see tools/derive_security.py -->\n"
@@ -54,25 +55,5 @@ def tables() -> str:
     )
 
 
-def derived(page: str) -> str:
-    """Returns the page with new tables. Raises ValueError if the markers are missing."""
-    head, rest = page.split(BEGIN, 1)
-    _, tail = rest.split(END, 1)
-    return head + BEGIN + tables() + END + tail
-
-
-def main(arguments: list[str]) -> int:
-    """Writes the page, or checks it."""
-    page = PAGE.read_text(encoding="utf-8")
-    fresh = derived(page)
-    if "--check" in arguments:
-        if fresh != page:
-            print("docs/security.md is stale: run `make derive`", file=sys.stderr)
-            return 1
-        return 0
-    PAGE.write_text(fresh, encoding="utf-8")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(write_or_check(PAGE, between(PAGE, BEGIN, END, tables())))

@@ -21,6 +21,7 @@ from config import TopicConfig
 from protocol.records.encode import put_message
 from storage.log.partition import Partition
 from storage.log.retention import explanation
+from tools.derived import write_or_check
 
 if TYPE_CHECKING:
     from storage.log.retention.deletion import Deletion
@@ -339,17 +340,5 @@ def picture() -> str:
     )
 
 
-def main() -> int:
-    """Draws the picture, or checks it."""
-    text = picture()
-    if "--check" in sys.argv[1:]:
-        if PICTURE.exists() and PICTURE.read_text(encoding="utf-8") == text:
-            return 0
-        print(f"{PICTURE.relative_to(ROOT)} is stale: run make derive", file=sys.stderr)
-        return 1
-    PICTURE.write_text(text, encoding="utf-8")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(write_or_check(PICTURE, picture()))
