@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping, Sequence
 
-    from pipeline.runs.failover_run import Row
+    from pipeline.runs.failover_row import Row
     from pipeline.runs.offset_maps import Mapped
     from pipeline.session import Session
     from protocol.topic_partition import TopicPartition
@@ -149,13 +149,12 @@ def _add_deeds(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace, session: Session) -> int:  # noqa: ARG001 - it needs no Spark
     """Plans, prints, and commits if --apply is given; returns the exit status."""
     from pipeline.report import failover as page
-    from pipeline.runs import failover_run as planning
-    from pipeline.runs import offset_maps
+    from pipeline.runs import failover_row, failover_run, offset_maps
 
     if options.compare < 1:
         raise UsageError("--compare: a number above 0")
-    options.by = options.by or (planning.MAP if options.map else planning.TIME)
-    if options.by == planning.MAP and not options.map:
+    options.by = options.by or (failover_row.MAP if options.map else failover_row.TIME)
+    if options.by == failover_row.MAP and not options.map:
         raise UsageError("--by map needs --map: the run of mirror that copied the topics")
     started_ms = time.time_ns() // 1_000_000
     name = options.run or shared.new_run_id(JOB, started_ms)
@@ -163,9 +162,13 @@ def run(options: argparse.Namespace, session: Session) -> int:  # noqa: ARG001 -
     with Client(options.source) as ours, Client(options.target) as theirs:
         committed = _committed(options, ours)
         rows = _rows(
-            planning.Planner(options, ours, theirs, started_ms), options, committed, known, theirs
+            failover_run.Planner(options, ours, theirs, started_ms),
+            options,
+            committed,
+            known,
+            theirs,
         )
-        status = OK if all(row.status == planning.OK for row in rows) else FINDINGS
+        status = OK if all(row.status == failover_row.OK for row in rows) else FINDINGS
         bare = _uncommitted(ours, committed)
         for line in [*page.table([row.as_dict() for row in rows]), *map(page.bare, bare)]:
             say(line)

@@ -10,3 +10,14 @@ from typing import Final
 ARCHIVE: Final = "archive"
 MIRROR: Final = "mirror"
 RESTORE: Final = "restore"
+TIMESTAMP_TYPE: Final = "message.timestamp.type"
+"""The setting of a topic whose records get the time of their appending (LogAppendTime)."""
+
+OF_REPLICAS: Final = frozenset(
+    {
+        "leader.replication.throttled.replicas",
+        "follower.replication.throttled.replicas",
+        "remote.storage.enable",
+    }
+)
+"""Settings about the replicas of a topic, which do not apply to a copy of it."""

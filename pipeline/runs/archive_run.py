@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from client import Client
 from pipeline.archive import manifests, writing
@@ -15,7 +15,7 @@ from pipeline.options import topics_of
 from pipeline.plan import Plan
 from pipeline.report.output import leave, say
 from pipeline.report.units import some
-from pipeline.runs import ARCHIVE
+from pipeline.runs import ARCHIVE, TIMESTAMP_TYPE
 from pipeline.runs.task_progress import watching
 from pipeline.source import access, locations
 from pipeline.source.splits import Selection
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from pipeline.session import Session
     from pipeline.source.splits import OffsetRange, Split
     from protocol.topic_partition import TopicPartition
-
-_STAMP: Final = "message.timestamp.type"
 
 
 class Run:
@@ -171,7 +169,7 @@ class Run:
                     for each, one in settings.items()
                     if one.is_own and one.value is not None
                 }
-                stamp = settings[_STAMP].value if _STAMP in settings else None
+                stamp = settings[TIMESTAMP_TYPE].value if TIMESTAMP_TYPE in settings else None
                 topic = known[name]
                 found[name] = Topic(len(topic.partitions), topic.topic_id, stamp, own)
         return found

@@ -7,17 +7,28 @@ any two brokers.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from client import EARLIEST, Client, RequestError
 from client import READ_COMMITTED as ISOLATED
 from client import READ_UNCOMMITTED as OPEN
-from pipeline.engine import failover as engine
-from pipeline.engine.failover import NOWHERE, Comparison, Spans, TargetLog, TooMany, UnreadTimes
+from pipeline.engine.failover.offsets import NOWHERE, Spans
+from pipeline.engine.failover.proofs import Comparison, TargetLog, TooMany, prove_by_map
+from pipeline.engine.failover.times import UnreadTimes, margin_of, search_time
 from pipeline.report.units import moment, some, span
+from pipeline.runs import TIMESTAMP_TYPE
 from pipeline.runs.failover_reading import audited_delays, digests, read
+from pipeline.runs.failover_row import (
+    LOST,
+    MAP,
+    MISSING,
+    OK,
+    RECORDS,
+    REFUSED,
+    TIME,
+    Row,
+)
 from pipeline.source import reading
 from pipeline.source import splits as source
 from protocol.errors import ErrorCode
@@ -27,69 +38,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from client import GroupOffset
-    from pipeline.engine.failover import Proof
+    from pipeline.engine.failover.proofs import Proof
     from pipeline.runs.offset_maps import Mapped
     from pipeline.source.columns import Columns
     from pipeline.source.splits import OffsetRange
     from protocol.topic_partition import TopicPartition
 
-MAP: Final = "map"
-TIME: Final = "time"
-RECORDS: Final = "records"
-
-OK: Final = "ok"
-LOST: Final = "lost"
-MISSING: Final = "missing"
-UNPROVEN: Final = "unproven"
-REFUSED: Final = "refused"
-
 _SAMPLE: Final = 50  # records on each side of the committed offset that are compared with the map
 _SAMPLE_REACH: Final = 10_000
-_STAMP: Final = "message.timestamp.type"
 _CLEANUP: Final = "cleanup.policy"
 _NO_SUCH_TIME: Final = frozenset({ErrorCode.UNSUPPORTED_VERSION, ErrorCode.INVALID_REQUEST})
-
-
-@dataclass(slots=True)
-class Row:
-    """One partition: its state on both sides, the chosen offset, and what was proven about it."""
-
-    topic: str
-    partition: int
-    target_topic: str
-    target_partition: int
-    committed: int
-    metadata: str = ""
-    committed_on_target: int | None = None
-    source_start: int = 0
-    source_end: int = 0
-    target_start: int = 0
-    target_end: int = 0
-    offset: int | None = None
-    status: str = UNPROVEN
-    by: str = MAP
-    next_offset: int | None = None
-    next_ms: int | None = None
-    margin_ms: int | None = None
-    margin_from: str | None = None
-    search_ms: int | None = None
-    proven_by: str | None = None
-    proof: Proof | None = None
-    notes: list[str] = field(default_factory=list)
-
-    @property
-    def source(self) -> TopicPartition:
-        """The partition in the source."""
-        return self.topic, self.partition
-
-    @property
-    def target(self) -> TopicPartition:
-        """The partition in the target."""
-        return self.target_topic, self.target_partition
-
-    def as_dict(self) -> dict[str, Any]:
-        """Returns the row in the form of report.json."""
-        return asdict(self)
 
 
 class _Refused(Exception):
@@ -233,7 +191,7 @@ class Planner:
                 f" {moment(stamp)}: the margin leaves {them} out"
             )
         row.margin_ms, row.margin_from = self._margin(row, times)
-        row.search_ms = engine.search_time(times.next_ms, row.margin_ms)
+        row.search_ms = search_time(times.next_ms, row.margin_ms)
         if self._is_stamped(row, of_target=True) and not times.stamped:
             row.notes.append(
                 "the target gives records times of its own: they were searched, and are later than event"
@@ -248,7 +206,7 @@ class Planner:
         if known is not None:
             longest, shortest, known_of = known
             return (
-                engine.margin_of(longest, shortest),
+                margin_of(longest, shortest),
                 f"the audit: {some(known_of, 'record')} took {span(shortest)} to {span(longest)}",
             )
         if times.stamped:
@@ -338,7 +296,7 @@ class Planner:
         )
         policy = self._setting(row.target_topic, _CLEANUP, of_target=True)
         log = TargetLog(row.target_start, row.target_end, there, "compact" in policy)
-        return engine.prove_by_map(mapped.offsets, unread, log, row.committed, row.offset)
+        return prove_by_map(mapped.offsets, unread, log, row.committed, row.offset)
 
     def _disproof(self, row: Row, mapped: Mapped, *, with_time: bool) -> str | None:
         """Compares records around the committed offset.
@@ -386,7 +344,7 @@ class Planner:
 
     def _is_stamped(self, row: Row, *, of_target: bool) -> bool:
         topic = row.target_topic if of_target else row.topic
-        return self._setting(topic, _STAMP, of_target=of_target) == "LogAppendTime"
+        return self._setting(topic, TIMESTAMP_TYPE, of_target=of_target) == "LogAppendTime"
 
     def _setting(self, topic: str, name: str, *, of_target: bool) -> str:
         key = of_target, topic

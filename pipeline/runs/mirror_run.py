@@ -14,7 +14,7 @@ from pipeline.plan import PLAN, Plan, described
 from pipeline.replay import identities, targets
 from pipeline.replay.delivery import POSITION, TRANSACTIONS
 from pipeline.report.output import say
-from pipeline.runs import MIRROR
+from pipeline.runs import MIRROR, OF_REPLICAS, TIMESTAMP_TYPE
 from pipeline.source import access
 from pipeline.source import splits as source
 
@@ -28,16 +28,7 @@ if TYPE_CHECKING:
     from protocol.topic_partition import TopicPartition
 
 _ROUND: Final = "round-{:06d}"
-_STAMP: Final = "message.timestamp.type"
-# Settings about replicas of the source topic do not apply to the target.
-_NOT_COPIED: Final = frozenset(
-    {
-        _STAMP,
-        "leader.replication.throttled.replicas",
-        "follower.replication.throttled.replicas",
-        "remote.storage.enable",
-    }
-)
+_NOT_COPIED: Final = OF_REPLICAS | {TIMESTAMP_TYPE}
 
 
 class Round(NamedTuple):
@@ -295,7 +286,7 @@ def _settings(options: argparse.Namespace, topic: str) -> dict[str, str]:
                 for name, one in client.topic_settings(topic).items()
                 if one.is_own and one.value is not None and name not in _NOT_COPIED
             }
-    return {**found, _STAMP: "CreateTime", **dict(options.set)}
+    return {**found, TIMESTAMP_TYPE: "CreateTime", **dict(options.set)}
 
 
 def _tasks(

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from pipeline.engine.failover import Ambiguous, OffsetMap
+from pipeline.engine.failover.offsets import Ambiguous, OffsetMap
 from pipeline.errors import PipelineError, UsageError
 from pipeline.replay import offset_map
 from pipeline.report.output import REPORT

@@ -20,7 +20,7 @@ from pipeline.replay import replay, targets
 from pipeline.replay.conclusion import conclude
 from pipeline.report.output import say
 from pipeline.report.units import count, some
-from pipeline.runs import RESTORE
+from pipeline.runs import OF_REPLICAS, RESTORE, TIMESTAMP_TYPE
 from pipeline.runs.task_progress import watching
 from pipeline.runs.whatif_run import OF_RETENTION, OF_SEGMENTS
 from pipeline.source.splits import Split
@@ -38,15 +38,7 @@ if TYPE_CHECKING:
     from pipeline.session import Session
     from protocol.topic_partition import TopicPartition
 
-_STAMP: Final = "message.timestamp.type"
 _BASIS: Final = "retention.time.basis"
-_NOT_RESTORED: Final = frozenset(
-    {
-        "leader.replication.throttled.replicas",
-        "follower.replication.throttled.replicas",
-        "remote.storage.enable",
-    }
-)
 _JUDGED: Final = OF_RETENTION | OF_SEGMENTS
 _RECORD_BYTES: Final = 54  # the bytes that a record saves in a batch, compared to columns
 
@@ -200,13 +192,13 @@ class Run:
         had = {
             name: value
             for name, value in self.topics[topic].settings.items()
-            if name not in _NOT_RESTORED
+            if name not in OF_REPLICAS
         }
         stamp = self.topics[topic].timestamp_type
         if stamp is not None:
-            had[_STAMP] = stamp
+            had[TIMESTAMP_TYPE] = stamp
         if self.options.keep_times:
-            had[_STAMP] = "CreateTime"
+            had[TIMESTAMP_TYPE] = "CreateTime"
         return {
             name: value for name, value in {**had, **dict(self.options.set)}.items() if value != ""
         }

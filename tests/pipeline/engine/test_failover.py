@@ -9,19 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.engine.failover import (
-    NOWHERE,
-    Ambiguous,
-    Comparison,
-    OffsetMap,
-    Spans,
-    TargetLog,
-    TooMany,
-    UnreadTimes,
-    margin_of,
-    prove_by_map,
-    search_time,
-)
+from pipeline.engine.failover.offsets import NOWHERE, Ambiguous, OffsetMap, Spans
+from pipeline.engine.failover.proofs import Comparison, TargetLog, TooMany, prove_by_map
+from pipeline.engine.failover.times import UnreadTimes, margin_of, search_time
 from pipeline.engine.plausible import UNKNOWN
 from pipeline.replay.offset_map import Run
 

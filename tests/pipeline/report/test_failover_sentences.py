@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from pipeline.engine.failover import Proof
+from pipeline.engine.failover.proofs import Proof
 from pipeline.report.failover import sentences
 
 
