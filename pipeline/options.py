@@ -45,11 +45,13 @@ AUTO: Final = "auto"  # what is small runs in this process, the rest on DEFAULT_
 _NAMES = re.compile(r"[A-Za-z0-9._-]+(,[A-Za-z0-9._-]+)*")
 _SIGNED = re.compile(r"-[0-9]")  # a time such as -2h or -0044-03-15T12:00Z, not an option
 _RUN_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,79}")  # temporary files begin with a dot
+LOCAL_MASTER: Final = r"local(?:\[([0-9]+|\*)(?:, *([0-9]+))?\])?"
+"""A regular expression for a local master: its groups are the cores and how often a task is tried."""
 _PLACE = (
     r"([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}"  # a host, or an address of IPv6, and a port
 )
 _MASTER = re.compile(
-    r"local(\[([0-9]+|\*)(, *[0-9]+)?\])?|local-cluster\[ *[0-9]+ *, *[0-9]+ *, *[0-9]+ *\]|yarn"
+    rf"{LOCAL_MASTER}|local-cluster\[ *[0-9]+ *, *[0-9]+ *, *[0-9]+ *\]|yarn"
     rf"|spark://{_PLACE}(,{_PLACE})*|k8s://.+"
 )
 _SIZE = re.compile(r"([0-9]+)(k|m|g)?", re.IGNORECASE)

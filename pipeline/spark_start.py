@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from pipeline.errors import SetupError
-from pipeline.options import DEFAULT_MASTER, INLINE
+from pipeline.options import DEFAULT_MASTER, INLINE, LOCAL_MASTER
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,7 +37,7 @@ OLDEST_JAVA: Final = 17
 INSTALL: Final = "pip install '.[spark]' in a clone of tidelog"
 LOG_LEVEL: Final = "TIDELOG_SPARK_LOG"
 """An environment variable: the level of Spark's log."""
-_LOCAL: Final = re.compile(r"local(?:\[([0-9]+|\*)(?:, *([0-9]+))?\])?")
+_LOCAL: Final = re.compile(LOCAL_MASTER)
 _JAVA_VERSION: Final = re.compile(r'version "(?:1\.)?([0-9]+)')
 _FAILURE: Final = re.compile(r"(?:^Error|\w+(?:Exception|Error)): (.+)")
 _ATTEMPTS: Final = "spark.task.maxFailures"

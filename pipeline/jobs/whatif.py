@@ -43,7 +43,12 @@ _MOST_ROUNDS = 100_000
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the options of the job."""
-    group = parser.add_argument_group("which logs")
+    _add_logs(parser.add_argument_group("which logs"))
+    _add_trial(parser.add_argument_group("what to try"))
+    common.add_run(parser)
+
+
+def _add_logs(group: argparse._ArgumentGroup) -> None:
     where = group.add_mutually_exclusive_group(required=True)
     where.add_argument(
         "--logs", metavar="DIR", action="append", help="log directories of a broker: exact"
@@ -66,7 +71,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="the cluster they belong to: its topics' own settings are tried too, as `now`",
     )
     add_command_config(group)
-    group = parser.add_argument_group("what to try")
+
+
+def _add_trial(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--policy",
         action="append",
@@ -106,7 +113,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         metavar="[POLICY:]NAME=NUMBER",
         help="a bound; exit status 1 where it is broken; may be given many times",
     )
-    common.add_run(parser)
 
 
 def run(options: argparse.Namespace, session: Session) -> int:

@@ -2,7 +2,7 @@
 
 Of a file only what the broker itself would accept is used: entries whose offsets increase and whose
 times do not decrease, up to the first invalid one. They hold for offsets before `until` (see
-`logs.append_times_until`), or before the end that the file's END entry confirms. Entries that a
+`append_times_until`), or before the end that the file's END entry confirms. Entries that a
 running broker sends hold for the offsets that were asked for and sent, and must be valid, too.
 Everywhere else the append time is UNKNOWN; nothing is guessed.
 """
@@ -10,10 +10,14 @@ Everywhere else the append time is UNKNOWN; nothing is guessed.
 from __future__ import annotations
 
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
+from pipeline.source import locations
+from pipeline.source.splits import ALL_TRUSTED
+from storage.log.times import partition_times
 from storage.segment.appended import layout
 from storage.segment.appended.entries import known_parts
 
@@ -21,6 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import numpy.typing as npt
+
+    from pipeline.source.splits import Log
+    from storage.log.times.partition_times import PartitionTimes
 
     Ints = npt.NDArray[np.int64]
 
@@ -165,3 +172,34 @@ def _believable(times: Ints, offsets: Ints) -> int:
     wrong = times == layout.END
     wrong[1:] |= (offsets[1:] <= offsets[:-1]) | (known[1:] & (times[1:] < largest[:-1]))
     return int(np.argmax(wrong)) if wrong.any() else len(times)
+
+
+# --- how far a file can be trusted -----------------------------------------------------------------
+
+
+def times_of(log: Log) -> PartitionTimes | None:
+    """Returns what `partition.times` of a log says; None if there is none. Raises OSError."""
+    data = locations.read(locations.join(log.directory, partition_times.FILE_NAME))
+    return None if data is None else partition_times.parse(data)
+
+
+def append_times_until(log: Log, times: PartitionTimes | None) -> int:
+    """Returns the offset before which `.appendtimes` is valid, by the broker's rules.
+
+    All of it is valid while the broker runs, or after it was killed, on the machine and since the
+    boot in which it ran. Elsewhere it is valid up to what `partition.times` covers. END entries in
+    the files are evaluated when the files are read.
+    """
+    if times is None:
+        return 0
+    if not log.was_clean and times.boot_id and times.boot_id == this_boot():
+        return ALL_TRUSTED
+    return times.covered_offset
+
+
+def this_boot() -> str:
+    """Returns the id of this boot of the machine; empty where there is none."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return ""

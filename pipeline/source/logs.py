@@ -11,13 +11,12 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from itertools import chain
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from pipeline.source import locations
+from pipeline.source.append_times import append_times_until, times_of
 from pipeline.source.batch_headers import Walk, header_at
 from pipeline.source.splits import (
-    ALL_TRUSTED,
     HIGH_WATERMARK,
     READ_COMMITTED,
     Log,
@@ -29,7 +28,6 @@ from pipeline.source.splits import (
 )
 from pipeline.source.transactions import last_stable_offset
 from storage import checkpoints, filenames
-from storage.log.times import partition_times
 from storage.segment import offset_index, transaction_index
 from storage.segment.time_index import ENTRY_SIZE as TIME_ENTRY_SIZE
 from storage.time.lookup import reaches
@@ -39,7 +37,6 @@ if TYPE_CHECKING:
 
     from pipeline.source.splits import OffsetRange, Selection
     from protocol.topic_partition import TopicPartition
-    from storage.log.times.partition_times import PartitionTimes
 
 _SMALL = 1 << 20  # a log up to this size is read from its start, without its index
 
@@ -184,7 +181,7 @@ class _Planner:
     def __init__(self, log: Log, selection: Selection) -> None:
         self._log = log
         self._selection = selection
-        self._times = _partition_times(log)
+        self._times = times_of(log)
         self._active_size = 0
 
     def range(self) -> OffsetRange:
@@ -373,29 +370,3 @@ def _index_entries(segment: Segment) -> list[tuple[int, int]]:
         last_offset, last_position = relative, position
         entries.append((segment.base_offset + relative, position))
     return entries
-
-
-def _partition_times(log: Log) -> PartitionTimes | None:
-    data = locations.read(locations.join(log.directory, partition_times.FILE_NAME))
-    return None if data is None else partition_times.parse(data)
-
-
-def append_times_until(log: Log, times: PartitionTimes | None) -> int:
-    """Returns the offset before which `.appendtimes` is valid, by the broker's rules.
-
-    All of it is valid while the broker runs, or after it was killed, on the machine and since the
-    boot in which it ran. Elsewhere it is valid up to what `partition.times` covers. END entries in
-    the files are evaluated when the files are read.
-    """
-    if times is None:
-        return 0
-    if not log.was_clean and times.boot_id and times.boot_id == _boot_id():
-        return ALL_TRUSTED
-    return times.covered_offset
-
-
-def _boot_id() -> str:
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-    except OSError:
-        return ""

@@ -13,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import fs
 
-from pipeline.source import locations, logs, reading
+from pipeline.source import locations, reading
 from pipeline.source.access import plan, read
+from pipeline.source.append_times import this_boot
 from pipeline.source.columns import LAST_OFFSET, POSITION, SIZE
 from pipeline.source.reading import HEADERS, TIMES, Options
 from pipeline.source.splits import (
@@ -141,7 +142,7 @@ times = st.one_of(
 @settings(max_examples=40, deadline=None)
 def test_any_log(tmp_path_factory, appends, split_bytes, ending):
     path = tmp_path_factory.mktemp("any")
-    writer, now = Writer(path, boot_id=logs._boot_id(), segment_bytes=700), 1000
+    writer, now = Writer(path, boot_id=this_boot(), segment_bytes=700), 1000
     for magic, codec, is_stamped, drawn, step in appends:
         now += step
         writer.configure(
@@ -160,7 +161,7 @@ def test_append_times_are_those_of_the_broker(tmp_path):
     """Kept times come back exactly; a machine that was restarted vouches only for what is covered."""
     for ending, boot_id, all_known in (
         ("close", "another", True),
-        ("crash", logs._boot_id(), True),
+        ("crash", this_boot(), True),
         ("crash", "another", False),
     ):
         path = tmp_path / f"{ending}-{all_known}"
@@ -222,7 +223,7 @@ def test_append_times_of_version_1_that_cannot_be_are_unknown(tmp_path, damage):
 @pytest.mark.parametrize("is_clean", [True, False])
 def test_damaged_append_times_are_right_or_unknown_at_every_byte(tmp_path, is_clean):
     """As the broker reads them: a closed segment's, and the last one's of a log that was stopped."""
-    writer, rows = Writer(tmp_path / "logs", segment_bytes=500, boot_id=logs._boot_id()), []
+    writer, rows = Writer(tmp_path / "logs", segment_bytes=500, boot_id=this_boot()), []
     for number in range(12):
         rows += [5_000 + number // 2 * 3] * 2
         writer.append([1, 2], now=rows[-1])
