@@ -43,9 +43,12 @@ def arrive(package: str, directory: str, version: str) -> None:
         return
     try:
         importlib.import_module("tidelog._house")
+        is_ours = hasattr(sys.modules["tidelog"], "__version__")
     except ModuleNotFoundError as error:
         if not str(error.name).startswith("tidelog"):
             raise
+        is_ours = False
+    if not is_ours:
         theirs = sys.modules.pop("tidelog", None)  # a directory of that name
         found = PathFinder.find_spec("tidelog", [directory])
         if found is None or found.loader is None:
@@ -53,14 +56,13 @@ def arrive(package: str, directory: str, version: str) -> None:
                 sys.modules["tidelog"] = theirs
                 place = next(iter(theirs.__path__))
                 raise ImportError(
-                    f"in Spark's workers ({sys.executable}) tidelog is {place}, which is "
-                    "another package or a directory of that name: rename it, since it hides an installed "
-                    "tidelog"
-                ) from None
+                    f"in Spark's workers ({sys.executable}) tidelog is {place}, which is another package or "
+                    "a directory of that name: rename it, since it hides an installed tidelog"
+                )
             raise ImportError(
                 f"the Python of Spark's workers, {sys.executable}, has no tidelog: install it there, "
                 "or set PYSPARK_PYTHON to a Python that has it"
-            ) from None
+            )
         sys.modules["tidelog"] = module_from_spec(found)
         found.loader.exec_module(sys.modules["tidelog"])
     there = sys.modules["tidelog"].__version__

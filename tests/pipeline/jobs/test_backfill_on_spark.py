@@ -247,7 +247,8 @@ def test_a_table_that_changes_after_it_was_counted(
         lines = [f"{n * DAY_MS},id-{n % 3},{n}\n" for n in range(count)]
         table.write_text("when,id,amount\n" + "".join(lines))
 
-    given = (broker, topic, table, out, "--option", "header=true", "--time-unit", "ms")
+    how = ("--option", "header=true", "--time-unit", "ms", "--set", "retention.ms=-1")
+    given = (broker, topic, table, out, *how)
     write(30)
     count = staging.count
 

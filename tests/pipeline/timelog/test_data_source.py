@@ -152,7 +152,7 @@ def test_event_times_and_filters(spark, edges):
     assert table(spark, edges).filter("topic = 'other'").count() == 0
     now_ms = time.time_ns() // 1_000_000
     frame = table(spark, edges, **{"from": "-2h"})  # also in workers, which read later
-    assert sorted(row.timestamp_ms for row in frame.collect()) == sorted(
+    assert sorted(row.timestamp_ms for row in frame.select("timestamp_ms").collect()) == sorted(
         at for at in EDGES if at > now_ms
     )
 
