@@ -8,9 +8,10 @@ epoch. docs/formats.md lists the values.
 from __future__ import annotations
 
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from broker.metadata.names import read_id, written_id
+from broker.metadata.records import CONTROLLER, LIVE_PREFIX, OFFLINE_PREFIX, REGISTRATION_PREFIX
 from broker.metadata.values import numbers, put, text
 
 if TYPE_CHECKING:
@@ -18,11 +19,6 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from broker.metadata.store import Put
-
-LIVE_PREFIX = "live/"
-REGISTRATION_PREFIX = "broker/"
-OFFLINE_PREFIX = "offline/"
-CONTROLLER = "controller"
 
 _NO_PARTITIONS: Mapping[UUID, tuple[int, ...]] = MappingProxyType({})
 
@@ -81,7 +77,7 @@ class ControllerRecord(NamedTuple):
     broker: int
 
 
-BrokerRecord = LiveBrokerRecord | RegistrationRecord | OfflineRecord | ControllerRecord
+BrokerRecord: TypeAlias = LiveBrokerRecord | RegistrationRecord | OfflineRecord | ControllerRecord
 
 
 def live_key(broker: int) -> str:
@@ -145,11 +141,11 @@ def read(key: str, said: Mapping[str, Any]) -> BrokerRecord:
         broker_of(key)
         directories = tuple(map(text, said["directories"]))
         return RegistrationRecord(text(said["incarnation"]), directories, bool(said["is_clean"]))
-    if key.startswith(OFFLINE_PREFIX):
-        broker_of(key)
-        directories = tuple(map(text, said["directories"]))
-        return OfflineRecord(directories, _by_id(said["partitions"]), _by_id(said["full"]))
-    raise ValueError("nobody here writes such a key")
+    if not key.startswith(OFFLINE_PREFIX):
+        raise ValueError("nobody here writes such a key")
+    broker_of(key)
+    directories = tuple(map(text, said["directories"]))
+    return OfflineRecord(directories, _by_id(said["partitions"]), _by_id(said["full"]))
 
 
 def _by_written_id(partitions: Mapping[UUID, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:

@@ -7,10 +7,9 @@ and the next ones from changes; images share what a change does not touch.
 from __future__ import annotations
 
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from broker.metadata import members, records
-from broker.metadata.members import Members
+from broker.metadata import records
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -19,6 +18,9 @@ if TYPE_CHECKING:
     from broker.metadata.members import Controller, LiveBroker, Offline, Registration
     from broker.metadata.records import PartitionRecord, Record, TopicRecord
     from broker.metadata.store import Change, KeyValue
+
+
+_NONE: MappingProxyType[int, Any] = MappingProxyType({})
 
 
 class Topic(NamedTuple):
@@ -43,6 +45,15 @@ class Topic(NamedTuple):
     def replication_factor(self) -> int:
         """The number of replicas of its first partition."""
         return len(self.assignments[0].replicas)
+
+
+class Members(NamedTuple):
+    """The brokers of the cluster, by broker id, and the controller (`members.py`)."""
+
+    brokers: Mapping[int, LiveBroker] = _NONE
+    registrations: Mapping[int, Registration] = _NONE
+    offline: Mapping[int, Offline] = _NONE
+    controller: Controller | None = None
 
 
 class Image(NamedTuple):
@@ -192,7 +203,7 @@ class ImageBuilder:
                 topics[record.name] = by_id[record.topic_id] = self._topic(record)
         touches_deletions = any(key.startswith(records.DELETION_PREFIX) for key in before)
         deletions = self._deletions() if touches_deletions else self.image.deletions
-        touches_members = any(key.startswith(members.KEYS) for key in before)
+        touches_members = any(key.startswith(records.MEMBER_KEYS) for key in before)
         return Image(
             revision,
             self._cluster_id(),
@@ -247,8 +258,16 @@ class ImageBuilder:
         )
 
     def _members(self) -> Members:
-        found = ((key, *stored) for key, stored in self._stored.items())
-        return members.members(each for each in found if each[0].startswith(members.KEYS))
+        found = [
+            (key, *stored)
+            for key, stored in self._stored.items()
+            if key.startswith(records.MEMBER_KEYS)
+        ]
+        if not found:
+            return Members()
+        from broker.metadata.members import members  # a broker that is alone has none
+
+        return members(found)
 
 
 def _missing(key: str) -> ValueError:

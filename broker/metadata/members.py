@@ -3,27 +3,19 @@
 from __future__ import annotations
 
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from broker.metadata.broker_records import (
-    CONTROLLER,
-    LIVE_PREFIX,
-    OFFLINE_PREFIX,
-    REGISTRATION_PREFIX,
     ControllerRecord,
     LiveBrokerRecord,
     OfflineRecord,
     RegistrationRecord,
     broker_of,
 )
+from broker.metadata.image import Members
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-KEYS = (LIVE_PREFIX, REGISTRATION_PREFIX, OFFLINE_PREFIX, CONTROLLER)
-"""How the keys begin from which the members of a cluster are known."""
-
-_NONE: MappingProxyType[int, Any] = MappingProxyType({})
+    from collections.abc import Iterable
 
 
 class LiveBroker(NamedTuple):
@@ -65,15 +57,6 @@ class Controller(NamedTuple):
     epoch: int
 
 
-class Members(NamedTuple):
-    """All of them, by broker id. A broker that is alone has none of these keys."""
-
-    brokers: Mapping[int, LiveBroker] = _NONE
-    registrations: Mapping[int, Registration] = _NONE
-    offline: Mapping[int, Offline] = _NONE
-    controller: Controller | None = None
-
-
 def members(stored: Iterable[tuple[str, object, int, int]]) -> Members:
     """Returns the members that keys name: (key, record, create revision, mod revision) of each."""
     live: dict[int, LiveBroker] = {}
@@ -89,8 +72,6 @@ def members(stored: Iterable[tuple[str, object, int, int]]) -> Members:
             offline[broker_of(key)] = Offline(broker_of(key), record, modified)
         elif isinstance(record, ControllerRecord):
             controller = Controller(record.broker, created)
-    if not (live or registered or offline or controller):
-        return Members()
     return Members(
         MappingProxyType(live), MappingProxyType(registered), MappingProxyType(offline), controller
     )

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import json
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from broker.metadata import broker_records
 from broker.metadata.names import collision_key, read_id, written_id
 from broker.metadata.values import numbers, put, text
 from config import BROKER_ALIASES, TOPIC_ALIASES
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from uuid import UUID
 
+    from broker.metadata.broker_records import BrokerRecord
     from broker.metadata.store import Put
 
 CLUSTER = "cluster"
@@ -28,6 +28,12 @@ PRODUCER_IDS = "producer_ids"
 TOPIC_PREFIX = "topic/"
 PARTITION_PREFIX = "partition/"
 DELETION_PREFIX = "deletion/"
+LIVE_PREFIX = "live/"
+REGISTRATION_PREFIX = "broker/"
+OFFLINE_PREFIX = "offline/"
+CONTROLLER = "controller"
+MEMBER_KEYS = (LIVE_PREFIX, REGISTRATION_PREFIX, OFFLINE_PREFIX, CONTROLLER)
+"""How the keys begin that brokers write about themselves (`broker_records.py`)."""
 
 NO_LEADER = -1
 UNKNOWN_EPOCH = -1
@@ -105,14 +111,9 @@ class DeletionRecord(NamedTuple):
     name: str
 
 
-Record = (
-    ClusterRecord
-    | TopicRecord
-    | PartitionRecord
-    | BrokerConfigsRecord
-    | ProducerIdsRecord
-    | DeletionRecord
-    | broker_records.BrokerRecord
+Record: TypeAlias = (
+    "ClusterRecord | TopicRecord | PartitionRecord | BrokerConfigsRecord | ProducerIdsRecord"
+    " | DeletionRecord | BrokerRecord"
 )
 
 
@@ -216,7 +217,11 @@ def _read(key: str, said: dict[str, Any]) -> Record:
     if key.startswith(DELETION_PREFIX):
         deletion_of(key)
         return DeletionRecord(text(said["name"]))
-    return broker_records.read(key, said)
+    if key.startswith(MEMBER_KEYS):
+        from broker.metadata import broker_records  # a broker that is alone has no such key
+
+        return broker_records.read(key, said)
+    raise ValueError("nobody here writes such a key")
 
 
 def _partition(said: Mapping[str, Any]) -> PartitionRecord:

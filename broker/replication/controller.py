@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.metadata.broker_records import CONTROLLER, put_controller
-from broker.metadata.records import NO_LEADER, UNKNOWN_EPOCH
+from broker.metadata.broker_records import put_controller
+from broker.metadata.records import CONTROLLER, NO_LEADER, UNKNOWN_EPOCH
 from broker.metadata.store import Compare, absent
 from broker.replication import election, reassignment
 from broker.replication.transactions import (

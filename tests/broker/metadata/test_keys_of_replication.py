@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+from pathlib import Path
 from uuid import UUID
 
 import pytest
@@ -22,12 +25,12 @@ from broker.metadata.broker_records import (
     put_offline,
     put_registration,
 )
-from broker.metadata.image import ImageBuilder
-from broker.metadata.members import Members
+from broker.metadata.image import ImageBuilder, Members
 from broker.metadata.memory import MemoryStore
 from broker.metadata.records import PartitionRecord, TopicRecord
 from broker.metadata.store import NO_LEASE, Delete
 
+ROOT = Path(__file__).parents[3]
 TOPIC = UUID(int=7)
 LONELY = PartitionRecord.led_by(1, 4)
 
@@ -81,7 +84,7 @@ def test_what_brokers_say_is_read_as_it_was_written(live, registration, offline,
         (put_controller(broker, NO_LEASE), ControllerRecord(broker)),
     ):
         assert records.read(put.key, put.value) == record
-        assert put.key == broker_records.CONTROLLER or broker_records.broker_of(put.key) == broker
+        assert put.key == records.CONTROLLER or broker_records.broker_of(put.key) == broker
 
 
 def test_a_partition_of_an_older_tidelog_has_the_defaults():
@@ -215,3 +218,13 @@ async def test_a_session_that_cannot_be_read_leaves_the_image_as_it_was():
         assert (
             metadata.builder.apply([change._replace(revision=began + 1)]).brokers[1].epoch == began
         )
+
+
+def test_a_broker_that_is_alone_loads_nothing_of_a_cluster():
+    told = "import sys, broker.metadata.local; print([m for m in sys.modules if 'broker.' in m])"
+    done = subprocess.run(
+        [sys.executable, "-c", told], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    assert "broker.metadata.image" in done.stdout
+    for name in ("metadata.members", "metadata.broker_records", "replication", "membership"):
+        assert f"broker.{name}" not in done.stdout

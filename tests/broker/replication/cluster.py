@@ -12,7 +12,6 @@ from uuid import UUID
 from broker.membership.registration import Start
 from broker.metadata import records
 from broker.metadata.broker_records import (
-    CONTROLLER,
     Endpoint,
     LiveBrokerRecord,
     put_controller,
@@ -20,7 +19,7 @@ from broker.metadata.broker_records import (
 )
 from broker.metadata.image import ImageBuilder
 from broker.metadata.memory import MemoryState
-from broker.metadata.records import NO_LEADER, PartitionRecord, TopicRecord
+from broker.metadata.records import CONTROLLER, NO_LEADER, PartitionRecord, TopicRecord
 from broker.metadata.store import NO_LEASE, Delete
 from broker.replication import controller
 from broker.replication.controller import TopicRules
