@@ -253,13 +253,17 @@ class Leader(Leadership):
 
     # --- what clients ask -----------------------------------------------------------------------
 
+    def check_leading(self, now_ms: int) -> None:
+        """Checks any answer that only the leader gives. Raises NotLeaderOrFollower."""
+        if self._has_ended(now_ms):
+            raise NotLeaderOrFollower
+
     def check_append(self, acks: int, now_ms: int) -> None:
         """Checks an append before anything is appended.
 
         Raises NotLeaderOrFollower; with acks=all NotEnoughReplicas if the stored ISR is too small.
         """
-        if self._has_ended(now_ms):
-            raise NotLeaderOrFollower
+        self.check_leading(now_ms)
         if acks == ACKS_ALL and not self._has_enough_to_append():
             raise NotEnoughReplicas(
                 f"the ISR has {len(self.isr)} members, min.insync.replicas asks for {self.min_isr}"
@@ -284,8 +288,7 @@ class Leader(Leadership):
         Raises NotLeaderOrFollower; OffsetNotAvailable while an earlier leader may have had a larger
         high watermark.
         """
-        if self._has_ended(now_ms):
-            raise NotLeaderOrFollower
+        self.check_leading(now_ms)
         if not self._is_end_known():
             raise OffsetNotAvailable
 

@@ -69,6 +69,8 @@ def test_a_leader_that_lost_its_lease_answers_nothing():
     led.lease.on_lost()
     assert acknowledgement(led, 5) == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert led.leader.on_wake(led.request(ONE, 5), 0).error == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    with pytest.raises(NotLeaderOrFollower):
+        led.leader.check_leading(0)
     (step_down,) = led.tick()
     assert "lease" in step_down.reason
 
