@@ -13,7 +13,7 @@ import contextlib
 import logging
 import os
 import socket
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from broker.metadata.liveness.broker_lock import BrokerLock, is_held, known_ids
 from broker.metadata.store import MetadataError
@@ -42,7 +42,7 @@ class Peers:
     ) -> None:
         """`on_death` is called with the id of a broker that no process is any more."""
         self._lock = BrokerLock(directory, broker_id)
-        self._directory, self._broker_id = directory, broker_id
+        self._directory, self.broker_id = directory, broker_id
         self._on_death = on_death
         self._on_commit: Callable[[], None] = lambda: None
         self._folder = -1  # a descriptor of the directory
@@ -81,7 +81,7 @@ class Peers:
             self._server.close()
             self._server = None
             with contextlib.suppress(OSError):
-                self._socket_path(self._broker_id).unlink()
+                self._socket_path(self.broker_id).unlink()
         for link in list(self._links):
             link.abort()
         if self._folder >= 0:
@@ -97,7 +97,7 @@ class Peers:
     # -- called by links ------------------------------------------------------------------------
 
     def joined(self, link: _Link) -> None:
-        """Takes a connection whose other end is known."""
+        """Begins to use a connection whose other end is known."""
         self._links.add(link)
 
     def left(self, link: _Link) -> None:
@@ -113,12 +113,12 @@ class Peers:
     # -- connections ----------------------------------------------------------------------------
 
     async def _listen(self) -> None:
-        path = self._socket_path(self._broker_id)
+        path = self._socket_path(self.broker_id)
         path.unlink(missing_ok=True)  # of an earlier process, which has ended: the lock says so
         listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        listening.bind(self._address(self._broker_id))
+        listening.bind(self._address(self.broker_id))
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_unix_server(lambda: _Link(self, None), sock=listening)
+        self._server = await loop.create_unix_server(lambda: _Link(self), sock=listening)
 
     async def _connect(self, other: int) -> None:
         """Connects to a broker; without effect if it does not listen, or is too busy to."""
@@ -130,8 +130,7 @@ class Peers:
             sock.close()
             return
         loop = asyncio.get_running_loop()
-        _, link = await loop.create_unix_connection(lambda: _Link(self, other), sock=sock)
-        link.greet(self._broker_id)
+        await loop.create_unix_connection(lambda: _Link(self, other), sock=sock)
 
     def _confirm(self, other: int) -> None:
         if other not in self._tasks:
@@ -154,7 +153,7 @@ class Peers:
             log.warning("broker %d may have died, its lease will tell: %s", other, error)
 
     def _others(self) -> Iterator[int]:
-        return (other for other in known_ids(self._directory) if other != self._broker_id)
+        return (other for other in known_ids(self._directory) if other != self.broker_id)
 
     def _socket_path(self, broker_id: int) -> Path:
         return self._directory / f"broker-{broker_id}.sock"
@@ -174,22 +173,18 @@ class Peers:
 class _Link(asyncio.Protocol):
     """One connection. Who connects says its id first; from then on each byte is a commit."""
 
-    def __init__(self, peers: Peers, broker_id: int | None) -> None:
+    def __init__(self, peers: Peers, broker_id: int | None = None) -> None:
+        """`broker_id` is the broker to which this one connects; None for one that connects."""
         self.broker_id = broker_id
         self._peers = peers
         self._transport: asyncio.Transport | None = None
         self._greeting = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is no subclass
         if self.broker_id is not None:
+            self._transport.write(b"%d\n" % self._peers.broker_id)
             self._peers.joined(self)
-
-    def greet(self, broker_id: int) -> None:
-        """Says who connects."""
-        assert self._transport is not None
-        self._transport.write(b"%d\n" % broker_id)
 
     def tell(self) -> None:
         """Sends the byte of a commit, unless one is on its way to a peer that does not read."""

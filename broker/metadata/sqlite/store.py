@@ -80,6 +80,7 @@ class SqliteStore:
         self._clock = clock
         self._peers = peers
         self._db: sqlite3.Connection | None = None
+        self._told = 0  # the newest revision of this store of which watches and peers know
         self._mark = CommitMark(path)
         self._watches = Watches()
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="metadata")
@@ -173,13 +174,14 @@ class SqliteStore:
             with db:
                 # A transaction that begins with a read could find the file locked when it writes.
                 db.execute("BEGIN IMMEDIATE")
-                before = tables.revision(db)
+                before = db.total_changes
                 tables.end_due_leases(db, clock, self._kept_revisions)
                 result = work(db, clock)
-                is_newer = tables.revision(db) > before
+                newest = tables.revision(db) if db.total_changes > before else 0
         except sqlite3.Error as error:
             raise KafkaStorageError(f"the metadata in {self._path} failed: {error}") from error
-        if is_newer:  # the watches are told also if the caller no longer waits
+        if newest > self._told:  # a lease that is kept alive changes no key
+            self._told = newest  # the watches are told also if the caller no longer waits
             loop.call_soon_threadsafe(self._tell)
         return result
 

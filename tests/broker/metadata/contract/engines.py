@@ -17,7 +17,7 @@ POLL_S = 0.001
 class InProcess:
     """Stores that this process has opened; each is one client."""
 
-    can_kill = False
+    has_processes = False
 
     def __init__(self, stores):
         self.stores = stores

@@ -101,7 +101,7 @@ class Client:
 class Processes:
     """Three processes with one file."""
 
-    can_kill = True
+    has_processes = True
     clients = range(3)
 
     def __init__(self, nursery, path):
@@ -128,6 +128,13 @@ class Processes:
     async def kill(self, client, pause_s):
         await asyncio.sleep(pause_s)
         await self._clients[client].kill()
+
+    async def stop(self, client, pause_s):
+        await asyncio.sleep(pause_s)
+        os.kill(self._clients[client].pid, signal.SIGSTOP)
+
+    def go_on(self, client):
+        os.kill(self._clients[client].pid, signal.SIGCONT)
 
     def set_time(self, now_ms):
         _TIME.pack_into(self._clock, 0, now_ms)

@@ -1,7 +1,7 @@
-"""One random schedule: calls of several clients, lost answers, kills, and time that passes.
+"""One random schedule: calls of several clients, lost answers, kills, pauses, and time that passes.
 
 The seed decides what is called, by whom, which calls overlap, which answers are lost, who is killed
-in the middle of a call, and when time passes. What the store answers is judged by `model.Worlds`.
+or stands still in the middle of a call, and when time passes. `model.Worlds` judges the answers.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from tests.broker.metadata.contract.model import BrokenContract, Worlds
 
 KEYS = ("live/1", "live/2", "part/1", "part/2", "part/3")
 SPANS_MS = (5, 10, 40)
+PAUSES_S = (0, 0.0002, 0.0005, 0.001, 0.002)  # from the beginning of a call on
 WAIT_S = 20
 
 
@@ -57,8 +58,11 @@ class Schedule:
 
     async def _step(self):
         act = self.chance.choices(
-            (self._one, self._several, self._lose, self._pass_time, self._watch, self._kill),
-            (40, 14, 14, 16, 10, 6 if self.engine.can_kill else 0),
+            (
+                *(self._one, self._several, self._lose, self._pass_time, self._watch),
+                *((self._kill, self._pause) if self.engine.has_processes else ()),
+            ),
+            (40, 14, 14, 16, 10, 6, 6)[: 7 if self.engine.has_processes else 5],
         )[0]
         await act()
         if self._late and self.chance.random() < 0.3:
@@ -155,7 +159,7 @@ class Schedule:
         if self.chance.random() < 0.5:
             other = self.chance.choice([each for each in self.engine.clients if each != client])
             others = [(self._begin(other, self._call()), other)]
-        pause_s = self.chance.choice((0, 0.0002, 0.0005, 0.001, 0.002))
+        pause_s = self.chance.choice(PAUSES_S)
         outcomes = await asyncio.gather(
             *(self.engine.call(client, call) for call in calls),
             *(self.engine.call(other, self.worlds.calls[number]) for number, other in others),
@@ -174,6 +178,29 @@ class Schedule:
             if isinstance(outcome, Lost):
                 self.worlds.ended(number)
         await self.engine.start(client)
+
+    async def _pause(self):
+        """A process stands still in the middle of a call, while others call and leases end."""
+        client = self._client()
+        number = self._begin(client, self._call(writes=True))
+        answer = asyncio.create_task(self.engine.call(client, self.worlds.calls[number]))
+        await self.engine.stop(client, self.chance.choice(PAUSES_S))
+        self.counts["paused"] += 1
+        self.trace.append(f"  client {client} stands still")
+        await self._pass_time()
+        other = self.chance.choice([each for each in self.engine.clients if each != client])
+        second = self._begin(other, self._call())
+        other_answer = asyncio.create_task(self.engine.call(other, self.worlds.calls[second]))
+        # If the process that stands still has the file's lock, the other waits for it to go on.
+        done, _ = await asyncio.wait([other_answer], timeout=0.05)
+        if done:
+            self._heard(second, await other_answer)
+        self.counts["paused with the lock"] += not done
+        self.engine.go_on(client)
+        self.trace.append(f"  client {client} goes on")
+        self._heard(number, await answer)
+        if not done:
+            self._heard(second, await other_answer)
 
     async def _settle(self):
         """No more faults: every watch arrives, and everything that was told is explained."""

@@ -26,7 +26,7 @@ def test_every_answer_is_explained(kind, one_in):
     assert counts["schedules"] >= len(SEEDS) // one_in
     # What happened nowhere was not tested.
     expected = {"overlapping", "lost: applied", "lost: never", "lost: late", "watched lists"}
-    expected |= {"killed in a call"} if kind == "processes" else {"watches too late"}
+    expected |= {"killed in a call", "paused"} if kind == "processes" else {"watches too late"}
     assert expected <= {name for name, count in counts.items() if count}
 
 

@@ -20,7 +20,7 @@ from broker.metadata.store import MetadataError, Put
 ROOT = Path(__file__).parents[4]
 LONG_MS = 600_000  # no test waits for this lease to end
 BROKER = """
-import asyncio, json, sys
+import asyncio, json, sys, uvloop
 from pathlib import Path
 from broker.metadata.liveness.registration import live_key, register
 from broker.metadata.local import shared_store
@@ -41,7 +41,7 @@ async def main(path, number, ttl_ms):
             print(json.dumps("lease ended"), flush=True)
             registered = await register(store, Put(live_key(number), b"{}"), ttl_ms)
 
-asyncio.run(main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3])))
+uvloop.run(main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3])))
 """
 
 
