@@ -24,8 +24,8 @@ from broker.metadata.broker_records import (
     put_registration,
     registration_key,
 )
-from broker.metadata.records import NO_LEADER
-from broker.metadata.store import Delete, absent
+from broker.metadata.records import LIVE_PREFIX, NO_LEADER
+from broker.metadata.store import Delete, Put, absent
 from broker.replication.election import led_by
 from broker.replication.eligible_leaders import changed, elr_after
 from broker.replication.transactions import (
@@ -56,9 +56,12 @@ class DuplicateBrokerError(Exception):
 class Start(NamedTuple):
     """A session that a broker begins. `lease` is the one that the session will belong to.
 
-    Each session has another `incarnation`. A process whose lease has ended, and that registers
-    again, has followed the metadata all the time: it need not be fenced, and where nobody was
-    elected meanwhile it stays in sync and leads on.
+    `is_clean` is decided on an image in which the broker has no session (`clean_start.py`): until a
+    session has ended, it can say that a log has failed. Each session has another `incarnation`.
+
+    A process whose lease has ended, and that registers again, has followed the metadata all the
+    time: it need not be fenced, and where nobody was elected meanwhile it stays in sync. It serves
+    nothing before its image has the new session.
     """
 
     broker: int
@@ -81,9 +84,10 @@ def next_transactions(
 ) -> list[Transaction]:
     """Returns what to write next, in this order; nothing once the broker is registered.
 
-    After these transactions the caller calls again, on an image that has them. `has_ended` says that
-    a session in the image is known to be over, though its lease is not: this process holds the lock
-    that every process of this broker id would hold. Raises DuplicateBrokerError.
+    After these transactions the caller calls again, on an image that has them. The last one begins
+    the session (`begins_session`); before it, the registration files must be durable. `has_ended`
+    says that a session in the image is known to be over, though its lease is not: this process
+    holds the lock that every process of this broker id would hold. Raises DuplicateBrokerError.
     """
     me, live = start.broker, image.brokers.get(start.broker)
     if live is not None and live.record.incarnation == start.incarnation:
@@ -106,6 +110,14 @@ def next_transactions(
         if leaving:
             return batched(leaving, guards, limit)
     return [_registration(start, guards)]
+
+
+def begins_session(transaction: Transaction) -> bool:
+    """Returns whether a transaction of `next_transactions` is the one that begins the session."""
+    return any(
+        isinstance(operation, Put) and operation.key.startswith(LIVE_PREFIX)
+        for operation in transaction.operations
+    )
 
 
 def without(record: PartitionRecord, broker: int, min_insync: int) -> PartitionRecord | None:
@@ -188,7 +200,7 @@ def _leaving(
         for index, record in enumerate(topic.assignments):
             after = without(record, me, min_insync)
             if after is not None:
-                yield change(image, topic.name, index, after, (), "unclean start")
+                yield change(image, topic.name, index, after, (), "unclean broker leaves")
 
 
 def _registration(start: Start, guards: tuple[Compare, ...]) -> Transaction:

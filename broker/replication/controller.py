@@ -13,25 +13,26 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.metadata.broker_records import put_controller
-from broker.metadata.records import CONTROLLER, NO_LEADER, UNKNOWN_EPOCH
+from broker.metadata.records import CONTROLLER, NO_LEADER, UNKNOWN_EPOCH, PartitionRecord
 from broker.metadata.store import Compare, absent
 from broker.replication import election, reassignment
 from broker.replication.transactions import (
     MOST_OPERATIONS,
     PartitionChange,
     Transaction,
+    as_seen,
     batched,
     change,
     in_session,
     offline_as_seen,
 )
+from protocol.errors import InvalidReplicaAssignment
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from uuid import UUID
 
     from broker.metadata.image import Image, Topic
-    from broker.metadata.records import PartitionRecord
 
 
 class TopicRules(NamedTuple):
@@ -114,6 +115,23 @@ def transactions(
         return []
     guard = Compare(CONTROLLER, "create", "=", controller_epoch)
     return batched(_changes(image, rules, settled, awaited), (guard,), limit)
+
+
+def new_partition(
+    image: Image, replicas: Sequence[int]
+) -> tuple[PartitionRecord, tuple[Compare, ...]]:
+    """Returns the first state of a partition, and what must still be so when it is stored.
+
+    The ISR is those of the replicas that can lead now (KIP-631), and the first of them leads. Each
+    must still be in its session: who starts unclean counts on being added to no ISR meanwhile.
+    Raises InvalidReplicaAssignment if no replica can lead.
+    """
+    brokers = able(image).brokers
+    isr = tuple(broker for broker in replicas if broker in brokers)
+    if not isr:
+        raise InvalidReplicaAssignment(f"none of the brokers {list(replicas)} is there to lead")
+    record = PartitionRecord(tuple(replicas), isr, isr[0], 0)
+    return record, tuple(as_seen(image, broker) for broker in isr)
 
 
 def next_state(

@@ -105,6 +105,21 @@ def test_the_last_replica_that_comes_back_unclean_is_elected_as_the_last_known_l
     )
 
 
+def test_the_last_transaction_begins_the_session(cluster):
+    """The caller makes the registration files durable between the two."""
+    start = cluster.start(1, "second", is_clean=False)
+    begins = []
+    while found := next_transactions(cluster.image, start, cluster.rules, has_ended=True):
+        for each in found:
+            assert cluster.commit(each)
+            begins.append((each.why, registration.begins_session(each)))
+    assert begins == [
+        ("end of a session", False),
+        ("unclean broker leaves", False),
+        ("unclean start", True),
+    ]
+
+
 def test_an_unclean_start_is_not_made_before_another_process_with_its_id(cluster):
     """A process that is given a wrong node.id must not put the right one out of its ISRs."""
     cluster.die(1)

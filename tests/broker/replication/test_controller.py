@@ -9,6 +9,7 @@ from broker.metadata.records import partition_key
 from broker.metadata.store import Compare
 from broker.replication import controller
 from broker.replication.controller import TopicRules
+from protocol.errors import InvalidReplicaAssignment
 from tests.broker.replication.cluster import Cluster
 from tests.broker.replication.states import state, written
 
@@ -193,6 +194,22 @@ def test_an_unclean_election_is_named(cluster):
 def test_partitions_that_no_broker_has_claimed_are_left_alone(cluster):
     cluster.set("t", 0, state("", "", leader_epoch=-1))
     assert cluster.settle() == []
+
+
+def test_a_new_partition_is_in_sync_where_brokers_can_lead(cluster):
+    cluster.live(2, is_fenced=True)
+    record, compares = controller.new_partition(cluster.image, (2, 3, 1))
+    assert written(record) == ("2 3* 1", "3 1", "")
+    assert compares == tuple(
+        Compare(live_key(broker), "mod", "=", cluster.image.brokers[broker].mod_revision)
+        for broker in (3, 1)
+    )
+
+
+def test_a_new_partition_needs_somebody_to_lead_it(cluster):
+    cluster.die(1)
+    with pytest.raises(InvalidReplicaAssignment, match=r"none of the brokers \[1, 9\]"):
+        controller.new_partition(cluster.image, (1, 9))
 
 
 def test_one_broker_becomes_the_controller():

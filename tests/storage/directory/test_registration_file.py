@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+import random
 import zlib
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage import filenames
+from storage import filenames, files
 from storage.directory.registration_file import (
     DirectoryState,
     RegistrationFileError,
@@ -16,6 +18,7 @@ from storage.directory.registration_file import (
     read_state,
     write_state,
 )
+from tests.simulation.power_loss import Disk, PowerLoss
 
 STATE = DirectoryState("d", "a", "b", "boot", is_stopped=True)
 
@@ -37,6 +40,33 @@ def test_a_torn_file_is_damaged(tmp_path_factory, data):
     path.write_bytes(whole[: data.draw(st.integers(0, len(whole) - 2))])
     with pytest.raises(RegistrationFileError):
         read_state(directory)
+
+
+@pytest.mark.parametrize("counts", [False, True])
+def test_a_power_loss_at_any_step_leaves_the_old_state_or_the_new_one(tmp_path, counts):
+    """And the new one, once the write has returned."""
+    new = STATE._replace(incarnation="c", previous="a", is_stopped=False)
+    before = files.use(files.System())
+    try:
+        for fails_at, seed in itertools.product(range(1, 20), range(10)):
+            root, after = tmp_path / f"{fails_at}-{seed}", tmp_path / f"{fails_at}-{seed}-after"
+            root.mkdir()
+            files.use(files.System())
+            write_state(root, STATE)
+            disk = Disk(root)
+            files.use(disk)
+            disk.fails_at, disk.failing_call_counts = fails_at, counts
+            is_written = True
+            try:
+                write_state(root, new)
+            except PowerLoss:
+                is_written = False
+            disk.lose_power(after, random.Random(seed))
+            files.use(files.System())
+            assert read_state(after) in ((new,) if is_written else (STATE, new))
+        assert is_written
+    finally:
+        files.use(before)
 
 
 @pytest.mark.parametrize(
