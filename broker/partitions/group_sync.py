@@ -115,7 +115,7 @@ class GroupSync:
             return
         why = f"no sync could be tried {tries} times: {error.message}"
         try:
-            work = self._pool_of(partition).submit(partition.state.go_offline, why)
+            work = self._pool_of(partition).submit(partition.go_offline, why)
         except RuntimeError:  # the broker stops
             self._failed(partition, error)
             return

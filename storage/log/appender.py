@@ -26,6 +26,7 @@ from protocol.records.layout import NO_TIMESTAMP
 from protocol.records.prepare import inspect, prepare
 from storage import files
 from storage.log import slices
+from storage.log.failures import read_error, storage_error
 from storage.log.producers import producer_snapshots, recovered_producers
 from storage.log.settings import NEWEST_MAGIC
 from storage.log.times.append_clock import AppendClock
@@ -163,7 +164,7 @@ class Appender:
             try:
                 batch = slices.batch_at(version.segments, duplicate.first_offset)
             except (OSError, CorruptMessage) as error:
-                raise state.read_error(version, error) from error
+                raise read_error(state, version, error) from error
         if batch is not None and batch.is_log_append_time:
             log_append_time_ms = batch.max_timestamp
         return Appended(
@@ -230,7 +231,7 @@ class Appender:
                 if is_unseen:
                     state.largest_event.appended(prepared.batches, limit)
             except OSError as error:
-                raise state.storage_error("the records were not stored", error) from error
+                raise storage_error(state, "the records were not stored", error) from error
             state.begins_segment = False  # also where the active segment was empty
             state.last_append_time_ms = append_time_ms
             if sequenced is not None:
@@ -277,7 +278,7 @@ class Appender:
         try:
             state.active.learn_times()
         except OSError as error:
-            raise state.storage_error("the log's times cannot be read", error) from error
+            raise storage_error(state, "the log's times cannot be read", error) from error
         state.is_read = True
 
     def roll(self) -> Segment:

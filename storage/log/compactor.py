@@ -17,8 +17,10 @@ from storage import files
 from storage.compaction import plan, swap
 from storage.compaction.explain import Compacting
 from storage.compaction.job import Job, Source, Writer
+from storage.log.failures import go_offline, storage_error
 from storage.log.producers.recovered_producers import load_producers
 from storage.log.retention import deletion
+from storage.log.times import judging
 from storage.segment.log_file import Tail
 from storage.segment.segment import Segment
 from storage.segment.segment_line import SegmentLine
@@ -96,7 +98,9 @@ class Compactor:
     ) -> DirtySection:
         parts = [
             plan.Part(
-                s.tail.end_offset, s.tail.size, functools.partial(self._state.judged_times_of, s)
+                s.tail.end_offset,
+                s.tail.size,
+                functools.partial(judging.judged_times_of, self._state, s),
             )
             for s in segments[:-1]
         ]
@@ -276,14 +280,14 @@ class Compactor:
                 state.replacing = frozenset()
                 if not isinstance(error, files.SyncError):
                     self._discard(cleaned)
-                raise state.storage_error("a compacted segment is not kept", error) from error
+                raise storage_error(state, "a compacted segment is not kept", error) from error
             self._swap(cleaned, sources, now_ms)
             try:
                 self._flusher.sync(functools.partial(files.sync, state.directory))
                 state.remove_pending_deletes(now_ms)
                 state.saved_times.save_covered(durable=True)
             except OSError as error:
-                raise state.storage_error("the log's times cannot be kept", error) from error
+                raise storage_error(state, "the log's times cannot be kept", error) from error
         swap.remove_snapshots(sources)
         return True
 
@@ -373,7 +377,7 @@ class Compactor:
             yield
         except OSError as error:
             reason = error.strerror or str(error)
-            self._state.go_offline(f"compaction was interrupted: {reason}")
+            go_offline(self._state, f"compaction was interrupted: {reason}")
             raise KafkaStorageError(
                 f"{self._state.topic}-{self._state.index}: compaction was interrupted: {reason}"
             ) from error

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from protocol.errors import KafkaStorageError
 from storage import filenames, files
+from storage.log.failures import storage_error
 from storage.log.producers import producer_snapshots
 from storage.log.recovery import listing
 
@@ -67,7 +68,7 @@ class Flusher:
                 self._mark_end(active)
                 self.sync(active.commit)
             except OSError as error:
-                raise state.storage_error("the log cannot be made durable", error) from error
+                raise storage_error(state, "the log cannot be made durable", error) from error
             state.mark_durable(end_offset)
             return end_offset
 
@@ -102,7 +103,7 @@ class Flusher:
             try:
                 active.append_times.mark_end(active.tail.end_offset)
             except OSError as error:
-                state.storage_error("the end of the append times is not marked", error)
+                storage_error(state, "the end of the append times is not marked", error)
 
     def flush(self) -> int:
         """Makes everything appended durable, indexes too; returns the offset up to which it is.
@@ -127,7 +128,7 @@ class Flusher:
                 self.sync_all()
                 state.saved_times.save(times, durable=True)
             except OSError as error:
-                raise state.storage_error("the log cannot be made durable", error) from error
+                raise storage_error(state, "the log cannot be made durable", error) from error
             state.mark_durable(end_offset)
             state.recovery_point = max(end_offset, state.recovery_point)
             state.covered_offset = end_offset
@@ -146,7 +147,7 @@ class Flusher:
             try:
                 sync()
             except files.SyncError as error:
-                raise state.storage_error("the log cannot be made durable", error) from error
+                raise storage_error(state, "the log cannot be made durable", error) from error
 
     def sync_all(self) -> None:
         """Makes everything after the recovery point durable, with the names of all files.
@@ -181,7 +182,7 @@ class Flusher:
                 state.check_usable()
                 state.saved_times.save_covered(durable=True)
         except OSError as error:
-            raise state.storage_error("the log's times cannot be kept", error) from error
+            raise storage_error(state, "the log's times cannot be kept", error) from error
 
     def close(self) -> None:
         """Stops cleanly: writes producers and indexes, makes all durable. Raises KafkaStorageError.
@@ -206,7 +207,7 @@ class Flusher:
             has_new_end = active.append_times.finish(end_offset)
             is_flushed = end_offset <= state.recovery_point
         except OSError as error:
-            raise state.storage_error("the log cannot be closed", error) from error
+            raise storage_error(state, "the log cannot be closed", error) from error
         self.flush()
         try:
             if has_new_end and is_flushed:
@@ -214,4 +215,4 @@ class Flusher:
             state.saved_times.save(state.saved_times.current(), durable=True)
             active.seal()
         except OSError as error:
-            raise state.storage_error("the index cannot be written", error) from error
+            raise storage_error(state, "the index cannot be written", error) from error

@@ -14,6 +14,7 @@ import contextlib
 from typing import TYPE_CHECKING, Required, TypedDict, Unpack
 
 from protocol.errors import KafkaStorageError
+from storage.log import failures
 from storage.log.appender import Appended, Appender
 from storage.log.compactor import Compactor
 from storage.log.flusher import Flusher
@@ -239,6 +240,10 @@ class Partition:
     def check_online(self) -> None:
         """Raises KafkaStorageError if the log is offline."""
         self.state.check_online()
+
+    def go_offline(self, why: str) -> None:
+        """Serves nothing until the next start; see `failures.go_offline`."""
+        failures.go_offline(self.state, why)
 
     def commit(self) -> int:
         """Makes durable what acknowledgements wait for; see `Flusher.commit`."""

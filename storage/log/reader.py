@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from protocol.errors import CorruptMessage, OffsetOutOfRange
 from storage.log import lookup, slices
+from storage.log.failures import read_error
 from storage.time.lookup import Target, is_target
 from storage.would_block import WouldBlock
 
@@ -71,7 +72,7 @@ class Reader:
                 may_block=may_block,
             )
         except (OSError, CorruptMessage) as error:
-            raise state.read_error(version, error) from error
+            raise read_error(state, version, error) from error
         finally:
             version.release()
         if state.version.generation != version.generation:
@@ -120,7 +121,7 @@ class Reader:
             try:
                 answer = look(version, ends)
             except (OSError, CorruptMessage) as error:
-                raise state.read_error(version, error) from error
+                raise read_error(state, version, error) from error
         state.check_generation(version)
         return answer
 

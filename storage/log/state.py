@@ -12,38 +12,34 @@ and the deletion of the log takes all, so nothing is written after it. `sync_loc
 sync, and the lock of `saved_times` for one file; under them no other lock than `append_lock` is taken.
 `version_lock` protects one assignment or one count; under it no lock is taken.
 
-A sync that fails takes the log offline until the process ends, because the system reports lost data
-only once and lets the next sync succeed. A full disk is not such a failure.
+What a failing disk does to a log is in `failures.py`, what its append times count as in
+`times/judging.py`.
 """
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import threading
 from dataclasses import KW_ONLY, InitVar, dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from config.setting import LONG_MAX
 from protocol.errors import (
-    BrokerError,
-    CorruptMessage,
     KafkaStorageError,
     NotLeaderOrFollower,
     UnknownTopicOrPartition,
 )
-from storage import files
+from storage.log import failures
 from storage.log.high_watermark import AFTER_FLUSH, AT_ONCE, FOLLOWER
 from storage.log.producers.recovered_producers import load_producers
-from storage.log.retention import deletion
 from storage.log.retention.pending_deletes import PendingDeletes
 from storage.log.settings import NEWEST_MAGIC, settings_of
+from storage.log.times import judging
 from storage.log.times.largest_event import LargestEvent
-from storage.log.times.saved_times import NO_BOOT, SavedTimes
+from storage.log.times.saved_times import SavedTimes
 from storage.log.version import Ends, Version
-from storage.time.adoption import adopt
 from storage.time.arrivals import Arrivals
-from storage.time.corrections import corrections_within, judged_times
 from storage.time.event_time import event_slack
 
 if TYPE_CHECKING:
@@ -59,7 +55,6 @@ if TYPE_CHECKING:
     from storage.segment.segment import Segment
     from storage.time.adoption import Adoptions
     from storage.time.corrections import Correction
-    from storage.time.segment_times import SegmentTimes
 
 _log = logging.getLogger("tidelog.storage")
 
@@ -154,7 +149,7 @@ class LogState:
     def __repr__(self) -> str:
         return f"<LogState {self.topic}-{self.index} at {self.ends.log_end_offset}>"
 
-    def _named(self, **fields: object) -> dict[str, object]:
+    def named(self, **fields: object) -> dict[str, object]:
         """Returns fields of a log line about this partition."""
         return {"topic": self.topic, "partition": self.index, **fields}
 
@@ -244,7 +239,7 @@ class LogState:
                 before.number + 1, segments, log_start_offset, generation, self.version_lock
             )
         if log_start_offset > before.log_start_offset:
-            _log.info("log start moved", extra=self._named(log_start_offset=log_start_offset))
+            _log.info("log start moved", extra=self.named(log_start_offset=log_start_offset))
         return before
 
     def oldest_held(self) -> int | None:
@@ -328,50 +323,8 @@ class LogState:
         """
         with self.append_lock:
             return self.largest_event.below(
-                self.ends.high_watermark, self.version.segments, self.judged
+                self.ends.high_watermark, self.version.segments, partial(judging.judged, self)
             )
-
-    def judged(self, segment: Segment, times: SegmentTimes) -> SegmentTimes:
-        """Returns what the times of a segment count as, after all corrections of the clock."""
-        if not self.corrections:
-            return times
-        base_offset, end_offset = segment.base_offset, segment.tail.end_offset
-        return judged_times(
-            times,
-            self.corrections,
-            base_offset,
-            end_offset,
-            self.event_slack_ms,
-            segment.adoptions.latest_within(base_offset, end_offset),
-        )
-
-    def judged_times_of(self, segment: Segment) -> SegmentTimes:
-        """Returns what the times of a segment count as; reads unknown ones. Raises OSError."""
-        return self.judged(segment, segment.times)
-
-    def forget_corrections(self) -> None:
-        """Forgets corrections of what the log does not hold any more; needs the append lock."""
-        if self.corrections:
-            self.corrections = corrections_within(
-                self.corrections, self.version.log_start_offset, self.ends.log_end_offset
-            )
-
-    def adopt(self, first_offset: int, end_offset: int, now_ms: int) -> None:
-        """Counts batches with unknown append times as appended now; needs the append lock.
-
-        They are the last of the log. Batches just before them that are adopted too count as
-        adopted together with them.
-        """
-        ranges = self.adoptions.ranges
-        if ranges and ranges[-1].end_offset == first_offset:
-            ranges = ranges[:-1]
-        self.use_adoptions(self.adoptions._replace(ranges=adopt(ranges, end_offset, now_ms)))
-
-    def use_adoptions(self, adoptions: Adoptions) -> None:
-        """Replaces the moments of adoption; needs the append lock."""
-        self.adoptions = adoptions
-        for segment in self.version.segments:
-            segment.adoptions = adoptions
 
     # --- producers --------------------------------------------------------------------------------
 
@@ -393,7 +346,9 @@ class LogState:
                         corrections=corrections,
                     )
                 except OSError as error:
-                    raise self.storage_error("producers' state cannot be read", error) from error
+                    raise failures.storage_error(
+                        self, "producers' state cannot be read", error
+                    ) from error
             with self.append_lock:
                 # Another thread may have read them and appended since, or corrected the clock.
                 if self.producers is None and self.corrections == corrections:
@@ -412,52 +367,3 @@ class LogState:
         if self.is_deleted:
             raise UnknownTopicOrPartition(f"{self.topic}-{self.index} has been deleted")
         self.check_online()
-
-    def go_offline(self, why: str) -> None:
-        """Serves nothing until the next start, which finds out what is on disk.
-
-        The system has reported once that it lost data, and may have dropped it from memory: the
-        next sync would succeed. Data that is still in memory would hide from recovery what is
-        missing, so it is dropped; append times that are not known to be durable are not trusted.
-        What no consumer may read yet was not acknowledged either, and its producers get an error:
-        the next start cuts it off, so that it does not come back.
-        """
-        with self.append_lock:
-            if self.offline is not None:
-                return
-            self.offline, self.is_stopped = why, True
-            segments = self.version.segments
-            end_offset, high_watermark, _ = self.ends
-            if high_watermark < end_offset and not (self.is_follower or self.cutting):
-                self.cutting, self.was_cut = (high_watermark, False), True
-        _log.critical("log offline", extra=self._named(reason=why))
-        self.boot_id = NO_BOOT
-        self.saved_times.note_offline()
-        for segment in segments:
-            if segment.tail.end_offset > self.recovery_point:
-                with contextlib.suppress(OSError):
-                    segment.forget_cached()
-
-    def read_error(self, version: Version, error: OSError | CorruptMessage) -> BrokerError:
-        """Returns the error for the client whose read of a version failed."""
-        try:
-            self.check_generation(version)
-        except NotLeaderOrFollower as overtaken:
-            return overtaken
-        if isinstance(error, CorruptMessage):
-            return error
-        return self.storage_error("the log cannot be read", error)
-
-    def storage_error(self, what: str, error: OSError) -> BrokerError:
-        """Returns the error for the client; a failed sync takes the log offline."""
-        if self.is_deleted:
-            return UnknownTopicOrPartition(f"{self.topic}-{self.index} has been deleted")
-        reason = error.strerror or str(error)
-        if error.errno in deletion.FULL:
-            reason = f"the disk is full ({reason})"
-        if isinstance(error, files.SyncError):
-            self.go_offline(f"{what}: {reason}")
-        if (what, reason) not in self.logged_errors:  # with a full disk every append fails
-            self.logged_errors.add((what, reason))
-            _log.error("storage error", extra=self._named(what=what, reason=reason))
-        return KafkaStorageError(f"{self.topic}-{self.index}: {what}: {reason}")

@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from protocol.errors import CorruptMessage, KafkaStorageError
 from storage import files
 from storage.checkpoints import EpochStart
+from storage.log.failures import storage_error
 from storage.log.producers.recovered_producers import sequenced
 from storage.log.replication.received import receive
+from storage.log.times import judging
 from storage.time.append_time import goes_back
 from storage.time.event_time import capped
 from storage.time.rolling import should_roll
@@ -147,7 +149,7 @@ class Replica:
                 for batch in received:
                     self._store(batch, leader.back_offset, now_ms)
             except OSError as error:
-                raise state.storage_error("the records were not stored", error) from error
+                raise storage_error(state, "the records were not stored", error) from error
 
     def _epochs_of(
         self, received: Sequence[Received], epochs: Sequence[EpochStart]
@@ -218,7 +220,7 @@ class Replica:
         active.is_true = active.is_true and received.is_true
         state.largest_event.appended((prepared,), limit)
         if time is None:
-            state.adopt(first_offset, prepared.last_offset + 1, now_ms)
+            judging.adopt(state, first_offset, prepared.last_offset + 1, now_ms)
         else:
             state.last_append_time_ms = later(state.last_append_time_ms, time)
         batch = received.batch
@@ -281,7 +283,7 @@ class Replica:
                 elif leader.back_offset < state.back_offset == end_offset:
                     state.back_offset = leader.back_offset  # of batches that have been truncated
             except OSError as error:
-                raise state.storage_error("no segment could be begun", error) from error
+                raise storage_error(state, "no segment could be begun", error) from error
             if state.back_offset == leader.back_offset:
                 state.last_append_time_ms = later(
                     state.last_append_time_ms, leader.last_append_time_ms

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from protocol.errors import KafkaStorageError, OffsetOutOfRange
 from storage import filenames, files
 from storage.log import slices
+from storage.log.failures import go_offline, storage_error
 from storage.log.recovery import listing
 from storage.log.times.partition_times import Cut
 from storage.segment.log_file import Tail
@@ -246,7 +247,7 @@ class Truncater:
         try:
             yield
         except OSError as error:
-            raise self._state.storage_error("the log cannot be truncated", error) from error
+            raise storage_error(self._state, "the log cannot be truncated", error) from error
 
     @contextlib.contextmanager
     def _half_way(self) -> Iterator[None]:
@@ -255,7 +256,7 @@ class Truncater:
             yield
         except OSError as error:
             reason = error.strerror or str(error)
-            self._state.go_offline(f"a truncation was interrupted: {reason}")
+            go_offline(self._state, f"a truncation was interrupted: {reason}")
             raise KafkaStorageError(
                 f"{self._state.topic}-{self._state.index}: a truncation was interrupted: {reason}"
             ) from error

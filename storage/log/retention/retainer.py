@@ -9,12 +9,15 @@ restart moves it back.
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 from typing import TYPE_CHECKING, NamedTuple
 
 from protocol.errors import CorruptMessage, OffsetOutOfRange
+from storage.log.failures import read_error, storage_error
 from storage.log.retention import deletion, explanation, known_times
 from storage.log.retention.explanation import Moment
+from storage.log.times import judging
 from storage.time.retention import Retention, retention_of, segments_to_delete
 from storage.time.rolling import rolling_of
 
@@ -79,7 +82,7 @@ class Retainer:
                     judged = self._judge(state.version, now_ms)
                 return self._delete_old_segments(judged, now_ms)
         except OSError as error:
-            raise state.storage_error("retention failed", error) from error
+            raise storage_error(state, "retention failed", error) from error
 
     def _judge(self, version: Version, now_ms: int) -> _Judged:
         """Returns the segments to delete; reads unknown times of segments. Raises OSError.
@@ -93,7 +96,7 @@ class Retainer:
         if rules.event_ms is not None:
             deletion.learn(segments)
         policies = segments_to_delete(
-            deletion.candidates(segments, state.judged_times_of),
+            deletion.candidates(segments, functools.partial(judging.judged_times_of, state)),
             rules,
             now_ms=now_ms,
             log_start_offset=version.log_start_offset,
@@ -128,14 +131,14 @@ class Retainer:
                 state.check_usable()
                 with state.append_lock:
                     state.move_start(offset)
-                    state.forget_corrections()
+                    judging.forget_corrections(state)
                 # The log must be durable up to its start, or a power loss could leave a log
                 # that ends before it starts.
                 if state.recovery_point < state.version.log_start_offset:
                     self._flusher.sync_all()
                 state.saved_times.save_covered(durable=True)
         except OSError as error:
-            raise state.storage_error("records cannot be deleted", error) from error
+            raise storage_error(state, "records cannot be deleted", error) from error
         return state.version.log_start_offset
 
     def _delete_old_segments(self, judged: _Judged, now_ms: int) -> list[Deletion]:
@@ -162,14 +165,14 @@ class Retainer:
             state.largest_event.keep(max_event_time)
             left = state.version.segments[len(going) :]
             replaced = state.replace_segments(left, max(log_start_offset, left[0].base_offset))
-            state.forget_corrections()
+            judging.forget_corrections(state)
         deletions: list[Deletion] = []
         try:
             self._save_times_on_full_disk(going)
             for segment, policy in zip(going, policies, strict=True):
                 deleted, away = deletion.delete(
                     segment,
-                    state.judged(segment, segment.known_times[0]),
+                    judging.judged(state, segment, segment.known_times[0]),
                     policy,
                     judged.rules,
                     log_start_offset,
@@ -252,7 +255,7 @@ class Retainer:
                     state.topic, state.index, moment, retention_of(config), now_ms, clock_ms
                 )
             except (OSError, CorruptMessage) as error:
-                raise state.read_error(version, error) from error
+                raise read_error(state, version, error) from error
 
     def facts(self, most_bytes: int = 0) -> Facts:
         """Returns what is known of the log's times, for `diagnosis.diagnose`.
@@ -271,10 +274,10 @@ class Retainer:
                     most_bytes -= max(segment.tail.size - known_size, 0)
                     segment.learn_times()
             except (OSError, CorruptMessage) as error:
-                raise state.read_error(version, error) from error
+                raise read_error(state, version, error) from error
             return known_times.facts(
                 version.segments,
-                state.judged,
+                functools.partial(judging.judged, state),
                 log_start_offset=version.log_start_offset,
                 high_watermark=state.ends.high_watermark,
                 max_event_time=state.max_event_time,
@@ -294,7 +297,9 @@ class Retainer:
             ends = state.ends
             moment = Moment(
                 version.segments,
-                deletion.candidates(version.segments, state.judged_times_of),
+                deletion.candidates(
+                    version.segments, functools.partial(judging.judged_times_of, state)
+                ),
                 version.log_start_offset,
                 ends.high_watermark,
                 ends.log_end_offset,
@@ -313,7 +318,7 @@ class Retainer:
         return known_times.collect(
             version.segments,
             rules,
-            state.judged,
+            functools.partial(judging.judged, state),
             now_ms=now_ms,
             log_start_offset=version.log_start_offset,
             high_watermark=state.ends.high_watermark,

@@ -19,7 +19,9 @@ import logging
 from typing import TYPE_CHECKING, NamedTuple
 
 from protocol.errors import KafkaStorageError
+from storage.log.failures import storage_error
 from storage.log.retention import deletion
+from storage.log.times import judging
 from storage.log.times.partition_times import ClockMark
 from storage.time.append_time import ahead
 from storage.time.corrections import (
@@ -171,7 +173,7 @@ class AppendClock:
                         state.saved_times.save(times, durable=True)
                     self._take(times, now_ms)
         except OSError as error:
-            raise state.storage_error("the correction of the clock is not kept", error) from error
+            raise storage_error(state, "the correction of the clock is not kept", error) from error
         _log.warning(
             "append time goes back",
             extra={
@@ -253,7 +255,7 @@ class AppendClock:
             state.producers.correct(lambda _, time_ms: correction.apply(time_ms))
         if exceeds(state.deletion_ms, now_ms):
             state.deletion_ms = now_ms
-        state.use_adoptions(state.adoptions.corrected(correction.apply))
+        judging.use_adoptions(state, state.adoptions.corrected(correction.apply))
         state.largest_event.begin_again(capped(now_ms, state.event_slack_ms))
         state.last_append_time_ms, state.back_offset = None, times.back_offset
         state.begins_segment = True
@@ -280,7 +282,7 @@ class AppendClock:
                 if is_changed:
                     state.saved_times.save_covered(durable=True)
         except OSError as error:
-            raise state.storage_error("the correction of the clock is not kept", error) from error
+            raise storage_error(state, "the correction of the clock is not kept", error) from error
 
     def _step_forward(self, step: ForwardStep) -> bool:
         """Takes a step into account; returns whether it can concern the log."""
@@ -301,10 +303,10 @@ class AppendClock:
             state.clock = state.clock._replace(late_horizons=horizons)
         end_offset = state.ends.log_end_offset
         state.corrections = after_step_forward(state.corrections, end_offset, step)
-        state.forget_corrections()  # an empty log has nothing that one could concern
+        judging.forget_corrections(state)  # an empty log has nothing that one could concern
         if state.producers is not None:
             state.producers.correct(lambda _, time_ms: correction.apply(time_ms))
-        state.use_adoptions(adoptions)
+        judging.use_adoptions(state, adoptions)
         state.begins_segment = True
         return True
 

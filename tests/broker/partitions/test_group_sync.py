@@ -106,7 +106,7 @@ async def test_a_sync_that_can_never_be_tried_takes_the_log_offline_and_answers(
         raise KafkaStorageError("the directory cannot be opened")
 
     log.commit = commit
-    log.state = SimpleNamespace(go_offline=offline.append)
+    log.go_offline = offline.append
     answer = durable(syncs, waiting, log)
     try:
         async with asyncio.timeout(60):

@@ -7,6 +7,7 @@ import pytest
 from config.topic import TopicConfig
 from protocol.errors import KafkaStorageError
 from storage import files
+from storage.log.failures import go_offline
 from storage.log.state import LogState
 from storage.log.times import partition_times
 from storage.segment.appended.layout import END
@@ -228,7 +229,7 @@ def test_a_commit_is_refused_if_the_log_goes_offline_before_it_counts(
     mark_durable = LogState.mark_durable
 
     def late(state, end_offset):
-        state.go_offline("another sync has failed")
+        go_offline(state, "another sync has failed")
         mark_durable(state, end_offset)
 
     monkeypatch.setattr(LogState, "mark_durable", late)

@@ -16,6 +16,7 @@ from config.topic import TopicConfig
 from protocol.records.batch import Record, build
 from storage import files
 from storage.directory.store import LogStore
+from storage.log.times import judging
 from storage.time.corrections import judged
 from tests.simulation.power_loss import Disk, PowerLoss
 
@@ -100,5 +101,5 @@ def _check(partition, now):
                 append_time == WRONG_MS or judged(corrections, offset, append_time) == append_time
             )
     for segment in partition.segments:
-        last = partition.state.judged_times_of(segment).last_append
+        last = judging.judged_times_of(partition.state, segment).last_append
         assert last is None or last <= now

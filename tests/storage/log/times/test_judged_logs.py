@@ -10,6 +10,7 @@ import random
 
 import pytest
 
+from storage.log.times import judging
 from storage.time.corrections import ForwardStep
 
 _WAIT_MS = 10_000
@@ -46,7 +47,7 @@ def agree(log, model):
             log.partition.reader.append_time_of(segment.base_offset + n) for n in range(len(rows))
         ]
         assert exact == [row[1] for row in rows]
-        times = state.judged_times_of(segment)
+        times = judging.judged_times_of(state, segment)
         if not rows:
             continue
         last = max(row[2] for row in rows)
@@ -121,7 +122,7 @@ def _never_earlier(log, rows, right):
         here = rows[segment.base_offset : segment.tail.end_offset]
         if not here:
             continue
-        times = log.partition.state.judged_times_of(segment)
+        times = judging.judged_times_of(log.partition.state, segment)
         assert max(written for _, written in here) <= times.last_append <= right + _WAIT_MS
         assert times.aging >= max(min(row) for row in here)
         assert times.event >= max(min(record, written + _SLACK_MS) for record, written in here)

@@ -1,0 +1,80 @@
+"""What a log does when its disk fails.
+
+A sync that fails takes the log offline until the process ends, because the system reports lost data
+only once and lets the next sync succeed. A full disk is not such a failure.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from typing import TYPE_CHECKING
+
+from protocol.errors import (
+    BrokerError,
+    CorruptMessage,
+    KafkaStorageError,
+    NotLeaderOrFollower,
+    UnknownTopicOrPartition,
+)
+from storage import files
+from storage.log.retention import deletion
+from storage.log.times.saved_times import NO_BOOT
+
+if TYPE_CHECKING:
+    from storage.log.state import LogState
+    from storage.log.version import Version
+
+_log = logging.getLogger("tidelog.storage")
+
+
+def go_offline(state: LogState, why: str) -> None:
+    """Serves nothing until the next start, which finds out what is on disk.
+
+    The system has reported once that it lost data, and may have dropped it from memory: the
+    next sync would succeed. Data that is still in memory would hide from recovery what is
+    missing, so it is dropped; append times that are not known to be durable are not trusted.
+    What no consumer may read yet was not acknowledged either, and its producers get an error:
+    the next start cuts it off, so that it does not come back.
+    """
+    with state.append_lock:
+        if state.offline is not None:
+            return
+        state.offline, state.is_stopped = why, True
+        segments = state.version.segments
+        end_offset, high_watermark, _ = state.ends
+        if high_watermark < end_offset and not (state.is_follower or state.cutting):
+            state.cutting, state.was_cut = (high_watermark, False), True
+    _log.critical("log offline", extra=state.named(reason=why))
+    state.boot_id = NO_BOOT
+    state.saved_times.note_offline()
+    for segment in segments:
+        if segment.tail.end_offset > state.recovery_point:
+            with contextlib.suppress(OSError):
+                segment.forget_cached()
+
+
+def read_error(state: LogState, version: Version, error: OSError | CorruptMessage) -> BrokerError:
+    """Returns the error for the client whose read of a version failed."""
+    try:
+        state.check_generation(version)
+    except NotLeaderOrFollower as overtaken:
+        return overtaken
+    if isinstance(error, CorruptMessage):
+        return error
+    return storage_error(state, "the log cannot be read", error)
+
+
+def storage_error(state: LogState, what: str, error: OSError) -> BrokerError:
+    """Returns the error for the client; a failed sync takes the log offline."""
+    if state.is_deleted:
+        return UnknownTopicOrPartition(f"{state.topic}-{state.index} has been deleted")
+    reason = error.strerror or str(error)
+    if error.errno in deletion.FULL:
+        reason = f"the disk is full ({reason})"
+    if isinstance(error, files.SyncError):
+        go_offline(state, f"{what}: {reason}")
+    if (what, reason) not in state.logged_errors:  # with a full disk every append fails
+        state.logged_errors.add((what, reason))
+        _log.error("storage error", extra=state.named(what=what, reason=reason))
+    return KafkaStorageError(f"{state.topic}-{state.index}: {what}: {reason}")

@@ -1,0 +1,68 @@
+"""What the append times of a log count as: after corrections of the clock, and where unknown.
+
+`storage/time/corrections.py` and `adoption.py` have the rules; this module applies them to the
+segments of one log.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from storage.time.adoption import adopt as with_adopted
+from storage.time.corrections import corrections_within, judged_times
+
+if TYPE_CHECKING:
+    from storage.log.state import LogState
+    from storage.segment.segment import Segment
+    from storage.time.adoption import Adoptions
+    from storage.time.segment_times import SegmentTimes
+
+
+def judged(state: LogState, segment: Segment, times: SegmentTimes) -> SegmentTimes:
+    """Returns what the times of a segment count as, after all corrections of the clock."""
+    if not state.corrections:
+        return times
+    base_offset, end_offset = segment.base_offset, segment.tail.end_offset
+    return judged_times(
+        times,
+        state.corrections,
+        base_offset,
+        end_offset,
+        state.event_slack_ms,
+        segment.adoptions.latest_within(base_offset, end_offset),
+    )
+
+
+def judged_times_of(state: LogState, segment: Segment) -> SegmentTimes:
+    """Returns what the times of a segment count as; reads unknown ones. Raises OSError."""
+    return judged(state, segment, segment.times)
+
+
+def forget_corrections(state: LogState) -> None:
+    """Forgets corrections of what the log does not hold any more; needs the append lock."""
+    if state.corrections:
+        state.corrections = corrections_within(
+            state.corrections, state.version.log_start_offset, state.ends.log_end_offset
+        )
+
+
+def adopt(state: LogState, first_offset: int, end_offset: int, now_ms: int) -> None:
+    """Counts batches with unknown append times as appended now; needs the append lock.
+
+    They are the last of the log. Batches just before them that are adopted too count as
+    adopted together with them.
+    """
+    ranges = state.adoptions.ranges
+    if ranges and ranges[-1].end_offset == first_offset:
+        ranges = ranges[:-1]
+    use_adoptions(
+        state,
+        state.adoptions._replace(ranges=with_adopted(ranges, end_offset, now_ms)),
+    )
+
+
+def use_adoptions(state: LogState, adoptions: Adoptions) -> None:
+    """Replaces the moments of adoption; needs the append lock."""
+    state.adoptions = adoptions
+    for segment in state.version.segments:
+        segment.adoptions = adoptions
