@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from storage.log.settings import Settings
     from storage.log.state import LogState
     from storage.time.arrivals import TimeAnomaly
+    from storage.time.stamping import Stamps
 
 _log = logging.getLogger("tidelog.storage")
 
@@ -112,8 +113,7 @@ class Appender:
         try:
             stamps = stamps_at(settings.rules, state.last_append_time_ms, now_ms)
         except ClockWentBack:
-            self._go_back(now_ms, may_block=may_block)
-            stamps = stamps_at(settings.rules, state.last_append_time_ms, now_ms)
+            stamps = self._stamps_behind(settings, now_ms, may_block=may_block)
         unpack_limit = None if may_block else _SHORT_UNPACK_BYTES
         plan = settings.plan(stamps, state.ends[0], state.leader_epoch, internal, unpack_limit)
         try:
@@ -139,12 +139,24 @@ class Appender:
             ),
         )
 
-    def _go_back(self, now_ms: int, *, may_block: bool) -> None:
-        """Lets append times go on from a clock that went back; raises WouldBlock or its errors."""
-        if not may_block:
-            state = self._state
-            raise WouldBlock(f"{state.topic}-{state.index}: the clock went back")
-        self.clock.note_step_back(now_ms)
+    def _stamps_behind(self, settings: Settings, now_ms: int, *, may_block: bool) -> Stamps:
+        """Returns the times of an append while the clock is behind the append times.
+
+        Append times go on from a clock that went back. If other brokers have copies they stand
+        still: the ones before may come from a leader whose clock was right. Raises WouldBlock, and
+        the errors of `note_step_back`.
+        """
+        state = self._state
+        if not state.is_replicated:
+            if not may_block:
+                raise WouldBlock(f"{state.topic}-{state.index}: the clock went back")
+            self.clock.note_step_back(now_ms)
+        return stamps_at(
+            settings.rules,
+            state.last_append_time_ms,
+            now_ms,
+            may_go_back=not state.is_replicated,
+        )
 
     def _sequence_of(self, batch: Batch, magic: int, internal: bool) -> Sequenced | None:
         """Returns the producer fields of an idempotent batch; None if `prepare` will refuse it."""
@@ -217,7 +229,7 @@ class Appender:
                     state.epochs.begin(state.leader_epoch, prepared.first_offset)
                 is_unseen = not state.policy.reads_at_once
                 if is_unseen:
-                    state.largest_event.appending(active)
+                    state.largest_event.appending(active, state.judge)
                 limit = event_limit(state.event_slack_ms, append_time_ms)
                 active.append(
                     prepared.buffers,
@@ -294,7 +306,9 @@ class Appender:
             previous.sync()
             files.sync(state.directory)
         producer_snapshots.write(state.directory, base_offset, state.read_producers())
-        previous.append_times.finish(base_offset)
+        if previous.append_times.finish(base_offset) and base_offset:
+            # A power loss may spoil what was written just now: the next flush syncs it too.
+            state.recovery_point = min(state.recovery_point, base_offset - 1)
         active = Segment(state.directory, base_offset, Tail(base_offset, 0))
         active.event_slack_ms, active.adoptions = state.event_slack_ms, state.adoptions
         active.index_interval_bytes = state.config.index_interval_bytes

@@ -105,8 +105,18 @@ class Compactor:
             for s in segments[:-1]
         ]
         rules = plan.rules_of(config)
-        limit = self._state.ends.last_stable_offset
+        limit = self._limit()
         return plan.judge(parts, self.first_dirty_offset, limit, rules, now_ms)
+
+    def _limit(self) -> int:
+        """Returns the offset below which may be compacted; a follower does not overtake its leader.
+
+        A record that a follower had dropped, and its leader had not, would be lost if it was elected.
+        """
+        state = self._state
+        if not state.is_follower:
+            return state.ends.last_stable_offset
+        return min(state.ends.last_stable_offset, state.leader_cleaned_offset or 0)
 
     def compacting(
         self,

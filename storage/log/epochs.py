@@ -134,6 +134,14 @@ class LeaderEpochs:
             self._is_durable = True
             files.sync(self._path)
 
+    def within(self, first_offset: int, end_offset: int) -> tuple[EpochStart, ...]:
+        """Returns the epochs of the batches from one offset to another, oldest first."""
+        if end_offset <= first_offset:
+            return ()
+        entries = [entry for entry in self._entries if entry.start_offset < end_offset]
+        begun = sum(entry.start_offset <= first_offset for entry in entries)
+        return tuple(entries[max(begun - 1, 0) :])
+
     def epoch_of(self, offset: int) -> int:
         """Returns the epoch of the batch at an offset; NO_EPOCH if it is unknown."""
         for entry in reversed(self._entries):

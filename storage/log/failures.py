@@ -18,6 +18,7 @@ from protocol.errors import (
     UnknownTopicOrPartition,
 )
 from storage import files
+from storage.log.high_watermark import Role
 from storage.log.retention import deletion
 from storage.log.times.saved_times import NO_BOOT
 
@@ -43,7 +44,7 @@ def go_offline(state: LogState, why: str) -> None:
         state.offline, state.is_stopped = why, True
         segments = state.version.segments
         end_offset, high_watermark, _ = state.ends
-        if high_watermark < end_offset and not (state.is_follower or state.cutting):
+        if high_watermark < end_offset and state.role is Role.ALONE and not state.cutting:
             state.cutting, state.was_cut = (high_watermark, False), True
     _log.critical("log offline", extra=state.named(reason=why))
     state.boot_id = NO_BOOT

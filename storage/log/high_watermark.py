@@ -2,17 +2,26 @@
 
 The high watermark is the smaller of the offset that the topic wants flushed and the offset that the
 in-sync replicas have. A leader without followers is its own only in-sync replica and needs two
-policies: at once, and after flush (`flush.messages=1`). A follower's high watermark is the
-leader's. A policy says how far an append or a flush moves the high watermark; nothing else moves
-it.
+policies: at once, and after flush (`flush.messages=1`). Where there are followers, replication says
+how far the in-sync replicas are. A follower's high watermark is the leader's. A policy says how far
+an append or a flush moves the high watermark; nothing else moves it.
 """
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from storage.log.state import LogState
+
+
+class Role(Enum):
+    """What a log is to other brokers."""
+
+    ALONE = "alone"  # no other broker has a copy, or nobody has said yet who leads
+    LEADER = "leader"  # others follow it
+    FOLLOWER = "follower"
 
 
 class HighWatermarkPolicy(Protocol):
@@ -46,15 +55,25 @@ class AfterFlush:
         state.advance_high_watermark(durable_offset)
 
 
-class Follower:
-    """Others may read up to the leader's high watermark; appends and flushes do not move it."""
+class AsReplicated:
+    """Others may read what replication has said: on a leader how far its in-sync replicas are.
+
+    On a follower it is what the leader says. Appends and flushes do not move it.
+    """
 
     reads_at_once = False
 
     def flushed(self, state: LogState, durable_offset: int) -> None:
-        """Waits for the leader's high watermark."""
+        """Waits for replication."""
 
 
 AT_ONCE = AtOnce()
 AFTER_FLUSH = AfterFlush()
-FOLLOWER = Follower()
+AS_REPLICATED = AsReplicated()
+
+
+def policy_of(role: Role, flush_messages: int) -> HighWatermarkPolicy:
+    """Returns the policy for a role and the topic's `flush.messages`."""
+    if role is not Role.ALONE:
+        return AS_REPLICATED
+    return AFTER_FLUSH if flush_messages == 1 else AT_ONCE

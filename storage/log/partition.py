@@ -3,7 +3,8 @@
 `appender` stores batches with their offsets and append times; `append_clock` corrects them after
 the clock was wrong; `reader` reads and looks up;
 `flusher` makes durable; `retainer` deletes old segments, and explains; `compactor` takes in
-compacted segments; `replica` follows a leader, and `truncater` truncates the log for it. They share
+compacted segments; `replica` follows a leader, `truncater` truncates the log for it, and `roles` makes
+the log lead or follow. They share
 the `LogState` (`state.py`), which documents the locks. Frequently used attributes and methods of
 these objects are also here.
 """
@@ -21,6 +22,7 @@ from storage.log.flusher import Flusher
 from storage.log.reader import Reader
 from storage.log.recovery.opening import open_log
 from storage.log.replication.replica import Replica
+from storage.log.replication.roles import Roles
 from storage.log.replication.truncater import Truncater
 from storage.log.retention.retainer import Retainer
 from storage.time.corrections import NO_HISTORY
@@ -79,6 +81,7 @@ class Partition:
         self.retainer = Retainer(state, self.appender, self.flusher, self.compactor)
         self.truncater = Truncater(state, self.flusher, self.compactor)
         self.replica = Replica(state, self.appender, self.retainer, self.truncater)
+        self.roles = Roles(state, self.truncater)
         # Called for every request, so bound without another call in between.
         self.append = self.appender.append
         self.read = self.reader.read
@@ -160,6 +163,11 @@ class Partition:
     def durable_offset(self) -> int:
         """The offset before which batches and append times are durable."""
         return self.state.durable_offset
+
+    @property
+    def stored_offset(self) -> int:
+        """The offset before which batches count as stored, for replication."""
+        return self.state.stored_offset
 
     @property
     def cleaned_offset(self) -> int | None:

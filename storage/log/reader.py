@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 from protocol.errors import CorruptMessage, OffsetOutOfRange
 from storage.log import lookup, slices
 from storage.log.failures import read_error
+from storage.log.replication.leader_state import ForFollower, leader_state
 from storage.time.lookup import Target, is_target
 from storage.would_block import WouldBlock
 
@@ -102,6 +103,38 @@ class Reader:
                 may_block=may_block,
             )
             return fetched, slices.append_times_of(version.segments, fetched)
+
+        return self._look(look)
+
+    def read_for_follower(
+        self, offset: int, max_bytes: int, *, minimum_one: bool, may_block: bool = True
+    ) -> ForFollower:
+        """Reads batches for a follower, with all that it takes over with them.
+
+        A follower may have what others may not read yet: everything before `stored_offset`. Its
+        facts about the leader's log are from the same version as the batches, and not older. Raises
+        OffsetOutOfRange, NotLeaderOrFollower and KafkaStorageError; without `may_block` also
+        WouldBlock.
+        """
+        state = self._state
+
+        def look(version: Version, ends: Ends) -> ForFollower:
+            if not version.log_start_offset <= offset <= ends.log_end_offset:
+                self._refuse(version, offset)
+            fetched = slices.read(
+                version.segments,
+                offset,
+                max_bytes,
+                upper_offset=min(state.stored_offset, ends.log_end_offset),
+                minimum_one=minimum_one,
+                may_block=may_block,
+            )
+            return ForFollower(
+                fetched,
+                slices.append_times_of(version.segments, fetched),
+                state.epochs.within(offset, slices.end_of(fetched, offset)),
+                leader_state(state, version),
+            )
 
         return self._look(look)
 

@@ -101,6 +101,16 @@ def append_times_of(segments: Sequence[Segment], fetched: Fetched) -> list[Slice
     return times
 
 
+def end_of(fetched: Fetched, default: int) -> int:
+    """Returns the offset behind the last whole batch that was just read; else `default`."""
+    for data in reversed(fetched.buffers):
+        last = find_last(data)
+        last_offset = last_offset_at(data, last) if last >= 0 else None
+        if last_offset is not None:
+            return last_offset + 1
+    return default
+
+
 def last_batch(segments: Sequence[Segment]) -> Batch | None:
     """Returns the header of a log's last batch, None if there is none.
 

@@ -21,7 +21,6 @@ from __future__ import annotations
 import logging
 import threading
 from dataclasses import KW_ONLY, InitVar, dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING
 
 from config.setting import LONG_MAX
@@ -31,7 +30,7 @@ from protocol.errors import (
     UnknownTopicOrPartition,
 )
 from storage.log import failures
-from storage.log.high_watermark import AFTER_FLUSH, AT_ONCE, FOLLOWER
+from storage.log.high_watermark import Role, policy_of
 from storage.log.producers.recovered_producers import load_producers
 from storage.log.retention.pending_deletes import PendingDeletes
 from storage.log.settings import NEWEST_MAGIC, settings_of
@@ -40,6 +39,7 @@ from storage.log.times.largest_event import LargestEvent
 from storage.log.times.saved_times import SavedTimes
 from storage.log.version import Ends, Version
 from storage.time.arrivals import Arrivals
+from storage.time.corrections import NO_MARK
 from storage.time.event_time import event_slack
 
 if TYPE_CHECKING:
@@ -54,7 +54,8 @@ if TYPE_CHECKING:
     from storage.log.times.partition_times import ClockMark
     from storage.segment.segment import Segment
     from storage.time.adoption import Adoptions
-    from storage.time.corrections import Correction
+    from storage.time.corrections import Correction, Mark
+    from storage.time.segment_times import SegmentTimes
 
 _log = logging.getLogger("tidelog.storage")
 
@@ -86,7 +87,10 @@ class LogState:
 
     epochs: LeaderEpochs
     leader_epoch: int = field(init=False)  # the last one that began here
-    is_follower: bool = field(init=False, default=False)  # a leader decides the high watermark
+    role: Role = field(init=False, default=Role.ALONE)
+    is_replicated: bool = False  # others have copies: append times go back by command alone
+    epoch_start_offset: int = field(init=False, default=0)  # at which it began to lead
+    leader_cleaned_offset: int | None = field(init=False, default=None)  # of a follower's leader
     policy: HighWatermarkPolicy = field(init=False)
     ends: Ends = field(init=False)
     recovery_point: int  # everything before it is durable, indexes too
@@ -103,7 +107,9 @@ class LogState:
     back_offset: int  # the last reset of the append clock; 0: none
     begins_segment: bool = field(init=False, default=False)  # the next append does, if not empty
     adoptions: Adoptions  # when batches with unknown append times were adopted
-    corrections: tuple[Correction, ...]  # what append times count as; see `judged`
+    corrections: tuple[Correction, ...]  # what append times count as; see `judging`
+    mark: Mark = NO_MARK  # the last of them
+    lost_offset: int | None = None  # append times from it on were lost with the power
     clock: ClockMark  # the steps of the clock that the corrections have
     boot_id: str
     largest_event_time: InitVar[int | None]  # ever below the high watermark, as far as is known
@@ -158,7 +164,7 @@ class LogState:
     def configure(self, config: TopicConfig) -> None:
         """Replaces the topic's settings, from the next append on."""
         self.config = config
-        self.choose_policy()
+        self.policy = policy_of(self.role, config.flush_messages)
         self.has_flush_rules = (config.flush_messages, config.flush_ms) != (LONG_MAX, LONG_MAX)
         self.event_slack_ms = event_slack(config)
         for segment in self.version.segments:
@@ -262,16 +268,28 @@ class LogState:
 
     # --- ends -------------------------------------------------------------------------------------
 
-    def follow(self, is_follower: bool) -> None:
-        """Lets a leader decide the high watermark from now on, or the log's own policy again."""
-        with self.append_lock:
-            self.is_follower = is_follower
-            self.choose_policy()
+    @property
+    def is_follower(self) -> bool:
+        """Whether another broker leads."""
+        return self.role is Role.FOLLOWER
 
-    def choose_policy(self) -> None:
-        """Chooses the high watermark policy for the role and the settings."""
-        own = AFTER_FLUSH if self.config.flush_messages == 1 else AT_ONCE
-        self.policy: HighWatermarkPolicy = FOLLOWER if self.is_follower else own
+    @property
+    def stored_offset(self) -> int:
+        """The offset before which batches count as stored, for replication.
+
+        That is the log's end; with `flush.messages=1` what is durable. A leader sends its followers
+        no more, and a follower does not ask for what comes next before it has stored so much.
+        """
+        end_offset = self.ends.log_end_offset
+        return (
+            min(self.durable_offset, end_offset) if self.config.flush_messages == 1 else end_offset
+        )
+
+    def take_role(self, role: Role) -> None:
+        """Lets the log's own policy, or replication, move the high watermark from now on."""
+        with self.append_lock:
+            self.role, self.is_replicated = role, role is not Role.ALONE
+            self.policy = policy_of(role, self.config.flush_messages)
 
     def cut_ends(self, end_offset: int, high_watermark: int) -> None:
         """Sets the end of a truncated log; needs the append lock."""
@@ -315,6 +333,10 @@ class LogState:
 
     # --- times ------------------------------------------------------------------------------------
 
+    def judge(self, segment: Segment, times: SegmentTimes) -> SegmentTimes:
+        """Returns what the times of a segment count as; see `judging`."""
+        return judging.judged(self, segment, times)
+
     @property
     def max_event_time(self) -> int | None:
         """The largest event time ever below the high watermark; see `largest_event`.
@@ -323,7 +345,7 @@ class LogState:
         """
         with self.append_lock:
             return self.largest_event.below(
-                self.ends.high_watermark, self.version.segments, partial(judging.judged, self)
+                self.ends.high_watermark, self.version.segments, self.judge
             )
 
     # --- producers --------------------------------------------------------------------------------

@@ -20,6 +20,8 @@ from storage.time.segment_times import SegmentTimes
 from storage.time.timestamp import exceeds, or_none
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from storage.segment.log_file import Found
     from storage.segment.segment_files import SegmentFiles
 
@@ -44,6 +46,17 @@ def catch_up(segment: SegmentFiles) -> None:
         for found in segment.walk(size, tail.size):
             _note(segment, found, times)
         segment.known_times = (times, tail.size)
+
+
+def event_times(segment: SegmentFiles) -> Iterator[tuple[int, int | None]]:
+    """Yields the end offset of each batch, and its largest event time as it counts; reads all.
+
+    None: the batch has no event time. Raises OSError and CorruptMessage.
+    """
+    for found in segment.walk():
+        times = SegmentTimes()
+        _note(segment, found, times)
+        yield found.batch.last_offset + 1, times.event
 
 
 def rebuild_indexes(segment: SegmentFiles) -> None:

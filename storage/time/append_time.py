@@ -14,15 +14,16 @@ class ClockWentBack(Exception):
     """The clock is further behind the last append time than it may be."""
 
 
-def append_time(last_append_time_ms: int | None, now_ms: int) -> int:
+def append_time(last_append_time_ms: int | None, now_ms: int, *, may_go_back: bool = True) -> int:
     """Returns the append time of a batch that arrives now: never less than the one before it.
 
     Clocks go back, and the clocks of leaders differ (KIP-32, rejected alternative 1). A clock
     reading of -1 counts as 0, because -1 as a stamp means "no time" (KIP-228). Raises ClockWentBack
-    if the one before is too far ahead of the clock to wait for it.
+    if the one before is too far ahead of the clock to wait for it. Without `may_go_back` it waits
+    however far that is: the one before may be of another leader, whose clock may have been right.
     """
     if last_append_time_ms is not None and last_append_time_ms > now_ms:
-        if is_behind(last_append_time_ms, now_ms):
+        if may_go_back and is_behind(last_append_time_ms, now_ms):
             raise ClockWentBack
         return last_append_time_ms
     return 0 if now_ms == NO_TIMESTAMP else now_ms

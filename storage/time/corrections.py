@@ -57,6 +57,23 @@ class Correction(NamedTuple):
         return 0 if judged == NO_TIMESTAMP else judged
 
 
+class Mark(NamedTuple):
+    """Which correction of a partition is the last one; the later of two marks is the larger.
+
+    Replicas compare it: only a newer mark may lower what a replica knows of times.
+    """
+
+    epoch: int = 0  # the leader epoch in which it was made
+    number: int = 0  # how many the partition had before and with it; 0: none
+
+    def next_in(self, epoch: int) -> Mark:
+        """Returns the mark of a correction that is made now, in a leader epoch."""
+        return Mark(max(epoch, self.epoch), self.number + 1)
+
+
+NO_MARK = Mark()
+
+
 class ForwardStep(NamedTuple):
     """A trusted step of the clock forward: readings of the clock that was behind count as later."""
 
@@ -151,6 +168,34 @@ def judged(corrections: Sequence[Correction], offset: int, append_time_ms: int) 
         if each.start_offset <= offset < each.end_offset:
             append_time_ms = each.apply(append_time_ms)
     return append_time_ms
+
+
+def bound_at(corrections: Sequence[Correction], offset: int) -> int:
+    """Returns by when the batch with this offset was written at the latest, by steps back alone."""
+    return min(
+        (
+            each.to_ms
+            for each in corrections
+            if each.shift_ms == 0 and each.start_offset <= offset < each.end_offset
+        ),
+        default=MAX_TIMESTAMP,
+    )
+
+
+def event_limit_at(
+    corrections: Sequence[Correction], offset: int, append_time_ms: int, slack_ms: int
+) -> int:
+    """Returns the largest event time that the batch with this offset counts as."""
+    return capped(min(append_time_ms, bound_at(corrections, offset)), slack_ms)
+
+
+def bounded_event(
+    corrections: Sequence[Correction], offset: int, event: int | None, slack_ms: int
+) -> int | None:
+    """Returns what the event time of the batch with this offset counts as; None: it has none."""
+    if event is None:
+        return None
+    return min(event, event_limit_at(corrections, offset, MAX_TIMESTAMP, slack_ms))
 
 
 def changes_at(corrections: Sequence[Correction], offset: int) -> list[ForwardStep]:

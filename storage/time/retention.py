@@ -44,6 +44,9 @@ class Retention(NamedTuple):
     ahead_ms: int = MAX_TIMESTAMP  # how far after its append time an event time may count
 
 
+NO_LIMITS = Retention(None, None, by_append=False)
+
+
 class Candidate(NamedTuple):
     """A segment that retention may delete. `times` is called only where times decide."""
 
@@ -89,7 +92,7 @@ def retention_of(config: TopicConfig) -> Retention:
     The largest long means no limit too, because people set it to keep records for ever.
     """
     if "delete" not in config.cleanup_policy:
-        return Retention(None, None, by_append=False)
+        return NO_LIMITS
     return Retention(
         _bounded(config.retention_ms),
         None if config.retention_bytes < 0 else config.retention_bytes,

@@ -44,7 +44,9 @@ def rules_of(config: TopicConfig, magic: int) -> Rules:
     return Rules(log_append_time, before_ms, after_ms)
 
 
-def stamps_at(rules: Rules, last_append_time_ms: int | None, now_ms: int) -> Stamps:
+def stamps_at(
+    rules: Rules, last_append_time_ms: int | None, now_ms: int, *, may_go_back: bool = True
+) -> Stamps:
     """Applies the rules to the moment `now_ms`.
 
     The window is around the clock and not around the append time: after a clock that was ahead is
@@ -56,7 +58,7 @@ def stamps_at(rules: Rules, last_append_time_ms: int | None, now_ms: int) -> Sta
     return tuple.__new__(
         Stamps,
         (
-            append_time(last_append_time_ms, now_ms),
+            append_time(last_append_time_ms, now_ms, may_go_back=may_go_back),
             log_append_time,
             MIN_TIMESTAMP if before_ms is None else max(now_ms - before_ms, MIN_TIMESTAMP),
             MAX_TIMESTAMP if after_ms is None else min(now_ms + after_ms, MAX_TIMESTAMP),

@@ -42,6 +42,7 @@ class Loaded(NamedTuple):
     back_offset: int  # the last reset of the append clock; 0 if the log no longer has it
     gaps_end_offset: int  # up to which the log may have gaps; see `gaps`
     adopted: tuple[Adopted, ...] = ()  # when batches with unknown append times were adopted
+    lost_offset: int | None = None  # of a replica: append times from it on were lost with the power
 
 
 class Known(NamedTuple):
@@ -104,6 +105,9 @@ def load(directory: Path, known: Known, index_interval_bytes: int) -> Loaded:
         segment.seal()
     segments[-1].is_closed = end_offset is not None  # a clean stop has closed its append times
     last_time, back_offset, adopted = _judge_append_times(segments, known, stamps, is_ours=is_ours)
+    lost_offset = None
+    if times is not None and times.is_replicated:
+        lost_offset = unknown_append_times.lost_from(segments, adopted)
     segments[-1].activate()
     covered_offset = -1 if times is None else times.covered_offset
     vouched_offset = segments[-1].append_times.end_offset
@@ -111,7 +115,7 @@ def load(directory: Path, known: Known, index_interval_bytes: int) -> Loaded:
         segments[-1].append_times.let_go_of_end()
     adopted = unknown_append_times.adopted(segments, adopted, known.now_ms)
     gaps_end = min(gaps_end, segments[-1].tail.end_offset)
-    return Loaded(tuple(segments), last_time, back_offset, gaps_end, adopted)
+    return Loaded(tuple(segments), last_time, back_offset, gaps_end, adopted, lost_offset)
 
 
 def _described(directory: Path, base_offsets: Sequence[int], start_offset: int) -> list[Segment]:

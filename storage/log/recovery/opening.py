@@ -18,7 +18,7 @@ from storage.log.state import LogState
 from storage.log.times import partition_times
 from storage.log.times.partition_times import ClockMark
 from storage.time.adoption import Adoptions
-from storage.time.corrections import corrections_within
+from storage.time.corrections import NO_MARK, corrections_within
 
 if TYPE_CHECKING:
     import uuid
@@ -85,6 +85,9 @@ def open_log(
         was_cut=recorded is not None and recorded.cut is not None,
         corrections=_corrections(known, segments),
         clock=ClockMark() if recorded is None else recorded.clock,
+        is_replicated=recorded is not None and recorded.is_replicated,
+        mark=NO_MARK if recorded is None else recorded.mark,
+        lost_offset=loaded.lost_offset,
     )
     if state.epochs.last_begun == NO_EPOCH:
         state.leader_epoch = max(0, _epoch_of_last_batch(segments))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from storage.segment.appended import layout
 from storage.time.adoption import Adoptions, adopt
 from storage.time.segment_times import SegmentTimes
 from storage.time.timestamp import later
@@ -62,6 +63,29 @@ def mark_unknown(segments: Sequence[Segment], covered_offset: int, *, is_ours: b
             segment.append_times.mark_unknown(from_offset)
             segment.append_times.sync()  # what was there must not come back before newer entries
             segment.known_times = SegmentTimes(), 0
+
+
+def lost_from(segments: Sequence[Segment], adopted: tuple[Adopted, ...]) -> int | None:
+    """Returns the first offset whose append time is unknown, and was known before this start.
+
+    None if there is none. What was adopted before was unknown before. Raises OSError.
+    """
+    adopted_end = adopted[-1].end_offset if adopted else -1
+    for segment in segments:
+        end_offset, base_offset = segment.tail.end_offset, segment.base_offset
+        if end_offset <= adopted_end or not segment.tail.size:
+            continue
+        if not segment.known_times[0].has_unknown:
+            continue
+        first = max(base_offset, adopted_end)
+        entries = list(segment.append_times.entries())
+        starts = [base_offset + entry.offset for entry in entries]
+        if not entries or first < starts[0]:
+            return first
+        for entry, start, end in zip(entries, starts, [*starts[1:], end_offset], strict=True):
+            if entry.time == layout.UNKNOWN and end > first:
+                return max(start, first)
+    return None
 
 
 def adopted(

@@ -1,8 +1,11 @@
 """Changes that a follower makes to its log: appends of the leader's batches, truncation, restart.
 
 Promises that a crash during a truncation leaves the log as it was, or that the next start completes
-the truncation. Only tests append as a follower until brokers replicate.
+the truncation, and that replicas stamp, judge and look up alike: what a leader knows of its log's
+times comes with its batches. Only tests append as a follower until brokers replicate.
 
+    leading or following from now on                               roles.py
+    what a leader tells of its log, and how it is taken over       leader_state.py
     storing a leader's batches, its high watermark and log start   replica.py
     parsing and checking what a leader sends                       received.py
     truncating a log, or restarting it empty at an offset          truncater.py

@@ -9,16 +9,19 @@ from __future__ import annotations
 
 import logging
 from operator import attrgetter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from protocol.errors import CorruptMessage, KafkaStorageError
 from storage import files
 from storage.checkpoints import EpochStart
 from storage.log.failures import storage_error
+from storage.log.high_watermark import Role
 from storage.log.producers.recovered_producers import sequenced
+from storage.log.replication import leader_state
 from storage.log.replication.received import receive
 from storage.log.times import judging
 from storage.time.append_time import goes_back
+from storage.time.corrections import event_limit_at
 from storage.time.event_time import capped
 from storage.time.rolling import should_roll
 from storage.time.timestamp import later
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
 
     from protocol.wire import Buffer
     from storage.log.appender import Appender
+    from storage.log.replication.leader_state import LeaderState
     from storage.log.replication.received import AppendedFrom, Received
     from storage.log.replication.truncater import Truncater
     from storage.log.retention.retainer import Retainer
@@ -35,16 +39,6 @@ if TYPE_CHECKING:
     from storage.segment.segment import Segment
 
 _log = logging.getLogger("tidelog.storage")
-
-
-class LeaderState(NamedTuple):
-    """The leader's facts about its log, beside the batches of a fetch."""
-
-    high_watermark: int
-    log_start_offset: int
-    last_append_time_ms: int | None  # of its last batch; None: unknown
-    max_event_time: int | None  # below its high watermark
-    back_offset: int = 0  # the last reset of the append clock; 0: none
 
 
 class Replica:
@@ -73,21 +67,27 @@ class Replica:
 
         A partial batch at the end of the bytes is left for the next fetch. `epochs` are the
         leader's entries for these offsets, because formats 0 and 1 have none in their bytes. A
-        batch with an unknown append time ages from `now_ms`. Returns the log end offset. Raises
+        batch with an unknown append time ages from when the leader adopted it, or from `now_ms` if
+        the leader does not say. Returns the log end offset. Raises
         CorruptMessage for batches that cannot follow this log, and then nothing is stored;
         KafkaStorageError.
         """
         state = self._state
         state.check_online()
-        if not state.is_read:
-            self._appender.read_for_appends()
         if not state.is_follower:
-            state.follow(True)
+            state.take_role(Role.FOLLOWER)
         received = receive(records, append_times)
         if received:
             self._begin_at_first(received[0])
             self._check_times(received, leader.back_offset)
+        is_outdated = leader_state.is_outdated(state, leader)
+        is_newer = not is_outdated and self._take_corrections(leader)
+        if received:
+            if not state.is_read:
+                self._appender.read_for_appends()
             self._store_all(received, epochs, leader, now_ms)
+        if not is_outdated:
+            self._take_times(leader, is_newer=is_newer)
         self._follow(leader)
         return state.ends.log_end_offset
 
@@ -125,9 +125,12 @@ class Replica:
             last = time
 
     def _last_stored_time(self) -> int | None:
-        """Returns the last known append time of the log's batches."""
+        """Returns the last known append time of the batches behind the last reset; None: none is."""
+        state = self._state
         times = (
-            segment.append_times.last_time for segment in reversed(self._state.version.segments)
+            segment.append_times.last_time
+            for segment in reversed(state.version.segments)
+            if segment.tail.end_offset > state.back_offset
         )
         return next((time for time in times if time is not None), None)
 
@@ -147,7 +150,7 @@ class Replica:
                 state.epochs.adopt(self._epochs_of(received, epochs))
                 self._record_gaps(received, leader.high_watermark)
                 for batch in received:
-                    self._store(batch, leader.back_offset, now_ms)
+                    self._store(batch, leader, now_ms)
             except OSError as error:
                 raise storage_error(state, "the records were not stored", error) from error
 
@@ -197,16 +200,18 @@ class Replica:
             state.gaps_end_offset = before
             raise
 
-    def _store(self, received: Received, back_offset: int, now_ms: int) -> None:
+    def _store(self, received: Received, leader: LeaderState, now_ms: int) -> None:
         """Appends a batch and publishes it. Raises OSError."""
         state, time = self._state, received.append_time_ms
         prepared, settings = received.prepared, state.settings
         first_offset = prepared.base_offset
-        active = self._active_for(received, back_offset, now_ms)
-        append_time_ms = now_ms if time is None else time
+        active = self._active_for(received, leader.back_offset, now_ms)
+        is_told = leader.adopted is not None
+        adopted_ms = state.adoptions.time_of(first_offset) if is_told else now_ms
+        append_time_ms = adopted_ms if time is None else time
         limit = capped(append_time_ms, active.event_slack_ms)
         producers = state.read_producers()  # read from the log before the batch is added
-        state.largest_event.appending(active)
+        state.largest_event.appending(active, state.judge)
         active.append(
             (received.data,),
             prepared.size,
@@ -218,9 +223,13 @@ class Replica:
             is_time_known=time is not None,
         )
         active.is_true = active.is_true and received.is_true
-        state.largest_event.appended((prepared,), limit)
+        corrected_limit = event_limit_at(
+            state.corrections, prepared.last_offset, append_time_ms, active.event_slack_ms
+        )
+        state.largest_event.appended((prepared,), corrected_limit)
         if time is None:
-            judging.adopt(state, first_offset, prepared.last_offset + 1, now_ms)
+            if not is_told:
+                judging.adopt(state, first_offset, prepared.last_offset + 1, now_ms)
         else:
             state.last_append_time_ms = later(state.last_append_time_ms, time)
         batch = received.batch
@@ -268,11 +277,22 @@ class Replica:
         if state.active.tail.size:
             self._appender.roll()
         state.back_offset, state.last_append_time_ms = back_offset, last_append_time_ms
+        state.saved_times.save_covered(durable=True)  # before an append time is lower
 
     # --- what the leader says of its log ----------------------------------------------------------
 
-    def _follow(self, leader: LeaderState) -> None:
-        """Applies the leader's high watermark, log start, times and reset, up to the log's end."""
+    def _take_corrections(self, leader: LeaderState) -> bool:
+        """Judges append times as the leader does; returns whether its mark is newer."""
+        state = self._state
+        with state.append_lock:
+            state.check_usable()
+            try:
+                return leader_state.take_corrections(state, leader)
+            except OSError as error:
+                raise storage_error(state, "a correction is not kept", error) from error
+
+    def _take_times(self, leader: LeaderState, *, is_newer: bool) -> None:
+        """Goes on from the leader's last append time, and its largest event time."""
         state = self._state
         with state.append_lock:
             state.check_usable()
@@ -280,16 +300,17 @@ class Replica:
             try:
                 if state.back_offset < leader.back_offset == end_offset:
                     self._take_mark(end_offset, leader.last_append_time_ms)
-                elif leader.back_offset < state.back_offset == end_offset:
-                    state.back_offset = leader.back_offset  # of batches that have been truncated
             except OSError as error:
                 raise storage_error(state, "no segment could be begun", error) from error
-            if state.back_offset == leader.back_offset:
-                state.last_append_time_ms = later(
-                    state.last_append_time_ms, leader.last_append_time_ms
-                )
+            leader_state.take_last_append_time(state, leader, is_newer=is_newer)
             state.largest_event.keep(leader.max_event_time)
-            state.advance_high_watermark(min(leader.high_watermark, end_offset))
+
+    def _follow(self, leader: LeaderState) -> None:
+        """Applies the leader's high watermark and log start, up to the log's end."""
+        state = self._state
+        with state.append_lock:
+            state.check_usable()
+            state.advance_high_watermark(min(leader.high_watermark, state.ends.log_end_offset))
         start_offset = min(leader.log_start_offset, state.ends.high_watermark)
         if start_offset > state.version.log_start_offset:
             self._retainer.delete_records_before(start_offset)

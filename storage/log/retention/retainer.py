@@ -18,7 +18,7 @@ from storage.log.failures import read_error, storage_error
 from storage.log.retention import deletion, explanation, known_times
 from storage.log.retention.explanation import Moment
 from storage.log.times import judging
-from storage.time.retention import Retention, retention_of, segments_to_delete
+from storage.time.retention import NO_LIMITS, Retention, retention_of, segments_to_delete
 from storage.time.rolling import rolling_of
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ class Retainer:
         It writes nothing.
         """
         state, segments = self._state, version.segments
-        rules = retention_of(state.config)
+        rules = self._rules(state.config)
         # Taken before any segment is read, so that later appends do not count.
         tail = segments[-1].tail
         if rules.event_ms is not None:
@@ -107,10 +107,21 @@ class Retainer:
         is_all = len(policies) == len(segments)
         return _Judged(segments[: len(policies)], tail if is_all else None, rules, policies)
 
+    def _rules(self, config: TopicConfig) -> Retention:
+        """Returns what may delete segments; by their times and sizes only a leader decides.
+
+        A new leader waits until its high watermark has reached what it had when it was elected:
+        before, it may not know yet what its consumers have seen.
+        """
+        state = self._state
+        if state.is_follower or state.ends.high_watermark < state.epoch_start_offset:
+            return NO_LIMITS
+        return retention_of(config)
+
     def _still_holds(self, judged: _Judged) -> bool:
         """Returns whether the judged segments are still the oldest, and the settings the same."""
         segments = self._state.version.segments[: len(judged.segments)]
-        return segments == judged.segments and retention_of(self._state.config) == judged.rules
+        return segments == judged.segments and self._rules(self._state.config) == judged.rules
 
     def delete_records_before(self, offset: int) -> int:
         """Moves the log start up to `offset`, if it is lower; returns the log start (KIP-107).
@@ -252,7 +263,7 @@ class Retainer:
                     segment.learn_times()
                 moment = self._moment(version, now_ms, config, blocker)
                 return explanation.explain(
-                    state.topic, state.index, moment, retention_of(config), now_ms, clock_ms
+                    state.topic, state.index, moment, self._rules(config), now_ms, clock_ms
                 )
             except (OSError, CorruptMessage) as error:
                 raise read_error(state, version, error) from error
@@ -277,7 +288,7 @@ class Retainer:
                 raise read_error(state, version, error) from error
             return known_times.facts(
                 version.segments,
-                functools.partial(judging.judged, state),
+                state.judge,
                 log_start_offset=version.log_start_offset,
                 high_watermark=state.ends.high_watermark,
                 max_event_time=state.max_event_time,
@@ -314,11 +325,11 @@ class Retainer:
     def known_times(self, now_ms: int) -> KnownTimes:
         """Returns what is known of the log's times without reading anything."""
         state, version = self._state, self._state.version
-        rules = retention_of(state.config)
+        rules = self._rules(state.config)
         return known_times.collect(
             version.segments,
             rules,
-            functools.partial(judging.judged, state),
+            state.judge,
             now_ms=now_ms,
             log_start_offset=version.log_start_offset,
             high_watermark=state.ends.high_watermark,

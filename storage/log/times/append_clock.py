@@ -18,8 +18,9 @@ import contextlib
 import logging
 from typing import TYPE_CHECKING, NamedTuple
 
-from protocol.errors import KafkaStorageError
+from protocol.errors import KafkaStorageError, NotLeaderOrFollower
 from storage.log.failures import storage_error
+from storage.log.high_watermark import Role
 from storage.log.retention import deletion
 from storage.log.times import judging
 from storage.log.times.partition_times import ClockMark
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from storage.log.state import LogState
     from storage.log.times.partition_times import PartitionTimes
     from storage.time.adoption import Adoptions
-    from storage.time.corrections import ClockHistory, ForwardStep
+    from storage.time.corrections import ClockHistory, ForwardStep, Mark
 
 _log = logging.getLogger("tidelog.storage")
 
@@ -106,17 +107,18 @@ class AppendClock:
         with state.append_lock:
             if exceeds(state.deletion_ms, now_ms):  # that of the last round, by the clock before
                 state.deletion_ms = now_ms
-        if state.is_follower or not self._is_behind(now_ms):
-            return False  # the append times of a follower are those of its leader's clock
+        if state.is_replicated or not self._is_behind(now_ms):
+            return False  # append times of other leaders are those of other clocks
         return self._go_back(now_ms, self._is_behind) is not None
 
     def preview_reset(self, now_ms: int) -> ClockReset | None:
         """Returns what `reset` would change now; None if nothing is ahead of the clock.
 
-        Raises KafkaStorageError.
+        Raises KafkaStorageError and NotLeaderOrFollower.
         """
         state = self._state
         state.check_online()
+        self._check_leads()
         self._learn()
         with state.append_lock:
             return self._reset_at(now_ms) if self._is_ahead(now_ms) else None
@@ -124,14 +126,33 @@ class AppendClock:
     def reset(self, now_ms: int) -> ClockReset | None:
         """Lets append times go on from the clock if they, or the largest event time, are ahead of it.
 
-        Returns what has changed, None if nothing was ahead. Raises KafkaStorageError.
+        Returns what has changed, None if nothing was ahead. Raises KafkaStorageError, and
+        NotLeaderOrFollower on a follower: it has the corrections of its leader.
         """
         state = self._state
         state.check_online()
+        self._check_leads()
         with state.append_lock:  # before segments are read, while appends go on
             if not self._is_ahead(now_ms):
                 return None
         return self._go_back(now_ms, self._is_ahead)
+
+    def _check_leads(self) -> None:
+        state = self._state
+        if state.is_follower:
+            raise NotLeaderOrFollower(
+                f"{state.topic}-{state.index}: the leader's append times go back, not a follower's"
+            )
+
+    def _mark(self) -> Mark:
+        """Returns the mark of a correction that is made now.
+
+        A log that was only opened may have another leader, whose corrections replace this one.
+        """
+        state = self._state
+        if state.is_replicated and state.role is Role.ALONE:
+            return state.mark
+        return state.mark.next_in(state.leader_epoch)
 
     def _is_behind(self, now_ms: int) -> bool:
         """Returns whether the clock shows less than what the last records were written by."""
@@ -209,6 +230,7 @@ class AppendClock:
             back_offset=end_offset,
             adopted=adoptions.ranges,
             corrections=corrections,
+            mark=self._mark(),
             clock=state.clock._replace(
                 late_horizons=late_horizons_by(state.clock.late_horizons, now_ms)
             ),
@@ -250,13 +272,14 @@ class AppendClock:
         """Goes on with times that are durable; needs the append lock."""
         state = self._state
         correction = step_back(times.back_offset, now_ms)
-        state.corrections, state.clock = times.corrections, times.clock
+        state.corrections, state.clock, state.mark = times.corrections, times.clock, times.mark
         if state.producers is not None:
             state.producers.correct(lambda _, time_ms: correction.apply(time_ms))
         if exceeds(state.deletion_ms, now_ms):
             state.deletion_ms = now_ms
         judging.use_adoptions(state, state.adoptions.corrected(correction.apply))
-        state.largest_event.begin_again(capped(now_ms, state.event_slack_ms))
+        limit = capped(now_ms, state.event_slack_ms)
+        state.largest_event.begin_again(lambda _: limit)
         state.last_append_time_ms, state.back_offset = None, times.back_offset
         state.begins_segment = True
 
@@ -266,6 +289,7 @@ class AppendClock:
         """Counts what the clock stamped while it was behind as written later, by a trusted step.
 
         `number` is that of the step in the clock's history: each step is taken into account once.
+        The append times of a follower are those of another clock: it corrects none.
         Raises KafkaStorageError; then this process counts it, and a later start does it again.
         """
         state = self._state
@@ -279,7 +303,7 @@ class AppendClock:
                     is_changed = self._step_forward(step)
                     horizons = state.clock.late_horizons
                     state.clock = ClockMark(history_id, number, horizons)
-                if is_changed:
+                if is_changed or state.is_follower:
                     state.saved_times.save_covered(durable=True)
         except OSError as error:
             raise storage_error(state, "the correction of the clock is not kept", error) from error
@@ -287,6 +311,9 @@ class AppendClock:
     def _step_forward(self, step: ForwardStep) -> bool:
         """Takes a step into account; returns whether it can concern the log."""
         state = self._state
+        is_compacted = self._has_late_horizons(step)
+        if state.is_follower:
+            return is_compacted
         # Once append times went back, earlier ones may be later than the last.
         is_written = (
             bool(state.corrections)
@@ -295,19 +322,24 @@ class AppendClock:
         )
         correction = Correction(0, state.ends.log_end_offset, *step)
         adoptions = state.adoptions.corrected(correction.apply)
-        is_compacted = state.config.is_compacted or state.cleaned_offset is not None
         if not is_written and adoptions == state.adoptions and not is_compacted:
             return False
-        if is_compacted:
-            horizons = with_late_horizons(state.clock.late_horizons, step.since_ms, step.to_ms)
-            state.clock = state.clock._replace(late_horizons=horizons)
         end_offset = state.ends.log_end_offset
         state.corrections = after_step_forward(state.corrections, end_offset, step)
         judging.forget_corrections(state)  # an empty log has nothing that one could concern
         if state.producers is not None:
             state.producers.correct(lambda _, time_ms: correction.apply(time_ms))
         judging.use_adoptions(state, adoptions)
-        state.begins_segment = True
+        state.begins_segment, state.mark = True, self._mark()
+        return True
+
+    def _has_late_horizons(self, step: ForwardStep) -> bool:
+        """Notes that delete horizons of this broker are too early, if the log may have any."""
+        state = self._state
+        if not state.config.is_compacted and state.cleaned_offset is None:
+            return False
+        horizons = with_late_horizons(state.clock.late_horizons, step.since_ms, step.to_ms)
+        state.clock = state.clock._replace(late_horizons=horizons)
         return True
 
     # --- either -----------------------------------------------------------------------------------

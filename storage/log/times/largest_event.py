@@ -37,13 +37,17 @@ class LargestEvent:
         self._kept = kept
         self._pending: deque[_Pending] = deque()  # of appends above the high watermark
 
-    def appending(self, active: Segment) -> None:
+    def appending(
+        self, active: Segment, judge: Callable[[Segment, SegmentTimes], SegmentTimes]
+    ) -> None:
         """Prepares for an append above the high watermark. Raises OSError.
 
-        If all records are below it now, the times of the active segment count first.
+        If all records are below it now, the times of the active segment count first. `judge` says
+        as what.
         """
         if not self._pending:
-            self.keep(active.times.event)
+            times = active.times
+            self.keep(counted_event(times, judge(active, times)))
 
     def appended(self, batches: Iterable[PreparedBatch], limit: int) -> None:
         """Records an append above the high watermark; its event time counts at most as `limit`."""
@@ -52,6 +56,18 @@ class LargestEvent:
             if not batch.is_control and batch.largest is not None:
                 event = min(batch.largest, limit)
             self._pending.append(_Pending(batch.last_offset + 1, event))
+
+    def hold_back(self, batches: Iterable[tuple[int, int | None]], high_watermark: int) -> None:
+        """Counts batches above a lower high watermark only once it is behind them.
+
+        A batch is its end offset, and its event time as it counts.
+        """
+        self._pending.clear()
+        for end_offset, event in batches:
+            if end_offset <= high_watermark:
+                self.keep(event)
+            else:
+                self._pending.append(_Pending(end_offset, event))
 
     def keep(self, event: int | None) -> None:
         """Counts an event time permanently."""
@@ -68,14 +84,14 @@ class LargestEvent:
         while self._pending and self._pending[-1].end_offset > end_offset:
             self._pending.pop()
 
-    def begin_again(self, limit: int) -> None:
+    def begin_again(self, limit_at: Callable[[int], int]) -> None:
         """Forgets what was counted while the clock was ahead: the records that remain count.
 
-        What is above the high watermark counts at most as `limit`.
+        What is above the high watermark counts at most as the limit at its offset.
         """
         self._kept = None
         self._pending = deque(
-            _Pending(end_offset, None if event is None else min(event, limit))
+            _Pending(end_offset, None if event is None else min(event, limit_at(end_offset - 1)))
             for end_offset, event in self._pending
         )
 

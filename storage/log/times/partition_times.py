@@ -1,6 +1,6 @@
 """`partition.times`: the times of a partition, stored so that a clean start reads no log.
 
-    header    4 bytes "tidp", int32 version (3), uint32 CRC-32C of what follows; big-endian
+    header    4 bytes "tidp", int32 version (3 or 4), uint32 CRC-32C of what follows; big-endian
     state     int64 largest event time ever, each counted at most as its limit (-1: none)
               int64 last append time (Long.MIN: unknown)
               int64 log start offset
@@ -25,6 +25,9 @@
               int64 number of the last step forward in it that the corrections have
               int64 from, to: delete horizons from the one time on count at least from the other
               on (Long.MIN: there are none)
+    copies    only in version 4
+              int8 1: other brokers have copies of the log
+              int32 leader epoch, int32 number of the last correction (0: none)
     mark      int64 offset of the last reset of the append clock; 0 if there was none
     cut       only in a log that has been truncated, or that went offline with refused records
               int64 recovery point and int64 cleaned offset (-1: none): if the directory's
@@ -33,7 +36,8 @@
               int8 1: it restarts the log, empty, at that offset
     gaps      int64 the log may have gaps up to this offset, see `storage/log/recovery/gaps.py`
 
-A file of version 2 has no corrections and no steps of the clock. One of version 1 also has no clock
+A log that is on one broker and was never corrected is written in version 3. A file of version 2 has
+no corrections and no steps of the clock. One of version 1 also has no clock
 readings and no moments of adoption; its lines with unknown append times are not used: there the
 dates of files stood in. Any file may have no gaps, and no mark where it would be 0 and no cut
 follows.
@@ -55,7 +59,7 @@ from protocol.records.layout import NO_TIMESTAMP
 from storage import files
 from storage.segment.segment_line import SegmentLine
 from storage.time.adoption import Adopted
-from storage.time.corrections import Correction
+from storage.time.corrections import NO_MARK, Correction, Mark
 from storage.time.segment_times import SegmentTimes
 
 if TYPE_CHECKING:
@@ -66,7 +70,8 @@ if TYPE_CHECKING:
 
 FILE_NAME = "partition.times"
 MAGIC = b"tidp"
-VERSION = 3
+VERSION = 4
+_WITH_CORRECTIONS = 3
 _WITH_ADOPTIONS = 2  # the first version that has them, and clock readings
 UNKNOWN = -(2**63)
 _HEAD = struct.Struct(">4siI")
@@ -78,6 +83,7 @@ _LENGTH = struct.Struct(">H")
 _STEPS = struct.Struct(">qqq")
 _MARK = struct.Struct(">q")
 _CUT = struct.Struct(">qqqb")
+_COPIES = struct.Struct(">bii")
 _GAPS = struct.Struct(">q")
 _NONE = -1
 _SEGMENT = struct.Struct(">10qiibq")
@@ -119,6 +125,8 @@ class PartitionTimes(NamedTuple):
     adopted: tuple[Adopted, ...] = ()  # when batches with unknown append times were adopted
     corrections: tuple[Correction, ...] = ()  # of append times that a wrong clock gave
     clock: ClockMark = ClockMark()
+    is_replicated: bool = False  # other brokers have copies
+    mark: Mark = NO_MARK  # the last correction
 
 
 def lines_of(segments: Iterable[Segment], left_out: Container[int]) -> tuple[SegmentLine, ...]:
@@ -177,8 +185,12 @@ def parse(data: bytes) -> PartitionTimes | None:
         lines = tuple(line for line in lines if not line.times.has_unknown)
     corrections: tuple[Correction, ...] = ()
     clock = ClockMark()
-    if version == VERSION:
+    if version >= _WITH_CORRECTIONS:
         corrections, clock, end = _corrected(body, end)
+    is_replicated, mark = 0, NO_MARK
+    if version == VERSION:
+        is_replicated, *numbers = _COPIES.unpack_from(body, end)
+        mark, end = Mark(*numbers), end + _COPIES.size
     return PartitionTimes(
         _or_none(event, NO_TIMESTAMP),
         _or_none(append, UNKNOWN),
@@ -192,12 +204,15 @@ def parse(data: bytes) -> PartitionTimes | None:
         adopted,
         corrections,
         clock,
+        bool(is_replicated),
+        mark,
     )
 
 
 def pack(times: PartitionTimes) -> bytes:
     """Returns the bytes of the file."""
     boot_id = times.boot_id.encode()
+    has_copies = times.is_replicated or times.mark != NO_MARK
     has_more = times.cut is not None or times.gaps_end_offset is not None
     body = b"".join(
         (
@@ -216,12 +231,14 @@ def pack(times: PartitionTimes) -> bytes:
             _COUNT.pack(len(times.corrections)),
             *(_CORRECTION.pack(*each) for each in times.corrections),
             _pack_clock(times.clock),
+            _COPIES.pack(times.is_replicated, *times.mark) if has_copies else b"",
             _MARK.pack(times.back_offset) if times.back_offset or has_more else b"",
             b"" if times.cut is None else _pack_cut(times.cut),
             b"" if times.gaps_end_offset is None else _GAPS.pack(times.gaps_end_offset),
         )
     )
-    return _HEAD.pack(MAGIC, VERSION, crc32c(body)) + body
+    version = VERSION if has_copies else _WITH_CORRECTIONS
+    return _HEAD.pack(MAGIC, version, crc32c(body)) + body
 
 
 def write(directory: Path, data: bytes, *, durable: bool, losable: bool = False) -> None:

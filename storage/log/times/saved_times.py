@@ -46,6 +46,8 @@ class SavedTimes:
             state.adoptions.ranges,
             state.corrections,
             state.clock,
+            state.is_replicated,
+            state.mark,
         )
 
     def _cut(self) -> Cut:

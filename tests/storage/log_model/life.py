@@ -6,51 +6,34 @@ A crash may come in the middle of a step: then the log has to be as before it or
 
 from __future__ import annotations
 
-import contextlib
 import random
-import shutil
-import uuid
 from typing import TYPE_CHECKING
 
 from config.topic import TopicConfig
 from protocol.records.batch import Record, build
-from storage import files
 from storage.checkpoints import EpochStart
-from storage.directory.store import LogStore
+from storage.log.high_watermark import Role
+from storage.log.replication.leader_state import LeaderState
 from storage.log.replication.received import AppendedFrom
-from storage.log.replication.replica import LeaderState
-from tests.simulation.power_loss import Disk, PowerLoss
 from tests.storage.log_model import agreement
-from tests.storage.log_model.model import Batch, ModelLog, Row
+from tests.storage.log_model.host import CODECS, RELEASES, Host, prefixes
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-RELEASES = ("0.9.0", "0.10.2", "3.0")
-TOPIC_ID = uuid.UUID(int=7)
-CODECS = {0: (0, 0, 1, 2), 1: (0, 0, 1, 3), 2: (0, 0, 1, 4)}
+    from tests.storage.log_model.model import ModelLog
+
 STEPS = 40
 
 
-class Life:
-    """One partition, its disk and its model."""
+class Life(Host):
+    """One partition, its disk and its model, and what happens to them."""
 
     def __init__(self, path: Path, seed: int) -> None:
-        self.random, self.path = random.Random(seed), path
-        self.now, self.boot, self.number = 1_000, 0, 0
-        self.epoch = 0
-        self.model = ModelLog()
-        self.acknowledged = self.covered = 0  # durable before these offsets: batches, append times
+        self.random, self.epoch = random.Random(seed), 0
         self.settings = self.choose_settings()
-        self.said: list[str] = []
         self.choose_config()
-        self.is_trimmed = False
-        (path / "0").mkdir(parents=True)
-        self.open()
-        self.store.create_partition("t", TOPIC_ID, 0, self.config, self.now)
-        self.store._release()
-        self.use_disk()  # whatever is in it by now is durable
-        self.open()
+        super().__init__(path, self.random, self.config, 1_000)
 
     def choose_settings(self) -> dict:
         pick = self.random.choice
@@ -71,19 +54,6 @@ class Life:
             message_format_version=RELEASES[self.magic],
             message_timestamp_type="LogAppendTime" if self.is_stamped else "CreateTime",
         )
-
-    def use_disk(self) -> None:
-        self.disk = Disk(self.path / str(self.number))
-        files.use(self.disk)
-
-    def open(self) -> None:
-        self.store = LogStore(
-            [self.path / str(self.number)],
-            default_config=self.config,
-            boot_id=f"boot {self.boot}",
-        )
-        self.store.open(self.now, {"t": self.config})
-        self.partition = self.store.partition("t", 0)
 
     # --- steps ------------------------------------------------------------------------------------
 
@@ -120,70 +90,14 @@ class Life:
         self.choose_config()
         self.store.set_config("t", self.config)
 
-    def records(self, first: int, magic: int) -> list[Record]:
-        pick = self.random
-        return [
-            Record(
-                first + i, self.time() if magic else -1, b"k", pick.randbytes(pick.choice([3, 40]))
-            )
-            for i in range(pick.choice([1, 1, 2, 4]))
-        ]
-
-    def time(self) -> int:
-        pick = self.random
-        return pick.choice([self.now, 500, pick.randrange(9_000), -1, -7, self.now + 5_000])
-
-    def batches_of(
-        self, sent: list[Record], magic, codec, append: int | None, epoch: int, producer, stamp
-    ) -> list[Batch]:
-        """Say what the log has of these records: one batch, or one a message."""
-        rows = [
-            Row(
-                record.offset,
-                stamp
-                if stamp is not None
-                else None
-                if record.timestamp == -1
-                else record.timestamp,
-                record.value,
-            )
-            for record in sent
-        ]
-        parts = [rows] if codec or magic == 2 else [[row] for row in rows]
-        return [Batch(tuple(part), append, epoch, producer) for part in parts]
-
-    def producer(self, count: int, magic: int) -> tuple[dict, tuple | None]:
-        if magic < 2 or self.random.random() < 0.4:
-            return {}, None
-        number = self.random.choice([1, 2])
-        epoch, batches = self.model.producers().get(number, (0, []))
-        first = batches[-1][1] + 1 if batches else 0
-        known = self.partition.state.read_producers().get(number)
-        if not batches and known is not None:  # its batches went with the log's first segments
-            assert self.is_trimmed
-            epoch, first = known.epoch, known.next_sequence
-        fields = {"producer_id": number, "producer_epoch": epoch, "base_sequence": first}
-        return fields, (number, epoch, first, first + count - 1)
-
     def lead(self) -> None:
         """Append as a leader."""
-        model, magic = self.model, self.magic
         if self.random.random() < 0.3:
             self.epoch += 1
         self.epoch = self.partition.leader_epoch = max(self.epoch, self.partition.leader_epoch)
-        sent = self.records(0, magic)
-        codec = self.random.choice(CODECS[magic])
-        fields, producer = self.producer(len(sent), magic)
-        data = build(sent, magic=magic, compression=codec, **fields)
-        self.partition.state.follow(False)
-        append = self.now if model.last_append is None else max(self.now, model.last_append)
-        stamp = append if self.is_stamped and magic else None
-        told = self.partition.append(data, now_ms=self.now, produce_version=9 if magic == 2 else 2)
-        placed = [record._replace(offset=told.base_offset + i) for i, record in enumerate(sent)]
-        assert told.base_offset == model.end
-        model.begin_epoch(self.epoch, model.end)
-        model.append(self.batches_of(placed, magic, codec, append, self.epoch, producer, stamp))
-        model.advance(model.end)
+        self.partition.state.take_role(Role.ALONE)
+        self.append()
+        self.model.advance(self.model.end)
 
     def follow(self) -> None:
         """Append what a leader sends: some batches, times and epochs beside them."""
@@ -219,6 +133,8 @@ class Life:
             last_append_time_ms=after.last_append,
             max_event_time=None,
             back_offset=after.mark,
+            mark=self.partition.state.mark,
+            corrections=self.partition.state.corrections,
         )
         after.advance(min(told.high_watermark, after.end))
         self.after = after
@@ -262,11 +178,9 @@ class Life:
         self.model = self.after
         self.acknowledged = self.covered = offset
 
-    def now_acknowledged(self, end: int) -> None:
-        self.acknowledged, self.covered = min(self.acknowledged, end), min(self.covered, end)
-
     def let_time_go_back(self) -> None:
         model = self.model
+        self.partition.state.take_role(Role.ALONE)
         if self.partition.append_clock.reset(self.now) is not None:
             model.mark, model.last_append = model.end, None
             model.counted = self.partition.reader.read_max_event_time()
@@ -308,68 +222,23 @@ class Life:
         self.come_back()
 
     def come_back(self) -> None:
-        """Open the log again on a machine that has gone on."""
-        self.open()
-        self.model = agreement.which(self.partition, [self.model], is_trimmed=self.is_trimmed)
+        super().come_back()
         agreement.learn(self.partition, self.model)
 
     def interrupted(self, do) -> None:
         """Kill the process, or cut the power, in the middle of a step."""
         before, self.after = self.model.copy(), None
-        self.disk.failing_call_counts = self.random.random() < 0.5
-        self.disk.fails_at = self.disk.calls + self.random.randint(1, 60)
-        with contextlib.suppress(PowerLoss):
-            do()
-            self.disk.fails_at = None
+        if not self.is_interrupted(do):
             return
         after = self.after if self.after is not None else before
-        self.said.append("interrupted")
         if self.random.random() < 0.5:
-            self.power_goes(before, after)
-            return
-        self.store._release()
-        shutil.copytree(self.path / str(self.number), self.path / str(self.number + 1))
-        self.next_disk()
-        self.open()
-        candidates = [before, *prefixes(before, after)] if do == self.follow else [before, after]
-        self.model = agreement.which(self.partition, candidates, is_trimmed=self.is_trimmed)
-        self.now_acknowledged(self.model.end)
+            self.power_went([before, after])
+        else:
+            self.killed(
+                [before, *prefixes(before, after)] if do == self.follow else [before, after]
+            )
         agreement.learn(self.partition, self.model)
-
-    def next_disk(self) -> None:
-        shutil.rmtree(self.path / str(self.number))
-        self.number += 1
-        self.use_disk()
 
     def lose_power(self) -> None:
-        self.power_goes(self.model, self.model)
-
-    def power_goes(self, before: ModelLog, after: ModelLog) -> None:
-        """Cut the power: of what was not made durable anything may be missing."""
-        self.store._release()
-        self.disk.is_off = True
-        self.said.append(self.disk.lose_power(self.path / str(self.number + 1), self.random))
-        self.boot += 1
-        self.next_disk()
-        self.open()
-        self.model = agreement.after_power_loss(
-            self.partition,
-            [before, after],
-            self.acknowledged,
-            self.covered,
-            is_trimmed=self.is_trimmed,
-        )
-        self.now_acknowledged(self.model.end)
+        self.power_went([self.model, self.model])
         agreement.learn(self.partition, self.model)
-
-
-def prefixes(before: ModelLog, after: ModelLog) -> list[ModelLog]:
-    """Return the logs with only the first few of the batches that a step was to append."""
-    found = []
-    for batch in after.batches:
-        if batch.end > before.end:
-            log = after.copy()
-            log.high_watermark = before.high_watermark
-            log.cut(batch.end)
-            found.append(log)
-    return found

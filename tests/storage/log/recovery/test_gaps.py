@@ -9,8 +9,8 @@ import pytest
 from protocol.records.batch import Record, build
 from storage import filenames
 from storage.directory.store import LogStore
+from storage.log.replication.leader_state import LeaderState
 from storage.log.replication.received import AppendedFrom
-from storage.log.replication.replica import LeaderState
 from storage.log.times import partition_times
 from storage.segment.segment import Segment
 from tests.storage import cleaning

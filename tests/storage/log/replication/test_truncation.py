@@ -9,8 +9,9 @@ from protocol.errors import CorruptMessage, KafkaStorageError, NotLeaderOrFollow
 from protocol.records.batch import Record, build
 from storage import files
 from storage.checkpoints import EpochStart
+from storage.log.high_watermark import Role
+from storage.log.replication.leader_state import LeaderState
 from storage.log.replication.received import AppendedFrom
-from storage.log.replication.replica import LeaderState
 from storage.time.adoption import Adopted
 from tests.simulation.disks import Unsynced
 
@@ -197,7 +198,7 @@ def test_a_leaders_word_survives_where_a_leader_needs_it(log):
     leader = LeaderState(1, 0, 5_000, 7_000)
     follow(log, 0, 100, leader=leader)
     assert (log.partition.last_append_time, log.partition.max_event_time) == (5_000, 7_000)
-    log.partition.state.follow(False)
+    log.partition.state.take_role(Role.ALONE)
     log.append([1], now=200)
     assert log.partition.reader.append_time_of(1) == 5_000
 

@@ -4,7 +4,7 @@ import pytest
 
 from storage.log.times.partition_times import ClockMark, Cut, PartitionTimes, pack, parse
 from storage.time.adoption import Adopted
-from storage.time.corrections import Correction, step_back
+from storage.time.corrections import NO_MARK, Correction, Mark, step_back
 from storage.time.tombstones import with_late_horizons
 
 TIMES = PartitionTimes(5, 6, 7, 8, "boot", ())
@@ -33,6 +33,18 @@ def test_corrections_come_back(mark, corrections, clock):
     times = TIMES._replace(corrections=corrections, clock=clock, back_offset=mark)
     assert parse(pack(times)) == times
     assert parse(pack(times._replace(cut=Cut(3, 2), gaps_end_offset=4))).clock == clock
+
+
+@pytest.mark.parametrize("mark", [NO_MARK, Mark(4, 1)])
+@pytest.mark.parametrize("is_replicated", [False, True])
+def test_what_replicas_compare_comes_back(mark, is_replicated):
+    times = TIMES._replace(mark=mark, is_replicated=is_replicated, back_offset=9, cut=Cut(3, 2))
+    assert parse(pack(times)) == times
+
+
+def test_the_file_of_a_broker_alone_is_as_it_was():
+    assert pack(TIMES)[4:8] == pack(TIMES._replace(back_offset=1))[4:8] == b"\0\0\0\3"
+    assert pack(TIMES._replace(is_replicated=True))[4:8] == b"\0\0\0\4"
 
 
 def test_horizons_of_a_clock_that_was_behind_from_its_first_reading_come_back():
@@ -81,7 +93,7 @@ VERSION_2 = bytes.fromhex(
 def test_a_file_of_version_2_is_read_without_corrections():
     times = parse(VERSION_2)
     assert times[:5] == (20, 30, 0, 4, "boot")
-    assert times[6:] == (2, Cut(3, None), 11, (Adopted(3, -7),), (), ClockMark())
+    assert times[6:] == (2, Cut(3, None), 11, (Adopted(3, -7),), (), ClockMark(), False, NO_MARK)
     (line,) = times.segments
     assert (line.times.created, line.times.created_clock, line.times.aging) == (5, 4, 8)
     assert parse(pack(times)) == times

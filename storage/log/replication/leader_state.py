@@ -1,0 +1,119 @@
+"""What a leader tells its followers about its log, beside the batches and their append times.
+
+The leader reads it together with the batches, and a follower takes it over with them. So replicas
+stamp, retain and look up alike: a follower that is elected goes on from its leader's last append
+time, counts event times as its leader did, and judges append times by the same corrections.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from storage.log.times import judging
+from storage.time.adoption import Adoptions
+from storage.time.corrections import NO_MARK, event_limit_at
+from storage.time.timestamp import MAX_TIMESTAMP, later
+from storage.time.tombstones import with_late_horizons
+
+if TYPE_CHECKING:
+    from storage.checkpoints import EpochStart
+    from storage.log.slices import Fetched, SliceAppendTimes
+    from storage.log.state import LogState
+    from storage.log.version import Version
+    from storage.time.adoption import Adopted
+    from storage.time.corrections import Correction, Mark
+
+
+class LeaderState(NamedTuple):
+    """The leader's facts about its log; times in ms."""
+
+    high_watermark: int
+    log_start_offset: int
+    last_append_time_ms: int | None  # of its last batch; None: unknown
+    max_event_time: int | None  # below its high watermark
+    back_offset: int = 0  # the last reset of the append clock; 0: none
+    mark: Mark = NO_MARK  # the last correction
+    corrections: tuple[Correction, ...] = ()
+    adopted: tuple[Adopted, ...] | None = (
+        None  # of unknown append times; None: the leader is silent
+    )
+    cleaned_offset: int | None = None  # before which it has compacted the log; None: never
+    late_horizons: tuple[int, int] | None = None  # see `tombstones.counted_horizon`
+
+
+class ForFollower(NamedTuple):
+    """The answer to a follower's fetch, from one version of the log."""
+
+    fetched: Fetched
+    append_times: list[SliceAppendTimes]
+    epochs: tuple[EpochStart, ...]  # of the batches
+    leader: LeaderState
+
+
+def leader_state(state: LogState, version: Version) -> LeaderState:
+    """Returns what a leader's followers have to know now. Nothing is read for it."""
+    with state.append_lock:
+        return LeaderState(
+            state.ends.high_watermark,
+            version.log_start_offset,
+            state.last_append_time_ms,
+            state.max_event_time,
+            state.back_offset,
+            state.mark,
+            state.corrections,
+            state.adoptions.ranges,
+            state.cleaned_offset,
+            state.clock.late_horizons,
+        )
+
+
+def is_outdated(state: LogState, leader: LeaderState) -> bool:
+    """Returns whether an answer is older than a correction that the same leader has sent."""
+    return leader.mark < state.mark and state.mark.epoch >= state.leader_epoch
+
+
+def take_corrections(state: LogState, leader: LeaderState) -> bool:
+    """Judges append times as the leader does from now on; needs the append lock.
+
+    Returns whether its mark is newer, which alone lowers what is known of times: then the largest
+    event time is counted again. The leader's corrections replace the follower's own, which no
+    leader of a later epoch has. A newer mark is durable when this returns. Raises OSError.
+    """
+    is_newer = leader.mark > state.mark
+    state.leader_cleaned_offset = leader.cleaned_offset
+    if leader.late_horizons is not None:
+        horizons = with_late_horizons(state.clock.late_horizons, *leader.late_horizons)
+        state.clock = state.clock._replace(late_horizons=horizons)
+    if leader.adopted is not None and leader.adopted != state.adoptions.ranges:
+        judging.use_adoptions(state, Adoptions(leader.adopted, state.adoptions.latest_ms))
+    if leader.corrections != state.corrections:
+        state.corrections = leader.corrections
+        if state.mark != leader.mark:
+            state.producers, state.is_read = None, False  # their times are judged anew
+    if is_newer:
+        state.largest_event.begin_again(
+            lambda offset: event_limit_at(
+                leader.corrections, offset, MAX_TIMESTAMP, state.event_slack_ms
+            )
+        )
+    if state.mark != leader.mark:
+        state.mark = leader.mark
+        state.saved_times.save_covered(durable=True)
+    return is_newer
+
+
+def take_last_append_time(state: LogState, leader: LeaderState, *, is_newer: bool) -> None:
+    """Goes on from the leader's last append time; needs the append lock.
+
+    A newer mark lowers it, once the log has reached the offset at which append times went back.
+    """
+    end_offset = state.ends.log_end_offset
+    if leader.back_offset > end_offset:
+        return
+    if state.back_offset != leader.back_offset:
+        is_newer = leader.back_offset > state.back_offset
+        state.back_offset = leader.back_offset
+    if is_newer:
+        state.last_append_time_ms = leader.last_append_time_ms
+    else:
+        state.last_append_time_ms = later(state.last_append_time_ms, leader.last_append_time_ms)

@@ -1,0 +1,111 @@
+"""Leading and following: what a log does when it is told which of the two it is to do.
+
+A leader epoch begins durably before the first append in it, so that followers find the same epochs
+in formats 0 and 1, which have none in their bytes. A leader's append times go on from the last one
+it has, whatever its clock shows: never back over a change of the leader.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from protocol.errors import FencedLeaderEpoch
+from storage.log.failures import storage_error
+from storage.log.high_watermark import Role
+from storage.log.times import judging
+from storage.segment import survey
+from storage.time.adoption import adopted_below
+from storage.time.corrections import bounded_event
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from storage.log.replication.truncater import Truncater
+    from storage.log.state import LogState
+    from storage.segment.segment import Segment
+
+
+class Roles:
+    """The part of a partition that makes it lead or follow."""
+
+    __slots__ = ("_state", "_truncater")
+
+    def __init__(self, state: LogState, truncater: Truncater) -> None:
+        self._state = state
+        self._truncater = truncater
+
+    def lead(self, epoch: int, *, high_watermark: int | None = None) -> int:
+        """Leads from now on, in a leader epoch; returns the offset at which the epoch starts.
+
+        Replication moves the high watermark, and no time policy deletes anything before it has
+        reached that offset. `high_watermark` is for a log that was just opened; see `follow`.
+        Raises KafkaStorageError, and FencedLeaderEpoch for an epoch that is over.
+        """
+        state = self._state
+        state.check_online()
+        with state.append_lock:
+            state.check_usable()
+            try:
+                self._begin(Role.LEADER, epoch, high_watermark)
+                end_offset = state.ends.log_end_offset
+                state.epoch_start_offset, state.lost_offset = end_offset, None
+                # What the leader before said of batches that this log never got.
+                judging.forget_corrections(state)
+                ranges = adopted_below(state.adoptions.ranges, end_offset)
+                judging.use_adoptions(state, state.adoptions._replace(ranges=ranges))
+                state.epochs.begin(epoch, end_offset)
+                state.saved_times.save_covered(durable=True)
+            except OSError as error:
+                raise storage_error(state, "the epoch cannot begin", error) from error
+        return end_offset
+
+    def follow(self, epoch: int, *, high_watermark: int | None = None) -> int:
+        """Follows from now on, in a leader epoch; returns the offset from which to fetch.
+
+        A log that was just opened counts as readable to its end. `high_watermark` says how far it
+        may be read after all: what the checkpoint says, or less. Batches whose append times the
+        last power loss took are dropped, because the leader has both. Raises KafkaStorageError,
+        and FencedLeaderEpoch for an epoch that is over.
+        """
+        state = self._state
+        state.check_online()
+        with state.append_lock:
+            state.check_usable()
+            try:
+                self._begin(Role.FOLLOWER, epoch, high_watermark)
+                state.epoch_start_offset = 0
+                state.saved_times.save_covered(durable=True)
+            except OSError as error:
+                raise storage_error(state, "the role is not kept", error) from error
+        if state.lost_offset is not None:
+            offset = max(state.lost_offset, state.version.log_start_offset)
+            state.lost_offset = None
+            self._truncater.truncate_to(offset, below_high_watermark=True)
+        return state.ends.log_end_offset
+
+    def _begin(self, role: Role, epoch: int, high_watermark: int | None) -> None:
+        """Takes a role, and lowers the high watermark. Raises OSError and FencedLeaderEpoch."""
+        state = self._state
+        if epoch < state.leader_epoch:
+            raise FencedLeaderEpoch(
+                f"{state.topic}-{state.index}: leader epoch {epoch} is over, it is {state.leader_epoch}"
+            )
+        state.begin_leader_epoch(epoch)
+        state.take_role(role)
+        state.leader_cleaned_offset = None
+        if high_watermark is not None and high_watermark < state.ends.high_watermark:
+            high_watermark = max(high_watermark, state.version.log_start_offset)
+            above = [s for s in state.version.segments if s.tail.end_offset > high_watermark]
+            state.largest_event.hold_back(self._events_of(above), high_watermark)
+            state.cut_ends(state.ends.log_end_offset, high_watermark)
+
+    def _events_of(self, segments: Iterable[Segment]) -> Iterator[tuple[int, int | None]]:
+        """Yields the end offset and the event time of each batch. Raises OSError."""
+        state = self._state
+        for segment in segments:
+            for end_offset, event in survey.event_times(segment):
+                slack_ms = state.event_slack_ms
+                yield (
+                    end_offset,
+                    bounded_event(state.corrections, end_offset - 1, event, slack_ms),
+                )

@@ -1,0 +1,258 @@
+"""Leading and following: append times, retention, compaction and marks when the role changes."""
+
+import pytest
+
+from protocol.errors import FencedLeaderEpoch, NotLeaderOrFollower
+from protocol.records.batch import Record, build
+from storage.log.epochs import LeaderEpochs
+from storage.log.high_watermark import Role
+from storage.log.replication.leader_state import LeaderState
+from storage.log.replication.received import AppendedFrom
+from storage.time.adoption import Adopted
+from storage.time.corrections import Mark, step_back
+
+HOUR = 3_600_000
+LEADER = LeaderState(0, 0, None, None)
+RESET = LEADER._replace(
+    mark=Mark(2, 1), back_offset=2, corrections=(step_back(2, 500),), max_event_time=600
+)
+
+
+def follow(log, first, *times, append=10, leader=LEADER, now=99, **settings):
+    rows = [Record(first + i, time, b"k", b"v") for i, time in enumerate(times)]
+    data = build(rows, **settings) if rows else b""
+    entries = [AppendedFrom(first, append)]
+    return log.partition.replica.append_as_follower(data, entries, (), leader, now_ms=now)
+
+
+def say(log, leader):
+    """Let the leader send its facts without batches."""
+    return follow(log, log.partition.log_end_offset, leader=leader)
+
+
+# --- roles ----------------------------------------------------------------------------------------
+
+
+def test_an_epoch_begins_durably_before_its_first_append(make_log):
+    log = make_log(message_format_version="0.9.0").create()
+    log.append([-1], magic=0)
+    assert log.partition.roles.lead(5) == 1
+    entries = [(0, 0), (5, 1)]
+    assert list(LeaderEpochs(log.directory, 2).entries) == entries
+    log.append([-1], magic=0)
+    assert list(log.partition.state.epochs.entries) == entries
+
+
+@pytest.mark.parametrize("role", ["lead", "follow"])
+def test_an_epoch_that_is_over_is_refused(log, role):
+    log.partition.roles.lead(5)
+    with pytest.raises(FencedLeaderEpoch, match="leader epoch 4 is over, it is 5"):
+        getattr(log.partition.roles, role)(4)
+    assert log.partition.state.role is Role.LEADER
+
+
+def test_replication_moves_the_high_watermark_of_a_leader(log):
+    log.append([1, 2])
+    log.partition.roles.lead(1)
+    log.append([3])
+    log.partition.flush()
+    assert (log.partition.high_watermark, log.partition.log_end_offset) == (2, 3)
+    with log.partition.state.append_lock:
+        log.partition.state.advance_high_watermark(3)
+    assert log.partition.high_watermark == 3
+
+
+@pytest.mark.parametrize("role", ["lead", "follow"])
+def test_an_opened_log_is_readable_as_far_as_is_known(log, role):
+    log.partition.roles.follow(1)
+    for offset, time in enumerate((5_000, 9_000)):
+        follow(log, offset, time, leader=LEADER._replace(high_watermark=1))
+    log.crash()
+    log.open(2)
+    getattr(log.partition.roles, role)(2, high_watermark=1)
+    assert (log.partition.high_watermark, log.partition.max_event_time) == (1, 5_000)
+    with log.partition.state.append_lock:
+        log.partition.state.advance_high_watermark(2)
+    assert log.partition.max_event_time == 9_000
+
+
+@pytest.mark.parametrize(("setting", "stored"), [("1", 1), ("2", 2)])
+def test_what_counts_as_stored(make_log, setting, stored):
+    log = make_log(flush_messages=int(setting)).create()
+    log.partition.roles.follow(1)
+    follow(log, 0, 5)
+    log.partition.commit()
+    follow(log, 1, 5)
+    assert log.partition.stored_offset == stored
+    log.partition.commit()
+    assert log.partition.stored_offset == 2
+    log.partition.roles.lead(2)
+    log.append([5])
+    read = log.partition.reader.read_for_follower(2, 1 << 20, minimum_one=True)
+    assert bool(read.fetched.size) == (stored == 2)
+
+
+# --- append times ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("behind", [1, 9_999, 10_001, 300 * HOUR])
+def test_a_new_leader_goes_on_from_the_last_append_time(log, behind):
+    now = 400 * HOUR
+    follow(log, 0, 5, append=now)
+    log.partition.roles.lead(1)
+    log.append([5], now=now - behind)
+    assert log.partition.reader.append_time_of(1) == now
+    log.append([5], now=now + 1)
+    assert log.partition.reader.append_time_of(2) == now + 1
+    assert log.partition.state.corrections == ()
+
+
+def test_a_restart_does_not_let_append_times_of_a_replica_go_back(log):
+    follow(log, 0, 5, append=9 * HOUR)
+    log.close()
+    log.open(HOUR)
+    assert log.partition.last_append_time == 9 * HOUR
+    assert log.partition.state.corrections == ()
+
+
+def test_a_log_that_is_alone_corrects_itself_as_before(log):
+    log.append([5], now=9 * HOUR)
+    log.append([5], now=HOUR)
+    assert log.partition.reader.append_time_of(1) == HOUR
+
+
+def test_only_a_leader_lets_append_times_go_back(log):
+    follow(log, 0, 5, append=9 * HOUR)
+    for ask in (log.partition.append_clock.preview_reset, log.partition.append_clock.reset):
+        with pytest.raises(NotLeaderOrFollower):
+            ask(HOUR)
+    log.partition.roles.lead(3)
+    reset = log.partition.append_clock.reset(HOUR)
+    assert (reset.offset, log.partition.state.mark) == (1, Mark(3, 1))
+    log.append([5], now=HOUR + 1)
+    assert log.partition.reader.append_time_of(1) == HOUR + 1
+
+
+# --- marks ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def followed(log):
+    """A log that follows in epoch 2, and has two records of a clock that was far ahead."""
+    log.partition.roles.follow(2)
+    follow(log, 0, 7 * HOUR, 8 * HOUR, append=9 * HOUR, leader=LEADER._replace(high_watermark=2))
+    assert (log.partition.last_append_time, log.partition.max_event_time) == (9 * HOUR, 8 * HOUR)
+    return log
+
+
+def test_a_newer_mark_lowers_and_is_durable(followed):
+    say(followed, RESET)
+    assert followed.partition.last_append_time is None
+    assert followed.partition.max_event_time == 500 + HOUR
+    follow(followed, 2, 550, append=510, leader=RESET._replace(last_append_time_ms=510))
+    followed.crash()
+    followed.open(600)
+    state = followed.partition.state
+    assert (state.mark, state.back_offset, state.corrections) == (Mark(2, 1), 2, RESET.corrections)
+    assert followed.partition.last_append_time == 510
+    assert [segment.base_offset for segment in followed.partition.segments] == [0, 2]
+
+
+def test_an_outdated_answer_changes_no_times(followed):
+    say(followed, RESET)
+    say(followed, LEADER._replace(last_append_time_ms=9 * HOUR, max_event_time=8 * HOUR))
+    state = followed.partition.state
+    assert (state.mark, state.last_append_time_ms) == (Mark(2, 1), None)
+    assert state.corrections == RESET.corrections
+    assert followed.partition.max_event_time == 500 + HOUR
+
+
+def test_a_mark_that_no_later_leader_has_heard_of_is_undone(followed):
+    say(followed, RESET)
+    followed.partition.roles.follow(3)
+    say(followed, LEADER._replace(last_append_time_ms=9 * HOUR, max_event_time=8 * HOUR))
+    state = followed.partition.state
+    assert (state.mark, state.corrections, state.back_offset) == (Mark(), (), 0)
+    assert state.last_append_time_ms == 9 * HOUR
+    assert followed.partition.max_event_time == 8 * HOUR
+
+
+def test_the_same_mark_only_raises(followed):
+    say(followed, RESET)
+    say(followed, RESET._replace(last_append_time_ms=700, max_event_time=100))
+    assert followed.partition.last_append_time == 700
+    assert followed.partition.max_event_time == 500 + HOUR
+    say(followed, RESET._replace(last_append_time_ms=600, max_event_time=2 * HOUR))
+    assert (followed.partition.last_append_time, followed.partition.max_event_time) == (
+        700,
+        2 * HOUR,
+    )
+
+
+def test_who_is_elected_before_a_correction_is_reached_has_none_of_what_comes(followed):
+    ahead = RESET._replace(back_offset=9, corrections=(step_back(9, 500),))
+    say(followed, ahead)
+    followed.partition.roles.lead(3)
+    assert followed.partition.state.corrections == (step_back(2, 500),)
+    assert followed.partition.last_append_time == 9 * HOUR
+
+
+def test_unknown_append_times_count_from_the_leaders_adoption(log):
+    told = LEADER._replace(adopted=(Adopted(1, 1_000), Adopted(2, 2_000)))
+    follow(log, 0, -1, append=None, leader=told, now=77 * HOUR)
+    follow(log, 1, -1, append=None, leader=told, now=78 * HOUR)
+    assert log.partition.state.adoptions.ranges == told.adopted
+    (segment,) = log.partition.segments
+    assert (segment.times.aging, segment.times.last_append) == (2_000, 2_000)
+
+
+# --- what goes ------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def expired(make_log):
+    """A follower with segments that are older than its settings allow, by any clock."""
+    log = make_log(segment_bytes=200, retention_ms=1_000, retention_bytes=300).create()
+    for offset in range(8):
+        follow(log, offset, 5, append=10, leader=LEADER._replace(high_watermark=offset + 1))
+    assert len(log.partition.segments) > 3
+    return log
+
+
+def test_a_follower_deletes_only_what_its_leader_has(expired):
+    partition = expired.partition
+    assert partition.retainer.apply_retention(900 * HOUR) == []
+    assert partition.log_start_offset == 0
+    assert {each.policy for each in partition.retainer.explain(900 * HOUR).segments} == {None}
+    start = partition.segments[2].base_offset
+    say(expired, LEADER._replace(high_watermark=8, log_start_offset=start))
+    deleted = partition.retainer.apply_retention(900 * HOUR)
+    assert len(deleted) == 2
+    assert (partition.log_start_offset, partition.segments[0].base_offset) == (start, start)
+
+
+def test_a_new_leader_deletes_when_its_high_watermark_has_reached_its_epoch(expired):
+    partition = expired.partition
+    follow(expired, 8, 5, leader=LEADER._replace(high_watermark=8))
+    assert partition.roles.lead(1) == 9
+    assert partition.retainer.apply_retention(900 * HOUR) == []
+    with partition.state.append_lock:
+        partition.state.advance_high_watermark(9)
+    assert partition.retainer.apply_retention(900 * HOUR)
+    assert partition.log_start_offset == 9
+
+
+@pytest.mark.parametrize(("cleaned_offset", "upper_offset"), [(None, 0), (7, 6), (40, 38)])
+def test_a_follower_compacts_no_further_than_its_leader(make_log, cleaned_offset, upper_offset):
+    log = make_log(
+        segment_bytes=200, cleanup_policy="compact", min_cleanable_dirty_ratio=0.01
+    ).create()
+    leader = LEADER._replace(high_watermark=40, cleaned_offset=cleaned_offset)
+    for offset in range(40):
+        follow(log, offset, 5, append=10, leader=leader)
+    log.store.checkpoint()
+    job = log.partition.compactor.begin_cleaning(900 * HOUR, durable_offset=40)
+    assert (0 if job is None else job.upper_offset) == upper_offset
+    log.partition.compactor.end_cleaning(None)
+    log.partition.roles.lead(1)
+    assert log.partition.compactor.dirty_section(900 * HOUR).upper_offset == 38
