@@ -16,7 +16,9 @@ Fetch sessions (KIP-227) are answered statelessly: session id 0, every partition
 
 From version 12 on, a client that asks for append times, by a tag that is our extension, gets the
 append time of each whole batch (decision 13). Their bytes do not count towards the limits: twelve
-bytes for each different append time.
+bytes for each different append time. A follower that asks by another tag gets what its leader knows
+of the log (decision 31), and records above the high watermark, as far as the leader has stored
+them. It needs the right to act for the cluster; one without it is answered as a consumer.
 
 Version notes: 1 throttle time; 3 max_bytes; 4 isolation level, last stable offset; 5 log start
 offset; 7 sessions; 9 leader epoch; 11 rack and preferred replica; 12 flexible, diverging epoch; 13
@@ -29,6 +31,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from broker.network.per_partition import per_partition
+from broker.partitions import replication_state
 from broker.partitions.conversion import AS_STORED_SINCE, Reading, read_for_version
 from broker.partitions.offload import offload
 from broker.pools import ON_LOOP
@@ -162,6 +165,7 @@ class _Attempt:
         "_at_end",
         "_context",
         "_errors",
+        "_is_follower",
         "_left_bytes",
         "_name",
         "_node",
@@ -189,6 +193,7 @@ class _Attempt:
         if version >= _SOFT_LIMIT_SINCE and request.max_bytes < left_bytes:
             left_bytes = request.max_bytes
         self._left_bytes = left_bytes
+        self._is_follower = request.with_replication_state and self._may_replicate()
         self._served: list[tuple[str, int, int]] = []  # topic, bytes, down-converted records
         self._errors: list[ErrorCode] = []
         self.partitions: list[Partition] = []
@@ -216,9 +221,9 @@ class _Attempt:
 
     def has_grown(self) -> bool:
         """Returns whether there is more to read than there was."""
-        at = self._at_end
+        at, is_follower = self._at_end, self._is_follower
         return any(
-            partition.state.ends[at] != upper_offset
+            (partition.stored_offset if is_follower else partition.state.ends[at]) != upper_offset
             for partition, upper_offset in zip(self.partitions, self.upper_offsets, strict=True)
         )
 
@@ -235,16 +240,18 @@ class _Attempt:
 
     def _authorized_name(self) -> str:
         """Returns the name of the topic being read. Raises TopicAuthorizationFailed."""
-        node, request, topic = self._node, self._request, self._topic
-        session = self._context.connection.session
+        node, topic = self._node, self._topic
         name = topic.topic if self._version < _TOPIC_IDS_SINCE else node.topic_name(topic.topic_id)
-        authorizer = node.authorizer
-        if not (
-            _is_replica(request) and authorizer.allows_on_cluster(session, Operation.CLUSTER_ACTION)
-        ):
-            authorizer.require(session, _READ, _TOPIC, name)
+        if not self._may_replicate():
+            node.authorizer.require(self._context.connection.session, _READ, _TOPIC, name)
         self._name = name
         return name
+
+    def _may_replicate(self) -> bool:
+        """Returns whether a broker asks, for a replica of its own, and may do so."""
+        return _is_replica(self._request) and self._node.authorizer.allows_on_cluster(
+            self._context.connection.session, Operation.CLUSTER_ACTION
+        )
 
     def _serve(self, wanted: FetchPartition) -> PartitionData:
         """Reads one partition."""
@@ -257,10 +264,12 @@ class _Attempt:
             wanted.current_leader_epoch,
             permit.may_block,
         )
+        self.partitions.append(partition)
+        if self._is_follower:
+            return self._serve_follower(partition, wanted)
         state = partition.state
         ends = state.ends
         upper_offset = ends[self._at_end]
-        self.partitions.append(partition)
         self.upper_offsets.append(upper_offset)
         records: list[Buffer] = []
         append_times = None
@@ -277,6 +286,21 @@ class _Attempt:
         )
         if append_times:
             result.append_times = append_times
+        return result
+
+    def _serve_follower(self, partition: Partition, wanted: FetchPartition) -> PartitionData:
+        """Reads one partition for a follower, with what its leader knows of the log."""
+        self.upper_offsets.append(partition.stored_offset)
+        result, size = replication_state.read_for_follower(
+            partition,
+            wanted,
+            min(wanted.partition_max_bytes, self._left_bytes),
+            minimum_one=not self.size_bytes,
+            may_block=self._permit.may_block,
+        )
+        if not self._request.with_append_times:
+            result.append_times = None
+        self._count(partition, size, 0)
         return result
 
     def _read(
@@ -316,11 +340,15 @@ class _Attempt:
                 )
             if size < first_batch_size:  # a batch is returned whole or not at all
                 return [], None
+        self._count(partition, size, converted)
+        return list(buffers), append_times
+
+    def _count(self, partition: Partition, size: int, converted: int) -> None:
+        """Counts what was read."""
         if size:
             self._served.append((partition.topic, size, converted))
             self.size_bytes += size
             self._left_bytes = max(0, self._left_bytes - size)
-        return list(buffers), append_times
 
     def _failed(self, wanted: FetchPartition, error: BrokerError) -> PartitionData:
         """Returns a partition's error, and remembers it."""

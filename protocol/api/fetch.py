@@ -5,7 +5,8 @@ stable offset, aborted transactions (KIP-98); v5 log start offset; v7 fetch sess
 leader epoch (KIP-320); v10 zstd (KIP-110); v11 racks (KIP-392); v12 flexible, diverging epoch; v13
 topics by id (KIP-516); v14 tiered storage error; v15 replica state as a tag (KIP-903); v16 leaders'
 endpoints (KIP-951); v17 directory id (KIP-853); v18 the follower's high watermark (KIP-1166). Our
-extension, from v12 on: a client that asks gets the append times of the batches (decision 13).
+extensions, from v12 on: a client that asks gets the append times of the batches (decision 13), and
+a follower that asks gets what its leader knows of the log (decision 31).
 """
 
 from __future__ import annotations
@@ -28,9 +29,10 @@ from protocol.schema import (
     since,
 )
 
-# The tag of our extension, the letters "ti". Kafka numbers its tags 0, 1, 2, ... without a gap, and
-# ignores others.
+# The tags of our extensions, the letters "ti" and "tj". Kafka numbers its tags 0, 1, 2, ... without a
+# gap, and ignores others.
 APPEND_TIMES_TAG: Final = 0x7469
+REPLICATION_STATE_TAG: Final = 0x746A
 
 
 class ReplicaState(Message):
@@ -85,6 +87,7 @@ class FetchRequest(Message):
     forgotten_topics_data: list[ForgottenTopic] = since(7)
     rack_id: String = since(11, ignorable=True)
     with_append_times: Bool = since(12, tag=APPEND_TIMES_TAG, ignorable=True)
+    with_replication_state: Bool = since(12, tag=REPLICATION_STATE_TAG, ignorable=True)
 
 
 class EpochEndOffset(Message):
@@ -128,8 +131,65 @@ class SegmentAppendTimes(Message):
     entries: Bytes = since(12)
 
 
+class EpochStart(Message):
+    """A leader epoch, and the offset at which its batches begin."""
+
+    epoch: Int32 = since(12)
+    start_offset: Int64 = since(12)
+
+
+class AppendTimeCorrection(Message):
+    """What append times count as that a wrong clock gave, as in `partition.times`.
+
+    It concerns the batches from `start_offset` on, before `end_offset`, with append times from
+    `since_ms` to `until_ms`. They count as `shift_ms` later, but at most as `to_ms`.
+    """
+
+    start_offset: Int64 = since(12)
+    end_offset: Int64 = since(12)
+    since_ms: Int64 = since(12)
+    until_ms: Int64 = since(12)
+    shift_ms: Int64 = since(12)
+    to_ms: Int64 = since(12)
+
+
+class AdoptedBatches(Message):
+    """When batches with unknown append times, before `end_offset`, were adopted by the leader."""
+
+    end_offset: Int64 = since(12)
+    time_ms: Int64 = since(12)
+
+
+class ReplicationState(Message):
+    """What a leader knows of its log, for its followers; times in ms.
+
+    `epochs` are those of the returned batches, because formats 0 and 1 have none. The last append
+    time is Long.MIN if it is unknown, the largest event time below the high watermark -1 if there
+    is none. `compacted_offset` is where the leader's compaction has come to (-1: it never ran).
+    `back_offset` is where append times last went back (0: they never did). The mark (epoch and
+    number) says which correction is the last: only a newer one lowers what a follower knows. Delete
+    horizons from the one time on are too early and count as the other plus delete.retention.ms
+    (Long.MIN: there are none).
+    """
+
+    epochs: list[EpochStart] = since(12)
+    last_append_time_ms: Int64 = since(12, default=-(2**63))
+    max_event_time_ms: Int64 = since(12, default=-1)
+    compacted_offset: Int64 = since(12, default=-1)
+    back_offset: Int64 = since(12)
+    mark_epoch: Int32 = since(12)
+    mark_number: Int32 = since(12)
+    corrections: list[AppendTimeCorrection] = since(12)
+    adopted: list[AdoptedBatches] = since(12)
+    late_horizons_from_ms: Int64 = since(12, default=-(2**63))
+    late_horizons_to_ms: Int64 = since(12, default=-(2**63))
+
+
 class PartitionData(Message):
-    """The records of one partition; append times are of whole batches, null unless asked for."""
+    """The records of one partition.
+
+    Append times are of whole batches; they and the replication state are null unless asked for.
+    """
 
     partition_index: Int32 = since(0)
     error_code: Int16 = since(0)
@@ -144,6 +204,9 @@ class PartitionData(Message):
     records: RecordParts | None = since(0)
     append_times: list[SegmentAppendTimes] | None = since(
         12, default=None, tag=APPEND_TIMES_TAG, ignorable=True
+    )
+    replication_state: ReplicationState | None = since(
+        12, tag=REPLICATION_STATE_TAG, ignorable=True
     )
 
 

@@ -1,0 +1,140 @@
+"""A leader's facts about its log, from storage to the wire and back (Fetch, tag 29802).
+
+`protocol` says how they are written, `storage` what they mean; this module knows both.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from protocol.api.fetch import (
+    AdoptedBatches,
+    AppendTimeCorrection,
+    EpochStart,
+    PartitionData,
+    ReplicationState,
+    SegmentAppendTimes,
+)
+from protocol.records.layout import NO_TIMESTAMP
+from storage import checkpoints
+from storage.log.replication.leader_state import LeaderState
+from storage.log.replication.received import unpacked
+from storage.segment.appended.layout import UNKNOWN
+from storage.time.adoption import Adopted
+from storage.time.corrections import Correction, Mark
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from protocol.api.fetch import FetchPartition
+    from storage.log.partition import Partition
+    from storage.log.replication.leader_state import ForFollower
+    from storage.log.replication.received import AppendedFrom
+    from storage.log.slices import SliceAppendTimes
+
+_NEVER = -1
+
+
+def sent_append_times(slices: Sequence[SliceAppendTimes]) -> list[SegmentAppendTimes]:
+    """Returns append times as Fetch carries them."""
+    return [SegmentAppendTimes(base_offset=base, entries=entries) for base, entries in slices]
+
+
+def sent_state(read: ForFollower) -> ReplicationState:
+    """Returns what a follower's fetch is told beside the batches."""
+    leader = read.leader
+    from_ms, to_ms = leader.late_horizons or (UNKNOWN, UNKNOWN)
+    return ReplicationState(
+        epochs=[EpochStart(epoch=epoch, start_offset=start) for epoch, start in read.epochs],
+        last_append_time_ms=_or(leader.last_append_time_ms, UNKNOWN),
+        max_event_time_ms=_or(leader.max_event_time, NO_TIMESTAMP),
+        compacted_offset=_or(leader.cleaned_offset, _NEVER),
+        back_offset=leader.back_offset,
+        mark_epoch=leader.mark.epoch,
+        mark_number=leader.mark.number,
+        corrections=[AppendTimeCorrection(**each._asdict()) for each in leader.corrections],
+        adopted=[AdoptedBatches(**each._asdict()) for each in leader.adopted or ()],
+        late_horizons_from_ms=from_ms,
+        late_horizons_to_ms=to_ms,
+    )
+
+
+def read_for_follower(
+    partition: Partition,
+    wanted: FetchPartition,
+    max_bytes: int,
+    *,
+    minimum_one: bool,
+    may_block: bool,
+) -> tuple[PartitionData, int]:
+    """Reads one partition for a follower's fetch; returns the answer and the bytes of its records.
+
+    Batches are returned whole, and as they are stored. Raises the errors of
+    `Reader.read_for_follower`.
+    """
+    read = partition.reader.read_for_follower(
+        wanted.fetch_offset, max_bytes, minimum_one=minimum_one, may_block=may_block
+    )
+    buffers, size, first_batch_size = read.fetched
+    if size < first_batch_size:
+        read = read._replace(append_times=[], epochs=())
+        buffers, size = [], 0
+    leader = read.leader
+    data = PartitionData(
+        partition_index=wanted.partition,
+        high_watermark=leader.high_watermark,
+        last_stable_offset=leader.high_watermark,
+        log_start_offset=leader.log_start_offset,
+        aborted_transactions=None,
+        records=list(buffers),
+        replication_state=sent_state(read),
+    )
+    if read.append_times:
+        data.append_times = sent_append_times(read.append_times)
+    return data, size
+
+
+def received_append_times(data: PartitionData) -> list[AppendedFrom]:
+    """Returns the append times of a leader's answer by offset. Raises CorruptMessage."""
+    slices = data.append_times or ()
+    return unpacked([(each.base_offset, each.entries) for each in slices])
+
+
+def received_epochs(state: ReplicationState) -> list[checkpoints.EpochStart]:
+    """Returns the leader epochs of a leader's answer, oldest first."""
+    return [checkpoints.EpochStart(each.epoch, each.start_offset) for each in state.epochs]
+
+
+def received_state(data: PartitionData, state: ReplicationState) -> LeaderState:
+    """Returns the facts of a leader's answer, as a follower takes them over."""
+    horizons = (state.late_horizons_from_ms, state.late_horizons_to_ms)
+    return LeaderState(
+        data.high_watermark,
+        data.log_start_offset,
+        _or_none(state.last_append_time_ms, UNKNOWN),
+        _or_none(state.max_event_time_ms, NO_TIMESTAMP),
+        state.back_offset,
+        Mark(state.mark_epoch, state.mark_number),
+        tuple(
+            Correction(
+                each.start_offset,
+                each.end_offset,
+                each.since_ms,
+                each.until_ms,
+                each.shift_ms,
+                each.to_ms,
+            )
+            for each in state.corrections
+        ),
+        tuple(Adopted(each.end_offset, each.time_ms) for each in state.adopted),
+        _or_none(state.compacted_offset, _NEVER),
+        None if horizons[0] == UNKNOWN else horizons,
+    )
+
+
+def _or(value: int | None, missing: int) -> int:
+    return missing if value is None else value
+
+
+def _or_none(value: int, missing: int) -> int | None:
+    return None if value == missing else value
