@@ -23,8 +23,9 @@ def local_metadata(path: Path, node_id: int = 1, *, is_shared: bool = False) -> 
 def shared_store(path: Path, node_id: int) -> SqliteStore:
     """Returns the store of one of several brokers with the same file, not opened yet."""
     # Loaded here, because a broker that is alone needs none of it.
+    from broker.metadata.broker_records import live_key
     from broker.metadata.liveness.peers import Peers
-    from broker.metadata.liveness.registration import live_key, remove_dead
+    from broker.metadata.liveness.registration import remove_dead
 
     async def on_death(other: int) -> None:
         await remove_dead(store, path.parent, other, live_key(other))

@@ -20,24 +20,20 @@ if TYPE_CHECKING:
     from broker.metadata.store import KeyValue, KeyValueStore, Operation, Put
 
 
-class Registration(NamedTuple):
-    """A broker's lease, and its broker epoch: the create revision of its key."""
+class Session(NamedTuple):
+    """A session of a broker: its lease, and its broker epoch, the create revision of its key."""
 
     lease: int
     epoch: int
 
 
-def live_key(broker_id: int) -> str:
-    """Returns the key of a live broker."""
-    return f"live/{broker_id}"
-
-
 async def register(
     store: KeyValueStore, live: Put, ttl_ms: int, operations: Sequence[Operation] = ()
-) -> Registration:
+) -> Session:
     """Creates a broker's key under a new lease; the process must hold the lock on its id.
 
-    The operations are applied in the same transaction. Raises KafkaStorageError. Then the key may
+    The operations are applied in the same transaction. Whoever puts the key again must name the
+    lease, or the key would outlive it. Raises KafkaStorageError. Then the key may
     exist or not, and the call may be repeated.
     """
     while True:
@@ -46,7 +42,7 @@ async def register(
         made = (live._replace(lease=lease), *operations)
         epoch = await store.transact(absent(live.key), made)
         if epoch is not None:
-            return Registration(lease, epoch)
+            return Session(lease, epoch)
         await store.revoke(lease)
 
 

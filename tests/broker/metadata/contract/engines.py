@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from unittest import mock
 
 from broker.metadata.memory import MemoryStore
+from broker.metadata.sqlite import store as sqlite_store
 from broker.metadata.sqlite.lease_clock import LeaseClock
 from broker.metadata.sqlite.store import SqliteStore
 from tests.broker.metadata.contract.calls import Follower, perform
@@ -59,15 +61,16 @@ class InProcess:
 class Memory(InProcess):
     """One store in memory, which all clients share."""
 
-    def __init__(self, _):
+    def __init__(self, _, seed):
         store = MemoryStore(kept_revisions=KEPT, now_ms=lambda: self.now_ms)
         super().__init__([store] * 3)
 
 
 class Sqlite(InProcess):
-    """Two stores on one file, each with a thread of its own."""
+    """Two stores on one file, each with a thread of its own; with either journal."""
 
-    def __init__(self, path):
+    def __init__(self, path, seed):
+        self._has_wal = seed % 2 == 1
         clock = LeaseClock("test", lambda: self.now_ms)
         super().__init__(
             [
@@ -75,6 +78,10 @@ class Sqlite(InProcess):
                 for _ in range(2)
             ]
         )
+
+    async def open(self):
+        with mock.patch.object(sqlite_store, "wal_is_safe", return_value=self._has_wal):
+            await super().open()
 
     async def let_watches_run(self):
         await asyncio.sleep(POLL_S)

@@ -37,13 +37,13 @@ def _run_all(kind, folder, seeds, plant):
         make = {
             "memory": Memory,
             "sqlite": Sqlite,
-            "processes": lambda path: Processes(nursery, path),
+            "processes": lambda path, _: Processes(nursery, path),
         }[kind]
 
         async def every_seed():
             for seed in seeds:
                 path = folder / f"{seed}.sqlite"
-                counts.update(await Schedule(seed, make(path)).run())
+                counts.update(await Schedule(seed, make(path, seed)).run())
                 counts["schedules"] += 1
                 for file in folder.glob(f"{seed}.*"):
                     file.unlink()
