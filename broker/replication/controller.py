@@ -51,8 +51,9 @@ class Able(NamedTuple):
 
     def of(self, topic_id: UUID, index: int) -> frozenset[int]:
         """Returns the brokers that can lead a partition and write to it."""
-        key = (topic_id, index)
-        return self.to_read(topic_id, index) - self.full.get(key, frozenset())
+        if not self.failed and not self.full:
+            return self.brokers
+        return self.to_read(topic_id, index) - self.full.get((topic_id, index), frozenset())
 
     def to_read(self, topic_id: UUID, index: int) -> frozenset[int]:
         """Returns the brokers that can lead a partition, if only for those who read."""
@@ -134,6 +135,21 @@ def new_partition(
     return record, tuple(as_seen(image, broker) for broker in isr)
 
 
+def is_well(
+    record: PartitionRecord, able_brokers: frozenset[int], settled: Collection[int]
+) -> bool:
+    """Returns whether `next_state` has nothing to do, as for most partitions of most images.
+
+    It is the same answer, but quicker.
+    """
+    return (
+        record.leader in able_brokers
+        and able_brokers.issuperset(record.isr)
+        and not (record.elr or record.adding or record.removing)
+        and (record.leader == record.replicas[0] or record.replicas[0] not in settled)
+    )
+
+
 def next_state(
     record: PartitionRecord,
     able_brokers: Collection[int],
@@ -190,6 +206,8 @@ def _changes(
             if any(broker in awaited for broker in record.isr):
                 continue
             brokers = can_lead.of(topic.topic_id, index)
+            if is_well(record, brokers, settled):
+                continue
             to_read = can_lead.to_read(topic.topic_id, index)
             found = next_state(record, brokers, to_read, topic_rules, settled)
             if found is not None:

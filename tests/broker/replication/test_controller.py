@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
 
 from broker.metadata.broker_records import OfflineRecord, live_key, put_offline
 from broker.metadata.records import partition_key
@@ -11,7 +12,7 @@ from broker.replication import controller
 from broker.replication.controller import TopicRules
 from protocol.errors import InvalidReplicaAssignment
 from tests.broker.replication.cluster import Cluster
-from tests.broker.replication.states import state, written
+from tests.broker.replication.states import brokers, min_insyncs, state, states, written
 
 
 @pytest.fixture
@@ -248,3 +249,10 @@ def test_topics_have_rules_of_their_own(cluster):
         assert cluster.commit(each)
     assert written(cluster.state()) == ("1 2 3*", "3", "1 2")
     assert written(cluster.state("loose")) == ("1 2 3*", "3", "")
+
+
+@given(states(), brokers, brokers, min_insyncs)
+def test_a_partition_that_is_well_has_no_next_state(record, able, settled, min_insync):
+    if controller.is_well(record, able, settled):
+        rules = TopicRules(min_insync, allows_unclean=True)
+        assert controller.next_state(record, able, able, rules, settled) is None
