@@ -4,7 +4,8 @@ All of it is decided on one image, and stored by transactions that compare what 
 (`transactions.py`). The controller is an optimisation: with one there is one writer instead of many
 that refuse each other. Two at once, or one that was paused, change nothing that they should not.
 
-`transactions` is called on each new image. It returns nothing when all is as it should be.
+`transactions` is called on each new image, and now and then, because those for whom the controller
+waits change with time. It returns nothing when all is as it should be.
 """
 
 from __future__ import annotations
@@ -108,9 +109,8 @@ def transactions(
     """Returns what the controller with this epoch should write now.
 
     `settled` brokers may take over the partitions of which they are the preferred leader. What an
-    `awaited` broker leads, or is in sync with, stays as it is for now. `broker/membership/sessions.py`
-    knows both.
-    `limit` bounds each transaction.
+    `awaited` broker leads, or is in sync with, stays as it is for now. Both are known from
+    `broker/membership/sessions.py`. `limit` bounds each transaction.
     """
     if image.controller is None or image.controller.epoch != controller_epoch:
         return []
