@@ -38,7 +38,7 @@ test: setup ## run the tests (heavy parts that are missing are skipped with a re
 	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m 'not (oracle or clients or docker or spark or long)'
 
 test-long: setup ## the long profiles: a million mutated frames, more kills
-	TIDELOG_EVERY_CASE=1 TIDELOG_FUZZ_FRAMES=1000000 TIDELOG_MODEL_LOOKUPS=100000 TIDELOG_MODEL_DECISIONS=10000 TIDELOG_LOG_MODEL_RUNS=10000 $(BIN)/python -m pytest -q -m 'long or not (oracle or clients or docker or spark)' --timeout 3600
+	TIDELOG_EVERY_CASE=1 TIDELOG_FUZZ_FRAMES=1000000 TIDELOG_MODEL_LOOKUPS=100000 TIDELOG_MODEL_DECISIONS=10000 TIDELOG_LOG_MODEL_RUNS=10000 TIDELOG_REPLICA_RUNS=10000 $(BIN)/python -m pytest -q -m 'long or not (oracle or clients or docker or spark)' --timeout 3600
 
 test-clients: setup ## every real client against every other, the matrix printed
 	@$(BIN)/python tests/clients/environments.py

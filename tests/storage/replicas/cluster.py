@@ -31,10 +31,11 @@ STEPS = 60
 class Cluster:
     """Replicas of one partition, and who leads."""
 
-    def __init__(self, path: Path, seed: int) -> None:
+    def __init__(self, path: Path, seed: int, *, is_wild: bool | None = None) -> None:
         pick = self.random = random.Random(seed)
         self.now, self.said = BEGIN, list[str]()
-        self.is_wild = pick.random() < 0.4  # clocks hours apart, and no power losses
+        wild = pick.random() < 0.4
+        self.is_wild = wild if is_wild is None else is_wild  # clocks hours apart, no power losses
         self.has_forward_steps = not self.is_wild and pick.random() < 0.3
         common = {
             "retention_ms": pick.choice([-1, -1, 2_000]),

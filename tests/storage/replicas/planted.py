@@ -48,8 +48,8 @@ def lower_always(state: LogState, leader: Any, *, is_newer: bool) -> None:
 
 
 def newer_never(state: LogState, leader: Any) -> bool:
-    TAKE_CORRECTIONS(state, leader)
-    return False
+    state.mark = leader.mark
+    return TAKE_CORRECTIONS(state, leader)
 
 
 def to_the_end(state: LogState) -> int:

@@ -15,17 +15,20 @@ from tests.storage.replicas.cluster import Cluster
 from tests.storage.segment import test_dump_log_segments as kafka
 from tests.storage.segment.test_dump_log_segments_of_many import COMPLAINTS
 
-LIVES = range(100, 112)
+LIVES = range(100, 110)
 OFFSET = re.compile(r"^\| offset: (\d+) ", re.MULTILINE)
 
 
 @pytest.fixture(scope="module")
 def followers(tmp_path_factory):
-    """Directories of followers that were stopped cleanly, and the offsets of their records."""
+    """Directories of followers that were stopped cleanly, and the offsets of their records.
+
+    No machine has lost power: that leaves torn snapshots, which are ignored, but are findings.
+    """
     found, target = [], tmp_path_factory.mktemp("followers")
     for seed in LIVES:
         before, path = files.use(files.System()), tmp_path_factory.mktemp("life")
-        cluster = Cluster(path / "cluster", seed)
+        cluster = Cluster(path / "cluster", seed, is_wild=True)
         try:
             cluster.live()
             number = cluster.followers[0]
