@@ -2,23 +2,41 @@
 
 `ConnectionBroken` and `VersionMismatch` come from one connection. A client retries the first, and
 turns both into a `ClientError` when it gives up. `RequestError` is a broker's refusal, with its
-code.
+code. In a user's process our packages are imported as `tidelog._house.<room>`, which is no name to
+catch an error by: `public` gives the errors of all packages names for tracebacks and pickles.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
-from client.public import public
 from protocol.errors import ERRORS, ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from protocol.topic_partition import TopicPartition
 
 # Not retriable in Kafka's table, but solved by fresh metadata.
 _STALE_METADATA: Final = frozenset({ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.FENCED_LEADER_EPOCH})
+
+_E = TypeVar("_E", bound=Exception)
+
+
+def public(module: str, name: str | None = None) -> Callable[[type[_E]], type[_E]]:
+    """Returns a decorator that names an error by a public module, which must have it.
+
+    In our own processes, where our packages have their short names, it changes nothing: the class
+    there is another one than that of the public module.
+    """
+
+    def named(kind: type[_E]) -> type[_E]:
+        if kind.__module__.startswith("tidelog."):
+            kind.__module__ = module
+            kind.__name__ = kind.__qualname__ = name or kind.__name__
+        return kind
+
+    return named
 
 
 @public("tidelog.errors")

@@ -73,4 +73,21 @@ def arrive(package: str, directory: str, version: str) -> None:
         )
 
 
-arrive.__module__ = "__main__"  # what is there, Spark pickles by value
+def arrive_whole(package: str, directory: str, version: str) -> None:
+    """Does what `arrive` does; raises ImportError also if a library that tidelog needs is missing."""
+    import importlib
+    import sys
+
+    arrive(package, directory, version)
+    try:
+        for library in ("numpy", "pyarrow"):
+            importlib.import_module(library)
+    except ModuleNotFoundError as error:
+        raise ImportError(
+            f"the Python of Spark's workers, {sys.executable}, has no {error.name}: install tidelog "
+            "with the extra `spark` there, or set PYSPARK_PYTHON to a Python that has it"
+        ) from error
+
+
+for _function in (arrive, arrive_whole):
+    _function.__module__ = "__main__"  # what is there, Spark pickles by value

@@ -3,7 +3,7 @@
 A job returns OK or FINDINGS. A `UsageError` becomes USAGE, a `Refused` FINDINGS, any other
 `PipelineError` FAILED.
 
-A program sees an error by the name under which it can import it (`client.public`), and not by that of
+A program sees an error by the name under which it can import it (`client.errors.public`), and not by that of
 the module which defines it.
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from client.public import public
+from client.errors import public
 
 OK: Final = 0
 FINDINGS: Final = 1  # the job ran, and has findings

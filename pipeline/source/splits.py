@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal
 
-from client.public import public
+from client.errors import public
 from pipeline.source import locations
 from storage import filenames
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from pipeline.arrival import arrive, home
+from pipeline.timelog import short_errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -30,7 +31,8 @@ def register(spark: Any) -> None:
     source = type(
         "ArchiveDataSource", (ArchiveDataSource,), {"home": tuple(home()), "pushes": pushes}
     )
-    cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    for module in (sys.modules[__name__], short_errors):
+        cloudpickle.register_pickle_by_value(module)
     spark.dataSource.register(source)
 
 
@@ -104,3 +106,6 @@ class PushingArchiveReader(ArchiveReader):
 
         self._query = pickle.dumps(narrowed_query(pickle.loads(self._query), filters))
         return iter(filters)
+
+
+short_errors.shorten(ArchiveDataSource, ArchiveReader, PushingArchiveReader)

@@ -11,7 +11,6 @@ Spark carries only options and bytes between processes.
 
 from __future__ import annotations
 
-import importlib
 import json
 import pickle
 import sys
@@ -30,7 +29,8 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from pipeline.arrival import arrive, home
+from pipeline.arrival import arrive_whole, home
+from pipeline.timelog import short_errors
 
 try:
     from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
@@ -65,29 +65,17 @@ def register(spark: Any) -> None:
     source = type(
         "TimelogDataSource", (TimelogDataSource,), {"home": tuple(home()), "pushes": pushes}
     )
-    cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    for module in (sys.modules[__name__], short_errors):
+        cloudpickle.register_pickle_by_value(module)
     spark.dataSource.register(source)
 
 
 def _parsed(home: tuple[str, ...], given: Mapping[str, str], now_ms: int) -> TimelogOptions:
     """Returns the parsed options. Raises OptionError, SourceError, and ImportError with a sentence."""
-    _arrived(home)
+    arrive_whole(*home)
     from pipeline.timelog.options import TimelogOptions
 
     return TimelogOptions(given, now_ms)
-
-
-def _arrived(home: tuple[str, ...]) -> None:
-    """Makes tidelog importable. Raises ImportError with a sentence if it or a library is missing."""
-    arrive(*home)
-    try:
-        for library in ("numpy", "pyarrow"):
-            importlib.import_module(library)
-    except ModuleNotFoundError as error:
-        raise ImportError(
-            f"the Python of Spark's workers, {sys.executable}, has no {error.name}: install tidelog "
-            "with the extra `spark` there, or set PYSPARK_PYTHON to a Python that has it"
-        ) from error
 
 
 class TimelogDataSource(DataSource):  # type: ignore[misc]
@@ -112,7 +100,7 @@ class TimelogDataSource(DataSource):  # type: ignore[misc]
     def _take_from(self, schema: Any) -> None:
         """Takes the options of a table from its schema. Raises OptionError if it has none."""
         if not self._carried:
-            _arrived(self.home)
+            arrive_whole(*self.home)
             from pipeline.timelog.names import carried
 
             self._carried = carried(schema.fields[0].metadata if schema.fields else {})
@@ -300,7 +288,7 @@ def _sink(
     home: tuple[str, ...], given: Mapping[str, str], schema: Any = None, *, overwrite: bool = False
 ) -> SinkOptions:
     """Returns the options of a write, checked against the columns. Raises OptionError."""
-    _arrived(home)
+    arrive_whole(*home)
     from pipeline.sink.sink_options import SinkOptions, check
 
     options = SinkOptions(given)
@@ -356,7 +344,7 @@ class _Writing:
             commit(options, self._of(query), number, files)
 
     def _abort(self, messages: Sequence[Staged | None]) -> None:
-        _arrived(self._home)
+        arrive_whole(*self._home)
         from pipeline.sink.committing import discard
 
         for query, files in _files(messages).items():
@@ -397,3 +385,7 @@ def _files(messages: Sequence[Staged | None]) -> dict[str | None, list[Any]]:
             file = pickle.loads(message.file)
             found.setdefault(message.query, []).extend([] if file is None else [file])
     return found
+
+
+short_errors.shorten(TimelogDataSource, _Reading, Reader, PushingReader, StreamReader)
+short_errors.shorten(_Writing, BatchWriter, StreamWriter)

@@ -179,8 +179,12 @@ def test_mistakes_are_said(source, edges, options, words):
 
 
 def test_mistakes_reach_the_user(spark, edges, tmp_path):
-    with pytest.raises(Exception, match="OptionError: level is one of"):
+    with pytest.raises(Exception, match=r"tidelog\.spark\.OptionError: level is one of") as told:
         table(spark, edges, level="row")
+    assert len(str(told.value).splitlines()) <= 2, "Spark's own words, and its SQLSTATE"
+    with pytest.raises(Exception, match=r"tidelog\.spark\.NotThere: there is no topic x") as told:
+        table(spark, edges, topics="x").count()
+    assert len(str(told.value).splitlines()) <= 2
     writer = Writer(tmp_path)
     writer.append([1, 2, 3])
     writer.append([4])
@@ -189,8 +193,24 @@ def test_mistakes_reach_the_user(spark, edges, tmp_path):
     data = bytearray(log.read_bytes())
     data[70] ^= 1
     log.write_bytes(data)
-    with pytest.raises(Exception, match=f"{log}: the batch at byte 0 fails its CRC"):
+    with pytest.raises(Exception, match=f"{log}: the batch at byte 0 fails its CRC") as told:
         table(spark, tmp_path).count()
+    assert "Traceback" not in str(told.value)
+
+
+def test_errors_of_a_users_own_keep_their_traces(spark, edges):
+    """Also behind one of ours, in the workers that are used again."""
+
+    def of_a_user(batches):
+        raise ValueError("theirs")
+        yield from batches
+
+    with pytest.raises(Exception, match="level is one of"):
+        table(spark, edges, level="row")
+    for frame in (table(spark, edges, level="time"), spark.range(3)):
+        with pytest.raises(Exception, match="ValueError: theirs") as told:
+            frame.mapInArrow(of_a_user, frame.schema).count()
+        assert "in of_a_user" in str(told.value)
 
 
 def test_brokers(spark, source, broker, topic):
