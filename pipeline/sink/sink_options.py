@@ -61,6 +61,7 @@ COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """The columns that are written, and their types in Spark."""
 
+_MOST_REMOVALS: Final = 100
 _RUN: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,100}")
 _OF_READS: Final = ("offset", "timestampType", "append_time_ms", "has_timestamp")
 """Columns of a read, which a record cannot be given: they are left out."""
@@ -130,9 +131,14 @@ class SinkOptions:
         return (self.staging() if self._staging else Path(tempfile.gettempdir())) / name
 
     def forget(self, directory: Path) -> None:
-        """Removes the directory of a batch that has no name, and so cannot be repeated."""
-        if self.run is None:
+        """Removes the directory of a batch that has no name, and so cannot be repeated.
+
+        Tasks that Spark has not ended yet may add a file meanwhile: then it is removed again.
+        """
+        for _ in range(_MOST_REMOVALS if self.run is None else 0):
             shutil.rmtree(directory, ignore_errors=True)
+            if not directory.exists():
+                return
 
 
 def _one_of(name: str, value: str, values: tuple[str, ...]) -> str:

@@ -66,7 +66,8 @@ def stage(
 ) -> StagedFile | None:
     """Stages rows below a directory; None: there are none.
 
-    Raises PipelineError for a row that no record can be, OSError and the client's errors.
+    The directory exists. Raises PipelineError for a row that no record can be, and if the directory
+    is gone; OSError and the client's errors.
     """
     path = directory / INCOMING / f"{uuid.uuid4().hex}.arrow"
     writer = None
@@ -78,8 +79,7 @@ def stage(
             for batch in _larger(batches):
                 staged = rows.staged(batch, now_ms)
                 if writer is None:
-                    path.parent.mkdir(parents=True, exist_ok=True)
-                    writer = _Writer(path)
+                    writer = _Writer(_made(path))
                 targets = rows.targets_of(batch, options.topic, counts)
                 for key, chosen in sorted(targets.items()):
                     writer.write(staged.take(pa.array(chosen)))
@@ -98,6 +98,22 @@ def stage(
     for (topic, partition), numbers in places.items():
         found.setdefault(topic, {})[str(partition)] = numbers
     return StagedFile(str(path), found, count)
+
+
+def _made(path: Path) -> Path:
+    """Returns the path of a new file after making its folder. Raises UsageError.
+
+    The directory above is the driver's work. A task that comes late, when the driver has given up
+    and removed the directory, leaves nothing behind.
+    """
+    try:
+        path.parent.mkdir(exist_ok=True)
+    except FileNotFoundError:
+        raise UsageError(
+            f"the staging directory {path.parent.parent} is not there: it must be one that all machines of"
+            " the cluster share; or the write was given up"
+        ) from None
+    return path
 
 
 class _Writer:

@@ -136,9 +136,10 @@ class TimelogDataSource(DataSource):  # type: ignore[misc]
         return StreamReader(self.home, self._carried, self._now_ms)
 
     def writer(self, schema: Any, overwrite: bool) -> DataSourceArrowWriter:
-        """Returns the writer of a batch. Raises OptionError."""
+        """Returns the writer of a batch, whose tasks find a directory. Raises OptionError."""
         options = _sink(self.home, self._carried, schema, overwrite=overwrite)
         directory = options.directory_of_batch()
+        directory.mkdir(parents=True, exist_ok=True)
         return BatchWriter(self.home, self._carried, str(directory), options.brokers)
 
     def streamWriter(self, schema: Any, overwrite: bool) -> DataSourceStreamArrowWriter:
@@ -331,7 +332,10 @@ class _Writing:
 
         query = TaskContext.get().getLocalProperty(_QUERY)
         now_ms = time.time_ns() // 1_000_000
-        return Staged(pickle.dumps(stage(options, self._of(query), iterator, now_ms)), query)
+        place = self._of(query)
+        if query:
+            place.mkdir(parents=True, exist_ok=True)
+        return Staged(pickle.dumps(stage(options, place, iterator, now_ms)), query)
 
     def _of(self, query: str | None) -> Path:
         return Path(self._directory, query or "")

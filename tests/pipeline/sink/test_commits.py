@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from types import SimpleNamespace
 
 import pyarrow as pa
@@ -62,6 +63,7 @@ def stored(brokers, topic, partitions=2):
 
 
 def staged(options, directory, *batches):
+    directory.mkdir(parents=True, exist_ok=True)
     return [
         one
         for one in (staging.stage(options, directory, [batch], NOW) for batch in batches)
@@ -173,6 +175,38 @@ def test_files_that_are_gone(broker, topic, tmp_path):
     with pytest.raises(PipelineError, match="staging has to be a directory that the driver"):
         committing.commit(options, tmp_path, 0, [moved])
     assert stored(broker.bootstrap, topic) == []
+
+
+def test_a_task_that_comes_after_the_write_was_given_up_leaves_nothing(broker, topic, tmp_path):
+    made(broker.bootstrap, topic)
+    options = options_of(broker.bootstrap, topic=topic)
+    directory = tmp_path / "batch"
+    staged(options, directory, batch_of(range(10)))
+    options.forget(directory)
+    with pytest.raises(UsageError, match=r"the staging directory .*batch is not there"):
+        staging.stage(options, directory, [batch_of(range(10, 20))], NOW)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_task_that_stages_while_the_write_is_given_up_leaves_nothing(
+    broker, topic, tmp_path, monkeypatch
+):
+    made(broker.bootstrap, topic)
+    options = options_of(broker.bootstrap, topic=topic)
+    directory = tmp_path / "batch"
+    staged(options, directory, batch_of(range(10)))
+    late = [batch_of(range(10, 20))]
+    remove = os.rmdir
+
+    def stage_first(path, **more):
+        if late:
+            staging.stage(options, directory, [late.pop()], NOW)
+        remove(path, **more)
+
+    monkeypatch.setattr(os, "rmdir", stage_first)
+    options.forget(directory)
+    assert not late
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_topics_by_column(broker, topic, tmp_path):
