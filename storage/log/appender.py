@@ -241,7 +241,7 @@ class Appender:
                     now_ms,
                 )
                 if is_unseen:
-                    state.largest_event.appended(prepared.batches, limit)
+                    state.largest_event.appended(prepared.batches, limit, active.base_offset)
             except OSError as error:
                 raise storage_error(state, "the records were not stored", error) from error
             state.begins_segment = False  # also where the active segment was empty

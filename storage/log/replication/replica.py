@@ -226,7 +226,7 @@ class Replica:
         corrected_limit = event_limit_at(
             state.corrections, prepared.last_offset, append_time_ms, active.event_slack_ms
         )
-        state.largest_event.appended((prepared,), corrected_limit)
+        state.largest_event.appended((prepared,), corrected_limit, active.base_offset)
         if time is None:
             if not is_told:
                 judging.adopt(state, first_offset, prepared.last_offset + 1, now_ms)

@@ -13,6 +13,7 @@ from protocol.errors import FencedLeaderEpoch
 from storage.log.failures import storage_error
 from storage.log.high_watermark import Role
 from storage.log.times import judging
+from storage.log.times.largest_event import CountedBatch
 from storage.segment import survey
 from storage.time.adoption import adopted_below
 from storage.time.corrections import bounded_event
@@ -99,13 +100,14 @@ class Roles:
             state.largest_event.hold_back(self._events_of(above), high_watermark)
             state.cut_ends(state.ends.log_end_offset, high_watermark)
 
-    def _events_of(self, segments: Iterable[Segment]) -> Iterator[tuple[int, int | None]]:
-        """Yields the end offset and the event time of each batch. Raises OSError."""
+    def _events_of(self, segments: Iterable[Segment]) -> Iterator[CountedBatch]:
+        """Yields the batches, with their event times as they count. Raises OSError."""
         state = self._state
         for segment in segments:
             for end_offset, event in survey.event_times(segment):
                 slack_ms = state.event_slack_ms
-                yield (
+                yield CountedBatch(
                     end_offset,
                     bounded_event(state.corrections, end_offset - 1, event, slack_ms),
+                    segment.base_offset,
                 )

@@ -30,7 +30,6 @@ from storage.time.corrections import (
     after_step_back,
     after_step_forward,
     changes_at,
-    counted_event,
     is_behind,
     judged_times,
     pending_steps,
@@ -45,8 +44,10 @@ if TYPE_CHECKING:
 
     from storage.log.state import LogState
     from storage.log.times.partition_times import PartitionTimes
+    from storage.segment.segment import Segment
     from storage.time.adoption import Adoptions
     from storage.time.corrections import ClockHistory, ForwardStep, Mark
+    from storage.time.segment_times import SegmentTimes
 
 _log = logging.getLogger("tidelog.storage")
 
@@ -249,24 +250,19 @@ class AppendClock:
     def _largest_event(
         self, corrections: tuple[Correction, ...], adoptions: Adoptions
     ) -> int | None:
-        """Returns the largest event time of the segments below the high watermark."""
-        state, largest = self._state, None
-        for segment in state.version.segments:
+        """Returns the largest event time of the records that remain, with these corrections."""
+        state = self._state
+
+        def judge(segment: Segment, times: SegmentTimes) -> SegmentTimes:
             base_offset, end_offset = segment.base_offset, segment.tail.end_offset
-            if end_offset > state.ends.high_watermark:
-                break
             adopted_ms = adoptions.latest_within(base_offset, end_offset)
-            times = segment.known_times[0]
-            judged = judged_times(
-                times,
-                corrections,
-                base_offset,
-                end_offset,
-                state.event_slack_ms,
-                adopted_ms,
+            return judged_times(
+                times, corrections, base_offset, end_offset, state.event_slack_ms, adopted_ms
             )
-            largest = later(counted_event(times, judged), largest)
-        return largest
+
+        return state.largest_event.remaining(
+            state.ends.high_watermark, state.version.segments, judge
+        )
 
     def _take(self, times: PartitionTimes, now_ms: int) -> None:
         """Goes on with times that are durable; needs the append lock."""

@@ -22,20 +22,33 @@ if TYPE_CHECKING:
     from storage.time.segment_times import SegmentTimes
 
 
-class _Pending(NamedTuple):
+class CountedBatch(NamedTuple):
+    """A batch as far as it counts for the largest event time."""
+
     end_offset: int
-    event: int | None
+    event: int | None  # as it counts; None: it has none
+    base_offset: int  # of its segment
+
+
+class _Part(NamedTuple):
+    base_offset: int
+    event: int | None  # the largest of its batches that have been counted
+
+
+_NO_PART = _Part(-1, None)
 
 
 class LargestEvent:
     """The largest event time of a log; used under the partition's append lock."""
 
-    __slots__ = ("_kept", "_pending")
+    __slots__ = ("_kept", "_part", "_pending")
 
     def __init__(self, kept: int | None) -> None:
         """Begins with the stored value; None if there is none."""
         self._kept = kept
-        self._pending: deque[_Pending] = deque()  # of appends above the high watermark
+        self._pending: deque[CountedBatch] = deque()  # of appends above the high watermark
+        # Of the segment in which the high watermark is, while there are any; else it is not used.
+        self._part = _NO_PART
 
     def appending(
         self, active: Segment, judge: Callable[[Segment, SegmentTimes], SegmentTimes]
@@ -47,27 +60,32 @@ class LargestEvent:
         """
         if not self._pending:
             times = active.times
-            self.keep(counted_event(times, judge(active, times)))
+            self._part = _Part(active.base_offset, counted_event(times, judge(active, times)))
+            self.keep(self._part.event)
 
-    def appended(self, batches: Iterable[PreparedBatch], limit: int) -> None:
-        """Records an append above the high watermark; its event time counts at most as `limit`."""
+    def appended(self, batches: Iterable[PreparedBatch], limit: int, base_offset: int) -> None:
+        """Records an append above the high watermark; its event time counts at most as `limit`.
+
+        `base_offset` is that of the segment.
+        """
         for batch in batches:
             event = None
             if not batch.is_control and batch.largest is not None:
                 event = min(batch.largest, limit)
-            self._pending.append(_Pending(batch.last_offset + 1, event))
+            self._pending.append(CountedBatch(batch.last_offset + 1, event, base_offset))
 
-    def hold_back(self, batches: Iterable[tuple[int, int | None]], high_watermark: int) -> None:
+    def hold_back(self, batches: Iterable[CountedBatch], high_watermark: int) -> None:
         """Counts batches above a lower high watermark only once it is behind them.
 
-        A batch is its end offset, and its event time as it counts.
+        `batches` are those of all segments that end above it.
         """
         self._pending.clear()
-        for end_offset, event in batches:
-            if end_offset <= high_watermark:
-                self.keep(event)
+        self._part = _NO_PART
+        for batch in batches:
+            if batch.end_offset <= high_watermark:
+                self._count(batch)
             else:
-                self._pending.append(_Pending(end_offset, event))
+                self._pending.append(batch)
 
     def keep(self, event: int | None) -> None:
         """Counts an event time permanently."""
@@ -77,7 +95,13 @@ class LargestEvent:
         """Counts the records below a new high watermark."""
         pending = self._pending
         while pending and pending[0].end_offset <= high_watermark:
-            self.keep(pending.popleft().event)
+            self._count(pending.popleft())
+
+    def _count(self, batch: CountedBatch) -> None:
+        _, event, base_offset = batch
+        before = self._part.event if self._part.base_offset == base_offset else None
+        self._part = _Part(base_offset, later(event, before))
+        self.keep(event)
 
     def truncate_to(self, end_offset: int) -> None:
         """Drops the appends above the high watermark that have been truncated."""
@@ -91,8 +115,10 @@ class LargestEvent:
         """
         self._kept = None
         self._pending = deque(
-            _Pending(end_offset, None if event is None else min(event, limit_at(end_offset - 1)))
-            for end_offset, event in self._pending
+            each
+            if each.event is None
+            else each._replace(event=min(each.event, limit_at(each.end_offset - 1)))
+            for each in self._pending
         )
 
     def below(
@@ -103,13 +129,31 @@ class LargestEvent:
     ) -> int | None:
         """Returns the largest event time below the high watermark.
 
+        See `remaining` for the arguments.
+        """
+        remaining = self.remaining(high_watermark, segments, judge)  # this may keep another one
+        return later(self._kept, remaining)
+
+    def remaining(
+        self,
+        high_watermark: int,
+        segments: Sequence[Segment],
+        judge: Callable[[Segment, SegmentTimes], SegmentTimes],
+    ) -> int | None:
+        """Returns the largest event time that the segments have below the high watermark.
+
         `judge` returns what the times of a segment count as. Segments whose times are not known
-        yet are not read, and do not count.
+        yet are not read, and do not count. Of the segment in which the high watermark is, the
+        batches before it count.
         """
         self.advance(high_watermark)
-        largest = self._kept
+        largest = None
         for segment in segments:
-            if not self._pending or segment.tail.end_offset <= high_watermark:
-                times = segment.known_times[0]
-                largest = later(counted_event(times, judge(segment, times)), largest)
+            times = segment.known_times[0]
+            if self._pending and segment.tail.end_offset > high_watermark:
+                if segment.base_offset != self._part.base_offset or self._part.event is None:
+                    continue
+                times = times.copy()
+                times.event = self._part.event
+            largest = later(counted_event(times, judge(segment, times)), largest)
         return largest

@@ -183,7 +183,7 @@ class Life(Host):
         self.partition.state.take_role(Role.ALONE)
         if self.partition.append_clock.reset(self.now) is not None:
             model.mark, model.last_append = model.end, None
-            model.counted = self.partition.reader.read_max_event_time()
+            model.count_again()
 
     def trim(self) -> None:
         model = self.model

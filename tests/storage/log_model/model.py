@@ -88,6 +88,13 @@ class ModelLog:
             limit = (batch.append if batch.append is not None else 0) + EVENT_SLACK_MS
             self.counted = larger(min(max(batch.times), limit), self.counted)
 
+    def count_again(self) -> None:
+        """Count what is left below the high watermark, and forget what else was counted."""
+        self.counted = None
+        for batch in self.batches:
+            if batch.end <= self.high_watermark:
+                self.count(batch)
+
     def cut(self, offset: int) -> None:
         """Drop what reaches an offset, or lies behind it."""
         if offset >= self.end:

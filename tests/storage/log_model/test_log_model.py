@@ -52,7 +52,7 @@ def test_a_log_is_what_its_model_says(tmp_path, part):
         live(tmp_path / "life", seed)
 
 
-@pytest.mark.parametrize("seed", [28, 55, 66, 1_005_393])
+@pytest.mark.parametrize("seed", [28, 55, 66, 300, 1_005_393])
 def test_lives_that_once_went_wrong(tmp_path, seed):
     live(tmp_path / "life", seed)
 

@@ -263,6 +263,42 @@ def test_a_preview_says_what_a_reset_does_and_changes_nothing(log):
     assert clock.reset(RIGHT_MS) is None
 
 
+@pytest.mark.parametrize("rolls_before_reset", [False, True])
+def test_what_consumers_see_counts_although_its_segment_goes_on(make_log, rolls_before_reset):
+    """Where the high watermark is within a segment when the clock goes back.
+
+    The records below it still count for the largest event time, and no others do.
+    """
+    log = make_log(flush_messages=1, segment_bytes=200 if rolls_before_reset else 1 << 20).create()
+    partition = log.partition
+    log.append([9_000], now=WRONG_MS)
+    log.append([5], now=WRONG_MS)
+    partition.commit()
+    for time in (9_500, 7):  # above the high watermark
+        log.append([time], now=WRONG_MS)
+    segment_ends = {segment.tail.end_offset for segment in partition.segments}
+    assert (partition.high_watermark in segment_ends) == rolls_before_reset
+    reset = partition.append_clock.reset(RIGHT_MS)
+    assert (reset.max_event_time, reset.next_max_event_time) == (9_000, 9_000)
+    assert partition.max_event_time == 9_000
+    assert partition_times.read(log.directory).max_event_time == 9_000
+    partition.commit()
+    assert partition.max_event_time == 9_500
+
+
+def test_a_limit_that_the_clock_raised_holds_within_a_segment_too(make_log):
+    log = make_log(flush_messages=1).create()
+    partition = log.partition
+    log.append([WRONG_MS], now=WRONG_MS)
+    partition.commit()
+    log.append([WRONG_MS], now=WRONG_MS)
+    partition.append_clock.reset(RIGHT_MS)
+    hour = 3_600_000
+    assert partition.max_event_time == RIGHT_MS + hour
+    partition.commit()
+    assert partition.max_event_time == RIGHT_MS + hour
+
+
 def test_what_is_appended_during_a_reset_is_not_ahead_of_the_clock(make_log, monkeypatch):
     log = make_log().create()
     log.append([5], now=RIGHT_MS)
