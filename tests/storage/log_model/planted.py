@@ -10,7 +10,7 @@ from storage.log.replication import replica, truncater
 from storage.log.replication.replica import Replica
 from storage.log.replication.truncater import Truncater
 from storage.log.state import LogState
-from storage.log.times import partition_times
+from storage.log.times import largest_event, partition_times
 from storage.log.times.largest_event import LargestEvent
 from storage.log.times.partition_times import Cut
 from storage.segment.append_times import AppendTimes
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 CUT_ENDS = LogState.cut_ends
 RECEIVE = replica.receive
 PARSE_CUT = partition_times._cut
+REMAINING = LargestEvent.remaining
 
 
 def nothing(*_: object, **__: object) -> None:
@@ -57,6 +58,12 @@ def gaps_anywhere(*_: object, **__: object) -> int:
     return gaps.ANYWHERE
 
 
+def whole_segments(self: LargestEvent, high_watermark: int, *rest: object) -> int | None:
+    self.advance(high_watermark)
+    self._part = largest_event._NO_PART
+    return REMAINING(self, high_watermark, *rest)
+
+
 def checkpoint_believed(data: memoryview) -> Cut | None:
     cut = PARSE_CUT(data)
     return None if cut is None else cut._replace(recovery_point=1 << 40)
@@ -72,6 +79,7 @@ PLANTED: dict[str, tuple[object, str, Callable[..., object]]] = {
     "the high watermark is not cut": (LogState, "cut_ends", keep_high_watermark),
     "the last append time is not cut": (Truncater, "_last_times", keep_last_times),
     "the largest event time is not cut": (LargestEvent, "truncate_to", nothing),
+    "only whole segments have a largest event time": (LargestEvent, "remaining", whole_segments),
     "the intention is not written": (truncater, "Cut", without_intention),
     "the checkpoint's recovery point is believed": (partition_times, "_cut", checkpoint_believed),
     "snapshots of producers are not cut": (Truncater, "_drop_snapshots", nothing),
