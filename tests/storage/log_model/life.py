@@ -205,9 +205,9 @@ class Life(Host):
         self.made_durable()
 
     def made_durable(self) -> None:
+        if self.acknowledged < self.model.end and not self.partition.state.is_follower:
+            self.model.advance(self.model.end)  # where there was nothing to flush nothing moves
         self.acknowledged = self.covered = self.model.end
-        if not self.partition.state.is_follower:
-            self.model.advance(self.model.end)
 
     # --- ends -------------------------------------------------------------------------------------
 
