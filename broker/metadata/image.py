@@ -187,16 +187,16 @@ class ImageBuilder:
     def _next(self, revision: int, before: Mapping[str, _Stored | None]) -> Image:
         """Returns the image after the records of some keys have changed from `before`."""
         topics, by_id = dict(self.image.topics), dict(self.image.topics_by_id)
-        touched = set()
+        touched: dict[str, None] = {}  # in the order of the changes
         for key, stored in before.items():
             if key.startswith(records.TOPIC_PREFIX):
-                touched.add(key)
+                touched[key] = None
                 if stored is not None and isinstance(stored.record, records.TopicRecord):
                     del topics[stored.record.name], by_id[stored.record.topic_id]
             elif key.startswith(records.PARTITION_PREFIX):
                 known = self.image.topics_by_id.get(records.partition_of(key)[0])
                 if known is not None:
-                    touched.add(records.topic_key(known.name))
+                    touched[records.topic_key(known.name)] = None
         for key in touched:
             record = self._record(key)
             if isinstance(record, records.TopicRecord):

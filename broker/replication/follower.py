@@ -40,7 +40,15 @@ RETRY_MS = 100  # the wait after an error that the metadata, or a moment, will e
 class Follower:
     """The follower's side of a partition. It asks one question at a time."""
 
-    __slots__ = ("_asked", "_broker_epoch", "_me", "leader", "leader_epoch", "needs_flush")
+    __slots__ = (
+        "_asked",
+        "_broker_epoch",
+        "_is_compared",
+        "_me",
+        "leader",
+        "leader_epoch",
+        "needs_flush",
+    )
 
     def __init__(
         self, me: int, broker_epoch: int, record: PartitionRecord, *, needs_flush: bool = False
@@ -52,6 +60,7 @@ class Follower:
         self.leader_epoch = record.leader_epoch
         self.needs_flush = needs_flush
         self._asked: FetchRequest | None = None
+        self._is_compared = False  # the leader has compared this log with its own
 
     # --- asking -------------------------------------------------------------------------------
 
@@ -89,6 +98,9 @@ class Follower:
             return [WaitBefore(RETRY_MS)]
         if answer.diverging is not None:  # its high watermark is not for this log (KAFKA-14704)
             return [self._truncate(self._end_in_common(answer.diverging, log), log)]
+        if self._is_beyond_compare(answer, log):
+            return [RestartAt(log.log_end_offset), Append()]
+        self._is_compared = True
         return [Append()]
 
     def on_appended(self, answer: FetchAnswer, log: FollowerLog) -> list[FollowerAction]:
@@ -119,6 +131,16 @@ class Follower:
     def _log_start(self, answer: FetchAnswer, high_watermark: int) -> int:
         """Returns the leader's log start, as far as the high watermark allows."""
         return min(answer.log_start_offset, high_watermark)
+
+    def _is_beyond_compare(self, answer: FetchAnswer, log: FollowerLog) -> bool:
+        """Returns whether nobody can say that this log's records are the leader's.
+
+        The leader's log begins where this one ends, so it has forgotten the epochs of these
+        records. Between the append and the next log start a crash would leave them readable.
+        """
+        has_records = log.log_start_offset < log.log_end_offset
+        is_all_deleted = answer.log_start_offset >= log.log_end_offset
+        return has_records and is_all_deleted and not self._is_compared
 
     def _end_in_common(self, leader: Diverging, log: FollowerLog) -> int:
         """Returns the largest offset below which both logs may be equal.

@@ -133,6 +133,28 @@ def test_out_of_range_because_the_leader_starts_later():
     assert answered(Log(1, 1, 1), answer) == [RestartAt(50)]
 
 
+def test_records_that_the_leader_can_no_longer_compare_are_dropped_before_an_append():
+    """The leader has deleted them, and forgotten their epochs: they may be another leader's."""
+    log = Log(1, 1, 1)
+    answer = FetchAnswer(GOOD, EPOCH, 9, 3, 10)
+    assert answered(log, answer) == [RestartAt(3), Append()]
+
+
+def test_records_that_the_leader_has_compared_stay_when_it_deletes_all():
+    """With them the state of producers would go."""
+    log = Log(1, 1, 1)
+    follower, request = asked(log)
+    before = FetchAnswer(GOOD, EPOCH, 3, 2, 3)
+    assert follower.on_answer(request, before, log.as_follower()) == [Append()]
+    request = follower.next_fetch(log.as_follower())
+    after = FetchAnswer(GOOD, EPOCH, 3, 3, 3)
+    assert follower.on_answer(request, after, log.as_follower()) == [Append()]
+
+
+def test_a_log_without_records_stays():
+    assert answered(Log(start=3), FetchAnswer(GOOD, EPOCH, 9, 3, 10)) == [Append()]
+
+
 def test_out_of_range_no_more():
     answer = FetchAnswer(ErrorCode.OFFSET_OUT_OF_RANGE, EPOCH, 0, 0, 9)
     assert answered(Log(1, 1, 1), answer) == [WaitBefore(RETRY_MS)]
