@@ -16,7 +16,7 @@ SEEDS ?= 20000
 FROM ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup serve test test-long test-clients test-docker test-spark simulate-clocks oracle check style types imports derived derive rewrite bench bench-full bench-logs bench-pipeline bench-streaming image compose-up compose-down fuzz clean
+.PHONY: help setup serve test test-long test-clients test-docker test-spark simulate simulate-clocks oracle check style types imports derived derive rewrite bench bench-full bench-logs bench-pipeline bench-streaming image compose-up compose-down fuzz clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -46,6 +46,9 @@ test-clients: setup ## every real client against every other, the matrix printed
 
 test-docker: setup ## the image and the compose stack, with docker or podman
 	$(BIN)/python -m pytest -q -s -m docker --timeout 900 tests/docker
+
+simulate: setup ## lives of a cluster with faults: SEEDS=10000 FROM=1; PLANT=list names mistakes to plant
+	@SEEDS=$(SEEDS) FROM=$(FROM) PLANT="$(PLANT)" $(BIN)/python -m tests.simulation.replication.world
 
 simulate-clocks: setup ## lives with wrong clocks: SEEDS=20000 FROM=1; PLANT=list names mistakes to plant
 	@SEEDS=$(SEEDS) FROM=$(FROM) PLANT="$(PLANT)" $(BIN)/python -m tests.simulation.clocks

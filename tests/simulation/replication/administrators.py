@@ -1,0 +1,194 @@
+"""Administrators: topics created, deleted and created again; settings changed; partitions moved.
+
+Each change is one transaction at the coordinator, by the product's records and pure functions. It
+may be lost, and it may be applied late, as all transactions.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from broker.metadata import records
+from broker.metadata.broker_records import LIVE_PREFIX, REGISTRATION_PREFIX
+from broker.metadata.records import PartitionRecord, TopicRecord
+from broker.metadata.store import Delete
+from broker.replication import reassignment
+from protocol.errors import BrokerError
+from tests.simulation.replication.cluster.network import CLIENTS
+from tests.simulation.replication.cluster.settings import stored_assignment
+
+if TYPE_CHECKING:
+    from broker.metadata.memory import MemoryState
+    from broker.metadata.store import Operation
+    from tests.simulation.replication.world import World
+
+ADMINISTRATOR = CLIENTS - 1
+TIMEOUT_MS = 2_000
+MINUTE_MS = 60_000
+
+
+class Administrators:
+    """What they do in one life."""
+
+    def __init__(self, world: World) -> None:
+        pick = world.timeline.random
+        self.world = world
+        self.pick = pick
+        self.is_over = False
+        self.topics = pick.choice([1, 1, 2])
+        self.partitions = 1 if self.topics == 2 else pick.choice([1, 2])
+        self.min_isr = pick.choice([1, 2, 2, 2, 3])
+        self.factor = min(len(world.brokers), pick.choice([2, 3, 3, 3, 4]))
+        self.interval_ms = pick.choice([3_000, 10_000, 1_000_000])
+        self.kinds = pick.sample(
+            [self.reassign, self.change_min_isr, self.create_again, self.change_settings],
+            pick.choice([1, 2, 4]),
+        )
+        for number in range(self.topics):
+            self._create(f"topic-{number}")
+        world.timeline.after(pick.randint(4_000, 8_000), self.next)
+
+    def next(self) -> None:
+        """Does something, and plans what comes next."""
+        if self.is_over:
+            return
+        self.pick.choice(self.kinds)()
+        self.world.timeline.after(self.pick.randint(500, self.interval_ms), self.next)
+
+    def end(self) -> None:
+        """Stops; a reassignment that is in progress goes on, and no topic stays deleted."""
+        self.is_over = True
+        self.world.timeline.after(3_000, self._create_missing)
+
+    def _create_missing(self) -> None:
+        for number in range(self.topics):
+            self._create(f"topic-{number}")
+
+    def _ask(self, call: Any) -> None:
+        self.world.coordinator.ask(ADMINISTRATOR, call, lambda result: None, TIMEOUT_MS)
+
+    # --- topics -----------------------------------------------------------------------------------
+
+    def _configs(self) -> dict[str, str]:
+        pick = self.pick
+        configs = {
+            "min.insync.replicas": str(self.min_isr),
+            "message.timestamp.type": pick.choice(["CreateTime", "LogAppendTime"]),
+            "simulated.format": pick.choice(["2", "2", "1", "0"]),
+        }
+        if pick.random() < 0.3:
+            configs["flush.messages"] = "1"
+        if pick.random() < 0.15:
+            configs["unclean.leader.election.enable"] = "true"
+        if pick.random() < 0.4:
+            configs["retention.ms"] = str(pick.choice([5_000, 60_000, 4 * 3_600_000]))
+        if pick.random() < 0.3:
+            configs["simulated.retention.event.ms"] = str(pick.choice([30_000, MINUTE_MS * 90]))
+        return configs
+
+    def _create(self, name: str) -> None:
+        """Creates a topic as soon as enough brokers are there."""
+        topic_id = UUID(int=self.pick.getrandbits(127))
+        topic = TopicRecord(name, topic_id, self.partitions, self._configs())
+        self.world.add_topic(topic_id, self.partitions)
+
+        def create(store: MemoryState) -> bool:
+            live = [
+                int(pair.key.removeprefix(LIVE_PREFIX))
+                for pair in store.read(LIVE_PREFIX).pairs
+                if not records.read(pair.key, pair.value).is_fenced
+            ]
+            if len(live) < self.factor or store.read(records.topic_key(name)).pairs:
+                return False
+            if store.read(records.deletion_key(topic_id)).pairs:
+                return False  # it was created, and deleted since
+            operations: list[Operation] = [records.put_topic(topic)]
+            for index in range(self.partitions):
+                replicas = tuple(self.pick.sample(live, self.factor))
+                record = PartitionRecord(replicas, replicas, replicas[0], 0)
+                operations.append(records.put_partition(topic_id, index, record))
+            store.transact((), operations)
+            return True
+
+        def again() -> None:
+            key = records.topic_key(name)
+            if not self.world.coordinator.store.read(key).pairs:
+                self._ask(create)
+                self.world.timeline.after(500, again)
+
+        again()
+
+    def create_again(self) -> None:
+        """Deletes a topic, and creates another with its name."""
+        name = f"topic-{self.pick.randrange(self.topics)}"
+
+        def delete(store: MemoryState) -> None:
+            found = store.read(records.topic_key(name)).pairs
+            if not found:
+                return
+            topic = records.read(found[0].key, found[0].value)
+            keys = [records.partition_key(topic.topic_id, n) for n in range(topic.partitions)]
+            deletes = [Delete(key) for key in (found[0].key, *keys)]
+            store.transact((), [*deletes, records.put_deletion(topic.topic_id, name)])
+
+        self.world.say("delete", name)
+        self._ask(delete)
+        self.world.timeline.after(self.pick.randint(100, 3_000), self._create, name)
+
+    def _alter(self, name: str, configs: dict[str, str]) -> None:
+        def alter(store: MemoryState) -> None:
+            found = store.read(records.topic_key(name)).pairs
+            if found:
+                topic = records.read(found[0].key, found[0].value)
+                changed = topic._replace(configs={**topic.configs, **configs})
+                store.transact((), [records.put_topic(changed)])
+
+        self.world.say("alter", name, configs)
+        self._ask(alter)
+
+    def change_min_isr(self) -> None:
+        """Changes min.insync.replicas."""
+        name = f"topic-{self.pick.randrange(self.topics)}"
+        self._alter(name, {"min.insync.replicas": str(self.pick.choice([1, 2, 2, 3]))})
+
+    def change_settings(self) -> None:
+        """Changes the format of the records, who stamps them, or retention."""
+        name = f"topic-{self.pick.randrange(self.topics)}"
+        configs = self._configs()
+        for kept in ("min.insync.replicas", "flush.messages"):
+            configs.pop(kept, None)
+        some = self.pick.sample(sorted(configs), self.pick.randint(1, len(configs)))
+        self._alter(name, {key: configs[key] for key in some})
+
+    # --- partitions -------------------------------------------------------------------------------
+
+    def reassign(self) -> None:
+        """Moves a partition to other brokers, or stops a move that is in progress."""
+        keys = sorted(self.world.checker.stored.parts)
+        if not keys:
+            return
+        key = self.pick.choice(keys)
+        topic_id, index = self.world.ids[key]
+        brokers = self.pick.sample(sorted(self.world.brokers), self.factor)
+        cancels = self.pick.random() < 0.3
+
+        def move(store: MemoryState) -> None:
+            known = stored_assignment(store, topic_id, index)
+            if known is None:
+                return
+            registered = [
+                int(pair.key.partition("/")[2]) for pair in store.read(REGISTRATION_PREFIX).pairs
+            ]
+            try:
+                record = (
+                    reassignment.cancel(known.record)
+                    if cancels
+                    else reassignment.begin(known.record, brokers, registered)
+                )
+            except BrokerError:
+                return  # nothing is in progress
+            store.transact((), [records.put_partition(topic_id, index, record)])
+
+        self.world.say("reassign", key[-6:], "cancel" if cancels else brokers)
+        self._ask(move)

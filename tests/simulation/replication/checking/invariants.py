@@ -1,0 +1,316 @@
+"""The thirteen invariants, checked after every step by one who sees all nodes.
+
+Metadata is checked in `stored.py`, what was promised is kept in `ledger.py`, and this file compares
+the logs and the leaders with both. What is compared after a step is what the step touched;
+everything is compared at the end.
+
+    1 committed            2 complete candidates  3 prefixes       4 maximal in-sync replicas
+    5 epochs               6 sets of replicas     7 nothing back   8 enough copies
+    9 append times        10 retention           11 lookups       12 sequences   13 liveness
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.simulation.replication.checking.ledger import BrokenInvariantError
+from tests.simulation.replication.checking.stored import Stored
+from tests.simulation.replication.cluster.governing import LEASE_MS
+from tests.simulation.replication.cluster.log import NO_TIME
+from tests.simulation.replication.cluster.network import CALM
+
+if TYPE_CHECKING:
+    from tests.simulation.replication.checking.ledger import Ledger
+    from tests.simulation.replication.cluster.broker import Broker
+    from tests.simulation.replication.cluster.log import Batch, Log
+    from tests.simulation.replication.cluster.replica import Replica
+    from tests.simulation.replication.cluster.settings import Settings
+    from tests.simulation.replication.world import World
+
+
+class Seen:
+    """What the checker has seen of one replica's log."""
+
+    def __init__(self, log: Log) -> None:
+        self.log = log
+        self.cuts = log.cuts
+        self.life = -1
+        self.high_watermark = log.high_watermark
+        self.start = log.start
+        self.equal_to = 0  # below this offset it has been compared with the ledger
+
+
+class Checker:
+    """Sees everything; brokers tell it what they answered, and it looks at the rest."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.stored = Stored(world.coordinator.store, world.brokers)
+        self._touched: dict[tuple[int, str], None] = {}
+        self.seen: dict[tuple[int, str], Seen] = {}
+        self.acknowledged = 0
+        self.read = 0
+        self.elections = 0
+
+    # --- after every step -------------------------------------------------------------------------
+
+    def touch(self, broker: int, key: str) -> None:
+        """Notes that a log has changed."""
+        self._touched[broker, key] = None
+
+    def after_step(self) -> None:
+        """Checks what the last step has changed."""
+        if self._touched:
+            touched, self._touched = self._touched, {}
+            for number, key in touched:
+                broker = self.world.brokers[number]
+                log = broker.disk.logs.get(key)
+                if log is not None:
+                    self._look(broker, key, log)
+        if self.stored.changed:
+            changed, self.stored.changed = self.stored.changed, []
+            for key in dict.fromkeys(changed):
+                self._check_candidates(key)
+                self._check_leaders(key)
+
+    def _check_leaders(self, key: str) -> None:
+        for broker in self.world.brokers.values():
+            replica = broker.replicas.get(key)
+            if replica is not None and replica.leader is not None:
+                self.check_leader(replica)
+
+    def _look(self, broker: Broker, key: str, log: Log) -> None:
+        seen = self.seen.get((broker.id, key))
+        if seen is None or seen.log is not log:
+            seen = self.seen[broker.id, key] = Seen(log)
+        ledger = self.stored.ledgers.get(key)
+        if ledger is None:
+            return  # the topic is deleted
+        is_new_life = seen.life != broker.life or not broker.is_up
+        if seen.cuts != log.cuts or is_new_life:
+            seen.equal_to = 0
+            self.stored.changed.append(key)
+        self._check_shape(ledger, log)
+        replica = broker.replicas.get(key)
+        if replica is not None and replica.leader is not None:
+            self._note_committed(ledger, key, replica, log, seen)
+        if broker.id not in ledger.unjudged:
+            self._check_log(broker, ledger, log, seen, is_new_life=is_new_life)
+        seen.cuts, seen.life = log.cuts, broker.life
+        seen.high_watermark, seen.start = log.high_watermark, log.start
+
+    def _check_shape(self, ledger: Ledger, log: Log) -> None:
+        if not log.start <= log.high_watermark <= log.end:
+            raise ledger.broken(7, f"{log.start} <= {log.high_watermark} <= {log.end} is not true")
+        if log.batches and log.batches[0].base > log.start:
+            raise ledger.broken(1, f"the log begins at {log.batches[0].base}, not at {log.start}")
+        epochs = log.epochs
+        for number in range(1, len(epochs)):
+            one, next_one = epochs[number - 1], epochs[number]
+            if one.epoch >= next_one.epoch or one.start_offset >= next_one.start_offset:
+                raise ledger.broken(5, f"the epochs are {epochs}")
+
+    def _note_committed(
+        self, ledger: Ledger, key: str, replica: Replica, log: Log, seen: Seen
+    ) -> None:
+        """What a leader has below its high watermark is promised."""
+        part = self.stored.parts[key]
+        ledger.start = max(ledger.start, log.start)
+        if replica.epoch < ledger.unclean_epoch:
+            return
+        if ledger.is_anew:
+            if len(part.isr) < self.stored.full(key):
+                return
+            ledger.begin_with(log)
+        if log.high_watermark > ledger.end:
+            known = replica.leader.record
+            full = min(replica.rules.min_insync, len(known.replicas))
+            if len(known.isr) < full and log.high_watermark > seen.high_watermark:
+                raise ledger.broken(8, f"the high watermark moved with {known.isr} in sync")
+            ledger.add(log, log.high_watermark)
+            self.stored.changed.append(key)
+
+    def _check_log(
+        self, broker: Broker, ledger: Ledger, log: Log, seen: Seen, *, is_new_life: bool
+    ) -> None:
+        """Invariants 1, 3, 5, 7, 9 and 10 of one log."""
+        if ledger.is_anew:
+            return
+        if log.high_watermark > ledger.end:
+            raise ledger.broken(7, f"{broker} has {log.high_watermark}, the truth is {ledger.end}")
+        if not is_new_life and not ledger.is_excused:
+            if log.high_watermark < seen.high_watermark:
+                raise ledger.broken(7, f"{broker} went from {seen.high_watermark} back to {log}")
+            if log.start < seen.start:
+                raise ledger.broken(7, f"the log start of {broker} went from {seen.start} to {log}")
+        if log.start > ledger.start:
+            raise ledger.broken(10, f"{broker} starts at {log.start}, leaders at {ledger.start}")
+        if seen.equal_to < log.high_watermark:
+            what = ledger.difference(log, seen.equal_to, log.high_watermark)
+            if what:
+                raise ledger.broken(3, f"{broker}: {what}")
+            seen.equal_to = log.high_watermark
+
+    def _check_candidates(self, key: str) -> None:
+        """Invariants 1 and 2: whoever may be elected has everything."""
+        part, ledger = self.stored.parts.get(key), self.stored.ledgers.get(key)
+        if part is None or ledger is None or ledger.is_anew or ledger.is_excused:
+            return
+        for member in (*part.isr, *part.elr):
+            broker = self.world.brokers[member]
+            if member in ledger.unjudged or not broker.is_serving:
+                continue
+            if self.stored.live.get(member, (-1,))[0] != broker.epoch:
+                continue
+            log = broker.disk.logs.get(key)
+            if log is None:
+                if ledger.end > ledger.start:
+                    raise ledger.broken(2, f"{broker} is a candidate without a log: {part}")
+                continue
+            if log.end < ledger.end:
+                raise ledger.broken(
+                    2, f"{broker} ends at {log.end}, the truth at {ledger.end}: {part}"
+                )
+            what = ledger.difference(log, self.seen[member, key].equal_to, ledger.end)
+            if what:
+                raise ledger.broken(2, f"{broker} is a candidate, and {what}")
+
+    # --- what brokers tell ------------------------------------------------------------------------
+
+    def leads(self, replica: Replica) -> None:
+        """A replica becomes leader: invariants 2 and 5."""
+        key, broker = replica.key, replica.broker
+        self.elections += 1
+        ledger = self.stored.ledgers.get(key)
+        if ledger is None:
+            return
+        known = self.stored.leaders.setdefault((key, replica.epoch), broker.id)
+        if known != broker.id:
+            raise ledger.broken(5, f"{broker} and broker {known} lead in epoch {replica.epoch}")
+
+    def loses(self, broker: Broker, *, all_of_it: bool) -> None:
+        """A disk has forgotten what was not synced, or everything."""
+        broker.lossy_life = broker.life
+        for key, ledger in self.stored.ledgers.items():
+            part = self.stored.parts[key]
+            candidates = (*part.isr, *part.elr) or (part.last_leader,)
+            if broker.id in candidates:
+                keeps = self.stored.topic_of(key).is_flushed and not all_of_it
+                (ledger.restarted if keeps else ledger.wounded).add(broker.id)
+
+    def resumes(self, broker: Broker, paused_ms: int) -> None:
+        """A loop that hung goes on: its lease must have ended, if it hung for so long."""
+        since_ms = self.world.timeline.now_ms - paused_ms
+        if not broker.is_hung or paused_ms < 3 * LEASE_MS or self.world.quorum_ms > since_ms:
+            return
+        has_quorum = self.world.coordinator.quorum_lost_since is None
+        if self.world.network.weather is not CALM or not has_quorum:
+            return  # a renewal from before may have come late
+        live = self.stored.live.get(broker.id)
+        if live is not None and live[0] == broker.epoch:
+            raise BrokenInvariantError(f"invariant 13: {broker} hung and kept its lease")
+
+    def answers_as_leader(self, broker: Broker) -> None:
+        """Nothing is answered after a pause before the lease was confirmed."""
+        if broker.must_confirm:
+            raise BrokenInvariantError(f"{broker} answers as leader after a pause past its lease")
+
+    def followed(self, replica: Replica, leader_epoch: int) -> None:
+        """A follower has appended, or truncated, as the leader of an epoch said: invariant 3."""
+        key = replica.key
+        leader = self.stored.leaders.get((key, leader_epoch))
+        if leader is None or key not in self.stored.ledgers:
+            return
+        theirs = self.world.brokers[leader].replicas.get(key)
+        if theirs is None or theirs.leader is None or theirs.epoch != leader_epoch:
+            return  # it has died, or leads no more
+        if not is_prefix(replica.log, theirs.log):
+            ledger = self.stored.ledgers[key]
+            raise ledger.broken(
+                3, f"{replica.log} of {replica.broker} is no prefix of {theirs.log}"
+            )
+
+    def acknowledges(self, replica: Replica, batch: Batch, acks: int) -> None:
+        """A leader has answered a producer: invariants 1 and 8."""
+        self.answers_as_leader(replica.broker)
+        ledger = self.stored.ledgers.get(replica.key)
+        if acks != -1 or ledger is None:
+            return
+        self.acknowledged += 1
+        copies = 0
+        for broker in self.world.brokers.values():
+            log = broker.disk.logs.get(replica.key)
+            if log is not None and has(log, batch, flushed=replica.rules.needs_flush):
+                copies += 1
+            elif broker.id in ledger.wounded or broker.is_lossy:
+                copies += 1  # it had the batch, and lost it to a fault
+        least = min(replica.rules.min_insync, len(replica.assignment.record.replicas))
+        if copies < least:
+            raise ledger.broken(8, f"{batch} is acknowledged with {copies} copies of {least}")
+        if batch.end > replica.log.high_watermark:
+            raise ledger.broken(8, f"{batch} is acknowledged above {replica.log.high_watermark}")
+
+    def reads(self, replica: Replica, batches: tuple[Batch, ...]) -> None:
+        """A consumer has read: invariant 7, no value changes after it was read."""
+        self.answers_as_leader(replica.broker)
+        ledger = self.stored.ledgers.get(replica.key)
+        if ledger is None or ledger.is_anew or replica.epoch < ledger.unclean_epoch:
+            return
+        self.read += len(batches)
+        for batch in batches:
+            numbers = ledger.numbers(batch.base, batch.end)
+            if not numbers or ledger.entries[numbers[0]].batch != batch:
+                raise ledger.broken(7, f"{replica.broker} gave {batch}, which is not committed")
+
+    def deletes(self, replica: Replica, offset: int, settings: Settings, now_ms: int) -> None:
+        """A leader raises its log start: invariant 10, by what was promised of times."""
+        self._look(replica.broker, replica.key, replica.log)
+        ledger = self.stored.ledgers.get(replica.key)
+        if ledger is None or ledger.losses or ledger.is_excused:
+            return  # what was lost may still be in the largest event time
+        event_ms, append_ms = settings.retention_event_ms, settings.retention_ms
+        for number in ledger.numbers(replica.log.start, offset):
+            batch, time, _ = ledger.entries[number]
+            is_late = event_ms >= 0 and batch.record_time + event_ms < ledger.max_event
+            is_old = append_ms >= 0 and time + append_ms < now_ms
+            if not is_late and not is_old:
+                raise ledger.broken(10, f"{replica.broker} deletes {batch} at {now_ms}")
+
+    # --- leaders ----------------------------------------------------------------------------------
+
+    def check_leader(self, replica: Replica) -> None:
+        """Invariant 4: the maximal in-sync replicas contain the stored ones."""
+        part, leader = self.stored.parts.get(replica.key), replica.leader
+        if part is None or leader is None or part.leader_epoch != replica.epoch:
+            return
+        maximal = set(leader.maximal_isr)
+        known = leader.record
+        full = min(replica.rules.min_insync, len(known.replicas))
+        if known.elr:
+            return  # min.insync.replicas was lowered: nothing is committed yet
+        if len(known.isr) >= full and not maximal >= {*part.isr, *part.elr}:
+            ledger = self.stored.ledgers[replica.key]
+            raise ledger.broken(4, f"{replica.broker} counts {sorted(maximal)}, stored is {part}")
+
+
+def has(log: Log, batch: Batch, *, flushed: bool) -> bool:
+    """Returns whether a log has a batch, and with `flushed` durably."""
+    if batch.end <= log.start:
+        return True
+    if batch.end > (log.synced if flushed else log.end):
+        return False
+    number = log.number_at(batch.base)
+    return number < len(log.batches) and log.batches[number] == batch
+
+
+def is_prefix(log: Log, of: Log) -> bool:
+    """Returns whether all of a log that another still has is the same there."""
+    if not log.batches or not of.batches:
+        return log.end <= of.end
+    first = max(log.batches[0].base, of.batches[0].base)
+    mine, theirs = log.number_at(first), of.number_at(first)
+    here = log.batches[mine:]
+    if here != of.batches[theirs : theirs + len(here)]:
+        return False
+    last = here[-1].base if here else NO_TIME
+    return not here or log.append_time(last) == of.append_time(last)

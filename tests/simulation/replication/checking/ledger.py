@@ -1,0 +1,165 @@
+"""What was promised of one partition: every batch that was committed or acknowledged.
+
+It is written from what leaders did, never from what they say. Replicas that stopped uncleanly are
+`wounded` until enough others hold everything: a loss is excused only if as many of them as
+min.insync.replicas are wounded at once. After an unclean election the promises begin anew
+(`begin_anew`), and a replica's own past counts again when it is in the in-sync replicas of the new
+leader.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from typing import TYPE_CHECKING, NamedTuple
+
+from tests.simulation.replication.cluster.log import NO_TIME
+
+if TYPE_CHECKING:
+    from tests.simulation.replication.cluster.log import Batch, Log
+
+
+class BrokenInvariantError(AssertionError):
+    """An invariant does not hold; the text begins with its number."""
+
+
+class Entry(NamedTuple):
+    """A batch that may never change again, with what lies beside it."""
+
+    batch: Batch
+    time: int
+    epoch: int
+
+
+class Ledger:
+    """The promises of one partition."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.entries: list[Entry] = []
+        self.bases: list[int] = []
+        self.end = 0
+        self.start = 0  # the largest log start of a leader
+        self.min_isr = 1
+        self.wounded: set[int] = set()
+        self.restarted: set[int] = set()  # stopped uncleanly, and lost nothing: all was flushed
+        self.unclean_epoch = -1  # of the last unclean election; older leaders promise nothing
+        self.is_anew = False  # nothing has been promised since
+        self.unjudged: set[int] = set()  # replicas whose past is not that of the new leader
+        self.marks: list[int] = []
+        self.sequences: dict[int, tuple[int, int, int]] = {}
+        self.max_event = NO_TIME
+        self.losses = 0  # how often a loss was excused
+
+    def broken(self, number: int, what: str) -> BrokenInvariantError:
+        """Returns the error for a broken invariant of this partition."""
+        return BrokenInvariantError(f"invariant {number}: {self.name}: {what}")
+
+    @property
+    def is_excused(self) -> bool:
+        """Whether so many replicas have lost data that nothing is promised."""
+        return bool(self.wounded) and len(self.wounded | self.restarted) >= self.min_isr
+
+    # --- writing ----------------------------------------------------------------------------------
+
+    def add(self, log: Log, up_to: int) -> None:
+        """Notes what a leader has committed: everything in its log below an offset."""
+        number = log.number_at(self.end)
+        for batch in log.batches[number:]:
+            if batch.end > up_to:
+                break
+            if batch.base < self.end:
+                raise self.broken(
+                    1, f"{batch} was committed where the log was to go on at {self.end}"
+                )
+            self._add(Entry(batch, log.append_time(batch.base), epoch_of(log, batch.base)))
+
+    def _add(self, entry: Entry) -> None:
+        batch, time, epoch = entry
+        if self.entries and time != NO_TIME:
+            last = self.entries[-1]
+            is_marked = any(last.batch.end <= mark <= batch.base for mark in self.marks)
+            if time < last.time and not is_marked:
+                raise self.broken(9, f"{batch} was appended at {time}, {last.batch} at {last.time}")
+            if epoch < last.epoch:
+                raise self.broken(5, f"{batch} has epoch {epoch} after {last.epoch}")
+        if batch.stamp is not None and batch.stamp != time:
+            raise self.broken(9, f"{batch} was appended at {time} and is stamped otherwise")
+        if batch.epoch >= 0 and batch.epoch != epoch:
+            raise self.broken(5, f"the cache says epoch {epoch} of {batch}")
+        self._check_sequence(batch)
+        self.entries.append(entry)
+        self.bases.append(batch.base)
+        self.end = batch.end
+        self.max_event = max(self.max_event, batch.record_time)
+
+    def _check_sequence(self, batch: Batch) -> None:
+        if batch.producer < 0:
+            return
+        epoch, last, end = self.sequences.get(batch.producer, (-1, -1, 0))
+        is_next = batch.producer_epoch == epoch and batch.sequence == last + 1
+        is_first = batch.producer_epoch > epoch and batch.sequence == 0
+        is_unknown = end <= self.start  # nobody remembers a producer whose records are deleted
+        if not is_next and not is_first and not is_unknown:
+            raise self.broken(12, f"{batch} comes after sequence {last} of epoch {epoch}")
+        last = batch.sequence + batch.count - 1
+        self.sequences[batch.producer] = batch.producer_epoch, last, batch.end
+
+    def begin_anew(self, leader_epoch: int, brokers: list[int]) -> None:
+        """Forgets all promises: a replica leads that was not complete."""
+        self.losses += 1
+        self.entries, self.bases, self.end = [], [], 0
+        self.sequences = {}
+        self.max_event = NO_TIME
+        self.unclean_epoch = leader_epoch
+        self.is_anew = True
+        self.unjudged = set(brokers)
+
+    def begin_with(self, log: Log) -> None:
+        """Promises again what is in a log, which enough replicas have now."""
+        self.is_anew = False
+        self.end = log.batches[0].base if log.batches else log.end
+
+    def settle(self, isr: set[int], full: int) -> None:
+        """Takes the in-sync replicas into account that are stored now."""
+        if len(isr - self.wounded - self.restarted) >= full:
+            self.wounded &= isr
+            self.restarted &= isr
+            self.min_isr = full
+
+    # --- reading ----------------------------------------------------------------------------------
+
+    def numbers(self, first: int, end: int) -> range:
+        """Returns the numbers of the entries between two offsets."""
+        return range(bisect_left(self.bases, first), bisect_left(self.bases, end))
+
+    def difference(self, log: Log, first: int, end: int) -> str:
+        """Returns how a log differs from the promises between two offsets; empty if it does not.
+
+        Nothing is promised of what a leader has deleted.
+        """
+        first = max(first, log.batches[0].base if log.batches else log.end, log.start, self.start)
+        for number in self.numbers(first, end):
+            entry = self.entries[number]
+            base = entry.batch.base
+            here = log.batches[log.number_at(base)] if base < log.end else None
+            if here != entry.batch:
+                return f"at {base} is {here} instead of {entry.batch}"
+            if log.append_time(base) != entry.time:
+                return f"append time of {base} is {log.append_time(base)}, not {entry.time}"
+            if base >= log.start and epoch_of(log, base) != entry.epoch:
+                return f"epoch of {base} is {epoch_of(log, base)}, not {entry.epoch}"
+        return ""
+
+    def lookup(self, first: int, end: int, time: int, *, by_append: bool) -> int | None:
+        """Returns the first base offset with a time at or after one, by trying all."""
+        for number in self.numbers(first, end):
+            entry = self.entries[number]
+            if (entry.time if by_append else entry.batch.record_time) >= time:
+                return entry.batch.base
+        return None
+
+
+def epoch_of(log: Log, offset: int) -> int:
+    """Returns the epoch of an offset by a log's epoch entries."""
+    number = bisect_right(log.epochs, offset, key=lambda entry: entry.start_offset) - 1
+    return log.epochs[number].epoch if number >= 0 else -1

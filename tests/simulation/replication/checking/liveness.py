@@ -1,0 +1,66 @@
+"""Invariant 13, and the comparison of everything, some time after the faults have ended."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.simulation.replication.checking.ledger import BrokenInvariantError
+
+if TYPE_CHECKING:
+    from tests.simulation.replication.checking.ledger import Ledger
+    from tests.simulation.replication.checking.stored import Part
+    from tests.simulation.replication.cluster.log import Log
+    from tests.simulation.replication.world import World
+
+
+def check_liveness(world: World) -> None:
+    """Checks a cluster that had time to recover. Raises BrokenInvariantError."""
+    stored = world.checker.stored
+    for broker in world.brokers.values():
+        live = stored.live.get(broker.id)
+        if not broker.is_serving or live is None or live[1].get("is_fenced"):
+            raise BrokenInvariantError(f"invariant 13: {broker} is not serving: {live}")
+    if len(stored.topics) < 1:
+        raise BrokenInvariantError("invariant 13: no topic was ever created")
+    for key, part in stored.parts.items():
+        _check_partition(world, key, part, stored.ledgers[key])
+    for client in world.clients:
+        if getattr(client, "is_waiting", False):
+            raise BrokenInvariantError(f"invariant 13: client {client.id} still waits")
+
+
+def _check_partition(world: World, key: str, part: Part, ledger: Ledger) -> None:
+    if part.leader < 0 or set(part.isr) != set(part.replicas) or part.elr:
+        raise ledger.broken(13, f"it has not recovered: {part}")
+    leader = world.brokers[part.leader].replicas[key]
+    if leader.leader is None or leader.epoch != part.leader_epoch:
+        raise ledger.broken(13, f"{leader.broker} does not lead: {part}")
+    logs = [world.brokers[broker].disk.logs[key] for broker in part.replicas]
+    for log in logs:
+        if log.high_watermark != leader.log.end or log.end != leader.log.end:
+            raise ledger.broken(13, f"{log} is not {leader.log}")
+        what = ledger.difference(log, 0, ledger.end)
+        if what:
+            raise ledger.broken(1, what)
+        is_same = log.start == leader.log.start and not ledger.losses
+        if is_same and log.max_event != leader.log.max_event:
+            raise ledger.broken(
+                10,
+                f"{log} has the largest event time {log.max_event}, {leader.log} has "
+                f"{leader.log.max_event}",
+            )
+    _check_lookups(world, ledger, logs)
+
+
+def _check_lookups(world: World, ledger: Ledger, logs: list[Log]) -> None:
+    """Invariant 11: both lookups give the same offset on every replica, that of trying all."""
+    pick = world.timeline.random
+    first, end = max(log.start for log in logs), min(log.high_watermark for log in logs)
+    entries = [ledger.entries[number] for number in ledger.numbers(first, end)]
+    for entry in pick.sample(entries, min(3, len(entries))):
+        for by_append in (False, True):
+            time = (entry.time if by_append else entry.batch.record_time) + pick.choice([-1, 0, 1])
+            expected = ledger.lookup(first, end, time, by_append=by_append)
+            found = {log.lookup(first, time, by_append=by_append) for log in logs}
+            if found != {expected}:
+                raise ledger.broken(11, f"{time} is at {expected}, replicas say {found}")

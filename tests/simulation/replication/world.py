@@ -1,0 +1,266 @@
+"""The replication simulator: a cluster of the product's state machines; a seed decides all.
+
+Each broker is the product's machine on a virtual log, the product's controller and registration,
+and a shell that carries out what they say (`cluster/`). Coordinator, network, disks, machines and
+clocks have the faults of `faults.py`; clients and administrators work all the time. After every
+step the checker (`checking/`), who sees all nodes, looks at thirteen invariants. Then the faults
+end, and the cluster must recover.
+
+Run `make simulate SEEDS=10000 FROM=1`. A seed that breaks an invariant ends it with its trace and
+exit status 1. `PLANT=list` names the mistakes that can be planted, `PLANT=name` plants one.
+"""
+
+from __future__ import annotations
+
+import functools
+import multiprocessing
+import os
+import sys
+import time
+import traceback
+from typing import TYPE_CHECKING, Any
+
+from broker.metadata import records
+from broker.metadata.names import written_id
+from tests.simulation.replication.administrators import Administrators
+from tests.simulation.replication.checking.invariants import Checker
+from tests.simulation.replication.checking.liveness import check_liveness
+from tests.simulation.replication.clients import Consumer, Producer
+from tests.simulation.replication.cluster.broker import Broker
+from tests.simulation.replication.cluster.coordinator import Coordinator
+from tests.simulation.replication.cluster.disk import BEGIN_MS
+from tests.simulation.replication.cluster.network import WEATHERS, Network
+from tests.simulation.replication.cluster.timeline import Timeline
+from tests.simulation.replication.faults import Faults
+from tests.simulation.replication.planted import PLANTED, planted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from uuid import UUID
+
+    from broker.replication.follower import Follower
+    from broker.replication.messages import FetchRequest
+    from tests.simulation.replication.cluster.replica import Replica
+
+FAULTS_MS = 20_000
+PEACE_MS = 20_000
+_TRACE_LINES = 1000
+
+
+class BrokenSeedError(AssertionError):
+    """An invariant was broken; the text is the seed's trace."""
+
+
+class World:
+    """One life of a cluster."""
+
+    def __init__(self, seed: int) -> None:
+        self.timeline = timeline = Timeline(seed)
+        pick = timeline.random
+        self.network = Network(timeline, pick.choice(WEATHERS))
+        self.coordinator = Coordinator(timeline, self.network)
+        self.brokers: dict[int, Broker] = {}
+        self.lag_time_max_ms = pick.choice([2_500, 5_000])
+        self.most_batches = pick.choice([1, 2, 8])  # in one fetch
+        self.fences_when_cut_off = pick.random() < 0.2
+        self.has_locks = pick.random() < 0.5  # a process knows that the one before it is dead
+        self.impostor = pick.choice([0, 0, 0, 1])
+        self.settle_ms = pick.choice([2_000, 1_000_000])
+        self.quorum_ms = 0  # when the coordinator last found its quorum again
+        self.ids: dict[str, tuple[UUID, int]] = {}
+        self._order: dict[str, int] = {}
+        self._keys: dict[tuple[UUID, int], str] = {}
+        self._values = 0
+        for number in range(1, pick.choice([3, 3, 3, 4]) + 1):
+            self.brokers[number] = Broker(self, number)
+        self.checker = Checker(self)
+        self.coordinator.on_change = self.checker.stored.follow
+        self.coordinator.store.transact(
+            (),
+            (
+                records.put_cluster("simulated"),
+                records.put_broker_configs({}),
+                records.put_producer_ids(0),
+            ),
+        )
+        self.administrators = Administrators(self)
+        self.faults = Faults(self)
+        self.clients = self._clients()
+        for broker in self.brokers.values():
+            timeline.after(pick.randint(0, 200), broker.start)
+
+    def _clients(self) -> list[Producer | Consumer]:
+        pick, clients = self.timeline.random, []
+        for number in range(pick.choice([1, 2, 3])):
+            topic = f"topic-{pick.randrange(self.administrators.topics)}"
+            index = pick.randrange(self.administrators.partitions)
+            clients.append(Producer(self, number, topic, index))
+            clients.append(Consumer(self, 50 + number, topic, index))
+        return clients
+
+    # --- what its parts ask -----------------------------------------------------------------------
+
+    @property
+    def true_ms(self) -> int:
+        """The true time."""
+        return BEGIN_MS + self.timeline.now_ms
+
+    def say(self, *what: Any) -> None:
+        """Notes what happened."""
+        self.timeline.say(*what)
+
+    def after(self, broker: Broker, delay_ms: int, call: Callable[..., None], *args: Any) -> None:
+        """Makes a call in this life of a broker, after a delay."""
+        self.timeline.after(delay_ms, broker.run, broker.life, call, *args)
+
+    def next_value(self) -> int:
+        """Returns a value that no batch has."""
+        self._values += 1
+        return self._values
+
+    def add_topic(self, topic_id: UUID, partitions: int) -> None:
+        """Notes a topic that may be created."""
+        for index in range(partitions):
+            key = self.key_of(topic_id, index)
+            self.ids[key] = topic_id, index
+            self._order[key] = len(self._order)
+
+    def key_of(self, topic_id: UUID, index: int) -> str:
+        """Returns the name of a partition here."""
+        key = self._keys.get((topic_id, index))
+        if key is None:
+            key = self._keys[topic_id, index] = f"{written_id(topic_id)}/{index}"
+        return key
+
+    def is_older(self, key: str, than: str) -> bool:
+        """Returns whether a partition's topic was created before another's."""
+        return bool(than) and self._order[key] < self._order[than]
+
+    def leaders(self) -> list[int]:
+        """Returns the leaders that are stored."""
+        parts = self.checker.stored.parts.values()
+        return sorted({part.leader for part in parts if part.leader > 0})
+
+    def log_start(self, key: str) -> int:
+        """Returns where a consumer begins that asks for the earliest offset."""
+        ledger = self.checker.stored.ledgers.get(key)
+        return 0 if ledger is None else ledger.start
+
+    # --- messages ---------------------------------------------------------------------------------
+
+    def to_broker(self, source: int, target: int, life: int, what: str, *args: Any) -> None:
+        """Sends a client's request on a connection to a life of a broker."""
+        broker = self.brokers[target]
+        self.network.send(
+            source, target, broker.run, life, getattr(self, f"_{what}"), broker, *args
+        )
+
+    def _produce(self, broker: Broker, request: Any, attempt: int, client: Producer) -> None:
+        replica = broker.replicas.get(request.key)
+
+        def reply(error: Any) -> None:
+            self.network.send(broker.id, client.id, client.answered, attempt, error)
+
+        if replica is None:
+            reply(None)
+        else:
+            replica.produce(request, reply)
+
+    def _read(self, broker: Broker, key: str, offset: int, attempt: int, client: Consumer) -> None:
+        replica = broker.replicas.get(key)
+
+        def reply(error: Any, batches: Any) -> None:
+            self.network.send(broker.id, client.id, client.answered, attempt, error, batches)
+
+        if replica is not None:
+            replica.read(offset, reply)
+
+    def ask_leader(self, replica: Replica, follower: Follower, request: FetchRequest) -> None:
+        """Sends a follower's fetch to its leader; what comes back goes to the follower."""
+        source, target = replica.broker, self.brokers[follower.leader]
+        life = source.life
+
+        def answer(*told: Any) -> None:
+            self.network.send(
+                target.id,
+                source.id,
+                source.run,
+                life,
+                replica.take_answer,
+                follower,
+                request,
+                *told,
+            )
+
+        def serve() -> None:
+            theirs = target.replicas.get(replica.key)
+            if theirs is not None:
+                theirs.serve_fetch(request, answer)
+
+        self.network.send(source.id, target.id, target.run, target.life, serve)
+
+    # --- its life ---------------------------------------------------------------------------------
+
+    def live(self) -> None:
+        """Plays the time of faults, then the time of peace."""
+        timeline, step = self.timeline, self.checker.after_step
+        timeline.run_until(FAULTS_MS, step)
+        self.faults.end()
+        self.administrators.end()
+        timeline.run_until(FAULTS_MS + PEACE_MS, step)
+        for client in self.clients:
+            client.is_stopped = True
+        timeline.run_until(FAULTS_MS + PEACE_MS + 4_000, step)
+        check_liveness(self)
+
+
+def run(seed: int, plant: str | None = None) -> World:
+    """Plays one seed; raises BrokenSeedError with its trace."""
+    with planted(plant):
+        world = World(seed)
+        try:
+            world.live()
+        except Exception as error:
+            lines = world.timeline.text(_TRACE_LINES)
+            raise BrokenSeedError(
+                "\n".join([f"FROM={seed} SEEDS=1:", *lines, repr(error)])
+            ) from error
+    return world
+
+
+def failure(seed: int, plant: str | None) -> str | None:
+    """Returns the trace of a seed that breaks an invariant; None if it breaks none."""
+    try:
+        run(seed, plant)
+    except BrokenSeedError as error:
+        where = traceback.format_exception(error.__cause__)[-3:]
+        return "".join([str(error), "\n", *where])
+    return None
+
+
+def main() -> int:
+    """Plays as many seeds as the environment says; returns the exit status."""
+    plant = os.environ.get("PLANT") or None
+    if plant == "list":
+        print(*PLANTED, sep="\n")
+        return 0
+    if plant is not None and plant not in PLANTED:
+        print(f"PLANT={plant}: no such mistake; PLANT=list names them", file=sys.stderr)
+        return 2
+    first, count = int(os.environ.get("FROM", "1")), int(os.environ.get("SEEDS", "300"))
+    began = time.monotonic()
+    seeds = range(first, first + count)
+    play = functools.partial(failure, plant=plant)
+    with multiprocessing.get_context("spawn").Pool() as pool:
+        for seed, trace in zip(seeds, pool.imap(play, seeds, chunksize=8), strict=True):
+            if trace is not None:
+                print(trace)
+                return 1
+            if (seed - first + 1) % 1_000 == 0:
+                print(f"{seed - first + 1} seeds are clean", file=sys.stderr)
+    print(f"{count} seeds from {first} on are clean, in {time.monotonic() - began:.1f} s")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
