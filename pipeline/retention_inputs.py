@@ -220,7 +220,7 @@ class _Unchanged(Segment):
     def append_times(self) -> _ReadTimes:
         times = self._append_times
         if not isinstance(times, _ReadTimes):
-            file = self.file_of(filenames.APPEND_TIMES_SUFFIX)
+            file = self.files.of(filenames.APPEND_TIMES_SUFFIX)
             times = self._append_times = _ReadTimes(file, self.base_offset)
             times.load()
             if self.is_closed:

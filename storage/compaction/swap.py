@@ -86,7 +86,7 @@ def mark_logs_deleted(sources: Sequence[Segment]) -> list[Path]:
     directory must be synced before the next step: a later log must not come back beside the new
     segment that holds its records, nor without its append times.
     """
-    return [path for source in sources for path in source.mark_log_deleted()]
+    return [path for source in sources for path in source.files.mark_log_deleted()]
 
 
 def mark_companions_deleted(sources: Sequence[Segment]) -> list[Path]:
@@ -94,7 +94,7 @@ def mark_companions_deleted(sources: Sequence[Segment]) -> list[Path]:
 
     What cannot be renamed is logged and left.
     """
-    return [path for source in sources for path in source.mark_companions_deleted()]
+    return [path for source in sources for path in source.files.mark_companions_deleted()]
 
 
 def put_in_place(directory: Path, base_offset: int) -> None:

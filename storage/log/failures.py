@@ -52,7 +52,7 @@ def go_offline(state: LogState, why: str) -> None:
     for segment in segments:
         if segment.tail.end_offset > state.recovery_point:
             with contextlib.suppress(OSError):
-                segment.forget_cached()
+                segment.files.forget_cached()
 
 
 def read_error(state: LogState, version: Version, error: OSError | CorruptMessage) -> BrokerError:

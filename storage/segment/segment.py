@@ -1,6 +1,6 @@
 """One segment: a `.log` file of whole batches that is appended to, read, and searched by time.
 
-`log_file` has the log and the iteration over it, `segment_files` the files beside it. Readers that
+`log_file` has the log and the iteration over it, `indexed_log` the indexes and times. Readers that
 continue where they stopped need no index.
 
 A crash may leave a torn batch at the end of the log, one append time too many, and too few index
@@ -26,8 +26,8 @@ from storage.segment.batch_headers import (
     last_offset_at,
     whole_size,
 )
+from storage.segment.indexed_log import IndexedLog
 from storage.segment.log_file import Tail
-from storage.segment.segment_files import SegmentFiles
 from storage.time.lookup import reaches
 from storage.time.segment_times import SegmentTimes
 from storage.would_block import WouldBlock
@@ -54,7 +54,7 @@ class Slice(NamedTuple):
     next_offset: int | None  # the segment's end offset, if the data ends there
 
 
-class Segment(SegmentFiles):
+class Segment(IndexedLog):
     """The batches from `base_offset` up to the next segment."""
 
     __slots__ = ("_has_torn_tail", "_hints", "_last_hint")
@@ -68,7 +68,7 @@ class Segment(SegmentFiles):
         self._last_hint = (-1, 0)  # the same for the last batch appended
 
     def rest(self) -> None:
-        """Releases what can be read again; see `SegmentFiles`."""
+        """Releases what can be read again; see `IndexedLog`."""
         super().rest()
         if not self.is_active:
             self._hints = {}
@@ -211,7 +211,7 @@ class Segment(SegmentFiles):
             files.truncate(self.path, tail.size)
         self.truncate_indexes(tail)
         self.append_times.truncate(tail.end_offset)
-        path = self.file_of(filenames.TXN_INDEX_SUFFIX).path
+        path = self.files.of(filenames.TXN_INDEX_SUFFIX).path
         transaction_index.truncate(path, tail.end_offset)
         self._has_torn_tail = False
 

@@ -22,20 +22,20 @@ from storage.time.timestamp import exceeds, or_none
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from storage.segment.indexed_log import IndexedLog
     from storage.segment.log_file import Found
-    from storage.segment.segment_files import SegmentFiles
 
 
 _log = logging.getLogger("tidelog.storage")
 _locks = tuple(threading.Lock() for _ in range(64))  # by segment; see `_one_at_a_time`
 
 
-def _one_at_a_time(segment: SegmentFiles) -> threading.Lock:
+def _one_at_a_time(segment: IndexedLog) -> threading.Lock:
     """Returns the lock that keeps two threads from reading the same segment at once."""
     return _locks[hash(segment) % len(_locks)]
 
 
-def catch_up(segment: SegmentFiles) -> None:
+def catch_up(segment: IndexedLog) -> None:
     """Reads the batches whose times are not known yet; raises OSError."""
     with _one_at_a_time(segment):
         times, size = segment.known_times
@@ -48,7 +48,7 @@ def catch_up(segment: SegmentFiles) -> None:
         segment.known_times = (times, tail.size)
 
 
-def event_times(segment: SegmentFiles) -> Iterator[tuple[int, int | None]]:
+def event_times(segment: IndexedLog) -> Iterator[tuple[int, int | None]]:
     """Yields the end offset of each batch, and its largest event time as it counts; reads all.
 
     None: the batch has no event time. Raises OSError and CorruptMessage.
@@ -59,7 +59,7 @@ def event_times(segment: SegmentFiles) -> Iterator[tuple[int, int | None]]:
         yield found.batch.last_offset + 1, times.event
 
 
-def rebuild_indexes(segment: SegmentFiles) -> None:
+def rebuild_indexes(segment: IndexedLog) -> None:
     """Rebuilds both indexes from the log; raises OSError.
 
     For the active segment only before its first append.
@@ -80,7 +80,7 @@ def rebuild_indexes(segment: SegmentFiles) -> None:
     segment.adopt_indexes(index, time_index)
 
 
-def verify(segment: SegmentFiles) -> None:
+def verify(segment: IndexedLog) -> None:
     """Reads every record of a segment that another program wrote; raises OSError.
 
     Only for a segment that takes no appends. Afterwards its times are known and its indexes are
@@ -108,7 +108,7 @@ def verify(segment: SegmentFiles) -> None:
         _log.warning("headers do not tell the times", extra={"segment": segment.path})
 
 
-def _note(segment: SegmentFiles, found: Found, times: SegmentTimes) -> bool:
+def _note(segment: IndexedLog, found: Found, times: SegmentTimes) -> bool:
     """Takes a batch into account by its records; False if its header disagrees with them.
 
     If its append time is unknown, the moment of its adoption stands in.

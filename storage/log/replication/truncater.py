@@ -205,7 +205,7 @@ class Truncater:
     def _remove(self, gone: Sequence[Segment]) -> None:
         """Removes the files of segments, the last segment first. Raises OSError."""
         for segment in reversed(gone):
-            for path in segment.rename_away():
+            for path in segment.files.rename_away():
                 files.unlink(path)
             segment.give_up()
 

@@ -81,7 +81,7 @@ def learn(segments: Sequence[Segment]) -> None:
 def make_room(segments: Sequence[Segment]) -> None:
     """Removes the files of segments to delete that can be built again. Raises OSError."""
     for segment in segments:
-        segment.remove_indexes()
+        segment.files.remove_indexes()
         files.unlink(filenames.snapshot_path(segment.directory, segment.base_offset))
 
 
@@ -116,7 +116,7 @@ def delete(
         judged.event,
         max_event_time,
     )
-    away = segment.rename_away()
+    away = segment.files.rename_away()
     snapshot = filenames.snapshot_path(segment.directory, segment.base_offset)
     try:
         files.unlink(snapshot)

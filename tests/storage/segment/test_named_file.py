@@ -73,14 +73,14 @@ def test_all_files_of_a_segment_follow_their_names(tmp_path, monkeypatch):
     for suffix in SUFFIXES:
         (tmp_path / f"{7:020d}{suffix}").write_bytes(b"old" + suffix.encode())
     segment = Segment(tmp_path, 7, Tail(8, 7))
-    read(segment.file_of(".log").open())
-    segment.rename_away()
+    read(segment.files.of(".log").open())
+    segment.files.rename_away()
     segment.rest()
     for suffix in SUFFIXES:
         (tmp_path / f"{7:020d}{suffix}").write_bytes(b"new" + suffix.encode())
     for suffix in SUFFIXES:
-        assert segment.file_of(suffix).read() == b"old" + suffix.encode()
+        assert segment.files.of(suffix).read() == b"old" + suffix.encode()
     segment.give_up()
     for suffix in SUFFIXES:
         with pytest.raises(FileNotFoundError):
-            segment.file_of(suffix).open()
+            segment.files.of(suffix).open()
