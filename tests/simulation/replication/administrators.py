@@ -79,10 +79,10 @@ class Administrators:
         }
         if pick.random() < 0.3:
             configs["flush.messages"] = "1"
-        if pick.random() < 0.15:
+        if pick.random() < 0.2:
             configs["unclean.leader.election.enable"] = "true"
-        if pick.random() < 0.4:
-            configs["retention.ms"] = str(pick.choice([5_000, 60_000, 4 * 3_600_000]))
+        if pick.random() < 0.6:
+            configs["retention.ms"] = str(pick.choice([5_000, 5_000, 4 * 3_600_000]))
         if pick.random() < 0.3:
             configs["simulated.retention.event.ms"] = str(pick.choice([30_000, MINUTE_MS * 90]))
         return configs
@@ -169,9 +169,17 @@ class Administrators:
         if not keys:
             return
         key = self.pick.choice(keys)
-        topic_id, index = self.world.ids[key]
         brokers = self.pick.sample(sorted(self.world.brokers), self.factor)
-        cancels = self.pick.random() < 0.3
+        self._move(key, brokers, cancels=self.pick.random() < 0.3)
+
+    def reorder(self, brokers: list[int]) -> None:
+        """Makes the first of these brokers the preferred leader of what they replicate."""
+        for key, part in self.world.checker.stored.parts.items():
+            if set(part.replicas) == set(brokers):
+                self._move(key, brokers, cancels=False)
+
+    def _move(self, key: str, brokers: list[int], *, cancels: bool) -> None:
+        topic_id, index = self.world.ids[key]
 
         def move(store: MemoryState) -> None:
             known = stored_assignment(store, topic_id, index)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 TIMEOUT_MS = 3_500
 BACKOFF_MS = 200
+QUIET, QUIET_MS = 0.04, 9_000  # how often nothing is sent for so long
 AHEAD_MS = (*[0] * 20, *[-5_000] * 10, *[60_000] * 5, -3_600_000, 4 * 3_600_000)  # record times
 _NEW_EPOCH = {
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
@@ -125,7 +126,9 @@ class Producer(Client):
             self.done += 1
             self.sequence += self.current.count
             self.current = None
-            timeline.after(timeline.random.randint(1, self.pause_ms), self.next)
+            is_quiet = timeline.random.random() < QUIET
+            pause_ms = QUIET_MS if is_quiet else self.pause_ms
+            timeline.after(timeline.random.randint(1, pause_ms), self.next)
             return
         if error in _NEW_EPOCH:
             self.epoch += 1

@@ -32,7 +32,7 @@ class Faults:
             (self.kill_all, 1),
             (self.lose_power, 3),
             (self.lose_all_power, 1),
-            (self.wipe, 1),
+            (self.wipe, 2),
             (self.fail_disk, 1),
             (self.fill_disk, 1),
             (self.pause, 3),
@@ -101,16 +101,23 @@ class Faults:
     def _lose_power(self, broker: Broker) -> None:
         broker.stop("power")
         if self.pick.random() < 0.5:
-            self.world.network.delay_last(broker.id)
+            self._delay_last(broker)
         broker.boot += 1
         if not broker.disk.is_flushed:
             self.world.checker.loses(broker, all_of_it=False)
         self.world.say("lost", broker, broker.disk.lose_power())
 
+    def _delay_last(self, broker: Broker) -> None:
+        life = broker.life
+        self.world.network.delay_last(
+            broker.id, lambda: broker.life > life and broker.is_serving and not broker.is_fenced
+        )
+
     def wipe(self) -> None:
         """Replaces a disk by an empty one."""
         broker = self._broker()
         broker.stop("wiped")
+        self._delay_last(broker)
         self.world.checker.loses(broker, all_of_it=True)
         broker.disk.wipe()
         self._later(200, 6_000, broker.start)
@@ -198,7 +205,17 @@ class Faults:
             self.world.network.cut(behind, other, both_ways=True)
         self.world.say("left behind", behind)
         after_ms = self.world.lag_time_max_ms + 2_500
-        self.world.timeline.after(after_ms, self._come_back, behind, part.leader, rest)
+        if self.pick.random() < 0.5:
+            self.world.timeline.after(after_ms, self._hand_over, behind, part.leader, rest)
+        else:
+            self.world.timeline.after(after_ms, self._come_back, behind, part.leader, rest)
+
+    def _hand_over(self, behind: int, leader: int, rest: list[int]) -> None:
+        for other in (leader, *rest):
+            self._join(behind, other)
+        self._cut(leader, rest[0])
+        order = [rest[0], leader, *rest[1:], behind]
+        self.world.timeline.after(10, self.world.administrators.reorder, order)
 
     def _come_back(self, behind: int, leader: int, rest: list[int]) -> None:
         for other in (leader, *rest):
@@ -256,7 +273,8 @@ class Faults:
         self._later(500, 5_000, self._answer_again)
 
     def _answer_again(self) -> None:
-        self.world.coordinator.forgets_answers = 0.0
+        coordinator = self.world.coordinator
+        coordinator.forgets_answers = 0.0 if self.is_over else coordinator.usually_forgets
 
     def lag(self) -> None:
         """Lets all changes be heard late for a while."""

@@ -18,13 +18,16 @@ from broker.replication import (
     in_sync,
     isr_change,
     leadership,
+    reassignment,
     transactions,
 )
 from broker.replication.follower import Follower
 from broker.replication.in_sync import InSyncReplicas
+from broker.replication.leader import Leader
 from broker.replication.leadership import Leadership
 from broker.replication.lease import Lease
 from broker.replication.messages import AdvanceHighWatermark
+from protocol.errors import ErrorCode
 from tests.simulation.replication.cluster.broker import Broker
 from tests.simulation.replication.cluster.log import Log
 from tests.simulation.replication.cluster.replica import Replica
@@ -34,7 +37,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ON_ANSWER = Follower.on_answer
-ON_APPENDED = Follower.on_appended
 BECOME_FOLLOWER = Replica.become_follower
 RETAIN = Broker.retain
 LED_BY = election.led_by
@@ -64,6 +66,11 @@ def count_the_proposal(self: InSyncReplicas) -> None:
     """Only what was proposed last counts, as if it were stored."""
     change = self._undecided
     self.maximal = frozenset(self.stored.record.isr if change is None else change.record.isr)
+
+
+def read_the_old_value(self: Leader, change: Any) -> None:
+    """The old value is still there, so the change must have failed."""
+    self._in_sync.refuse(change)
 
 
 def cut_to_high_watermark(self: Replica, record: Any) -> None:
@@ -144,19 +151,16 @@ PLANTED: dict[str, Mistake] = {
         (Patch(InSyncReplicas, "_count", count_the_proposal),)
     ),
     "a follower cuts its log to its high watermark": Mistake(
-        (Patch(Replica, "become_follower", cut_to_high_watermark),)
+        (Patch(Replica, "become_follower", cut_to_high_watermark),), 16
     ),
     "append times are not cut with the log": Mistake((Patch(Log, "_cut_beside", leave("times")),)),
     "epochs are not cut with the log": Mistake((Patch(Log, "_cut_beside", leave("epochs")),)),
-    "producers are not cut with the log": Mistake(
-        (Patch(Log, "_cut_beside", leave("producers")),), 51
-    ),
+    "producers are not cut with the log": Mistake((Patch(Log, "_cut_beside", leave("producers")),)),
     "an answer of an older leader counts": Mistake(
         (
             Patch(Replica, "is_followed_by", always(True)),
             Patch(Follower, "on_answer", without_asking),
-        ),
-        63,
+        )
     ),
     "the high watermark comes from an answer that says truncate": Mistake(
         (Patch(Follower, "on_answer", take_high_watermark_first),)
@@ -167,9 +171,9 @@ PLANTED: dict[str, Mistake] = {
         (Patch(Broker, "append_time", lambda self, _: self.clock.wall_ms(self.now_ms)),)
     ),
     "followers delete by their own clocks": Mistake((Patch(Broker, "retain", retain_everywhere),)),
-    "a broker that hangs keeps its lease": Mistake((Patch(Lease, "may_renew", always(True)),), 60),
+    "a broker that hangs keeps its lease": Mistake((Patch(Lease, "may_renew", always(True)),)),
     "a pause past the lease is not noticed": Mistake(
-        (Patch(Lease, "_was_paused_past_end", always(False)),), 37
+        (Patch(Lease, "_was_paused_past_end", always(False)),), 24
     ),
     # the rest
     "the high watermark moves below min.insync.replicas": Mistake(
@@ -216,6 +220,30 @@ PLANTED: dict[str, Mistake] = {
         (Patch(Follower, "_high_watermark", take_all),)
     ),
     "a retry is appended again": Mistake((Patch(Replica, "known", always(None)),)),
+    "who fetches is in sync": Mistake(
+        (
+            Patch(Leadership, "_has_committed", always(True)),
+            Patch(Leadership, "_has_reached_epoch", always(True)),
+            Patch(Leadership, "_would_stay", always(True)),
+        )
+    ),
+    "a fetch of an older registration counts": Mistake(
+        (
+            Patch(Leadership, "_judge_registration", always(ErrorCode.NONE)),
+            Patch(Leadership, "_is_of_registration", always(True)),
+            Patch(isr_change, "_can_join", always(True)),
+        ),
+        44,
+    ),
+    "an unknown outcome is a failure": Mistake(
+        (Patch(Leader, "on_change_unknown", read_the_old_value),), 37
+    ),
+    "the largest event time does not travel": Mistake(
+        (Patch(Log, "take_mark", always(None)),), 119
+    ),
+    "a reassignment does not wait": Mistake(
+        (Patch(reassignment, "_is_target_ready", always(True)),), 59
+    ),
 }
 
 

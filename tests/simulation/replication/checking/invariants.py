@@ -119,7 +119,8 @@ class Checker:
         if replica.epoch < ledger.unclean_epoch:
             return
         if ledger.is_anew:
-            if len(part.isr) < self.stored.full(key):
+            is_known = log.high_watermark >= replica.leader.epoch_start_offset
+            if len(part.isr) < self.stored.full(key) or not is_known:
                 return
             ledger.begin_with(log)
         if log.high_watermark > ledger.end:
@@ -193,8 +194,7 @@ class Checker:
         broker.lossy_life = broker.life
         for key, ledger in self.stored.ledgers.items():
             part = self.stored.parts[key]
-            candidates = (*part.isr, *part.elr) or (part.last_leader,)
-            if broker.id in candidates:
+            if broker.id in (*part.isr, *part.elr, part.last_leader):
                 keeps = self.stored.topic_of(key).is_flushed and not all_of_it
                 (ledger.restarted if keeps else ledger.wounded).add(broker.id)
 

@@ -152,7 +152,8 @@ class Stored:
             raise ledger.broken(6, f"the sets do not fit: {before} was followed by {part}")
         topic = self.topic_of(key)
         least = min(max(topic.min_isr, topic.min_isr_before), len(part.replicas))
-        if elr and len(isr) >= least:
+        is_other = (part.isr, part.elr) != (before.isr, before.elr)
+        if elr and is_other and len(isr) >= least:
             raise ledger.broken(
                 6, f"there are eligible replicas beside enough in-sync ones: {part}"
             )
@@ -170,6 +171,10 @@ class Stored:
             raise ledger.broken(5, f"{before} was followed by {part}")
         if part.leader not in (before.leader, -1) and part.leader_epoch == before.leader_epoch:
             raise ledger.broken(5, f"{part} has a new leader in the epoch of {before}")
+        topic = self.topic_of(key)
+        least = min(topic.min_isr, topic.min_isr_before, len(part.replicas))
+        if len(part.replicas) < len(before.replicas) and len(part.isr) < least:
+            raise ledger.broken(6, f"too few are in sync without the others: {before}, then {part}")
         new = [each for each in part.isr if each not in before.isr]
         if part.leader >= 0 and part.leader_epoch > before.leader_epoch:
             new.append(part.leader)

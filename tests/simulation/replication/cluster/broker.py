@@ -98,6 +98,12 @@ class Broker:
         return self.is_up and self.epoch >= 0
 
     @property
+    def is_fenced(self) -> bool:
+        """Whether it is fenced, in truth."""
+        live = self.world.checker.stored.live.get(self.id)
+        return live is None or bool(live[1].get("is_fenced"))
+
+    @property
     def now_ms(self) -> int:
         return self.world.timeline.now_ms
 
@@ -317,7 +323,7 @@ class Broker:
                 assignment = Assignment(change.record, result[0])
                 self.run(life, replica.change_applied, leader, assignment)
 
-        self.world.coordinator.ask(self.id, ask, take, TRANSACT_MS)
+        self.world.coordinator.ask(self.id, ask, take, self.world.transact_ms)
 
     # --- time -------------------------------------------------------------------------------------
 

@@ -50,7 +50,8 @@ class Coordinator:
         self.watchers: dict[int, Callable[[Pushed], None]] = {}
         self.pushed: dict[int, int] = {}
         self.lag_ms = pick.choice([5, 50, 500])
-        self.forgets_answers = 0.0
+        self.usually_forgets = pick.choice([0.0, 0.0, 0.1, 0.4])
+        self.forgets_answers = self.usually_forgets
         self.quorum_lost_since: int | None = None
         self._lost_ms = 0
         self._applied: dict[int, bool] = {}

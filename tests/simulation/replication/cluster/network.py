@@ -44,7 +44,9 @@ class Network:
         self.weather = weather
         self.is_cut: dict[tuple[int, int], bool] = {}
         self.slow: dict[tuple[int, int], int] = {}  # links that take so much longer, in ms
-        self.recent: deque[tuple[int, int, Callable[..., None], tuple[Any, ...]]] = deque(maxlen=60)
+        self.recent: deque[tuple[int, int, Callable[..., None], tuple[Any, ...]]] = deque(
+            maxlen=200
+        )
         self.latency_ms = timeline.random.choice([(0, 2), (1, 5), (5, 40)])
 
     def send(self, source: int, target: int, call: Callable[..., None], *args: Any) -> None:
@@ -89,11 +91,17 @@ class Network:
         if both_ways:
             self.is_cut[target, source] = True
 
-    def delay_last(self, source: int) -> None:
-        """Lets what a node has sent last arrive once more, much later: its target was paused."""
-        pick = self.timeline.random
-        for sent in [each for each in self.recent if each[0] == source][-6:]:
-            self.timeline.after(pick.randint(300, 8_000), self._arrive, *sent)
+    def delay_last(self, source: int, is_back: Callable[[], bool]) -> None:
+        """Lets what a node has sent last arrive once more when it is back: its target was paused."""
+        for sent in [each for each in self.recent if each[0] == source][-20:]:
+            self._arrive_later(is_back, 100, *sent)
+
+    def _arrive_later(self, is_back: Callable[[], bool], tries: int, *sent: Any) -> None:
+        delay_ms = self.timeline.random.randint(0, 200)
+        if is_back():
+            self.timeline.after(delay_ms, self._arrive, *sent)
+        elif tries:
+            self.timeline.after(delay_ms, self._arrive_later, is_back, tries - 1, *sent)
 
     def heal(self) -> None:
         """Joins all links again, at full speed."""
