@@ -66,6 +66,7 @@ class Truncater:
                     f"high watermark {state.ends.high_watermark} may have been read"
                 )
             if offset >= state.ends.log_end_offset:
+                self._forget_empty_epochs()
                 return state.ends.log_end_offset
             if offset < state.version.log_start_offset:
                 self._begin_anew(offset)
@@ -87,6 +88,17 @@ class Truncater:
             if offset < 0:
                 raise OffsetOutOfRange(f"{state.topic}-{state.index} cannot start at {offset}")
             self._begin_anew(offset)
+
+    def _forget_empty_epochs(self) -> None:
+        """Removes an epoch that began at the log's end and got no batch.
+
+        This broker was its leader; the next batches here are of another's epoch, as Kafka's
+        `UnifiedLog.truncateTo` has it. Raises KafkaStorageError.
+        """
+        state = self._state
+        with self._as_before():
+            state.epochs.truncate_to(state.ends.log_end_offset)
+            state.epochs.sync()
 
     def _check_open(self) -> None:
         state = self._state

@@ -56,6 +56,15 @@ def test_a_cut_at_the_end_or_behind_it_changes_nothing(led, offset):
     assert led.partition.state.version is version
 
 
+def test_a_cut_at_the_end_removes_an_epoch_without_a_batch(led):
+    """It led, appended nothing, and follows now: with that epoch it would diverge for ever."""
+    before = led.partition.state.epochs.entries
+    led.partition.roles.lead(7)
+    assert led.partition.state.epochs.entries[-1] == EpochStart(7, 20)
+    assert led.partition.truncater.truncate_to(20) == 20
+    assert led.partition.state.epochs.entries == before
+
+
 @pytest.mark.parametrize("offset", range(20))
 def test_it_cuts_at_a_batch_and_stays_cut(led, offset):
     end = offset // 2 * 2
