@@ -69,7 +69,6 @@ class World:
         self.settle_ms = pick.choice([2_000, 1_000_000])
         self.quorum_ms = 0  # when the coordinator last found its quorum again
         self.ids: dict[str, tuple[UUID, int]] = {}
-        self._order: dict[str, int] = {}
         self._keys: dict[tuple[UUID, int], str] = {}
         self._values = 0
         for number in range(1, pick.choice([3, 3, 3, 4]) + 1):
@@ -124,7 +123,6 @@ class World:
         for index in range(partitions):
             key = self.key_of(topic_id, index)
             self.ids[key] = topic_id, index
-            self._order[key] = len(self._order)
 
     def key_of(self, topic_id: UUID, index: int) -> str:
         """Returns the name of a partition here."""
@@ -135,7 +133,9 @@ class World:
 
     def is_older(self, key: str, than: str) -> bool:
         """Returns whether a partition's topic was created before another's."""
-        return bool(than) and self._order[key] < self._order[than]
+        created = list(self.checker.stored.topics)
+        one, other = key.partition("/")[0], than.partition("/")[0]
+        return other in created and created.index(one) < created.index(other)
 
     def leaders(self) -> list[int]:
         """Returns the leaders that are stored."""
