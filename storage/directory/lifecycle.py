@@ -139,6 +139,7 @@ class PartitionLifecycle:
             deletion_ms=clock.deletion_ms,
             history=clock.history,
             recovery_point=directory.recovery_points.get(key, 0),
+            high_watermark=directory.high_watermarks.get(key),
             was_clean=directory.was_clean,
             log_start_offset=directory.log_start_offsets.get(key, 0),
             cleaned_offset=directory.cleaned_offsets.get(key),

@@ -48,6 +48,7 @@ class LogDirectory:
         self._written: dict[str, Offsets] = {}  # the checkpoints, by name, as they are on disk
         self.recovery_points: Offsets = {}
         self.log_start_offsets: Offsets = {}
+        self.high_watermarks: Offsets = {}
         self.cleaned_offsets: Offsets = {}
         self.longest_delays_ms: Offsets = {}  # see `Arrivals`
         self.noted: set[TopicPartition] = set()  # the partitions that its checkpoints may name
@@ -59,6 +60,7 @@ class LogDirectory:
         self.was_clean = marker.exists()
         self.recovery_points = _read(path / filenames.RECOVERY_POINT_CHECKPOINT)
         self.log_start_offsets = _read(path / filenames.LOG_START_CHECKPOINT)
+        self.high_watermarks = _read(path / filenames.HIGH_WATERMARK_CHECKPOINT)
         self.cleaned_offsets = _read(path / filenames.CLEANER_CHECKPOINT)
         self.longest_delays_ms = _read(path / filenames.MAX_LATENCY_CHECKPOINT)
         # An absent file and one without entries read alike; one with entries has to be replaced.
@@ -67,6 +69,7 @@ class LogDirectory:
         self.noted = (
             self.recovery_points.keys()
             | self.log_start_offsets.keys()
+            | self.high_watermarks.keys()
             | self.cleaned_offsets.keys()
             | self.longest_delays_ms.keys()
         )
@@ -90,6 +93,7 @@ class LogDirectory:
     def note(self, key: TopicPartition, partition: Partition) -> None:
         """Takes the offsets of an open partition into the next checkpoints."""
         self.recovery_points[key] = partition.recovery_point
+        self.high_watermarks[key] = partition.high_watermark
         if partition.log_start_offset > partition.segments[0].base_offset:
             self.log_start_offsets[key] = partition.log_start_offset
         else:
@@ -115,6 +119,7 @@ class LogDirectory:
         """Leaves a partition out of the next checkpoints."""
         self.recovery_points.pop(key, None)
         self.log_start_offsets.pop(key, None)
+        self.high_watermarks.pop(key, None)
         self.cleaned_offsets.pop(key, None)
         self.longest_delays_ms.pop(key, None)
 
@@ -123,7 +128,7 @@ class LogDirectory:
     ) -> None:
         """Writes the checkpoints that have changed, for the partitions that are `here`.
 
-        High watermarks are written for the open partitions only. For one thread at a time. Raises
+        A closed partition keeps the high watermark that it had. For one thread at a time. Raises
         OSError.
         """
         here = set(here)
@@ -135,6 +140,9 @@ class LogDirectory:
         cleaned = {key: offset for key, offset in list(self.cleaned_offsets.items()) if key in here}
         delays = {key: ms for key, ms in list(self.longest_delays_ms.items()) if key in here}
         marks = points | {
+            key: offset for key, offset in list(self.high_watermarks.items()) if key in here
+        }
+        marks |= {
             key: partition.high_watermark for key, partition in list(opened.items()) if key in here
         }
         for name, offsets in (

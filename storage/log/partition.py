@@ -47,6 +47,7 @@ class Left(TypedDict, total=False):
     recovery_point: int
     was_clean: bool
     log_start_offset: int
+    high_watermark: int | None
     cleaned_offset: int | None
     producer_id_expiration_ms: int
     boot_id: str

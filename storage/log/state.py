@@ -110,6 +110,7 @@ class LogState:
     corrections: tuple[Correction, ...]  # what append times count as; see `judging`
     mark: Mark = NO_MARK  # the last of them
     lost_offset: int | None = None  # append times from it on were lost with the power
+    known_high_watermark: int | None = None  # of the checkpoint, until the log has a role
     clock: ClockMark  # the steps of the clock that the corrections have
     boot_id: str
     largest_event_time: InitVar[int | None]  # ever below the high watermark, as far as is known

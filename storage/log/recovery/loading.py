@@ -107,7 +107,7 @@ def load(directory: Path, known: Known, index_interval_bytes: int) -> Loaded:
     last_time, back_offset, adopted = _judge_append_times(segments, known, stamps, is_ours=is_ours)
     lost_offset = None
     if times is not None and times.is_replicated:
-        lost_offset = unknown_append_times.lost_from(segments, adopted)
+        lost_offset = unknown_append_times.lost_from(segments, adopted, known.recovery_point)
     segments[-1].activate()
     covered_offset = -1 if times is None else times.covered_offset
     vouched_offset = segments[-1].append_times.end_offset
@@ -178,7 +178,9 @@ def _judge_append_times(
     )
     if doubted_offset is not None:
         unknown_append_times.mark_unknown(segments, doubted_offset, is_ours=times is not None)
-    unknown_append_times.note_unknown(segments, was_clean=known.was_clean)
+    unknown_append_times.note_unknown(
+        segments, was_clean=known.was_clean, recovery_point=known.recovery_point
+    )
     if times is not None:
         last_time = later(times.last_append_time_ms, last_time)
     adopted = () if times is None else times.adopted

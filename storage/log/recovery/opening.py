@@ -44,6 +44,7 @@ def open_log(
     recovery_point: int = 0,
     was_clean: bool = False,
     log_start_offset: int = 0,
+    high_watermark: int | None = None,
     cleaned_offset: int | None = None,
     producer_id_expiration_ms: int = 86_400_000,
     boot_id: str = "",
@@ -53,6 +54,7 @@ def open_log(
 
     `boot_id` identifies this boot of the machine: appends since the last flush in another boot have
     no reliable append time. Before `cleaned_offset` the log has been compacted; None means never.
+    `high_watermark` is that of the checkpoint: a replica of a log may be read so far, once it has a role.
     Raises OSError.
     """
     given = loading.Known(recovery_point, was_clean, log_start_offset, cleaned_offset)
@@ -88,6 +90,7 @@ def open_log(
         is_replicated=recorded is not None and recorded.is_replicated,
         mark=NO_MARK if recorded is None else recorded.mark,
         lost_offset=loaded.lost_offset,
+        known_high_watermark=high_watermark,
     )
     if state.epochs.last_begun == NO_EPOCH:
         state.leader_epoch = max(0, _epoch_of_last_batch(segments))
@@ -117,7 +120,7 @@ def _corrections(known: loading.Known, segments: Sequence[Segment]) -> tuple[Cor
     """Returns the corrections of what the log still holds."""
     end_offset = segments[-1].tail.end_offset
     recorded = () if known.times is None else known.times.corrections
-    return corrections_within(recorded, known.log_start_offset, end_offset)
+    return corrections_within(recorded, segments[0].base_offset, end_offset)
 
 
 def _begin_clock(state: LogState, now_ms: int) -> None:

@@ -65,20 +65,25 @@ def mark_unknown(segments: Sequence[Segment], covered_offset: int, *, is_ours: b
             segment.known_times = SegmentTimes(), 0
 
 
-def lost_from(segments: Sequence[Segment], adopted: tuple[Adopted, ...]) -> int | None:
+def lost_from(
+    segments: Sequence[Segment], adopted: tuple[Adopted, ...], recovery_point: int
+) -> int | None:
     """Returns the first offset whose append time is unknown, and was known before this start.
 
-    None if there is none. What was adopted before was unknown before. Raises OSError.
+    None if there is none. What was adopted before was unknown before. Files of segments that were
+    durable are not read. Raises OSError.
     """
     adopted_end = adopted[-1].end_offset if adopted else -1
     for segment in segments:
         end_offset, base_offset = segment.tail.end_offset, segment.base_offset
         if end_offset <= adopted_end or not segment.tail.size:
             continue
-        if not segment.known_times[0].has_unknown:
+        times = segment.append_times
+        is_doubted = segment.known_times[0].has_unknown or times.has_lost
+        if not is_doubted and (end_offset <= recovery_point or times.is_complete):
             continue
         first = max(base_offset, adopted_end)
-        entries = list(segment.append_times.entries())
+        entries = list(times.entries())
         starts = [base_offset + entry.offset for entry in entries]
         if not entries or first < starts[0]:
             return first
@@ -109,13 +114,14 @@ def adopted(
     return ranges
 
 
-def note_unknown(segments: Sequence[Segment], *, was_clean: bool) -> None:
+def note_unknown(segments: Sequence[Segment], *, was_clean: bool, recovery_point: int) -> None:
     """Records in the segments' times whether some append time is unknown. Raises OSError."""
     for segment in segments:
         times, size = segment.known_times
         if size < segment.tail.size:
             times.has_unknown |= not segment.append_times.is_complete
-        elif times.has_unknown and not was_clean:  # perhaps only of batches cut off since
+        elif not was_clean and (times.has_unknown or segment.tail.end_offset > recovery_point):
+            # Perhaps only of batches cut off since; or the file's end was lost with the power.
             times.has_unknown = not segment.append_times.is_complete
 
 

@@ -39,7 +39,7 @@ class Roles:
         """Leads from now on, in a leader epoch; returns the offset at which the epoch starts.
 
         Replication moves the high watermark, and no time policy deletes anything before it has
-        reached that offset. `high_watermark` is for a log that was just opened; see `follow`.
+        reached that offset. `high_watermark` is as for `follow`.
         Raises KafkaStorageError, and FencedLeaderEpoch for an epoch that is over.
         """
         state = self._state
@@ -63,10 +63,10 @@ class Roles:
     def follow(self, epoch: int, *, high_watermark: int | None = None) -> int:
         """Follows from now on, in a leader epoch; returns the offset from which to fetch.
 
-        A log that was just opened counts as readable to its end. `high_watermark` says how far it
-        may be read after all: what the checkpoint says, or less. Batches whose append times the
-        last power loss took are dropped, because the leader has both. Raises KafkaStorageError,
-        and FencedLeaderEpoch for an epoch that is over.
+        A log that was just opened counts as readable to its end. If it was a replica, the
+        checkpoint says how far it may be read after all, or `high_watermark` does. Batches whose
+        append times the last power loss took are dropped, because the leader has both. Raises
+        KafkaStorageError, and FencedLeaderEpoch for an epoch that is over.
         """
         state = self._state
         state.check_online()
@@ -75,6 +75,8 @@ class Roles:
             try:
                 self._begin(Role.FOLLOWER, epoch, high_watermark)
                 state.epoch_start_offset = 0
+                # It may have led without an append: batches of an older epoch may come there now.
+                state.epochs.truncate_to(state.ends.log_end_offset)
                 state.saved_times.save_covered(durable=True)
             except OSError as error:
                 raise storage_error(state, "the role is not kept", error) from error
@@ -91,14 +93,26 @@ class Roles:
             raise FencedLeaderEpoch(
                 f"{state.topic}-{state.index}: leader epoch {epoch} is over, it is {state.leader_epoch}"
             )
+        known_high_watermark = self._take_known_high_watermark()
         state.begin_leader_epoch(epoch)
         state.take_role(role)
         state.leader_cleaned_offset = None
+        if high_watermark is None:
+            high_watermark = known_high_watermark
         if high_watermark is not None and high_watermark < state.ends.high_watermark:
             high_watermark = max(high_watermark, state.version.log_start_offset)
             above = [s for s in state.version.segments if s.tail.end_offset > high_watermark]
             state.largest_event.hold_back(self._events_of(above), high_watermark)
             state.cut_ends(state.ends.log_end_offset, high_watermark)
+
+    def _take_known_high_watermark(self) -> int | None:
+        """Returns how far a log that was just opened may be read; None: as far as it says itself."""
+        state = self._state
+        is_opened = state.is_replicated and state.role is Role.ALONE
+        known, state.known_high_watermark = state.known_high_watermark, None
+        if not is_opened:
+            return None
+        return state.version.log_start_offset if known is None else known
 
     def _events_of(self, segments: Iterable[Segment]) -> Iterator[CountedBatch]:
         """Yields the batches, with their event times as they count. Raises OSError."""

@@ -165,6 +165,7 @@ class Truncater:
         cleaned_offset = state.cleaned_offset
         if cleaned_offset is not None:
             cleaned_offset = min(cleaned_offset, end_offset)
+        first_offset = min(start_offset, state.version.segments[0].base_offset)
         times = state.saved_times.current()
         times = times._replace(
             last_append_time_ms=last_append_time_ms,
@@ -174,7 +175,7 @@ class Truncater:
             segments=tuple(line for line in times.segments if line.base_offset in bases),
             cut=Cut(recovery_point, cleaned_offset, end_offset, begins_anew),
             adopted=adopted_below(times.adopted, end_offset),
-            corrections=corrections_within(times.corrections, start_offset, end_offset),
+            corrections=corrections_within(times.corrections, first_offset, end_offset),
         )
         state.saved_times.save(times, durable=True)
         state.last_append_time_ms, state.back_offset = last_append_time_ms, back_offset

@@ -39,10 +39,14 @@ def judged_times_of(state: LogState, segment: Segment) -> SegmentTimes:
 
 
 def forget_corrections(state: LogState) -> None:
-    """Forgets corrections of what the log does not hold any more; needs the append lock."""
+    """Forgets corrections of what the log does not hold any more; needs the append lock.
+
+    Segments before the log's start are judged, too, until they are deleted.
+    """
     if state.corrections:
+        first_offset = state.version.segments[0].base_offset
         state.corrections = corrections_within(
-            state.corrections, state.version.log_start_offset, state.ends.log_end_offset
+            state.corrections, first_offset, state.ends.log_end_offset
         )
 
 

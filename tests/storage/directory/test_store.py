@@ -200,14 +200,14 @@ def test_checkpoints_of_partitions_that_nobody_opened_are_kept(make_store, tmp_p
         partition.flush()
     path = tmp_path / "data/recovery-point-offset-checkpoint"
     store.close()
+    watermarks = tmp_path / "data/replication-offset-checkpoint"
     path.write_text("0\n2\nt 0 0\nt 1 77\n")
+    watermarks.write_text("0\n2\nt 0 0\nt 1 70\n")
     store = opened(make_store())
     store.partition("t", 0)
     store.checkpoint()
     assert path.read_text() == "0\n2\nt 0 0\nt 1 77\n"
-    assert (tmp_path / "data/replication-offset-checkpoint").read_text() == (
-        "0\n2\nt 0 0\nt 1 77\n"
-    )
+    assert watermarks.read_text() == "0\n2\nt 0 0\nt 1 70\n"
 
 
 def test_a_broken_checkpoint_means_more_recovery_not_less(make_log):

@@ -126,6 +126,12 @@ class Host:
         epoch = self.partition.leader_epoch
         model.append(self.batches_of(placed, magic, codec, append, epoch, producer, stamp))
 
+    def count_what_came_back(self) -> None:
+        """Count the last batch of a deleted segment that a power loss brought back, after a cut."""
+        if not self.model.batches and self.partition.segments[0].tail.size:
+            stored = agreement.append_time(self.partition, self.model.end - 1)
+            self.model.last_append = self.model.last_append if stored is None else stored
+
     def now_acknowledged(self, end: int) -> None:
         self.acknowledged, self.covered = min(self.acknowledged, end), min(self.covered, end)
 

@@ -164,10 +164,7 @@ class Life(Host):
         self.after.cut(offset)
         self.partition.truncater.truncate_to(offset, below_high_watermark=unclean)
         self.model = self.after
-        if not self.model.batches and self.partition.segments[0].tail.size:
-            # A power loss brought back a segment that had been deleted; its last batch counts.
-            stored = agreement.append_time(self.partition, self.model.end - 1)
-            self.model.last_append = self.model.last_append if stored is None else stored
+        self.count_what_came_back()
         self.now_acknowledged(self.after.end)
 
     def begin_anew(self) -> None:

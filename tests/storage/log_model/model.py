@@ -98,6 +98,7 @@ class ModelLog:
     def cut(self, offset: int) -> None:
         """Drop what reaches an offset, or lies behind it."""
         if offset >= self.end:
+            self.forget_epochs_without_batches()
             return
         if offset < self.start:
             self.begin_at(offset)

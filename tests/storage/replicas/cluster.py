@@ -122,7 +122,7 @@ class Cluster:
             replica.store.checkpoint()
         else:
             assert replica.partition.flush() == replica.model.end
-        replica.acknowledged = replica.covered = replica.model.end
+        replica.acknowledged = replica.model.end  # append times that are lost are fetched again
         self.advance()
 
     def alter(self) -> None:
@@ -202,6 +202,7 @@ class Cluster:
     def cut(self, replica: Replica) -> None:
         assert self.after is not None
         replica.model = self.after
+        replica.count_what_came_back()
         replica.now_acknowledged(replica.model.end)
 
     def replicate(self, number: int) -> None:
@@ -323,7 +324,7 @@ class Cluster:
         number = self.random.randrange(len(self.replicas))
         replica, before = self.replicas[number], self.replicas[number].model
         replica.store.close()
-        replica.acknowledged = replica.covered = before.end
+        replica.acknowledged = before.end
         replica.boot += not self.is_wild and self.random.random() < 0.3
         replica.come_back()
         self.back(number, before)

@@ -57,7 +57,7 @@ def to_the_end(state: LogState) -> int:
 
 
 def believed_to_the_end(self: Roles, role: Any, epoch: int, _: int | None) -> None:
-    BEGIN(self, role, epoch, None)
+    BEGIN(self, role, epoch, self._state.ends.log_end_offset)
 
 
 # What each is, and what is replaced by what.

@@ -105,6 +105,9 @@ class ReplicaLog(ModelLog):
             log.append([batch])
         log.take_last_append(leader, is_newer=is_newer)
         log.counted = leader.counted if is_newer else larger(log.counted, leader.counted)
+        for batch in self.batches if is_newer else ():  # a new leader may know a lower watermark
+            if batch.end <= self.high_watermark:
+                log.count(batch)
         log.advance(min(leader.high_watermark, log.end))
         log.start = max(log.start, min(leader.start, log.high_watermark))
         return log
@@ -159,22 +162,34 @@ class Replica(Host):
 
     def lead(self, epoch: int, hint: int | None) -> None:
         model, self.epoch = self.model, epoch
-        assert self.partition.roles.lead(epoch, high_watermark=hint) == model.end
-        if hint is not None:
-            model.high_watermark = max(hint, model.start)
+        assert self.partition.roles.lead(epoch, high_watermark=self.told(hint)) == model.end
+        self.learn_high_watermark(hint)
         model.begin_epoch(epoch, model.end)
         model.bounds = [(min(end, model.end), to_ms) for end, to_ms in model.bounds]
 
     def follow(self, epoch: int, hint: int | None) -> None:
         self.epoch, self.is_reconciled = epoch, False
+        self.model.forget_epochs_without_batches()
         lost = self.partition.state.lost_offset
-        end = self.partition.roles.follow(epoch, high_watermark=hint)
+        end = self.partition.roles.follow(epoch, high_watermark=self.told(hint))
         if hint is not None:
             self.model.high_watermark = max(hint, self.model.start)
         if lost is not None:
             self.model.cut(max(lost, self.model.start))
+            self.count_what_came_back()
             self.now_acknowledged(self.model.end)
+        self.learn_high_watermark(hint)
         assert end == self.model.end
+
+    def told(self, hint: int | None) -> int | None:
+        """Return what a log that was opened is told of its high watermark; None: the checkpoint."""
+        return hint if self.random.random() < 0.5 else None
+
+    def learn_high_watermark(self, hint: int | None) -> None:
+        if hint is not None:
+            most = max(hint, self.model.start)
+            assert self.model.start <= self.partition.high_watermark <= most
+            self.model.high_watermark = self.partition.high_watermark
 
     def learn(self, before: ReplicaLog) -> int:
         """Take over what a crash may take, and return how far the log may be read for sure."""

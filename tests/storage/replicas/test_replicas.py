@@ -23,9 +23,13 @@ PARTS = 4
 MOST_LIVES_FOR_A_MISTAKE = 200
 # Lives that catch what most do not, tried first; a change of storage or of a life may move them.
 CAUGHT_BY = {
-    "a newer mark lowers nothing": 7,
+    "a follower is sent what is not flushed": 11,
+    "a newer mark lowers nothing": 16,
     "batches without append times are kept": 15,
-    "a follower is sent what is not flushed": 26,
+    "corrections do not travel": 16,
+    "followers retain by their own clocks": 10,
+    "the last append time may always go down": 20,
+    "the mark does not travel": 16,
 }
 
 
@@ -60,7 +64,7 @@ def test_lives_that_once_went_wrong(tmp_path, seed):
 @pytest.mark.parametrize("mistake", PLANTED)
 def test_a_planted_mistake_is_caught(tmp_path, monkeypatch, mistake):
     monkeypatch.setattr(*PLANTED[mistake])
-    for seed in (CAUGHT_BY.get(mistake, 3), *range(MOST_LIVES_FOR_A_MISTAKE)):
+    for seed in (CAUGHT_BY.get(mistake, 1), *range(MOST_LIVES_FOR_A_MISTAKE)):
         try:
             live(tmp_path / "life", seed)
         except AssertionError:

@@ -4,6 +4,7 @@ import pytest
 
 from protocol.errors import FencedLeaderEpoch, NotLeaderOrFollower
 from protocol.records.batch import Record, build
+from storage.checkpoints import EpochStart
 from storage.log.epochs import LeaderEpochs
 from storage.log.high_watermark import Role
 from storage.log.replication.leader_state import LeaderState
@@ -256,3 +257,18 @@ def test_a_follower_compacts_no_further_than_its_leader(make_log, cleaned_offset
     log.partition.compactor.end_cleaning(None)
     log.partition.roles.lead(1)
     assert log.partition.compactor.dirty_section(900 * HOUR).upper_offset == 38
+
+
+@pytest.mark.parametrize("how", ["follow", "truncate"])
+def test_an_epoch_without_appends_does_not_hold_for_what_another_leader_sends(log, how):
+    follow(log, 0, 5)
+    log.partition.roles.lead(2)
+    if how == "follow":
+        log.partition.roles.follow(3)
+    else:
+        log.partition.truncater.truncate_to(1)
+    assert log.partition.state.epochs.latest == 0
+    told = [EpochStart(1, 1), EpochStart(3, 2)]
+    data = build([Record(1, 5, b"k", b"v"), Record(2, 5, b"k", b"v")], magic=1)
+    log.partition.replica.append_as_follower(data, [AppendedFrom(1, 10)], told, LEADER, now_ms=99)
+    assert log.partition.state.epochs.entries == ((0, 0), (1, 1), (3, 2))

@@ -418,3 +418,18 @@ def test_an_explanation_gives_both_times_and_says_that_the_next_append_begins_a_
     log.append([6], now=RIGHT_MS)
     _, active = log.partition.retainer.explain(RIGHT_MS).segments
     assert "wrong" not in active.sentence
+
+
+def test_records_before_the_logs_start_stay_corrected_until_they_are_deleted(make_log):
+    hour = 3_600_000
+    log = make_log(segment_bytes=200).create()
+    for _ in range(3):
+        log.append([90 * hour], now=90 * hour)  # the clock was far ahead
+    log.partition.append_clock.reset(hour)
+    log.append([hour], now=hour)
+    corrected = log.partition.max_event_time
+    assert corrected == 2 * hour
+    log.partition.retainer.delete_records_before(3)
+    assert log.partition.max_event_time == corrected
+    assert log.partition.retainer.apply_retention(hour)
+    assert (log.partition.max_event_time, log.partition.state.corrections) == (corrected, ())
