@@ -138,7 +138,7 @@ class ModelLog:
         ]
 
     def forget_epochs_without_batches(self) -> None:
-        """Forget what a start does not read: epochs of which the log has no batch."""
+        """Forget what neither a start nor a cut keeps: epochs of which the log has no batch."""
         self.epochs = [entry for entry in self.epochs if entry[1] < self.end]
 
     # --- what is asked ----------------------------------------------------------------------------
