@@ -158,8 +158,11 @@ class Log:
                 for entry in self.epochs[max(first, 0) :]
                 if entry.start_offset < batches[-1].end
             )
-        known = Known(self.start, self.last_append, self.max_event, self.mark)
-        return Slice(batches, times, epochs, known)
+        return Slice(batches, times, epochs, self.known())
+
+    def known(self) -> Known:
+        """Returns what a leader tells about its log beside the batches."""
+        return Known(self.start, self.last_append, self.max_event, self.mark)
 
     # --- what changes it --------------------------------------------------------------------------
 

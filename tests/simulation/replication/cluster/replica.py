@@ -172,6 +172,8 @@ class Replica:
         return request.fetch_offset < answer.log_end_offset or self.leader.has_news(request)
 
     def _slice(self, request: FetchRequest, answer: FetchAnswer) -> Slice:
+        if answer.error == ErrorCode.OFFSET_OUT_OF_RANGE:
+            return EMPTY._replace(known=self.log.known())
         if answer.error != ErrorCode.NONE or answer.diverging is not None:
             return EMPTY
         return self.log.read(request.fetch_offset, answer.log_end_offset, self.world.most_batches)
@@ -358,6 +360,9 @@ class Replica:
             else:
                 flushes |= isinstance(action, messages.Flush)
                 self._change_log(action)
+                if isinstance(action, messages.RestartAt):
+                    # Before the next fetch, which may bring this replica into the ISR.
+                    self.log.take_mark(told.known)
                 self.world.checker.after_step()
         self.fetches += 1
         if not flushes:
