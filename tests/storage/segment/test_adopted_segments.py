@@ -11,8 +11,9 @@ from crc32c import crc32c
 from protocol.errors import NotLeaderOrFollower
 from protocol.records.batch import Record, build
 from storage import filenames, files
+from storage.log.high_watermark import Role
+from storage.log.replication.leader_state import LeaderState
 from storage.log.replication.received import AppendedFrom
-from storage.log.replication.replica import LeaderState
 from storage.segment import survey
 
 _OURS = ("partition.times", "*.appendtimes", "*.negativetimes")
@@ -211,7 +212,7 @@ def test_a_followers_segment_with_such_headers_grows_and_is_found_by_its_records
     assert not active.is_true
     expect(log, reads)
     log.partition.truncater.truncate_to(100)
-    log.partition.state.follow(False)
+    log.partition.state.take_role(Role.ALONE)
     log.append([1990], now=6)
     assert len(log.partition.segments) == 1
     expect(log, reads, count=100)

@@ -136,6 +136,8 @@ class Life:
         (self.path / "t-0" / partition_times.FILE_NAME).unlink()
         self.adopted = {}  # the moments are lost with it: all is adopted anew
         self.again()
+        active = self.partition.segments[-1]
+        assert active.is_ended == (active.tail.size > 0)
 
     def flush(self):
         self.partition.flush()
@@ -196,6 +198,9 @@ class Life:
             self.clock = self.now
         if not rows:
             assert not rolled
+            return
+        if before.is_ended:  # it was not known that this broker had written all of it
+            assert rolled
             return
         by_size = (
             before.tail.size + size > self.settings["segment_bytes"]

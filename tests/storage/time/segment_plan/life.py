@@ -62,6 +62,7 @@ class Piece:
     def __init__(self, base):
         self.base, self.size = base, 0
         self.clock = None  # what the clock showed at the first append
+        self.is_ended = False  # the next append begins another one, whatever the settings say
 
 
 class Life:
@@ -187,6 +188,8 @@ class Life:
         seen["appends"] += 1
 
     def rolls(self, rows, kept, stamp, size):
+        if self.pieces[-1].is_ended:
+            return True
         if self.pieces[-1].size + size > self.set["segment_bytes"]:
             return True
         clock = self.pieces[-1].clock
@@ -301,7 +304,14 @@ class Life:
         self.segments_agree()
         self.judge_clock()
         self.judge_largest_event()
+        self.judge_end()
         seen["reopened"] += 1
+
+    def judge_end(self):
+        """A segment takes no appends where it is not known that this broker has written all of it."""
+        piece = self.pieces[-1]
+        piece.is_ended = self.partition.segments[-1].is_ended
+        assert piece.size or not piece.is_ended
 
     def judge_clock(self):
         """What the clock showed as the last segment began is known, or it counts from this start."""

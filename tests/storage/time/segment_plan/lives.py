@@ -100,6 +100,7 @@ def visit(path, seed):
             row.append = None
         life.let_time_go_on()
         life.reopen()
+        assert life.pieces[-1].is_ended == (life.pieces[-1].size > 0)
         look_up(life)
         look_up_appended(life)
         ask_append_times(life)
