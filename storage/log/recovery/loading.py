@@ -107,7 +107,9 @@ def load(directory: Path, known: Known, index_interval_bytes: int) -> Loaded:
     last_time, back_offset, adopted = _judge_append_times(segments, known, stamps, is_ours=is_ours)
     lost_offset = None
     if times is not None and times.is_replicated:
-        lost_offset = unknown_append_times.lost_from(segments, adopted, known.recovery_point)
+        lost_offset = unknown_append_times.lost_from(
+            segments, adopted, known.recovery_point, known.log_start_offset
+        )
     segments[-1].activate()
     covered_offset = -1 if times is None else times.covered_offset
     vouched_offset = segments[-1].append_times.end_offset

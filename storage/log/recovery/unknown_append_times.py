@@ -66,14 +66,17 @@ def mark_unknown(segments: Sequence[Segment], covered_offset: int, *, is_ours: b
 
 
 def lost_from(
-    segments: Sequence[Segment], adopted: tuple[Adopted, ...], recovery_point: int
+    segments: Sequence[Segment],
+    adopted: tuple[Adopted, ...],
+    recovery_point: int,
+    log_start_offset: int,
 ) -> int | None:
     """Returns the first offset whose append time is unknown, and was known before this start.
 
-    None if there is none. What was adopted before was unknown before. Files of segments that were
-    durable are not read. Raises OSError.
+    None if there is none from the log's start on. What was adopted before was unknown before. Files
+    of segments that were durable are not read. Raises OSError.
     """
-    adopted_end = adopted[-1].end_offset if adopted else -1
+    adopted_end = max(adopted[-1].end_offset if adopted else -1, log_start_offset)
     for segment in segments:
         end_offset, base_offset = segment.tail.end_offset, segment.base_offset
         if end_offset <= adopted_end or not segment.tail.size:
