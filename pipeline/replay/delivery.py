@@ -266,6 +266,7 @@ class TransactionWriter(_AmongOthers):
         """Commits the rest, and waits until readers of committed records see all of it."""
         if self._records:
             self._commit()
+        if self.done > self.found:
             self._wait_until_visible()
 
     def _wait_until_visible(self) -> None:

@@ -47,6 +47,7 @@ def commit(
     client's errors; then the same commit has to be repeated. It raises PipelineError, too, while
     another process commits for the same run or query.
     """
+    options.brokers.has_answered = True  # to the tasks: brokers that are away may be restarting
     with at_work(directory):
         return _commit(options, directory, number, files)
 

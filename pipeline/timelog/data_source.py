@@ -335,6 +335,9 @@ class _Writing:
         place = self._of(query)
         if query:
             place.mkdir(parents=True, exist_ok=True)
+            options.brokers.has_answered = (
+                True  # the query goes on for long: they may be restarting
+            )
         return Staged(pickle.dumps(stage(options, place, iterator, now_ms)), query)
 
     def _of(self, query: str | None) -> Path:

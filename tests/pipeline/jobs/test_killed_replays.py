@@ -363,7 +363,10 @@ def test_a_record_that_is_too_large_is_said(broker, topic):
 
 
 @pytest.mark.oracle
-def test_a_run_ends_when_readers_of_committed_records_see_all_of_it(kafka, topic, monkeypatch):
+@pytest.mark.parametrize("limit", [500_000, 300])
+def test_a_run_ends_when_readers_of_committed_records_see_all_of_it(
+    kafka, topic, monkeypatch, limit
+):
     """The broker answers a commit before it writes the markers; here it writes them half a second later."""
     made(kafka.bootstrap, topic)
     wanted = some(300, 26)
@@ -379,6 +382,7 @@ def test_a_run_ends_when_readers_of_committed_records_see_all_of_it(kafka, topic
         late.append(threading.Timer(0.5, end))
         late[-1].start()
 
+    monkeypatch.setattr(delivery, "_TRANSACTION_RECORDS", limit)  # at 300 an append commits all
     monkeypatch.setattr(Transactions, "_end", end_late)
     outcome = replay_partition(task)
     with Client(kafka.bootstrap) as client:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import threading
 from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
 from kafka.partitioner.default import murmur2
 
-from client import Client
+from client import Client, retry, sync_client
 from pipeline.errors import PipelineError, UsageError
 from pipeline.plan import at_work
 from pipeline.replay.delivery import AT_LEAST_ONCE, POSITION, TRANSACTIONS
@@ -19,6 +20,7 @@ from pipeline.sink import committing, staging
 from pipeline.sink.sink_options import SinkOptions, check
 from pipeline.timelog.names import OptionError
 from protocol.records.batch import Record, build, records, scan
+from tidelog.process import BrokerProcess
 
 NOW = 1_700_000_000_000
 
@@ -164,6 +166,26 @@ def test_transactions_where_the_target_has_them(kafka, topic, tmp_path):
     options = options_of(kafka.bootstrap, topic=topic)
     plan = committing._planned(options, 0, staged(options, tmp_path, batch_of(range(3))), {})
     assert plan["notes"]["delivery"] == TRANSACTIONS
+
+
+def test_a_broker_that_restarts_before_a_commit_is_waited_for(tmp_path, monkeypatch):
+    """Also by a process that has not reached it before: the tasks have."""
+    monkeypatch.setattr(retry, "NO_LISTENER_S", 0.2)
+    monkeypatch.setattr(sync_client, "NOTICE_S", 0.5)
+    with BrokerProcess(tmp_path / "data") as broker:
+        made(broker.bootstrap, "t")
+        files = staged(
+            options_of(broker.bootstrap, topic="t"), tmp_path / "staged", batch_of(range(9))
+        )
+        broker.kill()
+        back = threading.Timer(2.0, broker.restart)
+        back.start()
+        try:
+            options = options_of(broker.bootstrap, topic="t")
+            assert committing.commit(options, tmp_path / "staged", 0, files) == {"t": 9}
+        finally:
+            back.join()
+        assert sorted(stored(broker.bootstrap, "t")) == expected(range(9))
 
 
 def test_files_that_are_gone(broker, topic, tmp_path):
