@@ -77,7 +77,8 @@ def take_corrections(state: LogState, leader: LeaderState) -> bool:
 
     Returns whether its mark is newer, which alone lowers what is known of times: then the largest
     event time is counted again. The leader's corrections replace the follower's own, which no
-    leader of a later epoch has. A newer mark is durable when this returns. Raises OSError.
+    leader of a later epoch has. A newer mark is durable when this returns. Raises OSError; then
+    the mark is as before, so the next answer does all of this again.
     """
     is_newer = leader.mark > state.mark
     state.leader_cleaned_offset = leader.cleaned_offset
@@ -97,8 +98,9 @@ def take_corrections(state: LogState, leader: LeaderState) -> bool:
             )
         )
     if state.mark != leader.mark:
+        times = state.saved_times.covered()._replace(mark=leader.mark)
+        state.saved_times.save(times, durable=True)
         state.mark = leader.mark
-        state.saved_times.save_covered(durable=True)
     return is_newer
 
 

@@ -272,12 +272,18 @@ class Replica:
         return self._appender.roll() if is_due else active
 
     def _take_mark(self, back_offset: int, last_append_time_ms: int | None) -> None:
-        """Resets the append clock at the log's end, as the leader did."""
+        """Resets the append clock at the log's end, as the leader did.
+
+        Raises OSError; then the clock is as before, and the next answer resets it.
+        """
         state = self._state
         if state.active.tail.size:
             self._appender.roll()
+        times = state.saved_times.covered()._replace(
+            back_offset=back_offset, last_append_time_ms=last_append_time_ms
+        )
+        state.saved_times.save(times, durable=True)  # before an append time is lower
         state.back_offset, state.last_append_time_ms = back_offset, last_append_time_ms
-        state.saved_times.save_covered(durable=True)  # before an append time is lower
 
     # --- what the leader says of its log ----------------------------------------------------------
 

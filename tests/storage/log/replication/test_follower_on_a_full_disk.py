@@ -1,0 +1,125 @@
+"""A follower whose disk refuses a correction of its leader: the next answer brings it again."""
+
+import errno
+
+import pytest
+
+from protocol.errors import KafkaStorageError
+from protocol.records.batch import Record, build
+from storage import files
+from storage.log.replication.leader_state import LeaderState
+from storage.log.replication.received import AppendedFrom
+from storage.time.corrections import Mark, step_back
+from tests.simulation.disks import Unsynced
+
+HOUR = 3_600_000
+LEADER = LeaderState(2, 0, 9 * HOUR, 8 * HOUR)
+
+
+class _RefusesOne(Unsynced):
+    """A disk that refuses one write, for want of room."""
+
+    def __init__(self, number):
+        self.left = number
+
+    def write(self, number, buffers, position):
+        self.left -= 1
+        if self.left == -1:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return super().write(number, buffers, position)
+
+
+def follow(log, *times, append, leader):
+    """Store batches that come next, and what the leader says."""
+    first = log.partition.log_end_offset
+    rows = [Record(first + i, time, b"k", b"v") for i, time in enumerate(times)]
+    data = build(rows) if rows else b""
+    entries = [AppendedFrom(first, append)]
+    replica = log.partition.replica
+    return replica.append_as_follower(data, entries, (), leader, now_ms=600)
+
+
+@pytest.fixture
+def followed(log):
+    """A log that follows in epoch 2, and has two records of a clock that was far ahead."""
+    log.partition.roles.follow(2)
+    follow(log, 7 * HOUR, 8 * HOUR, append=9 * HOUR, leader=LEADER)
+    return log
+
+
+def refusal(number, call):
+    """Return the error of a call on a disk that refuses one write; None: it does without it."""
+    disk = _RefusesOne(number)
+    before = files.use(disk)
+    try:
+        call()
+    except KafkaStorageError as error:
+        return error.message
+    finally:
+        files.use(before)
+    assert disk.left < 0, "the call needs fewer writes"
+    return None
+
+
+def check(log, back_offset, append_time):
+    """Check what the log has of the correction, in memory and on disk."""
+    for state in (log.partition.state, _opened_again(log).partition.state):
+        assert (state.mark, state.back_offset) == (Mark(2, 1), back_offset)
+        assert state.corrections == (step_back(back_offset, 500),)
+        assert state.last_append_time_ms == append_time
+        assert state.max_event_time == 500 + HOUR
+
+
+def _opened_again(log):
+    log.crash()
+    return log.open(600)
+
+
+def corrected(back_offset, append_time):
+    return LEADER._replace(
+        mark=Mark(2, 1),
+        back_offset=back_offset,
+        corrections=(step_back(back_offset, 500),),
+        last_append_time_ms=append_time,
+        max_event_time=600,
+    )
+
+
+def test_a_refused_correction_is_taken_from_the_next_answer(followed):
+    leader = corrected(2, None)
+    refused = refusal(0, lambda: follow(followed, append=0, leader=leader))
+    assert "disk is full" in refused
+    assert followed.partition.state.mark == Mark()
+    follow(followed, append=0, leader=leader)
+    check(followed, 2, None)
+
+
+@pytest.mark.parametrize("number", range(5))
+def test_a_correction_at_the_logs_end_survives_each_refused_write(followed, number):
+    leader = corrected(3, None)
+
+    def reach():
+        follow(followed, 10 * HOUR, append=9 * HOUR, leader=leader)
+
+    follow(followed, append=0, leader=leader)  # of an offset that the log has not reached
+    assert followed.partition.last_append_time == 9 * HOUR
+    refused = refusal(number, reach)
+    assert refused is None or "disk is full" in refused
+    if followed.partition.log_end_offset == 2:
+        reach()
+    follow(followed, append=0, leader=leader)
+    check(followed, 3, None)
+
+
+@pytest.mark.parametrize("number", range(7))
+def test_a_batch_behind_a_correction_survives_each_refused_write(followed, number):
+    leader = corrected(2, 510)
+
+    def store():
+        follow(followed, 550, append=510, leader=leader)
+
+    refused = refusal(number, store)
+    assert refused is None or "disk is full" in refused
+    if followed.partition.log_end_offset == 2:
+        store()
+    check(followed, 2, 510)
