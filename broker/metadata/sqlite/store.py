@@ -8,7 +8,8 @@ the database only if the commit mark has changed.
 
 Leases end by one clock that all these processes share (`lease_clock`). Whoever finds that a lease
 is over ends it, in a transaction that holds the write lock, before it does its own work. A lease of
-an earlier boot is over, because its holder ended with that boot.
+an earlier boot is over, because its holder ended with that boot. A store without `peers` makes the
+clock when there is a lease.
 
 `PRAGMA user_version` is the layout of the tables (`tables`). A file of an older layout is
 migrated in one transaction (`migration`); one of a newer layout is refused.
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from broker.metadata.sqlite.lease_clock import LeaseClock
     from broker.metadata.store import Change, Compare, Operation, Snapshot
 
-    Work = Callable[[sqlite3.Connection, LeaseClock], "Result"]
+    Work = Callable[[sqlite3.Connection], "Result"]
 
 Result = TypeVar("Result")
 
@@ -106,7 +107,7 @@ class SqliteStore:
 
     async def read(self, prefix: str = "") -> Snapshot:
         """See `KeyValueStore`."""
-        return await self._call(lambda db, _: tables.read(db, prefix))
+        return await self._call(lambda db: tables.read(db, prefix))
 
     async def transact(
         self, compares: Sequence[Compare], operations: Sequence[Operation]
@@ -115,12 +116,12 @@ class SqliteStore:
         check_operations(operations)
         conditions, changes, kept = tuple(compares), tuple(operations), self._kept_revisions
         return await self._call(
-            lambda db, _: tables.transact(db, conditions, changes, kept), writes=True
+            lambda db: tables.transact(db, conditions, changes, kept), writes=True
         )
 
     async def changes(self, after: int) -> list[Change]:
         """See `KeyValueStore`."""
-        return await self._call(lambda db, _: tables.changes(db, after))
+        return await self._call(lambda db: tables.changes(db, after))
 
     def watch(self, after: int) -> AsyncIterator[list[Change]]:
         """See `KeyValueStore`."""
@@ -129,17 +130,19 @@ class SqliteStore:
     async def grant(self, ttl_ms: int) -> int:
         """See `KeyValueStore`."""
         check_span(ttl_ms)
-        return await self._call(lambda db, clock: tables.grant(db, ttl_ms, clock), writes=True)
+        return await self._call(
+            lambda db: tables.grant(db, ttl_ms, self._lease_clock()), writes=True
+        )
 
     async def keep_alive(self, lease: int) -> bool:
         """See `KeyValueStore`."""
-        return await self._call(lambda db, clock: tables.keep_alive(db, lease, clock), writes=True)
+        return await self._call(
+            lambda db: tables.keep_alive(db, lease, self._lease_clock()), writes=True
+        )
 
     async def revoke(self, lease: int) -> None:
         """See `KeyValueStore`."""
-        await self._call(
-            lambda db, _: tables.end_lease(db, lease, self._kept_revisions), writes=True
-        )
+        await self._call(lambda db: tables.end_lease(db, lease, self._kept_revisions), writes=True)
 
     async def _call(self, work: Work[Result], *, writes: bool = False) -> Result:
         """Runs work in the thread, in a transaction. Raises KafkaStorageError."""
@@ -162,21 +165,22 @@ class SqliteStore:
         writes: bool,
     ) -> Result:
         """Ends the leases that are over, and does the work, in one transaction."""
-        db, clock = self._db, self._clock
-        if db is None or clock is None:
+        db = self._db
+        if db is None:
             raise KafkaStorageError("the metadata store is closed")
         try:
             if not writes:
                 with db:
                     db.execute("BEGIN")
-                    if not tables.is_any_lease_due(db, clock):
-                        return work(db, clock)
+                    if not self._is_any_lease_due(db):
+                        return work(db)
             with db:
                 # A transaction that begins with a read could find the file locked when it writes.
                 db.execute("BEGIN IMMEDIATE")
                 before = db.total_changes
-                tables.end_due_leases(db, clock, self._kept_revisions)
-                result = work(db, clock)
+                if tables.has_leases(db):
+                    tables.end_due_leases(db, self._lease_clock(), self._kept_revisions)
+                result = work(db)
                 newest = tables.revision(db) if db.total_changes > before else 0
         except sqlite3.Error as error:
             raise KafkaStorageError(f"the metadata in {self._path} failed: {error}") from error
@@ -185,13 +189,26 @@ class SqliteStore:
             loop.call_soon_threadsafe(self._tell)
         return result
 
+    def _is_any_lease_due(self, db: sqlite3.Connection) -> bool:
+        return tables.has_leases(db) and tables.is_any_lease_due(db, self._lease_clock())
+
+    def _lease_clock(self) -> LeaseClock:
+        """Returns the clock, which only leases need. Raises KafkaStorageError if there is none."""
+        if self._clock is None:
+            try:
+                self._clock = machine_lease_clock()
+            except MetadataError as error:
+                raise KafkaStorageError(str(error)) from None
+        return self._clock
+
     def _tell(self) -> None:
         self._watches.notify()
         if self._peers is not None:
             self._peers.tell()
 
     def _open(self) -> None:
-        self._clock = self._clock or machine_lease_clock()
+        if self._peers is not None and self._clock is None:
+            self._clock = machine_lease_clock()  # a broker that shares the file has a lease
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             db = sqlite3.connect(

@@ -89,6 +89,11 @@ def keep_alive(db: sqlite3.Connection, lease: int, clock: LeaseClock) -> bool:
     return db.execute(update, (clock.now_ms(), clock.name, lease)).rowcount > 0
 
 
+def has_leases(db: sqlite3.Connection) -> bool:
+    """Returns whether a lease has not ended yet."""
+    return db.execute("SELECT 1 FROM lease LIMIT 1").fetchone() is not None
+
+
 def is_any_lease_due(db: sqlite3.Connection, clock: LeaseClock) -> bool:
     """Returns whether a lease is over that nobody has ended yet."""
     return db.execute(f"SELECT 1 {_DUE} LIMIT 1", _time(clock)).fetchone() is not None

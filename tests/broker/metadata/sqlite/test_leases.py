@@ -11,10 +11,12 @@ from pathlib import Path
 import pytest
 
 from broker.clock import machine_boot_id
+from broker.metadata.liveness.peers import Peers
 from broker.metadata.sqlite import lease_clock
 from broker.metadata.sqlite.lease_clock import LeaseClock, machine_lease_clock
 from broker.metadata.sqlite.store import SqliteStore
 from broker.metadata.store import LeaseEndedError, MetadataError, Put, absent
+from protocol.errors import KafkaStorageError
 
 ROOT = Path(__file__).parents[4]
 READING = (
@@ -133,10 +135,28 @@ def own(tmp_path, monkeypatch):
     return tmp_path
 
 
-async def test_a_process_whose_offset_is_unknown_is_refused(own, path):
+OFFSET_UNKNOWN = "leases need one time namespace for a broker and its children"
+
+
+async def test_a_process_whose_offset_is_unknown_has_keys_but_no_lease(own, path):
     (own / "ns/time_for_children").symlink_to("time:[2]")
-    with pytest.raises(MetadataError, match="one time namespace for a broker and its children"):
-        await SqliteStore(path).open()
+    store = SqliteStore(path)
+    await store.open()
+    try:
+        await store.transact((), (Put("a", b""),))
+        assert await keys(store) == ["a"]
+        with pytest.raises(KafkaStorageError, match=OFFSET_UNKNOWN):
+            await store.grant(3_000)
+        assert await keys(store) == ["a"]
+    finally:
+        await store.close()
+
+
+async def test_a_process_whose_offset_is_unknown_shares_no_file(own, path):
+    (own / "ns/time_for_children").symlink_to("time:[2]")
+    store = SqliteStore(path, peers=Peers(path.parent, 1, lambda _: None))
+    with pytest.raises(MetadataError, match=OFFSET_UNKNOWN):
+        await store.open()
 
 
 def test_a_system_without_time_namespaces_has_no_offset(own):
