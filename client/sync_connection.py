@@ -204,6 +204,6 @@ class Connection:
 
 
 def _says_nobody_listens(error: OSError) -> bool:
-    """Returns whether the machine of an address, or the lack of one, says that a retry is vain."""
+    """Returns whether a retry is useless: the host name is unknown, or its machine refuses."""
     is_unknown = isinstance(error, socket.gaierror) and error.errno == socket.EAI_NONAME
     return is_unknown or isinstance(error, ConnectionRefusedError)

@@ -5,8 +5,8 @@
 - When many sessions end together, the brokers may all be alive: a coordinator that was stuck has
   ended their leases (etcd#15247). They get the time of one lease to come back.
 
-Times are milliseconds of a monotonic clock. A controller that begins knows no session yet, so it
-waits with preferred leaders, and elects at once.
+Times are milliseconds of a monotonic clock. A controller that begins knows no session yet. It
+elects leaders at once, but waits before it moves leadership to preferred replicas.
 """
 
 from __future__ import annotations

@@ -69,8 +69,8 @@ class Leader(Leadership):
     ) -> tuple[FetchAnswer, list[LeaderAction]]:
         """Takes a follower's fetch; the records of the answer are read afterwards.
 
-        The leader's log end is taken before that read: steady appends would else keep every
-        follower behind.
+        The leader's log end is taken before that read: otherwise steady appends would keep
+        every follower behind.
         """
         if self._has_ended(now_ms):
             return self._refused(ErrorCode.NOT_LEADER_OR_FOLLOWER), self._told()
@@ -91,7 +91,8 @@ class Leader(Leadership):
     def has_news(self, request: FetchRequest) -> bool:
         """Returns whether a parked fetch is worth an answer: records, or a high watermark.
 
-        The follower would else hear of the latter when the fetch times out (KAFKA-8443, KIP-1166).
+        Otherwise the follower would learn of the high watermark when its fetch times out (KAFKA-8443,
+        KIP-1166).
         """
         if not self.is_leading or request.fetch_offset < self.fetchable_end:
             return True

@@ -169,8 +169,8 @@ class Leadership:
     def _may_join(self, remote: RemoteReplica, now_ms: int) -> bool:
         """Returns whether a follower has all that a member of the ISR must have.
 
-        Its log end is from this leader epoch. One that was removed, wiped and added again would
-        else join with the end that it once had.
+        Its log end is from this leader epoch. Otherwise one that was removed, wiped and added
+        again would join with the end that it once had.
         """
         return (
             self._has_committed(remote)

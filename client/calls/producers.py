@@ -59,7 +59,7 @@ def transaction_start(topic: str, partition: int, producer_id: int) -> Call[int 
 def _of_producer(
     topic: str, partition: int, producer_id: int, value: Callable[[Any], int | None]
 ) -> Call[int | None]:
-    """Returns a call for one value of an active producer; None if the partition knows it not."""
+    """Returns a call for one value of an active producer; None if the partition does not know it."""
     asked = describe_producers.TopicRequest(name=topic, partition_indexes=[partition])
     request = describe_producers.DescribeProducersRequest(topics=[asked])
 

@@ -1,9 +1,9 @@
 """A segment's log with its indexes and append times, and what is known of its times.
 
 The offset index and the time index can be rebuilt, the append times cannot. Each is read from disk
-when it is first needed. An index that fails its checks is
-rebuilt from the log (`survey`). Times come from `partition.times` or from the log, where each batch
-is read once. A sealed segment that has not been used for a while holds no index in memory.
+when it is first needed. An index that fails its checks is rebuilt from the log (`survey`). Times
+come from `partition.times` or from the log, where each batch is read once. A sealed segment that
+has not been used for a while holds no index in memory.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Promises that the death of a process is seen at once and never assumed: a lock that the kernel gives
 back proves it. A process that hangs keeps its lock; its lease ends. Only brokers that share a
-metadata file load this room. Begin with `registration.py`. The other questions:
+metadata file import this package. Begin with `registration.py`. The other questions:
 - the lock that a broker holds on its id: `broker_lock.py`
 - how its peers notice that it has died or committed: `peers.py`
 """

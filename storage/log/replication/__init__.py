@@ -1,4 +1,4 @@
-"""Changes that a follower makes to its log: appends of the leader's batches, truncation, restart.
+"""A log as one of several replicas: its role, a leader's batches, truncation, restart.
 
 Promises that a crash during a truncation leaves the log as it was, or that the next start completes
 the truncation, and that replicas stamp, judge and look up alike: what a leader knows of its log's

@@ -1,4 +1,4 @@
-"""Leading and following: what a log does when it is told which of the two it is to do.
+"""Leading and following: what a log does when it becomes a leader or a follower.
 
 A leader epoch begins durably before the first append in it, so that followers find the same epochs
 in formats 0 and 1, which have none in their bytes. A leader's append times go on from the last one

@@ -271,7 +271,7 @@ def test_a_log_made_anew_is_cleaned_whatever_was_wrong_with_the_old_one(manual, 
 
 
 def test_of_commits_the_last_counts_whatever_is_set(start):
-    """A clock that is set back would else have groups begin again where they were before."""
+    """Otherwise, after a clock is set back, groups would begin again where they were before."""
     settings = {"log.cleaner.compaction.strategy": "timestamp", "control.listener": "127.0.0.1:0"}
     subject = start(settings)
     with subject.connect() as connection:
