@@ -95,6 +95,8 @@ class Roles:
             )
         known_high_watermark = self._take_known_high_watermark()
         state.begin_leader_epoch(epoch)
+        if role is Role.LEADER and state.corrections and not state.is_replicated:
+            state.mark = state.mark.next_in(epoch)  # of what was corrected while it was alone
         state.take_role(role)
         state.leader_cleaned_offset = None
         if high_watermark is None:

@@ -148,10 +148,11 @@ class AppendClock:
     def _mark(self) -> Mark:
         """Returns the mark of a correction that is made now.
 
-        A log that was only opened may have another leader, whose corrections replace this one.
+        Only a leader counts its corrections. A log that was only opened may have another leader,
+        whose corrections replace this one. One that this broker has alone is compared with none.
         """
         state = self._state
-        if state.is_replicated and state.role is Role.ALONE:
+        if state.role is Role.ALONE:
             return state.mark
         return state.mark.next_in(state.leader_epoch)
 

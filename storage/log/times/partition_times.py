@@ -27,7 +27,7 @@
               on (Long.MIN: there are none)
     copies    only in version 4
               int8 1: other brokers have copies of the log
-              int32 leader epoch, int32 number of the last correction (0: none)
+              int32 leader epoch, int32 number of the last correction of a leader (0: none)
     mark      int64 offset of the last reset of the append clock; 0 if there was none
     cut       only in a log that has been truncated, or that went offline with refused records
               int64 recovery point and int64 cleaned offset (-1: none): if the directory's
@@ -36,8 +36,8 @@
               int8 1: it restarts the log, empty, at that offset
     gaps      int64 the log may have gaps up to this offset, see `storage/log/recovery/gaps.py`
 
-A log that is on one broker and was never corrected is written in version 3. A file of version 2 has
-no corrections and no steps of the clock. One of version 1 also has no clock
+A log that was always on one broker is written in version 3: its corrections have no number. A file
+of version 2 has no corrections and no steps of the clock. One of version 1 also has no clock
 readings and no moments of adoption; its lines with unknown append times are not used: there the
 dates of files stood in. Any file may have no gaps, and no mark where it would be 0 and no cut
 follows.
@@ -126,7 +126,7 @@ class PartitionTimes(NamedTuple):
     corrections: tuple[Correction, ...] = ()  # of append times that a wrong clock gave
     clock: ClockMark = ClockMark()
     is_replicated: bool = False  # other brokers have copies
-    mark: Mark = NO_MARK  # the last correction
+    mark: Mark = NO_MARK  # the last correction that a leader made
 
 
 def lines_of(segments: Iterable[Segment], left_out: Container[int]) -> tuple[SegmentLine, ...]:

@@ -159,6 +159,24 @@ def test_a_newer_mark_lowers_and_is_durable(followed):
     assert [segment.base_offset for segment in followed.partition.segments] == [0, 2]
 
 
+def test_what_a_log_corrected_while_it_was_alone_has_a_mark_once_it_leads(log):
+    log.append([5], now=9 * HOUR)
+    assert log.partition.append_clock.reset(HOUR)
+    assert log.partition.state.mark == Mark()
+    log.partition.roles.lead(3)
+    assert log.partition.state.mark == Mark(3, 1)
+    log.partition.roles.lead(4)
+    log.crash()
+    log.open(HOUR)
+    assert log.partition.state.mark == Mark(3, 1)
+
+
+def test_who_leads_a_log_without_corrections_sets_no_mark(log):
+    log.append([5], now=9 * HOUR)
+    log.partition.roles.lead(3)
+    assert log.partition.state.mark == Mark()
+
+
 def test_an_outdated_answer_changes_no_times(followed):
     say(followed, RESET)
     say(followed, LEADER._replace(last_append_time_ms=9 * HOUR, max_event_time=8 * HOUR))

@@ -74,6 +74,26 @@ def test_a_disk_that_refuses_the_correction_refuses_the_append(log, monkeypatch)
 
 
 @pytest.mark.parametrize("stop", ["close", "crash"])
+@pytest.mark.parametrize("now", [RIGHT_MS, WRONG_MS])
+def test_a_broker_alone_keeps_corrections_in_a_file_that_an_older_tidelog_reads(
+    make_log, now, stop
+):
+    log = make_log().create()
+    log.append([5], now=9_000 if now == RIGHT_MS else WRONG_MS)
+    if now == RIGHT_MS:
+        log.partition.append_clock.note_step_forward(STEP, "a clock", 7)
+    else:
+        assert log.partition.append_clock.reset(RIGHT_MS)
+    before = corrections(log)
+    assert len(before) == 1
+    getattr(log, stop)()
+    log.open(RIGHT_MS + 10_500)
+    assert corrections(log) == before
+    data = (log.directory / partition_times.FILE_NAME).read_bytes()
+    assert data[4:8] == b"\0\0\0\3"
+
+
+@pytest.mark.parametrize("stop", ["close", "crash"])
 def test_a_crash_before_the_append_keeps_the_correction(log, stop):
     assert log.partition.note_step_back(RIGHT_MS)
     assert not log.partition.note_step_back(RIGHT_MS)
