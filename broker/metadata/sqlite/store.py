@@ -23,12 +23,19 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from broker.metadata.sqlite import migration, tables
 from broker.metadata.sqlite.commit_mark import CommitMark
 from broker.metadata.sqlite.lease_clock import machine_lease_clock
-from broker.metadata.store import KEPT_REVISIONS, MetadataError, check_operations, check_span
+from broker.metadata.store import (
+    KEPT_REVISIONS,
+    CompactedError,
+    LeaseEndedError,
+    MetadataError,
+    check_operations,
+    check_span,
+)
 from broker.metadata.watching import Watches
 from protocol.errors import KafkaStorageError
 
@@ -43,6 +50,13 @@ if TYPE_CHECKING:
     Work = Callable[[sqlite3.Connection], "Result"]
 
 Result = TypeVar("Result")
+
+
+class _Refusal(NamedTuple):
+    """Why a call has changed nothing. The leases that ended before it stay ended."""
+
+    error: CompactedError | LeaseEndedError
+
 
 _BUSY_TIMEOUT_S = 10.0
 # The first release of each branch with the fix of the WAL-reset bug; newer branches all have it.
@@ -180,13 +194,15 @@ class SqliteStore:
                 before = db.total_changes
                 if tables.has_leases(db):
                     tables.end_due_leases(db, self._lease_clock(), self._kept_revisions)
-                result = work(db)
+                result = _outcome(work, db)
                 newest = tables.revision(db) if db.total_changes > before else 0
         except sqlite3.Error as error:
             raise KafkaStorageError(f"the metadata in {self._path} failed: {error}") from error
         if newest > self._told:  # a lease that is kept alive changes no key
             self._told = newest  # the watches are told also if the caller no longer waits
             loop.call_soon_threadsafe(self._tell)
+        if isinstance(result, _Refusal):
+            raise result.error
         return result
 
     def _is_any_lease_due(self, db: sqlite3.Connection) -> bool:
@@ -233,6 +249,14 @@ class SqliteStore:
         if self._db is not None:
             self._db.close()
             self._db = None
+
+
+def _outcome(work: Work[Result], db: sqlite3.Connection) -> Result | _Refusal:
+    """Does the work. A refusal is returned, so that the transaction is committed all the same."""
+    try:
+        return work(db)
+    except (CompactedError, LeaseEndedError) as error:
+        return _Refusal(error)
 
 
 def _prepare(db: sqlite3.Connection, path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sqlite3
 from unittest import mock
 
 from broker.metadata.memory import MemoryStore
@@ -54,6 +55,10 @@ class InProcess:
     async def told(self, client):
         return self._followers[client].told() if client in self._followers else None
 
+    def stored_revision(self):
+        """The newest revision, read without a call: no lease ends by that."""
+        return self.stores[0].state.revision
+
     async def let_watches_run(self):
         await asyncio.sleep(0)
 
@@ -70,6 +75,7 @@ class Sqlite(InProcess):
     """Two stores on one file, each with a thread of its own; with either journal."""
 
     def __init__(self, path, seed):
+        self._path = path
         self._has_wal = seed % 2 == 1
         clock = LeaseClock("test", lambda: self.now_ms)
         super().__init__(
@@ -82,6 +88,11 @@ class Sqlite(InProcess):
     async def open(self):
         with mock.patch.object(sqlite_store, "wal_is_safe", return_value=self._has_wal):
             await super().open()
+
+    def stored_revision(self):
+        with contextlib.closing(sqlite3.connect(self._path)) as db:
+            (number,) = db.execute("SELECT value FROM counter WHERE name = 'revision'").fetchone()
+        return number
 
     async def let_watches_run(self):
         await asyncio.sleep(POLL_S)

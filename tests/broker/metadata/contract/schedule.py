@@ -74,6 +74,10 @@ class Schedule:
 
     async def _one(self):
         await self._overlapping([(self._client(), self._call())])
+        if not self.engine.has_processes:
+            # Leases end before the call's own work, also if the call itself is refused.
+            stored = self.engine.stored_revision()
+            self.worlds.check(lambda state: state.revision == stored, f"revision {stored}")
 
     async def _several(self):
         """Calls that overlap, of different clients or of one."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import subprocess
 import sys
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,14 @@ from broker.metadata.liveness.peers import Peers
 from broker.metadata.sqlite import lease_clock
 from broker.metadata.sqlite.lease_clock import LeaseClock, machine_lease_clock
 from broker.metadata.sqlite.store import SqliteStore
-from broker.metadata.store import LeaseEndedError, MetadataError, Put, absent
+from broker.metadata.store import (
+    Change,
+    CompactedError,
+    LeaseEndedError,
+    MetadataError,
+    Put,
+    absent,
+)
 from protocol.errors import KafkaStorageError
 
 ROOT = Path(__file__).parents[4]
@@ -36,8 +44,8 @@ class Time:
 
 
 @asynccontextmanager
-async def opened(path, time):
-    store = SqliteStore(path, clock=time.clock())
+async def opened(path, time, **settings):
+    store = SqliteStore(path, clock=time.clock(), **settings)
     await store.open()
     try:
         yield store
@@ -70,6 +78,32 @@ async def test_a_lease_survives_its_process_and_ends_at_its_deadline(path):
             await store.transact(absent("a"), (Put("a", b"", lease), Put("d", b"")))
         assert await store.transact(absent("c"), (Put("a", b"", lease),)) is None
         assert await keys(store) == ["c"]
+
+
+def stored_revision(path):
+    """The newest revision in the file, read without a call: no lease ends by that."""
+    with closing(sqlite3.connect(path)) as db:
+        return db.execute("SELECT value FROM counter WHERE name = 'revision'").fetchone()[0]
+
+
+@pytest.mark.parametrize(
+    ("error", "refused"),
+    [
+        (LeaseEndedError, lambda store, lease: store.transact((), (Put("c", b"", lease),))),
+        (CompactedError, lambda store, _: store.changes(0)),
+    ],
+)
+async def test_a_call_that_is_refused_ends_leases_first(path, error, refused):
+    time = Time()
+    async with opened(path, time, kept_revisions=1) as store:
+        lease = await store.grant(3_000)
+        await store.transact((), (Put("a", b"", lease),))
+        await store.transact((), (Put("b", b""),))
+        time.now_ms += 3_000
+        with pytest.raises(error):
+            await refused(store, lease)
+        assert stored_revision(path) == 3
+        assert await store.changes(2) == [Change(3, "a", None)]
 
 
 async def test_a_lease_of_another_boot_has_ended_with_it(path):
