@@ -197,7 +197,8 @@ class Leader(Leadership):
     def on_tick(self, now_ms: int) -> list[LeaderAction]:
         """Looks at what time has changed: the lease, followers that lag, unsettled proposals.
 
-        Called at least twice in `lag_time_max_ms`.
+        Called at least twice in `lag_time_max_ms`, and at least every third of a lease: a longer
+        silence may count as a pause in which the lease ended (`lease.py`).
         """
         if self._has_ended(now_ms):
             return self._told()

@@ -52,8 +52,9 @@ class Lease:
     def _was_paused_past_end(self, now_ms: int) -> bool:
         """Returns whether the lease ended while the loop stood still.
 
-        Renewals are sent at least three times in a lease, so a shorter pause ends no lease that
-        was being renewed.
+        The loop asks at least every third of a lease (`Leader.on_tick`). A shorter silence is no
+        pause: renewals are sent as often, so it ends no lease that was being renewed. A silence of
+        a whole lease loses the lease, whatever was renewed.
         """
         pause_ms = now_ms - self._last_run_ms
         is_over = now_ms >= self._ends_ms or pause_ms >= self._duration_ms
