@@ -44,7 +44,7 @@ SIZE = "retention.bytes"  # the log is not large enough
 
 # `SegmentExplanation.rolls_by`, if no setting ends the segment:
 WRONG_CLOCK = "wrong clock"  # the clock was wrong in this segment
-ADOPTED = "adopted"  # another broker wrote it, or may have written to it
+ADOPTED = "adopted"  # it is not known that this broker wrote all of it
 
 
 class SegmentExplanation(NamedTuple):
@@ -172,7 +172,7 @@ def _with_rolling(explained: SegmentExplanation, log: Moment, clock_ms: int) -> 
     if log.begins_segment or is_behind(log.last_append_time, clock_ms):
         roll_ms, rolls_by, setting = clock_ms, WRONG_CLOCK, "(the clock was wrong)"
     elif log.segments[-1].is_ended:
-        roll_ms, rolls_by, setting = clock_ms, ADOPTED, "(another broker wrote this one)"
+        roll_ms, rolls_by, setting = clock_ms, ADOPTED, "(it is not known that this broker wrote all of it)"
     if explained.held_by is None:
         sentence = "It is active: the round begins a new segment first."
     elif roll_ms is None:
