@@ -118,8 +118,7 @@ def test_the_first_append_begins_a_segment_and_nothing_before_it(adopted, reads)
     assert (only.rolls_ms, only.rolls_by) == (77, "adopted")
     assert (
         " It is active; the next append begins a new segment"
-        " (it is not known that this broker wrote all of it)."
-        in only.sentence
+        " (it is not known that this broker wrote all of it)." in only.sentence
     )
     assert partition.reader.offsets_before_v0(1500, 9) == [50, 0]
     assert [s.base_offset for s in partition.segments] == [0]
