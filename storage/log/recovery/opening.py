@@ -63,7 +63,6 @@ def open_log(
     loaded = loading.load(directory, known, config.index_interval_bytes)
     recorded, segments = known.times, loaded.segments
     end_offset = segments[-1].tail.end_offset
-    covered_offset = 0 if recorded is None else min(recorded.covered_offset, end_offset)
     state = LogState(
         directory,
         topic,
@@ -74,7 +73,7 @@ def open_log(
         epochs=LeaderEpochs(directory, end_offset),
         log_start_offset=min(max(known.log_start_offset, segments[0].base_offset), end_offset),
         recovery_point=min(known.recovery_point, end_offset),
-        covered_offset=end_offset if known.was_clean else covered_offset,
+        covered_offset=_covered(known, end_offset),
         cleaned_offset=known.cleaned_offset,
         gaps_end_offset=loaded.gaps_end_offset,
         last_append_time_ms=loaded.last_append_time_ms,
@@ -92,8 +91,13 @@ def open_log(
         lost_offset=loaded.lost_offset,
         known_high_watermark=high_watermark,
     )
+    return _begun(state, known, now_ms)
+
+
+def _begun(state: LogState, known: loading.Known, now_ms: int) -> LogState:
+    """Returns the state with its epoch and clocks begun, and saves its times. Raises OSError."""
     if state.epochs.last_begun == NO_EPOCH:
-        state.leader_epoch = max(0, _epoch_of_last_batch(segments))
+        state.leader_epoch = max(0, _epoch_of_last_batch(state.version.segments))
     _begin_clock(state, now_ms)
     state.arrivals.begin(state.max_event_time)
     _save_times(state, known)
@@ -114,6 +118,13 @@ def _known(recorded: PartitionTimes | None, given: loading.Known) -> loading.Kno
         cleaned_offset=_smaller(given.cleaned_offset, cut.cleaned_offset),
         times=recorded,
     )
+
+
+def _covered(known: loading.Known, end_offset: int) -> int:
+    """Returns the offset before which append times survive a power loss."""
+    if known.was_clean:
+        return end_offset
+    return 0 if known.times is None else min(known.times.covered_offset, end_offset)
 
 
 def _corrections(known: loading.Known, segments: Sequence[Segment]) -> tuple[Correction, ...]:
