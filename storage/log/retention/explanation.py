@@ -172,7 +172,8 @@ def _with_rolling(explained: SegmentExplanation, log: Moment, clock_ms: int) -> 
     if log.begins_segment or is_behind(log.last_append_time, clock_ms):
         roll_ms, rolls_by, setting = clock_ms, WRONG_CLOCK, "(the clock was wrong)"
     elif log.segments[-1].is_ended:
-        roll_ms, rolls_by, setting = clock_ms, ADOPTED, "(it is not known that this broker wrote all of it)"
+        roll_ms, rolls_by = clock_ms, ADOPTED
+        setting = "(it is not known that this broker wrote all of it)"
     if explained.held_by is None:
         sentence = "It is active: the round begins a new segment first."
     elif roll_ms is None:
