@@ -34,9 +34,8 @@ class LeaderState(NamedTuple):
     back_offset: int = 0  # the last reset of the append clock; 0: none
     mark: Mark = NO_MARK  # the last correction
     corrections: tuple[Correction, ...] = ()
-    adopted: tuple[Adopted, ...] | None = (
-        None  # of unknown append times; None: the leader is silent
-    )
+    # Of unknown append times; None: the leader is silent.
+    adopted: tuple[Adopted, ...] | None = None
     cleaned_offset: int | None = None  # before which it has compacted the log; None: never
     late_horizons: tuple[int, int] | None = None  # see `tombstones.counted_horizon`
 
