@@ -130,7 +130,11 @@ class Flusher:
             except OSError as error:
                 raise storage_error(state, "the log cannot be made durable", error) from error
             state.mark_durable(end_offset)
-            state.recovery_point = max(end_offset, state.recovery_point)
+            with state.append_lock:
+                # A roll at this offset may have ended the append times after they were synced.
+                is_ended = state.active is not active and active.tail.end_offset == end_offset
+                durable_offset = end_offset - 1 if is_ended else end_offset
+                state.recovery_point = max(durable_offset, state.recovery_point)
             state.covered_offset = end_offset
             self._flushed_base = base_offset
             state.logged_errors.clear()

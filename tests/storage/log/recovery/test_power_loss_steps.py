@@ -313,6 +313,34 @@ def test_a_deleted_topics_checkpoint_hides_nothing_of_a_new_one(make_log, restar
 # --- append times --------------------------------------------------------------------------------
 
 
+class _AppendsBesideAFlush(Calls):
+    """Lets a log append when a flush has synced its segments, and syncs the directory."""
+
+    log = None
+
+    def sync(self, number):
+        super().sync(number)
+        log = self.log
+        if log is not None and self.names[number] == log.directory.name:
+            self.log = None  # once
+            log.append([3000, 4000], now=20)
+
+
+def test_the_end_of_append_times_that_a_roll_writes_during_a_flush_is_synced_by_the_next(
+    make_log, use
+):
+    calls = _AppendsBesideAFlush()
+    use(calls)
+    log = calls.log = segments_of(make_log, 1)
+    log.partition.flush()
+    assert [segment.base_offset for segment in log.partition.segments] == [0, 2]
+    assert log.partition.recovery_point == 1
+    calls.made.clear()
+    assert log.partition.flush() == 4
+    assert ("sync", path_of(log, 0, ".appendtimes").name) in calls.made
+    assert log.partition.recovery_point == 4
+
+
 def test_a_time_behind_the_end_is_one_too_many(version, tmp_path):
     times = append_times(version, tmp_path / "a", (5, 0), (7, 4), (9, 8))
     assert times.confirm(5, 7), "the batch at 108 has been lost, its time has not"
