@@ -221,7 +221,7 @@ def _decided(
     before = topic.assignments[index]
     gone = [broker for broker in before.isr if broker not in after.isr]
     concerned = dict.fromkeys(gone)
-    if after.leader != before.leader:
+    if after.leader_epoch != before.leader_epoch:
         concerned.update(dict.fromkeys(b for b in (before.leader, after.leader) if b != NO_LEADER))
     made = change(image, topic.name, index, after, concerned, why)
     offline = tuple(

@@ -74,14 +74,15 @@ def complete(
 ) -> PartitionRecord | None:
     """Returns the state after the last step of a reassignment; None while it cannot be done.
 
-    The leader stays if it is a replica of the target. Else the first in-sync replica that is able
-    to lead becomes the leader.
+    The leader stays if it is a replica of the target and able to lead. Else the first in-sync replica
+    that is able becomes the leader.
     """
     if not is_in_progress(record) or not _is_target_ready(record, min_insync):
         return None
     replicas = target(record)
     isr = tuple(broker for broker in record.isr if broker in replicas)
-    leader = record.leader if record.leader in isr else _first(replicas, isr, able)
+    stays = record.leader in isr and record.leader in able
+    leader = record.leader if stays else _first(replicas, isr, able)
     if leader == NO_LEADER:
         return None
     moved = record._replace(replicas=replicas, adding=(), removing=())

@@ -84,7 +84,9 @@ def test_a_second_process_does_not_touch_the_metadata(tmp_path):
     """They are of an older layout, which a start migrates, and the broker's settings add to them."""
     path = tmp_path / "tidelog.sqlite"
     with contextlib.closing(sqlite3.connect(path)) as db:
-        db.executescript((Path(__file__).parent / "metadata" / "layout_2.sql").read_text())
+        db.executescript(
+            (Path(__file__).parent / "metadata" / "sqlite" / "layout_2.sql").read_text()
+        )
     before = path.read_bytes()
     first = LogStore([tmp_path], default_config=TopicConfig())
     first.lock()

@@ -29,10 +29,10 @@ def late_in_a_new_segment(times, append_time_ms, offset):
 PLANTS = {
     "times of a truncated tail survive": patched(AppendTimes, "truncate", lambda *_: None),
     "a clock that goes back takes them back": patched(
-        time_rules, "append_time", lambda _, now: 0 if now == -1 else now
+        time_rules, "append_time", lambda _, now, **more: 0 if now == -1 else now
     ),
     "a stamp of -1 is given": patched(
-        time_rules, "append_time", lambda last, now: now if last is None else max(last, now)
+        time_rules, "append_time", lambda last, now, **_: now if last is None else max(last, now)
     ),
     "the first entry of a new segment is forgotten": patched(
         AppendTimes, "append", late_in_a_new_segment

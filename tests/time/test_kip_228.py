@@ -131,10 +131,10 @@ PLANTS = {
         )
     ),
     "a stamp of -1 is given": patched(
-        time_rules, "append_time", lambda last, now: now if last is None else max(last, now)
+        time_rules, "append_time", lambda last, now, **_: now if last is None else max(last, now)
     ),
     "append times begin at 1970": patched(
-        time_rules, "append_time", lambda last, now: max(last or 0, now, 0)
+        time_rules, "append_time", lambda last, now, **_: max(last or 0, now, 0)
     ),
     "a stamp before 1970 is not told": patched(
         time_rules, "reported", lambda stamps: max(REPORTED(stamps), NO_TIMESTAMP)

@@ -82,7 +82,7 @@ def test_a_wrong_expectation_fails(tmp_path):
 
 
 PLANTS_32 = {
-    "the append time goes back": patched(time_rules, "append_time", lambda _, now: now),
+    "the append time goes back": patched(time_rules, "append_time", lambda _, now, **more: now),
     "the window lies around the append time": stamped(
         min_timestamp=lambda s, now: s.min_timestamp + (s.append_time_ms - now),
         max_timestamp=lambda s, now: min(s.max_timestamp + s.append_time_ms - now, 2**63 - 1),

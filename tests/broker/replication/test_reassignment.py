@@ -44,6 +44,13 @@ def test_a_leader_epoch_ends_even_if_the_leader_stays():
     assert (written(after), after.leader_epoch) == (("1* 2", "1 2", ""), 6)
 
 
+def test_a_leader_that_cannot_lead_gets_no_new_epoch():
+    growing = begin(state("1* 2 3", "1 2 3"), (1, 2), ALL)
+    after = complete(growing, set(ALL) - {1}, 1)
+    assert (written(after), after.leader_epoch) == (("1 2*", "1 2", ""), 6)
+    assert complete(growing, (), 1) is None
+
+
 def test_only_another_order_is_no_reassignment():
     after = begin(state("1* 2 3", "1 2 3"), (3, 2, 1), ALL)
     assert (written(after), reassignment.is_in_progress(after)) == (("3 2 1*", "1 2 3", ""), False)
