@@ -124,7 +124,8 @@ def _covered(known: loading.Known, end_offset: int) -> int:
     """Returns the offset before which append times survive a power loss."""
     if known.was_clean:
         return end_offset
-    return 0 if known.times is None else min(known.times.covered_offset, end_offset)
+    covered_offset = 0 if known.times is None else known.times.covered_offset
+    return min(covered_offset, end_offset)
 
 
 def _corrections(known: loading.Known, segments: Sequence[Segment]) -> tuple[Correction, ...]:
