@@ -21,14 +21,11 @@ exit status 1. `PLANT=list` names the mistakes that can be planted, `PLANT=name`
 from __future__ import annotations
 
 import contextlib
-import functools
 import logging
-import multiprocessing
 import os
 import shutil
 import sys
 import tempfile
-import traceback
 from pathlib import Path
 from typing import Any
 
@@ -37,17 +34,14 @@ from tests.simulation.clocks_beside import lives
 from tests.simulation.clocks_planted import PLANTED, planted
 from tests.simulation.clocks_world import World
 from tests.simulation.disks import Unsynced
+from tests.simulation.seeds import BrokenSeedError, play
 
 STEPS = 40
 _TRACE_LINES = 60
 
 
-class BrokenLifeError(AssertionError):
-    """A promise was broken; the text is the seed's trace."""
-
-
 def run(seed: int, plant: str | None = None) -> World:
-    """Lives one life; raises BrokenLifeError with its trace."""
+    """Lives one life; raises BrokenSeedError with its trace."""
     before = files.use(Unsynced())
     disabled = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
@@ -63,7 +57,7 @@ def run(seed: int, plant: str | None = None) -> World:
             return main
     except Exception as error:
         said = [] if world is None else world.trace
-        raise BrokenLifeError(
+        raise BrokenSeedError(
             "\n".join([f"FROM={seed} SEEDS=1:", *said[:1], *said[1:][-_TRACE_LINES:], repr(error)])
         ) from error
     finally:
@@ -79,38 +73,5 @@ def _directory() -> str | None:
     return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 
 
-def failure(seed: int, plant: str | None) -> str | None:
-    """Returns the trace of a seed that breaks a promise; None if it breaks none."""
-    try:
-        run(seed, plant)
-    except BrokenLifeError as error:
-        where = traceback.format_exception(error.__cause__)[-3:]
-        return "".join([str(error), "\n", *where])
-    return None
-
-
-def main() -> int:
-    """Lives as many lives as the environment says; returns the exit status."""
-    plant = os.environ.get("PLANT") or None
-    if plant == "list":
-        print(*PLANTED, sep="\n")
-        return 0
-    if plant is not None and plant not in PLANTED:
-        print(f"PLANT={plant}: no such mistake; PLANT=list names them", file=sys.stderr)
-        return 2
-    first, count = int(os.environ.get("FROM", "1")), int(os.environ.get("SEEDS", "300"))
-    seeds = range(first, first + count)
-    live = functools.partial(failure, plant=plant)
-    with multiprocessing.get_context("spawn").Pool() as pool:
-        for seed, trace in zip(seeds, pool.imap(live, seeds, chunksize=8), strict=True):
-            if trace is not None:
-                print(trace)
-                return 1
-            if (seed - first + 1) % 1_000 == 0:
-                print(f"{seed - first + 1} seeds are clean", file=sys.stderr)
-    print(f"{count} seeds from {first} on are clean")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(play(run, PLANTED))

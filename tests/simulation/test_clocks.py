@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.simulation.clocks import BrokenLifeError, run
+from tests.simulation.clocks import run
 from tests.simulation.clocks_planted import PLANTED
+from tests.simulation.seeds import BrokenSeedError
 
 SEEDS = 300
 PARTS = 6
@@ -56,6 +57,6 @@ def test_a_planted_mistake_is_caught(mistake):
     for seed in (planted.known, *range(1, planted.seeds + 1)):
         try:
             run(seed, mistake)
-        except BrokenLifeError:
+        except BrokenSeedError:
             return
     pytest.fail("nobody noticed", pytrace=False)

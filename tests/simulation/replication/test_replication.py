@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.simulation.replication.planted import PLANTED
-from tests.simulation.replication.world import BrokenSeedError, run
+from tests.simulation.replication.world import run
+from tests.simulation.seeds import BrokenSeedError
 
 SEEDS = 300
 PARTS = 6

@@ -12,12 +12,7 @@ exit status 1. `PLANT=list` names the mistakes that can be planted, `PLANT=name`
 
 from __future__ import annotations
 
-import functools
-import multiprocessing
-import os
 import sys
-import time
-import traceback
 from typing import TYPE_CHECKING, Any
 
 from broker.metadata import records
@@ -33,6 +28,7 @@ from tests.simulation.replication.cluster.network import WEATHERS, Network
 from tests.simulation.replication.cluster.timeline import Timeline
 from tests.simulation.replication.faults import Faults
 from tests.simulation.replication.planted import PLANTED, planted
+from tests.simulation.seeds import BrokenSeedError, play
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,10 +41,6 @@ if TYPE_CHECKING:
 FAULTS_MS = 20_000
 PEACE_MS = 20_000
 _TRACE_LINES = 1000
-
-
-class BrokenSeedError(AssertionError):
-    """An invariant was broken; the text is the seed's trace."""
 
 
 class World:
@@ -229,39 +221,5 @@ def run(seed: int, plant: str | None = None) -> World:
     return world
 
 
-def failure(seed: int, plant: str | None) -> str | None:
-    """Returns the trace of a seed that breaks an invariant; None if it breaks none."""
-    try:
-        run(seed, plant)
-    except BrokenSeedError as error:
-        where = traceback.format_exception(error.__cause__)[-3:]
-        return "".join([str(error), "\n", *where])
-    return None
-
-
-def main() -> int:
-    """Plays as many seeds as the environment says; returns the exit status."""
-    plant = os.environ.get("PLANT") or None
-    if plant == "list":
-        print(*PLANTED, sep="\n")
-        return 0
-    if plant is not None and plant not in PLANTED:
-        print(f"PLANT={plant}: no such mistake; PLANT=list names them", file=sys.stderr)
-        return 2
-    first, count = int(os.environ.get("FROM", "1")), int(os.environ.get("SEEDS", "300"))
-    began = time.monotonic()
-    seeds = range(first, first + count)
-    play = functools.partial(failure, plant=plant)
-    with multiprocessing.get_context("spawn").Pool() as pool:
-        for seed, trace in zip(seeds, pool.imap(play, seeds, chunksize=8), strict=True):
-            if trace is not None:
-                print(trace)
-                return 1
-            if (seed - first + 1) % 1_000 == 0:
-                print(f"{seed - first + 1} seeds are clean", file=sys.stderr)
-    print(f"{count} seeds from {first} on are clean, in {time.monotonic() - began:.1f} s")
-    return 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(play(run, PLANTED))

@@ -1,6 +1,5 @@
 """The last segment of a log that another program wrote: it is read once, and takes no appends."""
 
-import os
 import struct
 import threading
 from pathlib import Path
@@ -10,7 +9,7 @@ from crc32c import crc32c
 
 from protocol.errors import NotLeaderOrFollower
 from protocol.records.batch import Record, build
-from storage import filenames, files
+from storage import filenames
 from storage.log.high_watermark import Role
 from storage.log.replication.leader_state import LeaderState
 from storage.log.replication.received import AppendedFrom
@@ -22,27 +21,6 @@ _MOST_BYTES = 40_000  # of a lookup with an index, in a log that is four times a
 _LEADER = LeaderState(0, 0, None, None)
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc")
-
-
-class Reads(files.System):
-    """Counts the bytes that are read from .log files."""
-
-    def __init__(self):
-        self.bytes = 0
-
-    def read(self, number, size, position):
-        data = super().read(number, size, position)
-        if Path(os.readlink(f"/proc/self/fd/{number}")).suffix == filenames.LOG_SUFFIX:
-            self.bytes += len(data)
-        return data
-
-
-@pytest.fixture
-def reads():
-    system = Reads()
-    before = files.use(system)
-    yield system
-    files.use(before)
 
 
 @pytest.fixture

@@ -6,15 +6,12 @@ file. All lookups are compared with a scan of what was written. Without permissi
 the same answer, or WouldBlock after few reads.
 """
 
-import os
 import random
 import struct
-from pathlib import Path
 
 import pytest
 
 from protocol.records.batch import Record, build, records
-from storage import files
 from storage.log.times import partition_times
 from storage.segment.segment import Segment
 from storage.segment.time_index import TimeIndex
@@ -110,32 +107,6 @@ def test_a_torn_file_keeps_only_what_is_whole(tmp_path, cut):
 
 
 # --- lookups --------------------------------------------------------------------------------------
-
-
-class Reads(files.System):
-    """Counts the bytes that are read from .log files."""
-
-    def __init__(self):
-        self.bytes = 0
-
-    def read(self, number, size, position):
-        data = super().read(number, size, position)
-        if Path(os.readlink(f"/proc/self/fd/{number}")).suffix == ".log":
-            self.bytes += len(data)
-        return data
-
-    def sync(self, number):
-        pass
-
-
-@pytest.fixture
-def reads():
-    if not Path("/proc/self/fd").exists():
-        pytest.skip("needs /proc")
-    system = Reads()
-    before = files.use(system)
-    yield system
-    files.use(before)
 
 
 def expected_of(rows, timestamp, start, upper):

@@ -135,27 +135,6 @@ def test_partition_times_come_back(tmp_path):
 # --- what is read ---
 
 
-class Reads(files.System):
-    """Counts the bytes that are read from .log files."""
-
-    def __init__(self):
-        self.bytes = 0
-
-    def read(self, number, size, position):
-        data = super().read(number, size, position)
-        if Path(os.readlink(f"/proc/self/fd/{number}")).suffix == ".log":
-            self.bytes += len(data)
-        return data
-
-
-@pytest.fixture
-def reads():
-    system = Reads()
-    before = files.use(system)
-    yield system
-    files.use(before)
-
-
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc")
 @pytest.mark.parametrize("stop", ["close", "crash"])
 def test_lookups_after_a_start_read_an_index_interval_not_the_log(make_log, reads, stop):
