@@ -321,7 +321,7 @@ class Run:
         )
 
     def write(self, session: Session) -> int:
-        """Writes what the plan says; returns the exit status."""
+        """Writes the records that the plan selects to the target; returns the exit status."""
         began_s = time.monotonic()
         plan = self._plan(0, None)
         tasks = []

@@ -73,7 +73,7 @@ class AppendTimes:
         self._times, self._offsets = times[:count], offsets[:count] + base_offset
 
     def at(self, offsets: Ints) -> Ints:
-        """Returns the append time of each of these offsets, UNKNOWN if it is not known."""
+        """Returns the append time of each offset, UNKNOWN where no answer has told it."""
         times = _floor(self._offsets, self._times, offsets)
         return np.where(offsets < self._until, times, UNKNOWN)
 

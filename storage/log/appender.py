@@ -247,12 +247,18 @@ class Appender:
             state.begins_segment = False  # also where the active segment was empty
             state.last_append_time_ms = append_time_ms
             if sequenced is not None:
-                offsets = (prepared.first_offset, prepared.last_offset)
-                known = state.read_producers()
-                deletion_ms = deletion_time_at(now_ms, state.deletion_ms)
-                known.appended(sequenced, offsets, append_time_ms, deletion_ms)
+                self._remember_producer(sequenced, prepared, append_time_ms, now_ms)
             state.publish(prepared.last_offset + 1)
         return largest
+
+    def _remember_producer(
+        self, sequenced: Sequenced, prepared: Prepared, append_time_ms: int, now_ms: int
+    ) -> None:
+        """Remembers an appended batch of an idempotent producer, to know a duplicate of it."""
+        state = self._state
+        offsets = (prepared.first_offset, prepared.last_offset)
+        deletion_ms = deletion_time_at(now_ms, state.deletion_ms)
+        state.read_producers().appended(sequenced, offsets, append_time_ms, deletion_ms)
 
     def _refuse(self, size: int, segment_bytes: int) -> NoReturn:
         """Raises the reason why the log does not accept the batches, or their size."""

@@ -1,12 +1,11 @@
 """One partition of a topic: the state of its log, and the objects that work on it.
 
 `appender` stores batches with their offsets and append times; `append_clock` corrects them after
-the clock was wrong; `reader` reads and looks up;
-`flusher` makes durable; `retainer` deletes old segments, and explains; `compactor` takes in
-compacted segments; `replica` follows a leader, `truncater` truncates the log for it, and `roles` makes
-the log lead or follow. They share
-the `LogState` (`state.py`), which documents the locks. Frequently used attributes and methods of
-these objects are also here.
+the clock was wrong; `reader` reads and looks up; `flusher` makes durable; `retainer` deletes old
+segments, and explains; `compactor` takes in compacted segments; `replica` follows a leader,
+`truncater` truncates the log for it, and `roles` makes the log lead or follow. They share the
+`LogState` (`state.py`), which documents the locks. Frequently used attributes and methods of these
+objects are also here.
 """
 
 from __future__ import annotations

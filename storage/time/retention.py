@@ -391,5 +391,5 @@ def _is_held(candidates: Sequence[Candidate], number: int, high_watermark: int) 
 
 
 def expired(last_append_time_ms: int, now_ms: int, keep_ms: int) -> bool:
-    """Returns whether something last used at an append time has been idle for `keep_ms`."""
+    """Returns whether `keep_ms` have passed since the last append of a producer."""
     return now_ms - last_append_time_ms >= keep_ms

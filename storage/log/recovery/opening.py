@@ -200,7 +200,10 @@ def _complete(state: LogState, cut: Cut) -> None:
 
 
 def _smaller(one: int | None, other: int | None) -> int | None:
-    """Returns the smaller of two offsets before which a log was compacted; None is never."""
+    """Returns the smaller of two offsets below which a log was compacted.
+
+    None stands for a log that was never compacted.
+    """
     if one is None or other is None:
         return None if one is other else 0
     return min(one, other)

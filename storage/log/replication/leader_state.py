@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class LeaderState(NamedTuple):
-    """The leader's facts about its log; times in ms."""
+    """What a leader tells its followers about its log; times in ms."""
 
     high_watermark: int
     log_start_offset: int
