@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any, Final
 from pipeline.report.plots import COLOURS, Rows
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pipeline.report.plots import Axis, Bar, Line, Mark, Plot
 
 WIDE: Final = 760
@@ -24,6 +26,7 @@ NARROW: Final = 380
 _HEIGHT: Final = 290
 _ROW: Final = 24
 _POINTS: Final = 72  # an inch
+_PAD: Final = 3  # points around a plot
 
 # Stand-ins for the colours of the style sheet: matplotlib accepts no variables.
 _INK, _SOFT, _RULE, _MARK = "#010000", "#010001", "#010002", "#010003"
@@ -53,39 +56,63 @@ _SETTINGS: Final = {
 
 def svg(plot: Plot | Rows) -> str:
     """Returns the plot for wide and for narrow windows."""
-    return "".join(_svg(plot, width, name) for width, name in ((WIDE, "wide"), (NARROW, "narrow")))
-
-
-def _svg(plot: Plot | Rows, width: int, name: str) -> str:
-    titles: dict[str, str] = {}
     matplotlib = _matplotlib()
-    # The ids of shapes are hashes with this salt. The hidden one of two equal shapes cannot be used.
-    salt = {"svg.hashsalt": f"{plot.name} {name}"}
-    with matplotlib.rc_context({**_SETTINGS, **salt}):
-        height = _ROW * len(plot.rows) + 20 if isinstance(plot, Rows) else _HEIGHT
-        figure = matplotlib.figure.Figure(
-            figsize=(width / _POINTS, height / _POINTS), layout="constrained"
-        )
+    with matplotlib.rc_context(_SETTINGS):
+        figure = matplotlib.figure.Figure(dpi=_POINTS)
         axes = figure.subplots()
-        if isinstance(plot, Rows):
-            _draw_rows(axes, plot, titles)
-        else:
-            _draw(axes, plot, titles, is_narrow=width == NARROW)
-        file = io.StringIO()
-        nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
-        figure.savefig(file, format="svg", transparent=True, metadata=nothing)
+        for shape in (figure.patch, axes.patch):
+            shape.set_visible(False)
+        titles = _draw_rows(axes, plot) if isinstance(plot, Rows) else _draw(axes, plot)
+        drawn = [_svg(axes, plot, width, titles) for width in (WIDE, NARROW)]
+    return "".join(drawn)
+
+
+def _svg(axes: Any, plot: Plot | Rows, width: int, titles: Mapping[str, str]) -> str:
+    """Returns what is drawn in the axes at one width of their figure."""
+    matplotlib, figure, is_narrow = _matplotlib(), axes.figure, width == NARROW
+    name = "narrow" if is_narrow else "wide"
+    if isinstance(plot, Rows):
+        height = _ROW * len(plot.rows) + 20
+    else:
+        height = _HEIGHT
+        _set_ticks(axes, plot.x, "x", most=4 if is_narrow else 9)
+    # The ids of shapes are hashes with this salt. The hidden one of two equal shapes cannot be used.
+    matplotlib.rcParams["svg.hashsalt"] = f"{plot.name} {name}"
+    file = io.StringIO()
+    nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+    renderer = matplotlib.backends.backend_svg.RendererSVG(width, height, file, metadata=nothing)
+    figure.set_size_inches(width / _POINTS, height / _POINTS)
+    _fit(axes, renderer)
+    figure.draw(renderer)
+    renderer.finalize()
     return _inline(file.getvalue(), plot, f"plot {name}", titles)
+
+
+def _fit(axes: Any, renderer: Any) -> None:
+    """Makes the axes as large as leaves room for their names and marks.
+
+    A layout engine of matplotlib would measure all texts four times, and draw the figure twice.
+    """
+    figure, box = axes.figure, _matplotlib().transforms.Bbox
+    axes.set_position((0.25, 0.25, 0.5, 0.5))  # smaller than it gets: no text sticks out farther
+    inner, outer = axes.get_window_extent(), axes.get_tightbbox(renderer)
+    low = figure.bbox.p0 + _PAD + inner.p0 - outer.p0
+    high = (figure.bbox.p1 - _PAD + inner.p1 - outer.p1).clip(low + 1)
+    axes.set_position(box((low, high)).transformed(figure.transFigure.inverted()))
 
 
 @cache
 def _matplotlib() -> Any:
     import matplotlib as mpl
+    import matplotlib.backends.backend_svg
     import matplotlib.figure
+    import matplotlib.patches
+    import matplotlib.transforms
 
     return mpl
 
 
-def _inline(text: str, plot: Plot | Rows, kind: str, titles: dict[str, str]) -> str:
+def _inline(text: str, plot: Plot | Rows, kind: str, titles: Mapping[str, str]) -> str:
     """Returns matplotlib's file as a part of a page."""
     size = re.search(r'viewBox="([^"]+)"', text)
     assert size is not None
@@ -109,9 +136,12 @@ def _inline(text: str, plot: Plot | Rows, kind: str, titles: dict[str, str]) -> 
 # --- drawing -------------------------------------------------------------------------------------
 
 
-def _draw(axes: Any, plot: Plot, titles: dict[str, str], *, is_narrow: bool) -> None:
-    _scale(axes, plot.x, "x", most=4 if is_narrow else 9)
-    _scale(axes, plot.y, "y", most=9)
+def _draw(axes: Any, plot: Plot) -> dict[str, str]:
+    """Draws all but the marks of the first axis; returns the titles of what has one."""
+    titles: dict[str, str] = {}
+    _scale(axes, plot.x, "x")
+    _scale(axes, plot.y, "y")
+    _set_ticks(axes, plot.y, "y", most=9)
     axes.grid(visible=True, axis="y", color=_RULE, linewidth=0.8)
     axes.set_axisbelow(True)
     for number, bar in enumerate(plot.bars):
@@ -120,17 +150,22 @@ def _draw(axes: Any, plot: Plot, titles: dict[str, str], *, is_narrow: bool) -> 
         _line(axes, line, f"line{number}", titles)
     for number, mark in enumerate(plot.marks):
         _mark(axes, mark, number, plot.x)
+    return titles
 
 
-def _scale(axes: Any, axis: Axis, which: str, most: int) -> None:
-    """Sets range, marks and label of an axis; of too many marks every second or third is shown."""
-    inside = [tick for tick in axis.ticks if axis.low <= tick[0] <= axis.high]
-    shown = inside[:: max(1, -(-len(inside) // most))]
+def _scale(axes: Any, axis: Axis, which: str) -> None:
+    """Sets range and label of an axis."""
     if axis.is_log:
         axes.set(**{f"{which}scale": "log"})
     low, high = float(axis.low), float(axis.high)  # whole numbers may be beyond int64 here
     high = high if high > low else max(low + 1, math.nextafter(low, math.inf))
     axes.set(**{f"{which}lim": (low, high), f"{which}label": axis.label})
+
+
+def _set_ticks(axes: Any, axis: Axis, which: str, most: int) -> None:
+    """Sets the marks of an axis; of too many every second or third is shown."""
+    inside = [tick for tick in axis.ticks if axis.low <= tick[0] <= axis.high]
+    shown = inside[:: max(1, -(-len(inside) // most))]
     scale = axes.xaxis if which == "x" else axes.yaxis
     scale.set_ticks([float(at) for at, _ in shown], [name for _, name in shown])
     scale.set_ticks([], minor=True)
@@ -141,15 +176,16 @@ def _bar(axes: Any, bar: Bar, name: str, titles: dict[str, str]) -> None:
     below = 0.0
     for number, part in enumerate(bar.parts):
         if part > 0:
-            (shape,) = axes.bar(
-                bar.low + gap / 2,
-                part,
-                bar.high - bar.low - gap,
-                below,
-                align="edge",
-                color=_SERIES[number],
+            # `axes.bar` would work the limits out again for each.
+            axes.add_artist(
+                _matplotlib().patches.Rectangle(
+                    (bar.low + gap / 2, below),
+                    bar.high - bar.low - gap,
+                    part,
+                    facecolor=_SERIES[number],
+                    gid=f"{name}-{number}",
+                )
             )
-            shape.set_gid(f"{name}-{number}")
             titles[f"{name}-{number}"] = bar.title
             below += part
 
@@ -188,7 +224,9 @@ def _mark(axes: Any, mark: Mark, number: int, x: Axis) -> None:
     )
 
 
-def _draw_rows(axes: Any, plot: Rows, titles: dict[str, str]) -> None:
+def _draw_rows(axes: Any, plot: Rows) -> dict[str, str]:
+    """Draws them; returns their titles."""
+    titles: dict[str, str] = {}
     for number, (name, value, words) in enumerate(plot.rows):
         (shape,) = axes.barh(number, value, 0.7, color=_SERIES[0])
         shape.set_gid(f"row{number}")
@@ -201,3 +239,4 @@ def _draw_rows(axes: Any, plot: Rows, titles: dict[str, str]) -> None:
     axes.tick_params(axis="y", length=0)
     axes.set(xlim=(0, (plot.high or 1) * 1.2), ylim=(len(plot.rows) - 0.4, -0.6))
     axes.spines["bottom"].set_visible(False)
+    return titles

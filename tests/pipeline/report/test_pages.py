@@ -11,7 +11,8 @@ import pytest
 pytest.importorskip("matplotlib")
 
 from pipeline.report import page
-from pipeline.report.page import Cell, Finding, Table
+from pipeline.report.page import Cell, Figure, Finding, Table
+from pipeline.report.plots import Axis, Line, Plot, Rows, Style
 from tidelog.jobs.results import Result
 
 BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
@@ -73,6 +74,37 @@ def test_nothing_is_wider_than_its_window(width, tmp_path):
     found = re.match(r"(\d+) (\d+) \[(.*)\]", found)
     assert found[3] == ""
     assert int(found[2]) <= int(found[1]) == width
+
+
+OUTSIDE = """<script>addEventListener("load", () => {
+  const texts = [...document.querySelectorAll("svg text")].filter(e => e.getClientRects().length);
+  const outside = texts.filter(e => {
+    const inner = e.getBoundingClientRect(), outer = e.closest("svg").getBoundingClientRect();
+    return inner.left < outer.left - 1 || inner.right > outer.right + 1
+      || inner.top < outer.top - 1 || inner.bottom > outer.bottom + 1;
+  });
+  document.title = `measured ${texts.length} [${outside.map(e => e.textContent)}]`;
+})</script>"""
+
+
+def plotted():
+    """A page with a plot whose names are long at every side, and one of rows."""
+    spans = [(float(at), f"{at:,.0f} milliseconds") for at in (1, 100_000_000)]
+    shares = [(at, f"{at:.6f} %") for at in (0.0, 50.0, 100.0)]
+    line = Line("a line", Style(1), [(1.0, 0.0), (1e8, 100.0)])
+    plot = Plot("p", "s", Axis(1, 1e8, spans, "x" * 20, is_log=True), Axis(0, 100, shares, "y"))
+    rows = [(f"partition {n}", 0.1 * n, f"{10 * n:.9f} %") for n in range(1, 11)]
+    figures = [Figure(plot._replace(lines=[line]), "s"), Figure(Rows("r", "s", rows, 1.0), "s")]
+    return "".join(figure.svg for figure in figures)
+
+
+@pytest.mark.skipif(BROWSER is None, reason="needs chromium")
+@pytest.mark.parametrize("width", [500, 1000])
+def test_the_names_of_a_plot_lie_within_it(width, tmp_path):
+    text = (
+        sample().replace("</head>", f"{OUTSIDE}</head>").replace("</main>", plotted() + "</main>")
+    )
+    assert measured(text, width, tmp_path) == "27 []"
 
 
 FRAMED = """<!doctype html><title></title><body>{}<script>addEventListener("load", () => {{
