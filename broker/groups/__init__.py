@@ -8,6 +8,8 @@ Begin with `messages.py`, which names the events and the actions. The usual ques
 - when committed offsets expire (offsets.retention.minutes): `offset_expiry.py`
 - committed offsets in memory, and groups and offsets as records: `store.py`
 - __consumer_offsets, and which partition of it a group is in: `offsets_topic.py`
+- which groups this broker coordinates, as a pure state machine: `ownership.py`
+- reading the groups of a partition that this broker takes over: `loading.py`
 - finding, listing and deleting groups: `registry.py`
 - which topics the members read: `subscriptions.py`
 """

@@ -5,8 +5,9 @@ members and writes to the log of groups. One timer serves all deadlines. A commi
 it is in the log, by the log's own flush settings. `registry.py` holds the groups;
 `offsets_topic.py` stores them.
 
-At start the log is read in a thread, partition by partition. Sessions and the expiry of offsets
-follow the machine's clock, or the broker's with clock.scope=all.
+The log is read in a thread, partition by partition: by a broker that is alone at its start, by one
+of several when it becomes the leader of a partition (`ownership.py`, `loading.py`). Sessions and the
+expiry of offsets follow the machine's clock, or the broker's with clock.scope=all.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 from broker.groups.group import Answer, Group, Join, Joined, State, Store, Synced
+from broker.groups.loading import GroupLoader
 from broker.groups.offsets_topic import TOPIC
 from broker.groups.registry import GroupRegistry
-from broker.groups.store import Committed, StoredGroup
 from protocol.errors import (
     BrokerError,
     CoordinatorNotAvailable,
@@ -28,6 +29,7 @@ from protocol.errors import (
     InvalidCommitOffsetSize,
     InvalidSessionTimeout,
     MessageTooLarge,
+    NotCoordinator,
     RecordListTooLarge,
     UnknownMemberId,
 )
@@ -37,7 +39,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from broker.groups.group import Action
-    from broker.groups.store import Written
+    from broker.groups.ownership import Load
+    from broker.groups.store import Committed, Loading, StoredGroup, Written
     from broker.node import Node
     from protocol.topic_partition import TopicPartition
 
@@ -53,6 +56,14 @@ class Coordinator(GroupRegistry):
         self._next: dict[str, int] = {}  # the current deadline of each group
         self._woken = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._loader = GroupLoader(
+            node,
+            self._log,
+            self.ownership,
+            self._new_group,
+            loaded=self._loaded,
+            resigned=self._resigned,
+        )
         self._chores: list[asyncio.Task[None]] = []
 
     # -- start and stop -------------------------------------------------------------------------
@@ -60,10 +71,10 @@ class Coordinator(GroupRegistry):
     def start(self) -> None:
         """Reads the stored groups and starts the timer."""
         if TOPIC in self._node.metadata.image.topics:
-            self._loading = set(range(self._partitions()))
+            self._loader.carry_out(self.ownership.begin_alone(self._log.partitions()))
         loop = asyncio.get_running_loop()
         self._chores = [
-            loop.create_task(self._load()),
+            loop.create_task(self._loader.run()),
             loop.create_task(self._watch()),
             loop.create_task(self._expire()),
         ]
@@ -78,20 +89,11 @@ class Coordinator(GroupRegistry):
                 _resolve(ticket, CoordinatorNotAvailable("the broker stops"))
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def _load(self) -> None:
-        """Reads the partitions, one after another."""
-        maintenance = self._node.pools.maintenance
-        for index in sorted(self._loading):
-            try:
-                loading = await maintenance.run_to_end(self._log.read, index, self._new_group)
-            except Exception as error:
-                self._unloadable[index] = str(error)
-                log.exception("groups cannot be read", extra={"log": f"{TOPIC}-{index}"})
-            else:
-                for kept in loading.groups(self._clock.steady_ms()):
-                    self._found(kept, index)
-            self._loading.discard(index)
-        log.info("groups loaded", extra={"groups": len(self._groups)})
+    def _loaded(self, load: Load, loading: Loading) -> None:
+        """Takes in the groups of a partition that has been read."""
+        for kept in loading.groups(self._clock.steady_ms()):
+            kept.epoch = load.epoch
+            self._found(kept, load.partition)
 
     def _found(self, kept: StoredGroup, index: int) -> None:
         """Takes in a group read from a partition; if several have it, its own partition wins."""
@@ -104,6 +106,16 @@ class Coordinator(GroupRegistry):
             kept.fill_in(known)
         self._groups[group_id] = kept
         self._schedule(kept.group)
+
+    def _resigned(self, indexes: Sequence[int]) -> None:
+        """Drops the groups of partitions that another broker coordinates now."""
+        gone = set(indexes)
+        for group_id, kept in list(self._groups.items()):
+            if self._log.index_of(group_id) in gone:
+                del self._groups[group_id]
+                self._next.pop(group_id, None)
+                for ticket in kept.group.tickets():
+                    _resolve(ticket, NotCoordinator(f"group {group_id} is coordinated elsewhere"))
 
     def _known(self, group_id: str) -> StoredGroup:
         kept = self.find(group_id)
@@ -125,8 +137,7 @@ class Coordinator(GroupRegistry):
         if kept is None:
             if request.member_id:
                 raise UnknownMemberId(f"there is no group {group_id}")
-            kept = StoredGroup(self._new_group(group_id), since_ms=self._clock.now_ms())
-            self._groups[group_id] = kept
+            kept = self._groups[group_id] = self._created(group_id)
         group, ticket = kept.group, self._ticket()
         try:
             self._act(kept, group.join(request, ticket, self._clock.steady_ms()))
@@ -195,7 +206,7 @@ class Coordinator(GroupRegistry):
         for action in actions:
             if isinstance(action, Store):
                 try:
-                    await self._log.append(kept.group.group_id, [written])
+                    await self._log.append(kept.group.group_id, [written], kept.epoch)
                 except BrokerError as error:
                     log.warning("group not stored: %s", error, extra={"group": kept.group.group_id})
                     # A retry would be too large again, so the sender gets the error.
@@ -204,7 +215,7 @@ class Coordinator(GroupRegistry):
             else:
                 is_refused = failure is not None and not isinstance(action.outcome, BrokerError)
                 _resolve(action.ticket, failure if is_refused and failure else action.outcome)
-        if failure is not None:
+        if failure is not None and self._is_kept(kept):
             self._act(kept, kept.group.not_stored(self._clock.steady_ms()))
 
     # -- offsets --------------------------------------------------------------------------------
@@ -250,11 +261,11 @@ class Coordinator(GroupRegistry):
         kept = self._groups.setdefault(group_id, kept)
         records = [kept.offset_record(name, committed) for name, committed in offsets.items()]
         try:
-            place, base_offset = await self._log.append(group_id, records)
+            place, base_offset = await self._log.append(group_id, records, kept.epoch)
         except BrokerError as error:
             raise _too_large_for_a_commit(error) from None
         if kept.group.state is State.DEAD:  # deleted meanwhile
-            anew = StoredGroup(self._new_group(group_id), since_ms=self.now_ms())
+            anew = self._created(group_id)
             if self._groups.get(group_id, kept) is kept:
                 self._groups[group_id] = anew
             kept = self._groups[group_id]
@@ -268,7 +279,7 @@ class Coordinator(GroupRegistry):
         if kept is None:
             if generation >= 0:
                 raise IllegalGeneration(f"there is no group {group_id}")
-            kept = StoredGroup(self._new_group(group_id), since_ms=self._clock.now_ms())
+            kept = self._created(group_id)
         kept.group.check_commit(member_id, instance_id, generation, self._clock.steady_ms())
         return kept
 

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING
 
+from broker.groups.ownership import NO_EPOCH
 from broker.groups.store import Loading
 from protocol.errors import (
     BrokerError,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
     from broker.clock import Clock
     from broker.groups.group import Group
+    from broker.groups.ownership import Ownership
     from broker.groups.store import Log, Written
     from broker.node import Node
     from protocol.records.batch import Record
@@ -45,13 +47,16 @@ _RECORDS_PER_BATCH = 1_000
 class GroupLog:
     """The log of one broker's groups."""
 
-    def __init__(self, node: Node, clock: Clock, *, is_apart: bool = False) -> None:
-        """Takes the node and the clock that stamps the records.
+    def __init__(
+        self, node: Node, clock: Clock, ownership: Ownership, *, is_apart: bool = False
+    ) -> None:
+        """Takes the node, the clock that stamps the records, and which partitions may be written.
 
         If the clock `is_apart`, it is not the one that is watched, and nothing corrects its times.
         """
         self._node = node
         self._clock = clock
+        self._ownership = ownership
         self._is_apart = is_apart
         self._creating = asyncio.Lock()
 
@@ -64,27 +69,41 @@ class GroupLog:
         """Returns the partition of a group."""
         return partition_of(group_id, self.partitions())
 
-    def read(self, index: int, make: Callable[[str], Group]) -> Loading:
+    def read(
+        self,
+        index: int,
+        make: Callable[[str], Group],
+        *,
+        goes_on: Callable[[], bool] = lambda: True,
+        to_log_end: bool = False,
+    ) -> Loading:
         """Takes in every record of one partition, in a thread; `make` creates a group.
 
         Times in a record count as the corrections of its log say. If the clock is corrected
-        meanwhile, everything is read again.
+        meanwhile, everything is read again. The result is useless once `goes_on` returns False.
+        A leader that has just been elected reads `to_log_end`: its whole log becomes readable, and
+        every record that was acknowledged is in it.
         """
         partition = self._node.partition(TOPIC, index)
         while True:
             corrections = partition.append_clock.corrections
-            loading = self._read(partition, index, make)
+            end_offset = partition.log_end_offset if to_log_end else partition.high_watermark
+            loading = self._read(partition, end_offset, make, goes_on)
             if partition.append_clock.corrections == corrections:
                 return loading
 
-    def _read(self, partition: Partition, index: int, make: Callable[[str], Group]) -> Loading:
+    def _read(
+        self,
+        partition: Partition,
+        end_offset: int,
+        make: Callable[[str], Group],
+        goes_on: Callable[[], bool],
+    ) -> Loading:
         clock = partition.append_clock
-        loading = Loading(make, (partition.topic_id, index))
+        loading = Loading(make, (partition.topic_id, partition.index))
         offset = partition.log_start_offset
-        while offset < partition.high_watermark and self._node.ready:
-            fetched = partition.read(
-                offset, _READ_BYTES, upper_offset=partition.high_watermark, minimum_one=True
-            )
+        while offset < end_offset and goes_on():
+            fetched = partition.read(offset, _READ_BYTES, upper_offset=end_offset, minimum_one=True)
             before = offset
             for buffer in fetched.buffers:
                 for batch in batches.scan(buffer):
@@ -123,14 +142,20 @@ class GroupLog:
             return None
         return (partition.topic_id, partition.index), appended.base_offset
 
-    async def append(self, group_id: str, records: Sequence[Written]) -> tuple[Log, int]:
+    async def append(
+        self, group_id: str, records: Sequence[Written], epoch: int
+    ) -> tuple[Log, int]:
         """Writes records of a group; returns the log and the first offset once they are stored.
+
+        `epoch` is the one in which the group was loaded. In another one nothing is written, because
+        the log may have records of the group that are newer.
 
         A log that cannot take them raises NotCoordinator, as in Kafka: clients then look up the
         coordinator again.
         """
         try:
             partition = await self._opened(group_id)
+            self._check_epoch(partition.index, epoch)
             appended = self._node.append(partition, self._batch(records), _PRODUCE_VERSION)
             if isinstance(appended, asyncio.Future):
                 appended = await appended
@@ -138,10 +163,15 @@ class GroupLog:
             raise _as_not_coordinator(error) from None
         return (partition.topic_id, partition.index), appended.base_offset
 
-    async def append_all(self, group_id: str, records: Sequence[Written]) -> None:
+    async def append_all(self, group_id: str, records: Sequence[Written], epoch: int) -> None:
         """Writes any number of records to a group's log, in batches of bounded size."""
         for at in range(0, len(records), _RECORDS_PER_BATCH):
-            await self.append(group_id, records[at : at + _RECORDS_PER_BATCH])
+            await self.append(group_id, records[at : at + _RECORDS_PER_BATCH], epoch)
+
+    def _check_epoch(self, index: int, epoch: int) -> None:
+        """Raises NotCoordinator if this broker coordinates a partition in another epoch, or not."""
+        if epoch != NO_EPOCH and self._ownership.check(index) != epoch:
+            raise NotCoordinator(f"epoch {epoch} of partition {index} of the groups is over")
 
     def _batch(self, records: Sequence[Written]) -> bytes:
         return batches.build_plain(records, self._clock.now_ms())

@@ -1,8 +1,9 @@
 """The groups that a coordinator holds: finding, listing and deleting them.
 
 Until a group's partition of __consumer_offsets has been read, requests for it raise
-COORDINATOR_LOAD_IN_PROGRESS. A deleted group, expired offsets and the offsets of a deleted topic
-are dropped from memory once their tombstones are in the log.
+COORDINATOR_LOAD_IN_PROGRESS; if another broker leads that partition, NOT_COORDINATOR. A deleted
+group, expired offsets and the offsets of a deleted topic are dropped from memory once their
+tombstones are in the log.
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ from broker.clock import ManualClock, SystemClock
 from broker.groups.group import Group, State
 from broker.groups.offset_expiry import correct_times, expired_offsets
 from broker.groups.offsets_topic import GroupLog
+from broker.groups.ownership import NO_EPOCH, Ownership
+from broker.groups.store import StoredGroup
 from protocol.errors import (
     BrokerError,
     CoordinatorLoadInProgress,
-    CoordinatorNotAvailable,
     GroupIdNotFound,
     InvalidGroupId,
     NonEmptyGroup,
@@ -29,7 +31,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from broker.clock import Clock
-    from broker.groups.store import StoredGroup
     from broker.node import Node
     from protocol.topic_partition import TopicPartition
     from storage.time.trusted_clock import Change
@@ -47,10 +48,9 @@ class GroupRegistry:
         # A clock of its own beside a manual one is not watched.
         self._is_apart = isinstance(node.clock, ManualClock) and self._clock is not node.clock
         self._deletion_ms = self._clock.now_ms if self._is_apart else node.clock_watch.deletion_ms
-        self._log = GroupLog(node, self._clock, is_apart=self._is_apart)
         self._groups: dict[str, StoredGroup] = {}
-        self._loading: set[int] = set()  # partitions of the log that have not been read yet
-        self._unloadable: dict[int, str] = {}
+        self.ownership = Ownership(is_alone=True)
+        self._log = GroupLog(node, self._clock, self.ownership, is_apart=self._is_apart)
 
     def _new_group(self, group_id: str) -> Group:
         config = self._node.config
@@ -59,28 +59,41 @@ class GroupRegistry:
     def _partitions(self) -> int:
         return self._log.partitions()
 
-    def _check_loaded(self, group_id: str) -> None:
-        if not self._loading and not self._unloadable:
-            return
-        index = self._log.index_of(group_id)
-        if index in self._loading:
-            raise CoordinatorLoadInProgress(f"group {group_id} is being read")
-        if index in self._unloadable:
-            raise CoordinatorNotAvailable(f"group {group_id}: {self._unloadable[index]}")
+    def _created(self, group_id: str) -> StoredGroup:
+        """Returns a new group of this coordinator, which is not among its groups yet."""
+        epoch = self._epoch_of(group_id)
+        return StoredGroup(self._new_group(group_id), since_ms=self._clock.now_ms(), epoch=epoch)
+
+    def _epoch_of(self, group_id: str) -> int:
+        """Returns the epoch in which this broker coordinates a group.
+
+        Raises NotCoordinator, CoordinatorLoadInProgress and CoordinatorNotAvailable.
+        """
+        if self.ownership.serves_all:
+            return NO_EPOCH
+        return self.ownership.check(self._log.index_of(group_id))
+
+    def _is_kept(self, kept: StoredGroup) -> bool:
+        """Returns whether a group is still the one of its name here."""
+        return self._groups.get(kept.group.group_id) is kept
 
     def find(self, group_id: str, *, may_be_empty: bool = False) -> StoredGroup | None:
         """Returns the group, None if there is none.
 
-        Raises InvalidGroupId, CoordinatorLoadInProgress.
+        Raises InvalidGroupId, NotCoordinator, CoordinatorLoadInProgress, CoordinatorNotAvailable.
         """
         if group_id == "" and not may_be_empty:
             raise InvalidGroupId("the group id is empty")
-        self._check_loaded(group_id)
+        if not self.ownership.serves_all:
+            self._epoch_of(group_id)
         return self._groups.get(group_id)
 
     def all(self) -> list[StoredGroup]:
-        """Returns every group; raises CoordinatorLoadInProgress until all have been read."""
-        if self._loading:
+        """Returns every group of this coordinator.
+
+        Raises CoordinatorLoadInProgress until all have been read.
+        """
+        if self.ownership.is_loading:
             raise CoordinatorLoadInProgress("the groups are being read")
         return list(self._groups.values())
 
@@ -95,11 +108,12 @@ class GroupRegistry:
             raise NonEmptyGroup(f"group {group_id} has members")
         kept.group.state = State.DEAD
         try:
-            await self._log.append_all(group_id, kept.tombstones())
+            await self._log.append_all(group_id, kept.tombstones(), kept.epoch)
         except BrokerError:
             kept.group.state = State.EMPTY
             raise
-        self._groups.pop(group_id, None)
+        if self._is_kept(kept):
+            del self._groups[group_id]
         log.info("group deleted", extra={"group": group_id, "offsets": len(kept.offsets)})
 
     async def forget_offsets(self, group_id: str, names: Sequence[TopicPartition]) -> None:
@@ -109,11 +123,12 @@ class GroupRegistry:
             return
         going = [name for name in names if name in kept.offsets]
         before = {name: kept.offsets[name] for name in going}
-        await self._log.append_all(group_id, [kept.offset_record(name, None) for name in going])
+        tombstones = [kept.offset_record(name, None) for name in going]
+        await self._log.append_all(group_id, tombstones, kept.epoch)
         for name in going:
             if kept.offsets.get(name) == before[name]:  # not committed again meanwhile
                 del kept.offsets[name]
-        if going and kept.is_idle and self._groups.get(group_id) is kept:
+        if going and kept.is_idle and self._is_kept(kept):
             await self.forget(group_id)
 
     async def forget_topic(self, topic: str) -> None:
@@ -151,6 +166,6 @@ class GroupRegistry:
         if names:
             await self.forget_offsets(group_id, names)
             log.info("offsets expired", extra={"group": group_id, "offsets": len(names)})
-        if kept.is_idle and self._groups.get(group_id) is kept:
+        if kept.is_idle and self._is_kept(kept):
             await self.forget(group_id)
         return len(names)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from broker.groups.group import Group, Member, State
 from broker.groups.offset_expiry import corrected_commit
+from broker.groups.ownership import NO_EPOCH
 from broker.groups.subscriptions import subscribed_topics
 from protocol import group_records
 from protocol.group_records import (
@@ -53,12 +54,17 @@ class Committed(NamedTuple):
 
 @dataclass(slots=True)
 class StoredGroup:
-    """A group, its offsets, and since when it is in its state."""
+    """A group, its offsets, and since when it is in its state.
+
+    `epoch` is the coordinator epoch in which it was loaded or created; nothing is written for it in
+    another one.
+    """
 
     group: Group
     offsets: dict[TopicPartition, Committed] = field(default_factory=dict)
     since_ms: int = 0
     seen: State = State.EMPTY
+    epoch: int = NO_EPOCH
 
     def noted(self, now_ms: int) -> None:
         """Notes the time if the state has changed."""

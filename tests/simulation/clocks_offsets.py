@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from broker.groups import offset_expiry
 from broker.groups.group import Group, State
 from broker.groups.offsets_topic import TOPIC, GroupLog
+from broker.groups.ownership import Ownership
 from broker.groups.store import Committed, StoredGroup
 from broker.topics.settings import Settings
 from config.broker import BrokerConfig
@@ -174,7 +175,8 @@ class OffsetsWorld:
         self.time.restart()
         self.open()
         node = SimpleNamespace(partition=lambda *_: self.partition, ready=True)
-        log = GroupLog(node, SimpleNamespace(now_ms=lambda: self.time.machine.wall_ms))
+        now = SimpleNamespace(now_ms=lambda: self.time.machine.wall_ms)
+        log = GroupLog(node, now, Ownership(is_alone=True))
         loading = log.read(0, lambda name: Group(name, 0, 100))
         self.groups = {kept.group.group_id: kept for kept in loading.groups(0)}
         if clock.wrong_since is not None or self.time.exempt.was_wrong:

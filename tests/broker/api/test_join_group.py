@@ -274,12 +274,12 @@ def test_members_of_a_group_that_is_being_read_carry_on(tmp_path):
         member = RawMember(broker, "loaded")
         settled(member)
         coordinator = broker.node.coordinator
-        coordinator._loading = set(range(coordinator._partitions()))
+        coordinator.ownership.begin_alone(50)
         assert member.heartbeat() == NONE
         assert member.heartbeat(generation_id=member.generation + 1) == NONE
         assert member.sync_now()["error_code"] == REBALANCE_IN_PROGRESS
         assert member.join_now()["error_code"] == LOAD_IN_PROGRESS
-        coordinator._loading.clear()
+        coordinator.ownership.begin_alone(0)
         assert member.heartbeat(generation_id=member.generation + 1) == ILLEGAL_GENERATION
         assert member.sync_now()["error_code"] == NONE
         member.close()

@@ -248,10 +248,14 @@ def test_a_group_that_cannot_be_written_keeps_no_other_from_expiring(tmp_path):
             assert commit(connection, group, "t", 1, version=3, retention_ms=0) == NONE
         coordinator = broker.node.coordinator
         stuck = partition_of(groups[0], 50)
-        coordinator._unloadable[stuck] = "its disk is gone"
+        for load in coordinator.ownership.begin_alone(50):
+            if load.partition == stuck:
+                coordinator.ownership.on_failed(load, "its disk is gone")
+            else:
+                coordinator.ownership.on_loaded(load)
         expiring = asyncio.run_coroutine_threadsafe(coordinator.expire(), broker._loop)
         assert expiring.result(60) == 3
-        del coordinator._unloadable[stuck]
+        coordinator.ownership.begin_alone(0)
         assert [all_fetched(connection, group) for group in groups] == [{("t", 0): 1}, {}, {}, {}]
 
 
