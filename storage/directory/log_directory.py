@@ -93,7 +93,7 @@ class LogDirectory:
     def note(self, key: TopicPartition, partition: Partition) -> None:
         """Takes the offsets of an open partition into the next checkpoints."""
         self.recovery_points[key] = partition.recovery_point
-        self.high_watermarks[key] = partition.high_watermark
+        self.high_watermarks[key] = partition.believed_high_watermark
         if partition.log_start_offset > partition.segments[0].base_offset:
             self.log_start_offsets[key] = partition.log_start_offset
         else:
@@ -143,7 +143,9 @@ class LogDirectory:
             key: offset for key, offset in list(self.high_watermarks.items()) if key in here
         }
         marks |= {
-            key: partition.high_watermark for key, partition in list(opened.items()) if key in here
+            key: partition.believed_high_watermark
+            for key, partition in list(opened.items())
+            if key in here
         }
         for name, offsets in (
             (filenames.RECOVERY_POINT_CHECKPOINT, points),

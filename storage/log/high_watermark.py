@@ -72,6 +72,19 @@ AFTER_FLUSH = AfterFlush()
 AS_REPLICATED = AsReplicated()
 
 
+def believed(state: LogState) -> int:
+    """Returns the offset up to which a log may be read for sure: what a checkpoint keeps.
+
+    That is the high watermark, but for a replica that was opened and has no role yet. It counts as
+    readable to its end, and of that only what the checkpoint before said is sure.
+    """
+    high_watermark, known = state.ends.high_watermark, state.known_high_watermark
+    if state.role is not Role.ALONE or not state.is_replicated:
+        return high_watermark
+    start_offset = state.version.log_start_offset
+    return start_offset if known is None else min(max(known, start_offset), high_watermark)
+
+
 def policy_of(role: Role, flush_messages: int) -> HighWatermarkPolicy:
     """Returns the policy for a role and the topic's `flush.messages`."""
     if role is not Role.ALONE:

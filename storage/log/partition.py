@@ -18,6 +18,7 @@ from storage.log import failures
 from storage.log.appender import Appended, Appender
 from storage.log.compactor import Compactor
 from storage.log.flusher import Flusher
+from storage.log.high_watermark import believed
 from storage.log.reader import Reader
 from storage.log.recovery.opening import open_log
 from storage.log.replication.replica import Replica
@@ -148,6 +149,11 @@ class Partition:
     def high_watermark(self) -> int:
         """The offset below which others may read."""
         return self.state.ends.high_watermark
+
+    @property
+    def believed_high_watermark(self) -> int:
+        """The high watermark for a checkpoint; see `high_watermark.believed`."""
+        return believed(self.state)
 
     @property
     def last_stable_offset(self) -> int:

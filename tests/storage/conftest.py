@@ -41,9 +41,9 @@ class Log:
         self.partition = self.store.create_partition("t", TOPIC_ID, 0, self.config, now)
         return self
 
-    def open(self, now=None):
+    def open(self, now=None, boot_id=""):
         """Open it, at the time of the last append unless it is given."""
-        self.store = LogStore([self.path], default_config=self.config)
+        self.store = LogStore([self.path], default_config=self.config, boot_id=boot_id)
         self.store.open(self.now if now is None else now)
         self.partition = self.store.partition("t", 0)
         return self

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from protocol.errors import FencedLeaderEpoch
 from storage.log.failures import storage_error
-from storage.log.high_watermark import Role
+from storage.log.high_watermark import Role, believed
 from storage.log.times import judging
 from storage.log.times.largest_event import CountedBatch
 from storage.segment import survey
@@ -111,10 +111,9 @@ class Roles:
         """Returns how far a log that was just opened may be read; None: as far as it says itself."""
         state = self._state
         is_opened = state.is_replicated and state.role is Role.ALONE
-        known, state.known_high_watermark = state.known_high_watermark, None
-        if not is_opened:
-            return None
-        return state.version.log_start_offset if known is None else known
+        known = believed(state) if is_opened else None
+        state.known_high_watermark = None
+        return known
 
     def _events_of(self, segments: Iterable[Segment]) -> Iterator[CountedBatch]:
         """Yields the batches, with their event times as they count. Raises OSError."""

@@ -15,6 +15,7 @@ from storage.log.times.partition_times import Cut, PartitionTimes
 
 if TYPE_CHECKING:
     from storage.log.state import LogState
+    from storage.time.adoption import Adopted
 
 NO_BOOT = "offline"  # the boot id of a log that went offline; it differs from every other
 
@@ -43,12 +44,22 @@ class SavedTimes:
             state.back_offset,
             self._cut() if state.was_cut else None,
             state.gaps_end_offset,
-            state.adoptions.ranges,
+            self._adopted(),
             state.corrections,
             state.clock,
             state.is_replicated,
             state.mark,
         )
+
+    def _adopted(self) -> tuple[Adopted, ...]:
+        """Returns what was adopted, without batches that a replica may fetch again.
+
+        It adopts them when it leads. If it stops before it has a role, the next start finds them.
+        """
+        state, ranges = self._state, self._state.adoptions.ranges
+        if state.lost_offset is None:
+            return ranges
+        return tuple(each for each in ranges if each.end_offset <= state.lost_offset)
 
     def _cut(self) -> Cut:
         """Returns the last truncation; nothing behind it is durable."""

@@ -77,6 +77,38 @@ def test_an_opened_log_is_readable_as_far_as_is_known(log, role):
     assert log.partition.max_event_time == 9_000
 
 
+@pytest.mark.parametrize("stop", ["crash", "close"])
+@pytest.mark.parametrize("role", ["lead", "follow"])
+def test_a_stop_before_the_first_role_makes_nothing_readable(log, role, stop):
+    log.partition.roles.follow(1)
+    for offset in range(3):
+        follow(log, offset, 5, leader=LEADER._replace(high_watermark=1))
+    log.store.checkpoint()
+    log.crash()
+    log.open(2)
+    log.store.checkpoint()
+    getattr(log, stop)()
+    log.open(3)
+    getattr(log.partition.roles, role)(2)
+    assert log.partition.high_watermark == 1
+
+
+@pytest.mark.parametrize(("role", "end"), [("lead", 3), ("follow", 1)])
+def test_lost_append_times_are_fetched_again_also_after_another_stop(log, role, end):
+    log.partition.roles.follow(1)
+    follow(log, 0, 5)
+    log.store.checkpoint()
+    follow(log, 1, 5)
+    follow(log, 2, 5)
+    for boot in ("after a power loss", "after another"):
+        log.crash()
+        log.open(2, boot_id=boot)
+    log.crash()
+    log.open(3, boot_id="after another")
+    getattr(log.partition.roles, role)(2)
+    assert log.partition.log_end_offset == end
+
+
 @pytest.mark.parametrize(("setting", "stored"), [("1", 1), ("2", 2)])
 def test_what_counts_as_stored(make_log, setting, stored):
     log = make_log(flush_messages=int(setting)).create()
