@@ -16,8 +16,9 @@ from tests.simulation.seeds import BrokenSeedError
 SEEDS = 300
 PARTS = 6
 ENOUGH = 200  # seeds, in which each mistake is caught
+SEEDS_PLAYED_TWICE = [7, 10]  # with virtual logs, and with real storage
 ROOT = Path(__file__).parents[3]
-DIGEST = "from tests.simulation.replication.world import run; print(run(7).timeline.digest())"
+DIGEST = "from tests.simulation.replication.world import run; print(run({}).timeline.digest())"
 
 
 @pytest.mark.parametrize("part", range(PARTS))
@@ -29,17 +30,50 @@ def test_no_seed_breaks_an_invariant(part):
     assert sum(world.checker.elections for world in worlds) > 2 * len(worlds)
 
 
-def test_a_seed_gives_the_same_trace_again():
-    first, again = run(7), run(7)
+@pytest.mark.parametrize("seed", SEEDS_PLAYED_TWICE)
+def test_a_seed_gives_the_same_trace_again(seed):
+    first, again = run(seed), run(seed)
     assert first.timeline.text() == again.timeline.text()
     assert first.timeline.steps == again.timeline.steps
-    assert run(8).timeline.digest() != first.timeline.digest()
+    assert contents(first) == contents(again)
+    assert run(seed + 1).timeline.digest() != first.timeline.digest()
+
+
+def contents(world):
+    """The batches of all logs, with their checksums where they are stored, and their times."""
+    return [
+        (broker, key, log.batches, log.times, log.epochs) for broker, key, log in logs_of(world)
+    ]
+
+
+def test_every_tenth_seed_has_real_storage_which_is_removed(monkeypatch):
+    worlds = {seed: run(seed) for seed in (9, 10)}
+    assert worlds[9].storage is None
+    storage = worlds[10].storage
+    assert not storage.path.exists()
+    assert any(log.batches[0].checksum for *_, log in logs_of(worlds[10]) if log.batches)
+    monkeypatch.setenv("STORAGE", "virtual")
+    assert run(10).storage is None
+    monkeypatch.setenv("STORAGE", "real")
+    assert run(9).storage is not None
+    monkeypatch.setenv("STORAGE", "some")
+    with pytest.raises(ValueError, match="STORAGE=some"):
+        run(9)
+
+
+def logs_of(world):
+    return [
+        (broker.id, key, log)
+        for broker in world.brokers.values()
+        for key, log in broker.disk.logs.items()
+    ]
 
 
 @pytest.mark.parametrize("hash_seed", ["0", "4711"])
-def test_a_seed_gives_the_same_trace_whatever_hashes_are(hash_seed):
+@pytest.mark.parametrize("seed", SEEDS_PLAYED_TWICE)
+def test_a_seed_gives_the_same_trace_whatever_hashes_are(seed, hash_seed):
     made = subprocess.run(
-        [sys.executable, "-c", DIGEST],
+        [sys.executable, "-c", DIGEST.format(seed)],
         cwd=ROOT,
         env={**os.environ, "PYTHONHASHSEED": hash_seed},
         capture_output=True,
@@ -47,7 +81,7 @@ def test_a_seed_gives_the_same_trace_whatever_hashes_are(hash_seed):
         check=True,
         timeout=60,
     )
-    assert made.stdout.strip() == run(7).timeline.digest()
+    assert made.stdout.strip() == run(seed).timeline.digest()
 
 
 @pytest.mark.parametrize("mistake", PLANTED)

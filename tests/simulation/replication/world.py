@@ -1,13 +1,15 @@
 """The replication simulator: a cluster of the product's state machines; a seed decides all.
 
 Each broker is the product's machine on a virtual log, the product's controller and registration,
-and a shell that carries out what they say (`cluster/`). Coordinator, network, disks, machines and
+and a shell that carries out what they say (`cluster/`). In every tenth seed the logs are those of
+the product's storage, on disks that lose power (`real/`). Coordinator, network, disks, machines and
 clocks have the faults of `faults.py`; clients and administrators work all the time. After every
 step the checker (`checking/`), who sees all nodes, looks at thirteen invariants. Then the faults
 end, and the cluster must recover.
 
 Run `make simulate SEEDS=10000 FROM=1`. A seed that breaks an invariant ends it with its trace and
 exit status 1. `PLANT=list` names the mistakes that can be planted, `PLANT=name` plants one.
+`STORAGE=real` and `STORAGE=virtual` choose the logs of all seeds.
 """
 
 from __future__ import annotations
@@ -23,11 +25,12 @@ from tests.simulation.replication.checking.liveness import check_liveness
 from tests.simulation.replication.clients import Consumer, Producer
 from tests.simulation.replication.cluster.broker import Broker
 from tests.simulation.replication.cluster.coordinator import Coordinator
-from tests.simulation.replication.cluster.disk import BEGIN_MS
+from tests.simulation.replication.cluster.disk import BEGIN_MS, Disk
 from tests.simulation.replication.cluster.network import WEATHERS, Network
 from tests.simulation.replication.cluster.timeline import Timeline
 from tests.simulation.replication.faults import Faults
 from tests.simulation.replication.planted import PLANTED, planted
+from tests.simulation.replication.real.storage import Storage, has_real_storage
 from tests.simulation.seeds import BrokenSeedError, play
 
 if TYPE_CHECKING:
@@ -63,6 +66,7 @@ class World:
         self.ids: dict[str, tuple[UUID, int]] = {}
         self._keys: dict[tuple[UUID, int], str] = {}
         self._values = 0
+        self.storage = Storage(self) if has_real_storage(seed) else None
         for number in range(1, pick.choice([3, 3, 3, 4]) + 1):
             self.brokers[number] = Broker(self, number)
         self.checker = Checker(self)
@@ -104,6 +108,22 @@ class World:
     def after(self, broker: Broker, delay_ms: int, call: Callable[..., None], *args: Any) -> None:
         """Makes a call in this life of a broker, after a delay."""
         self.timeline.after(delay_ms, broker.run, broker.life, call, *args)
+
+    def new_disk(self, broker: Broker) -> Disk:
+        """Returns the disk of a new broker."""
+        number, pick = broker.id, self.timeline.random
+
+        def changed(key: str) -> None:
+            self.checker.touch(number, key)
+
+        if self.storage is None:
+            return Disk(pick, changed)
+        return self.storage.new_disk(broker, pick, changed)
+
+    def close(self) -> None:
+        """Removes what real storage has written."""
+        if self.storage is not None:
+            self.storage.close()
 
     def next_value(self) -> int:
         """Returns a value that no batch has."""
@@ -218,8 +238,15 @@ def run(seed: int, plant: str | None = None) -> World:
             raise BrokenSeedError(
                 "\n".join([f"FROM={seed} SEEDS=1:", *lines, repr(error)])
             ) from error
+        finally:
+            world.close()
     return world
 
 
 if __name__ == "__main__":
+    try:
+        has_real_storage(0)
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        sys.exit(2)
     sys.exit(play(run, PLANTED))

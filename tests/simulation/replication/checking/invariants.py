@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 from tests.simulation.replication.checking.ledger import BrokenInvariantError
 from tests.simulation.replication.checking.stored import Stored
 from tests.simulation.replication.cluster.governing import LEASE_MS
-from tests.simulation.replication.cluster.log import NO_TIME
 from tests.simulation.replication.cluster.network import CALM
 
 if TYPE_CHECKING:
@@ -188,6 +187,7 @@ class Checker:
         known = self.stored.leaders.setdefault((key, replica.epoch), broker.id)
         if known != broker.id:
             raise ledger.broken(5, f"{broker} and broker {known} lead in epoch {replica.epoch}")
+        ledger.note_untimed(replica.log, is_wounded=broker.id in ledger.wounded)
 
     def loses(self, broker: Broker, *, all_of_it: bool) -> None:
         """A disk has forgotten what was not synced, or everything."""
@@ -224,8 +224,8 @@ class Checker:
         theirs = self.world.brokers[leader].replicas.get(key)
         if theirs is None or theirs.leader is None or theirs.epoch != leader_epoch:
             return  # it has died, or leads no more
-        if not is_prefix(replica.log, theirs.log):
-            ledger = self.stored.ledgers[key]
+        ledger = self.stored.ledgers[key]
+        if not is_prefix(replica.log, theirs.log, ledger):
             raise ledger.broken(
                 3, f"{replica.log} of {replica.broker} is no prefix of {theirs.log}"
             )
@@ -262,14 +262,18 @@ class Checker:
             if not numbers or ledger.entries[numbers[0]].batch != batch:
                 raise ledger.broken(7, f"{replica.broker} gave {batch}, which is not committed")
 
-    def deletes(self, replica: Replica, offset: int, settings: Settings, now_ms: int) -> None:
-        """A leader raises its log start: invariant 10, by what was promised of times."""
-        self._look(replica.broker, replica.key, replica.log)
+    def look(self, replica: Replica) -> None:
+        """Looks at a log that this step may have changed already, before it is changed again."""
+        if (replica.broker.id, replica.key) in self._touched:
+            self._look(replica.broker, replica.key, replica.log)
+
+    def deletes(self, replica: Replica, first: int, settings: Settings, now_ms: int) -> None:
+        """A leader has raised its log start from `first`: invariant 10, by what was promised."""
         ledger = self.stored.ledgers.get(replica.key)
         if ledger is None or ledger.losses or ledger.is_excused:
             return  # what was lost may still be in the largest event time
         event_ms, append_ms = settings.retention_event_ms, settings.retention_ms
-        for number in ledger.numbers(replica.log.start, offset):
+        for number in ledger.numbers(first, replica.log.start):
             batch, time, _ = ledger.entries[number]
             is_late = event_ms >= 0 and batch.record_time + event_ms < ledger.max_event
             is_old = append_ms >= 0 and time + append_ms < now_ms
@@ -303,7 +307,7 @@ def has(log: Log, batch: Batch, *, flushed: bool) -> bool:
     return number < len(log.batches) and log.batches[number] == batch
 
 
-def is_prefix(log: Log, of: Log) -> bool:
+def is_prefix(log: Log, of: Log, ledger: Ledger) -> bool:
     """Returns whether all of a log that another still has is the same there."""
     if not log.batches or not of.batches:
         return log.end <= of.end
@@ -312,5 +316,7 @@ def is_prefix(log: Log, of: Log) -> bool:
     here = log.batches[mine:]
     if here != of.batches[theirs : theirs + len(here)]:
         return False
-    last = here[-1].base if here else NO_TIME
-    return not here or log.append_time(last) == of.append_time(last)
+    if not here:
+        return True
+    last = here[-1].base
+    return ledger.is_same_time(last, log.append_time(last), of.append_time(last))

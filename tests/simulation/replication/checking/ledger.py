@@ -49,6 +49,7 @@ class Ledger:
         self.sequences: dict[int, tuple[int, int, int]] = {}
         self.max_event = NO_TIME
         self.losses = 0  # how often a loss was excused
+        self.untimed: set[int] = set()  # base offsets of batches whose append times were lost
 
     def broken(self, number: int, what: str) -> BrokenInvariantError:
         """Returns the error for a broken invariant of this partition."""
@@ -75,6 +76,8 @@ class Ledger:
 
     def _add(self, entry: Entry) -> None:
         batch, time, epoch = entry
+        if time == NO_TIME and batch.base not in self.untimed:
+            raise self.broken(9, f"{batch} has no append time")
         if self.entries and time != NO_TIME:
             last = self.entries[-1]
             is_marked = any(last.batch.end <= mark <= batch.base for mark in self.marks)
@@ -82,7 +85,7 @@ class Ledger:
                 raise self.broken(9, f"{batch} was appended at {time}, {last.batch} at {last.time}")
             if epoch < last.epoch:
                 raise self.broken(5, f"{batch} has epoch {epoch} after {last.epoch}")
-        if batch.stamp is not None and batch.stamp != time:
+        if batch.stamp is not None and time not in (batch.stamp, NO_TIME):
             raise self.broken(9, f"{batch} was appended at {time} and is stamped otherwise")
         if batch.epoch >= 0 and batch.epoch != epoch:
             raise self.broken(5, f"the cache says epoch {epoch} of {batch}")
@@ -144,11 +147,23 @@ class Ledger:
             here = log.batches[log.number_at(base)] if base < log.end else None
             if here != entry.batch:
                 return f"at {base} is {here} instead of {entry.batch}"
-            if log.append_time(base) != entry.time:
+            if not self.is_same_time(base, log.append_time(base), entry.time):
                 return f"append time of {base} is {log.append_time(base)}, not {entry.time}"
             if base >= log.start and epoch_of(log, base) != entry.epoch:
                 return f"epoch of {base} is {epoch_of(log, base)}, not {entry.epoch}"
         return ""
+
+    def note_untimed(self, log: Log, *, is_wounded: bool) -> None:
+        """Notes which append times a new leader has lost: only those that it may have lost."""
+        lost = [base for base, time in log.times if time == NO_TIME and base not in self.untimed]
+        for base in lost:
+            if base < self.end and not is_wounded:
+                raise self.broken(9, f"a leader has lost the append time of {base}")
+        self.untimed.update(lost)
+
+    def is_same_time(self, base: int, one: int, other: int) -> bool:
+        """Returns whether two append times of a batch are equal; one that was lost equals any."""
+        return one == other or (base in self.untimed and NO_TIME in (one, other))
 
     def lookup(self, first: int, end: int, time: int, *, by_append: bool) -> int | None:
         """Returns the first base offset with a time at or after one, by trying all."""

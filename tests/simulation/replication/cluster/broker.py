@@ -14,11 +14,11 @@ from broker.metadata.image import ImageBuilder
 from broker.replication import isr_change
 from broker.replication.messages import Assignment, BrokerStatus, LeaderRules
 from tests.simulation.replication.cluster.coordinator import LEASE_ENDED, UNKNOWN, Pushed
-from tests.simulation.replication.cluster.disk import BEGIN_MS, Clock, Disk
+from tests.simulation.replication.cluster.disk import Clock
 from tests.simulation.replication.cluster.governing import Governing
 from tests.simulation.replication.cluster.replica import Replica
 from tests.simulation.replication.cluster.session import Session
-from tests.simulation.replication.cluster.settings import due, settings_of, stored_assignment
+from tests.simulation.replication.cluster.settings import settings_of, stored_assignment
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,7 +46,7 @@ class Broker:
         pick = world.timeline.random
         self.world = world
         self.id = number
-        self.disk = Disk(pick, lambda key: world.checker.touch(number, key))
+        self.disk = world.new_disk(self)
         self.clock = Clock(pick)
         self.boot = 0
         self.life = 0  # of the process; 0: never started
@@ -122,6 +122,7 @@ class Broker:
         self._backlog = []
         self._begin()
         self.world.say("start", self, self.life)
+        self.disk.start(self.boot)
         self.session.begin()
         for interval_ms, call in (
             (TICK_MS, self._tick),
@@ -180,7 +181,7 @@ class Broker:
         for replica in list(self.replicas.values()):
             replica.tick()
             if self.world.timeline.random.random() < CHECKPOINTED:
-                replica.log.checkpoint = replica.log.high_watermark
+                self.disk.checkpoint(replica.log)
         if self.is_serving and self.lease.is_lost(self.now_ms):
             self.session.lost("it ended")
         self.report_disk()
@@ -252,9 +253,11 @@ class Broker:
 
     def _assign(self, key: str, assignment: Assignment, topic: Topic) -> None:
         replica = self.replicas.get(key)
-        if replica is None:
-            replica = self.replicas[key] = Replica(self, key, self.disk.open_log(key))
         settings = settings_of(topic)
+        self.disk.configure(key.partition("/")[0], settings)
+        if replica is None:
+            log = self.disk.open_log(key, topic.topic_id)
+            replica = self.replicas[key] = Replica(self, key, log)
         rules = LeaderRules(settings.min_insync, self.world.lag_time_max_ms, settings.needs_flush)
         replica.assign(assignment, rules, may_lead=self._may_lead())
 
@@ -268,7 +271,7 @@ class Broker:
         self.world.say("remove", self, key[-6:])
         replica = self.replicas.pop(key)
         replica.stop("the replica is gone")
-        self.disk.logs.pop(key, None)
+        self.disk.remove_log(key)
 
     def look_again(self, replica: Replica) -> None:
         """A leader has stepped down: the lease is gone, or the image will say who leads."""
@@ -337,11 +340,11 @@ class Broker:
             leader, log = replica.leader, replica.log
             if leader is None or log.high_watermark < leader.epoch_start_offset:
                 continue
-            settings = self.settings(key)
-            offset = due(log, settings, BEGIN_MS + self.now_ms)
-            if offset > log.start:
-                self.world.checker.deletes(replica, offset, settings, BEGIN_MS + self.now_ms)
-                log.delete_before(offset)
+            settings, first = self.settings(key), log.start
+            self.world.checker.look(replica)
+            log.retain(settings, self.world.true_ms)
+            if log.start > first:
+                self.world.checker.deletes(replica, first, settings, self.world.true_ms)
                 leader.on_log_start(log.start)
 
     def report_disk(self) -> None:

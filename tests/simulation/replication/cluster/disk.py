@@ -9,8 +9,10 @@ from tests.simulation.replication.cluster.log import Log
 if TYPE_CHECKING:
     import random
     from collections.abc import Callable
+    from uuid import UUID
 
     from storage.directory.registration_file import DirectoryState
+    from tests.simulation.replication.cluster.settings import Settings
 
 HOUR_MS = 3_600_000
 BEGIN_MS = 1_700_000_000_000  # of true time
@@ -38,7 +40,13 @@ class Disk:
         """Whether the last process stopped in order, with everything flushed."""
         return self.registration is not None and self.registration.is_stopped
 
-    def open_log(self, key: str) -> Log:
+    def start(self, boot: int) -> None:
+        """Does what a process does first with its log directory."""
+
+    def configure(self, topic_id: str, settings: Settings) -> None:
+        """Takes the settings of a topic."""
+
+    def open_log(self, key: str, topic_id: UUID) -> Log:
         """Returns the log of a partition; a new one is empty."""
         log = self.logs.get(key)
         if log is None:
@@ -46,6 +54,21 @@ class Disk:
             log.changed = lambda: self.changed(key)
             log.changed()
         return log
+
+    def remove_log(self, key: str) -> None:
+        """Deletes the log of a partition."""
+        self.logs.pop(key, None)
+
+    def checkpoint(self, log: Log) -> None:
+        """Writes down the high watermark of a log."""
+        log.checkpoint = log.high_watermark
+
+    def close(self) -> bool:
+        """Makes everything durable, at the end of a process; returns whether it is."""
+        for log in self.logs.values():
+            log.sync()
+            log.checkpoint = log.high_watermark
+        return True
 
     def sync_ms(self) -> int:
         """Returns how long a sync takes."""

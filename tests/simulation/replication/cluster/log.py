@@ -13,10 +13,15 @@ from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from storage.checkpoints import EpochStart
+from tests.simulation.replication.cluster.settings import due
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Callable
+
+    from tests.simulation.replication.cluster.broker import Broker
+    from tests.simulation.replication.cluster.requests import Produce
+    from tests.simulation.replication.cluster.settings import Settings
 
 NO_EPOCH = -1
 NO_TIME = -1
@@ -36,6 +41,7 @@ class Batch(NamedTuple):
     producer: int
     producer_epoch: int
     sequence: int
+    checksum: int = 0  # of the stored bytes; 0: there are none
 
     @property
     def end(self) -> int:
@@ -160,6 +166,10 @@ class Log:
             )
         return Slice(batches, times, epochs, self.known())
 
+    def read_for_consumer(self, offset: int, most: int) -> tuple[Batch, ...]:
+        """Returns batches below the high watermark, from the one with an offset on."""
+        return self.read(offset, self.high_watermark, most).batches
+
     def known(self) -> Known:
         """Returns what a leader tells about its log beside the batches."""
         return Known(self.start, self.last_append, self.max_event, self.mark)
@@ -172,10 +182,30 @@ class Log:
             kept = [entry for entry in self.epochs if entry.start_offset < self.end]
             self.epochs = [*kept, EpochStart(epoch, self.end)]
 
+    def follow(self, epoch: int) -> None:
+        """Follows in an epoch from now on."""
+
     def advance(self, offset: int) -> None:
         """Sets the high watermark, as a machine says."""
         self.changed()
         self.high_watermark = offset
+
+    def produce(self, request: Produce, settings: Settings, epoch: int, broker: Broker) -> Batch:
+        """Appends a producer's batch, with the time that the broker gives it."""
+        time = broker.append_time(self)
+        batch = Batch(
+            self.end,
+            request.count,
+            request.value,
+            epoch if settings.format == 2 else NO_EPOCH,
+            time if settings.is_stamped else request.record_time,
+            time if settings.is_stamped else None,
+            request.producer if settings.format == 2 else -1,
+            request.producer_epoch,
+            request.sequence,
+        )
+        self.append(batch, time)
+        return batch
 
     def append(self, batch: Batch, time: int) -> None:
         """Appends a batch of the leader itself."""
@@ -210,7 +240,7 @@ class Log:
             self.last_append_told = max(self.last_append_told, known.last_append)
             self.max_event_told = max(self.max_event_told, known.max_event)
 
-    def truncate(self, offset: int) -> None:
+    def truncate(self, offset: int, *, is_below_high_watermark: bool = False) -> None:
         """Removes all batches that end after an offset, durably, with all that belongs to them."""
         number = self.number_at(offset)
         self._keep_event(self.batches[number:])
@@ -242,6 +272,12 @@ class Log:
         self.producers, self.snapshot = {}, {}
         self.start = self.first = self.synced = offset
         self.high_watermark = self.checkpoint = offset
+
+    def retain(self, settings: Settings, trusted_ms: int) -> None:
+        """Deletes what a leader's settings say by now."""
+        offset = due(self, settings, trusted_ms)
+        if offset > self.start:
+            self.delete_before(offset)
 
     def delete_before(self, offset: int) -> None:
         """Raises the log start, and removes the batches that end there or before."""

@@ -13,7 +13,7 @@ from broker.replication import messages
 from broker.replication.follower import Follower
 from broker.replication.leader import Leader
 from protocol.errors import BrokerError, ErrorCode
-from tests.simulation.replication.cluster.log import NO_EPOCH, Batch, Slice
+from tests.simulation.replication.cluster.log import NO_EPOCH, Slice
 from tests.simulation.replication.cluster.requests import Parked, Waiting, known_batch
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from broker.metadata.records import PartitionRecord
     from broker.replication.messages import Assignment, FetchAnswer, FetchRequest, LeaderRules
     from tests.simulation.replication.cluster.broker import Broker
-    from tests.simulation.replication.cluster.log import Log
+    from tests.simulation.replication.cluster.log import Batch, Log
     from tests.simulation.replication.cluster.requests import Produce
 
 FETCH_WAIT_MS = 1_000
@@ -87,6 +87,7 @@ class Replica:
         self.follower = Follower(
             self.broker.id, self.broker.epoch, record, needs_flush=self.rules.needs_flush
         )
+        self.log.follow(record.leader_epoch)
         self.fetches += 1
         self.world.after(self.broker, 0, self.fetch)
 
@@ -237,7 +238,11 @@ class Replica:
         if isinstance(known, ErrorCode):
             reply(known)
             return
-        batch = known or self._append(request)
+        try:
+            batch = known or self._append(request)
+        except BrokerError as error:
+            reply(error.code)
+            return
         if batch is None:
             reply(ErrorCode.KAFKA_STORAGE_ERROR)
         elif request.acks == 1:
@@ -260,21 +265,7 @@ class Replica:
         if broker.disk.is_full:
             broker.report_disk()
             return None
-        settings = broker.settings(self.key)
-        time = broker.append_time(log)
-        batch = Batch(
-            log.end,
-            request.count,
-            request.value,
-            self.epoch if settings.format == 2 else NO_EPOCH,
-            time if settings.is_stamped else request.record_time,
-            time if settings.is_stamped else None,
-            request.producer if settings.format == 2 else -1,
-            request.producer_epoch,
-            request.sequence,
-        )
-        log.append(batch, time)
-        return batch
+        return log.produce(request, broker.settings(self.key), self.epoch, broker)
 
     def _flush(self) -> None:
         self.log.sync()
@@ -304,9 +295,7 @@ class Replica:
             self.world.checker.answers_as_leader(self.broker)
             reply(ErrorCode.OFFSET_OUT_OF_RANGE, ())
         else:
-            batches = self.log.read(
-                offset, self.log.high_watermark, self.world.most_batches
-            ).batches
+            batches = self.log.read_for_consumer(offset, self.world.most_batches)
             self.world.checker.reads(self, batches)
             reply(ErrorCode.NONE, batches)
 
@@ -372,7 +361,7 @@ class Replica:
         log = self.log
         if isinstance(action, messages.Truncate):
             self.world.say("truncate", self, log, action.offset)
-            log.truncate(action.offset)
+            log.truncate(action.offset, is_below_high_watermark=action.is_below_high_watermark)
         elif isinstance(action, messages.RestartAt):
             self.world.say("restart", self, log, action.offset)
             log.restart_at(action.offset)

@@ -286,12 +286,10 @@ class Session:
             if other.is_up and other.image is not None
         }
         if controlled_shutdown.may_stop(image, broker.id, seen):
-            for log in broker.disk.logs.values():
-                log.sync()
-                log.checkpoint = log.high_watermark
-            broker.disk.registration = broker.disk.registration._replace(
-                boot_id=f"boot-{broker.boot}", is_stopped=True
-            )
+            if broker.disk.close():
+                broker.disk.registration = broker.disk.registration._replace(
+                    boot_id=f"boot-{broker.boot}", is_stopped=True
+                )
             end = controlled_shutdown.end(image, broker.id, self.epoch)
             self.world.coordinator.ask(
                 broker.id,

@@ -1,0 +1,85 @@
+"""Batches as storage has them: written for a produce request, and read back from a log's bytes.
+
+A produced batch has one record time, and each record has the request's value. Formats 0 and 1 store
+each record by itself unless they are compressed; here they always are, so a request is one batch.
+"""
+
+from __future__ import annotations
+
+import zlib
+from bisect import bisect_right
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+from protocol.records import batch as records
+from protocol.records.batch import Record
+from protocol.records.layout import Compression
+from storage.log.replication.received import unpacked
+from tests.simulation.replication.cluster.log import NO_TIME, Batch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from storage.log.partition import Partition
+    from storage.log.replication.received import AppendedFrom
+    from tests.simulation.replication.cluster.requests import Produce
+
+NEWEST_VERSION, VERSION_OF_MESSAGES = 9, 2  # of Produce, with format 2 and with formats 0 and 1
+_ALL_BYTES = 1 << 30
+_OFFSET = attrgetter("offset")
+
+
+def produced(request: Produce, magic: int) -> tuple[bytes, int]:
+    """Returns the bytes of a request's batch in a format, and a version of Produce that has it."""
+    time = request.record_time if magic else NO_TIME
+    rows = [Record(number, time, None, b"%d" % request.value) for number in range(request.count)]
+    if magic < 2:
+        data = records.build(rows, magic=magic, compression=Compression.GZIP)
+        return data, VERSION_OF_MESSAGES
+    producer = {}
+    if request.producer >= 0:
+        producer = {
+            "producer_id": request.producer,
+            "producer_epoch": request.producer_epoch,
+            "base_sequence": request.sequence,
+        }
+    return records.build(rows, magic=2, **producer), NEWEST_VERSION
+
+
+def stored(partition: Partition, offset: int) -> Iterator[tuple[Batch, int]]:
+    """Yields the batches of a log from an offset on, each with its append time, to the log's end.
+
+    Raises the errors of `Reader.read_with_append_times`.
+    """
+    read, times = partition.reader.read_with_append_times(
+        offset, _ALL_BYTES, upper_offset=partition.log_end_offset, minimum_one=True
+    )
+    entries = unpacked(times)
+    for data in read.buffers:
+        for batch in parsed(data):
+            yield batch, _time_of(entries, batch)
+
+
+def parsed(data: bytes | memoryview) -> Iterator[Batch]:
+    """Yields the whole batches in bytes of a log. Raises CorruptMessage."""
+    for header in records.scan(data):
+        records.verify(data, header)
+        rows = list(records.records(data, header))
+        yield Batch(
+            rows[0].offset,
+            len(rows),
+            int(rows[0].value or b"-1"),
+            header.leader_epoch,
+            rows[0].timestamp,
+            header.max_timestamp if header.is_log_append_time else None,
+            header.producer_id,
+            header.producer_epoch,
+            header.base_sequence,
+            zlib.crc32(bytes(data[header.position : header.position + header.size])),
+        )
+
+
+def _time_of(entries: Sequence[AppendedFrom], batch: Batch) -> int:
+    number = bisect_right(entries, batch.end - 1, key=_OFFSET) - 1
+    time = entries[number].time_ms if number >= 0 else None
+    return NO_TIME if time is None else time

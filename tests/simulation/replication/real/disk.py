@@ -1,0 +1,193 @@
+"""A broker's log directory, real storage in it, on a disk that loses power.
+
+A process that starts opens the directory as the product does, and recovers what the last one left.
+A process that dies leaves what it has written; a machine that dies leaves any state that the disk
+may be in by what was synced.
+"""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING, Any
+
+from config.topic import TopicConfig
+from protocol.errors import KafkaStorageError
+from storage import files
+from storage.directory import registration_file
+from storage.directory.registration_file import RegistrationFileError
+from storage.directory.store import LogStore
+from tests.simulation import power_loss
+from tests.simulation.replication.cluster.disk import Disk
+from tests.simulation.replication.real.log import RealLog
+from tests.storage.log_model.host import RELEASES
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable
+    from pathlib import Path
+    from uuid import UUID
+
+    from storage.directory.registration_file import DirectoryState
+    from tests.simulation.replication.cluster.log import Log
+    from tests.simulation.replication.cluster.settings import Settings
+    from tests.storage.replicas.replica import Router
+
+FAR_MS = 1 << 40  # no record is as far ahead of its append, and no producer is as old
+_ALONE = TopicConfig()
+
+
+class RealDisk(Disk):
+    """One log directory after another: a machine that died has another state of it."""
+
+    def __init__(
+        self,
+        pick: random.Random,
+        changed: Callable[[str], None],
+        now_ms: Callable[[], int],
+        path: Path,
+        router: Router,
+    ) -> None:
+        super().__init__(pick, changed)
+        self.now_ms = now_ms  # what the machine's clock shows
+        self._router = router
+        self._path = path
+        self._count = 0
+        self._configs: dict[str, TopicConfig] = {}
+        self._own: dict[str, Any] = {
+            "segment_bytes": pick.choice([400, 1_000, 4_000, 1 << 20]),
+            "segment_ms": pick.choice([5_000, FAR_MS]),
+            "segment_min_roll_interval_ms": pick.choice([0, 100]),
+            "index_interval_bytes": pick.choice([0, 150, 4_096]),
+            "file_delete_delay_ms": pick.choice([0, 3_000]),
+        }
+        self._store: LogStore | None = None
+        self._begin_directory()
+
+    @property
+    def path(self) -> Path:
+        """The directory that the disk has now."""
+        return self._path / str(self._count)
+
+    def _begin_directory(self) -> None:
+        self.path.mkdir(parents=True, exist_ok=True)
+        self._power = power_loss.Disk(self.path)
+        self._router.disks[self._path] = self._power
+
+    def _replace_directory(self, make: Callable[[Path], object]) -> None:
+        before = self.path
+        self._count += 1
+        make(self.path)
+        shutil.rmtree(before)
+        self._begin_directory()
+
+    # --- what lies in it --------------------------------------------------------------------------
+
+    @property
+    def registration(self) -> DirectoryState | None:
+        """What the last registration left in its file; None if there is none, or it is torn."""
+        try:
+            return registration_file.read_state(self.path)
+        except RegistrationFileError:
+            return None
+
+    @registration.setter
+    def registration(self, state: DirectoryState | None) -> None:
+        if state is not None:
+            registration_file.write_state(self.path, state)
+
+    def configure(self, topic_id: str, settings: Settings) -> None:
+        """Takes the settings of a topic; segments and indexes are this broker's own."""
+        config = TopicConfig(
+            **self._own,
+            message_format_version=RELEASES[settings.format],
+            message_timestamp_type="LogAppendTime" if settings.is_stamped else "CreateTime",
+            retention_ms=settings.retention_ms,
+            retention_time_basis="append",
+            retention_max_eventtime_ms=settings.retention_event_ms,
+            retention_max_eventtime_grace_ms=0,
+            event_time_ahead_max_ms=FAR_MS,
+            **({"flush_messages": 1} if settings.needs_flush else {}),
+        )
+        if self._configs.get(topic_id) != config:
+            self._configs[topic_id] = config
+            if self._store is not None:
+                self._store.set_config(topic_id, config)
+
+    def open_log(self, key: str, topic_id: UUID) -> Log:
+        log = self.logs.get(key)
+        if log is None:
+            assert self._store is not None
+            topic, _, index = key.partition("/")
+            partition = self._store.create_partition(
+                topic, topic_id, int(index), self._configs[topic], self.now_ms()
+            )
+            log = self._add(key, RealLog(self, partition))
+        return log
+
+    def _add(self, key: str, log: RealLog) -> RealLog:
+        self.logs[key] = log
+        log.changed = lambda: self.changed(key)
+        log.changed()
+        return log
+
+    def remove_log(self, key: str) -> None:
+        super().remove_log(key)
+        topic, _, index = key.partition("/")
+        assert self._store is not None
+        self._store.delete_partition(topic, int(index))
+
+    def checkpoint(self, log: Log) -> None:
+        """Makes all logs durable, and writes down their high watermarks."""
+        assert self._store is not None
+        self._store.checkpoint()
+        for each in self.logs.values():
+            each.synced = each.end
+
+    # --- processes and machines -------------------------------------------------------------------
+
+    def start(self, boot: int) -> None:
+        """Opens the directory, as a process that starts does."""
+        self._store = LogStore(
+            [self.path],
+            default_config=_ALONE,
+            producer_id_expiration_ms=FAR_MS,
+            boot_id=f"boot-{boot}",
+        )
+        self._store.open(self.now_ms(), self._configs)
+        self.logs.clear()
+        for topic, index in sorted(self._store.names()):
+            partition = self._store.partition(topic, index)
+            assert partition is not None
+            self._add(f"{topic}/{index}", RealLog(self, partition))
+
+    def close(self) -> bool:
+        assert self._store is not None
+        store, self._store = self._store, None
+        try:
+            store.close()
+        except KafkaStorageError:
+            return False
+        return True
+
+    def kill(self) -> None:
+        if self._store is not None:
+            self._store._release()
+            self._store = None
+        for log in self.logs.values():
+            log.changed()
+
+    def lose_power(self) -> list[str]:
+        said: list[str] = []
+        self._replace_directory(
+            lambda target: said.append(self._power.lose_power(target, self.pick))
+        )
+        return said
+
+    def wipe(self) -> None:
+        super().wipe()
+        self._replace_directory(lambda target: target.mkdir())
+
+
+def use(router: files.System) -> files.System:
+    """Lets storage use disks that lose power; returns what it used before."""
+    return files.use(router)

@@ -1,0 +1,206 @@
+"""A replica's log in the product's storage, as the simulated broker and the checker see it.
+
+What the broker asks of it is done by a `Partition` of `storage.log`. What the checker looks at is a
+copy, read back through the partition's reader after each change: only what the change may have
+touched. The copy stays as it was when the process dies.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from operator import attrgetter
+from typing import TYPE_CHECKING, NamedTuple
+
+from broker.partitions import replication_state
+from protocol.api.fetch import FetchPartition, PartitionData
+from storage.log import lookup
+from tests.simulation.replication.checking.ledger import BrokenInvariantError
+from tests.simulation.replication.cluster.log import NO_TIME, Batch, Log
+from tests.simulation.replication.real.batches import parsed, produced, stored
+
+if TYPE_CHECKING:
+    from storage.log.partition import Partition
+    from storage.log.replication.leader_state import LeaderState
+    from tests.simulation.replication.cluster.broker import Broker
+    from tests.simulation.replication.cluster.requests import Produce
+    from tests.simulation.replication.cluster.settings import Settings
+    from tests.simulation.replication.real.disk import RealDisk
+
+BATCH_BYTES = 110  # about as many as one has
+_BASE = attrgetter("base")
+
+
+class Told(NamedTuple):
+    """An answer of a leader to a follower, as Fetch carries it."""
+
+    data: PartitionData | None
+    known: LeaderState
+
+
+class RealLog(Log):
+    """One replica's log, on a disk, in one life of its broker."""
+
+    def __init__(self, disk: RealDisk, partition: Partition) -> None:
+        super().__init__()
+        self._disk = disk
+        self.partition = partition
+        self._look(0)
+
+    @property
+    def _now_ms(self) -> int:
+        return self._disk.now_ms()
+
+    # --- what the checker sees --------------------------------------------------------------------
+
+    def _look(self, unchanged: int) -> None:
+        """Reads again what may have changed: everything but the batches before an offset."""
+        partition, state = self.partition, self.partition.state
+        number = bisect_left(self.batches, unchanged, key=_BASE)
+        del self.batches[number:]
+        del self.times[number:]
+        self.start, end = partition.log_start_offset, partition.log_end_offset
+        gone = sum(batch.end <= self.start for batch in self.batches)
+        del self.batches[:gone]
+        del self.times[:gone]
+        offset = max(self.start, self.batches[-1].end if self.batches else 0)
+        if offset < end:
+            for batch, time in stored(partition, offset):
+                self.batches.append(batch)
+                self.times.append((batch.base, time))
+        self.first = end
+        if self.batches and self.batches[-1].end != end:
+            raise BrokenInvariantError(
+                f"the log ends at {end}, its last batch is {self.batches[-1]}"
+            )
+        self.epochs = list(state.epochs.entries)
+        self.synced = partition.durable_offset
+        self.high_watermark = partition.believed_high_watermark
+        self.changed()
+
+    @property
+    def last_epoch(self) -> int:
+        return self.partition.state.epochs.latest
+
+    @property
+    def max_event(self) -> int:
+        largest = self.partition.reader.read_max_event_time()
+        return NO_TIME if largest is None else largest
+
+    def end_of(self, epoch: int) -> tuple[int, int]:
+        return self.partition.reader.end_offset_for_epoch(epoch)
+
+    def lookup(self, first: int, time: int, *, by_append: bool) -> int | None:
+        if by_append:
+            found = self.partition.reader.find_by_append_time(
+                time, upper_offset=self.high_watermark
+            )
+            return found.offset if found.unknown_from is None else -1
+        with self.partition.hold() as version:
+            record = lookup.find_time(
+                version.segments, time, start_offset=first, upper_offset=self.high_watermark
+            )
+        return None if record is None else record[0]
+
+    # --- roles ------------------------------------------------------------------------------------
+
+    def begin_epoch(self, epoch: int) -> None:
+        self.partition.roles.lead(epoch)
+        self._look(self.end)
+
+    def follow(self, epoch: int) -> None:
+        """Follows in an epoch; batches without append times go, because the leader has them."""
+        self.cuts += 1
+        self.partition.roles.follow(epoch)
+        self._look(0)
+
+    def advance(self, offset: int) -> None:
+        state = self.partition.state
+        with state.append_lock:
+            state.advance_high_watermark(offset)
+        self._look(self.end)
+
+    # --- appends and reads ------------------------------------------------------------------------
+
+    def produce(self, request: Produce, settings: Settings, epoch: int, broker: Broker) -> Batch:
+        """Appends a producer's batch, or returns the one that was appended when it came first.
+
+        Storage stamps it, and checks its sequence. Raises BrokerError.
+        """
+        data, version = produced(request, settings.format)
+        end = self.end
+        told = self.partition.append(data, now_ms=self._now_ms, produce_version=version)
+        self._look(end)
+        if told.duplicate:
+            number = self.number_at(told.base_offset)
+            if number < len(self.batches) and self.batches[number].base == told.base_offset:
+                return self.batches[number]
+            return Batch(told.base_offset, told.count, *request[1:2], epoch, -1, None, -1, -1, -1)
+        return self.batches[-1]
+
+    def read(self, offset: int, up_to: int, most: int) -> Told:
+        """Reads for a follower. It is given what storage lets it have, `up_to` or not."""
+        data, _ = replication_state.read_for_follower(
+            self.partition,
+            FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=0),
+            most * BATCH_BYTES,
+            minimum_one=True,
+            may_block=True,
+        )
+        return Told(data, replication_state.received_state(data, data.replication_state))
+
+    def read_for_consumer(self, offset: int, most: int) -> tuple[Batch, ...]:
+        if offset == self.end:
+            return ()
+        fetched = self.partition.read(
+            offset,
+            most * BATCH_BYTES,
+            upper_offset=self.partition.high_watermark,
+            minimum_one=True,
+        )
+        return tuple(batch for data in fetched.buffers for batch in parsed(data))
+
+    def known(self) -> LeaderState:
+        return self.read(self.end, 0, 0).known
+
+    def append_as_follower(self, told: Told) -> None:
+        end, start, data = self.end, self.start, told.data
+        self.partition.replica.append_as_follower(
+            b"".join(data.records or ()),
+            replication_state.received_append_times(data),
+            replication_state.received_epochs(data.replication_state),
+            told.known,
+            now_ms=self._now_ms,
+        )
+        if self.partition.segments[0].base_offset < start:
+            self.cuts += 1  # an empty log began with a batch in which the leader's log starts
+            end = 0
+        self._look(end)
+
+    def take_mark(self, known: LeaderState) -> None:
+        self.partition.replica.append_as_follower(b"", (), (), known, now_ms=self._now_ms)
+        self._look(self.end)
+
+    # --- what goes --------------------------------------------------------------------------------
+
+    def truncate(self, offset: int, *, is_below_high_watermark: bool = False) -> None:
+        self.partition.truncater.truncate_to(offset, below_high_watermark=is_below_high_watermark)
+        self.cuts += 1
+        self._look(0)
+
+    def restart_at(self, offset: int) -> None:
+        self.partition.truncater.start_at(offset)
+        self.cuts += 1
+        self._look(0)
+
+    def delete_before(self, offset: int) -> None:
+        self.partition.retainer.delete_records_before(offset)
+        self._look(self.end)
+
+    def retain(self, settings: Settings, trusted_ms: int) -> None:
+        """Plays a round of retention: a leader deletes what is due, a follower what was deleted."""
+        self.partition.retainer.apply_retention(trusted_ms)
+        self._look(self.end)
+
+    def sync(self) -> None:
+        self.partition.commit()
+        self._look(self.end)

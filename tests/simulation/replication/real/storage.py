@@ -1,0 +1,75 @@
+"""Where the real storage of one simulated cluster lies: a directory in memory, removed at the end.
+
+Every tenth seed has real storage. `STORAGE=real` and `STORAGE=virtual` in the environment say so of
+all seeds.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import shutil
+import tempfile
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING
+from unittest import mock
+
+from storage import files
+from tests.simulation.replication.real.disk import RealDisk
+from tests.storage.replicas.replica import Router
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.simulation.replication.cluster.broker import Broker
+    from tests.simulation.replication.world import World
+
+ONE_IN = 10
+_MEMORY = Path("/dev/shm")
+
+# Crashes make storage warn all the time; without a handler the warnings would be printed.
+logging.getLogger("tidelog").addHandler(logging.NullHandler())
+
+
+def has_real_storage(seed: int) -> bool:
+    """Returns whether the brokers of a seed's cluster have real storage."""
+    chosen = os.environ.get("STORAGE", "")
+    if chosen not in ("", "real", "virtual"):
+        raise ValueError(f"STORAGE={chosen}: it is real or virtual")
+    return chosen == "real" if chosen else seed % ONE_IN == 0
+
+
+class Storage:
+    """The disks of a cluster with real storage."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        is_writable = os.access(_MEMORY, os.W_OK)
+        self.path = Path(tempfile.mkdtemp(prefix="simulated", dir=_MEMORY if is_writable else None))
+        self._router = Router()
+        self._before = files.use(self._router)
+        names = random.Random(world.timeline.random.random())  # of deleted directories
+
+        def name() -> uuid.UUID:
+            return uuid.UUID(int=names.getrandbits(128))
+
+        self._names = mock.patch.object(uuid, "uuid4", name)
+        self._names.start()
+
+    def new_disk(
+        self, broker: Broker, pick: random.Random, changed: Callable[[str], None]
+    ) -> RealDisk:
+        """Returns an empty disk of a broker."""
+
+        def now_ms() -> int:
+            return broker.clock.wall_ms(self._world.timeline.now_ms)
+
+        return RealDisk(pick, changed, now_ms, self.path / str(broker.id), self._router)
+
+    def close(self) -> None:
+        """Removes all files, and lets storage use the system again."""
+        self._names.stop()
+        files.use(self._before)
+        shutil.rmtree(self.path)
