@@ -37,8 +37,10 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from broker.clock import Clock
+    from broker.cluster.cluster import Cluster
     from broker.metadata.cluster import ClusterMetadata
     from broker.metrics.counters import Metrics
+    from broker.replicas.replicas import Replicas
     from broker.topics.reconciler import Removed
     from config import BrokerConfig
     from protocol.wire import Buffer
@@ -89,6 +91,8 @@ class Node:
         )
         controller = Controller(metadata, self.settings, self._unclaimed)
         self.topics = Topics(controller, reconciler, self.settings, self._forget_topic)
+        self.cluster: Cluster | None = None  # None for a broker that is alone
+        self.replicas: Replicas | None = None
         self.ready = False
         self._producer_ids = iter(range(0))
         self._producer_ids_lock = asyncio.Lock()

@@ -26,7 +26,7 @@ from broker import structured_log as logs
 from broker.clock import ManualClock, SystemClock, machine_boot_id
 from broker.maintenance.compaction_rounds import CompactionRounds
 from broker.maintenance.retention_rounds import Rounds
-from broker.metadata.local import local_metadata
+from broker.metadata.local import metadata_of
 from broker.metadata.store import MetadataError
 from broker.metrics.counters import Metrics
 from broker.network.connection import Connection
@@ -118,11 +118,15 @@ async def _run(config: BrokerConfig, clock: Clock, faults: Faults | None) -> int
     )
     store.lock()  # first: the metadata beside the logs are migrated when they are opened
     try:
-        metadata = local_metadata(directories[0] / "tidelog.sqlite", config.node_id)
+        metadata = metadata_of(config)
         await metadata.open()
         try:
             log_unenforced_in(metadata.image)
             node = Node(config, clock, store, metadata, Metrics())
+            if config.metadata_store:
+                from broker.cluster.cluster import Cluster  # a broker that is alone needs none
+
+                node.cluster = Cluster(node)
             node.clock_watch.begin()
             await open_topics(node)
             try:

@@ -1,7 +1,8 @@
 """Every broker setting, declared once; `broker_checks.py` has the rules between settings.
 
 Kafka's settings have Kafka's names, and our own (http.listener, clock ...) follow its style. The
-defaults of topic settings are broker settings too: topic.py declares them under `broker_names`.
+defaults of topic settings are broker settings too: topic.py declares them under `broker_names`. The
+settings of the cluster are in cluster.py.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from config.broker_checks import parse_log_dirs, parse_node_id
+from config.broker_checks import parse_log_dirs
+from config.cluster import ClusterConfig
 from config.listeners import (
     Listener,
     check_protocol_map,
@@ -29,19 +31,9 @@ DEFAULT = "default"
 
 
 @dataclass(frozen=True, slots=True)
-class BrokerConfig:
+class BrokerConfig(ClusterConfig):
     """The settings of one broker."""
 
-    node_id: int = setting(
-        "node.id",
-        Type.INT,
-        1,
-        "The broker's id, unique in its cluster.",
-        aliases=("broker.id",),
-        low=-1,
-        convert=parse_node_id,
-        dynamic=False,
-    )
     listeners: tuple[Listener, ...] = setting(
         "listeners",
         Type.LIST,

@@ -16,6 +16,14 @@ def parse_node_id(text: str) -> int:
     return 1 if int(text) == -1 else int(text)
 
 
+def parse_metadata_store(text: str) -> str:
+    """Returns the store of the metadata; raises ValueError."""
+    kind, _, path = text.partition(":")
+    if text and (kind != "sqlite" or not path):
+        raise ValueError("expected sqlite:PATH, the path of a file, or nothing")
+    return text
+
+
 def parse_log_dirs(text: str) -> tuple[str, ...]:
     """Returns the directories that are separated by commas; raises ValueError."""
     found = tuple(part.strip() for part in text.split(",") if part.strip())

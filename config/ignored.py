@@ -13,8 +13,7 @@ _IGNORED_BROKER_NAMES = """
     alter.config.policy.class.name alter.log.dirs.replication.quota.window.num
     alter.log.dirs.replication.quota.window.size.seconds authorizer.class.name
     auto.include.jmx.reporter auto.leader.rebalance.enable background.threads
-    broker.heartbeat.interval.ms broker.id.generation.enable broker.rack
-    broker.session.timeout.ms client.quota.callback.class config.providers
+    broker.heartbeat.interval.ms broker.id.generation.enable client.quota.callback.class config.providers
     connection.failed.authentication.delay.ms connections.max.reauth.ms
     control.plane.listener.name controlled.shutdown.enable controlled.shutdown.max.retries
     controlled.shutdown.retry.backoff.ms controller.performance.always.log.threshold.ms

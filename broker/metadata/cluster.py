@@ -269,11 +269,21 @@ class ClusterMetadata:
 
     # -- the image ------------------------------------------------------------------------------
 
-    async def _transact(self, compares: Sequence[Compare], operations: Sequence[Operation]) -> bool:
-        """Commits and updates the image; returns False if a comparison was false."""
+    async def transact(
+        self, compares: Sequence[Compare], operations: Sequence[Operation]
+    ) -> int | None:
+        """Commits a change that was decided elsewhere, and updates the image.
+
+        Returns the revision, or None if a comparison was false. Raises what the store's `transact`
+        raises.
+        """
         revision = await self.store.transact(compares, operations)
         await self._refresh()
-        return revision is not None
+        return revision
+
+    async def _transact(self, compares: Sequence[Compare], operations: Sequence[Operation]) -> bool:
+        """Commits and updates the image; returns False if a comparison was false."""
+        return await self.transact(compares, operations) is not None
 
     async def _refresh(self) -> None:
         """Updates the image to the store's newest revision. Raises KafkaStorageError."""

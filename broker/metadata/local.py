@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from broker.metadata.cluster import ClusterMetadata
 from broker.metadata.sqlite.store import SqliteStore
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from config import BrokerConfig
+
+FILE = "tidelog.sqlite"  # in the first log directory of a broker that is alone
+
+
+def metadata_of(config: BrokerConfig) -> ClusterMetadata:
+    """Returns the metadata that a broker's settings name, not opened yet."""
+    if not config.metadata_store:
+        return local_metadata(Path(config.log_dirs[0]) / FILE, config.node_id)
+    path = Path(config.metadata_store.removeprefix("sqlite:"))
+    return local_metadata(path, config.node_id, is_shared=True)
 
 
 def local_metadata(path: Path, node_id: int = 1, *, is_shared: bool = False) -> ClusterMetadata:

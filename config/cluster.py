@@ -1,0 +1,50 @@
+"""The settings that say which broker this is, and which cluster it belongs to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from config.broker_checks import parse_metadata_store, parse_node_id
+from config.setting import Type, setting
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterConfig:
+    """A broker's settings of its cluster; the other settings of a broker are beside them."""
+
+    node_id: int = setting(
+        "node.id",
+        Type.INT,
+        1,
+        "The broker's id, unique in its cluster.",
+        aliases=("broker.id",),
+        low=-1,
+        convert=parse_node_id,
+        dynamic=False,
+    )
+    metadata_store: str = setting(
+        "metadata.store",
+        Type.STRING,
+        "",
+        "Where the brokers of a cluster keep their metadata: sqlite:PATH is a file that several "
+        "brokers of one machine share. If empty, the broker is alone, and its metadata are in the "
+        "first of log.dirs. Not a Kafka setting.",
+        convert=parse_metadata_store,
+        dynamic=False,
+    )
+    broker_rack: str | None = setting(
+        "broker.rack",
+        Type.STRING,
+        None,
+        "The rack of the broker: the replicas of a partition are placed in different racks.",
+        dynamic=False,
+    )
+    broker_session_timeout_ms: int = setting(
+        "broker.session.timeout.ms",
+        Type.INT,
+        3_000,
+        "After how many ms without a sign of life a broker of several is taken for dead; Kafka's "
+        "default is 9000. A broker whose process has ended is noticed at once.",
+        low=300,
+        dynamic=False,
+    )
