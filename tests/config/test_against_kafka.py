@@ -33,6 +33,7 @@ DEFAULTS = {
     "log.dir": "as above",
     "listener.security.protocol.map": "the same map in another order, or empty in newer ones",
     "group.initial.rebalance.delay.ms": "0, as Kafka's own quick start: a consumer begins at once",
+    "broker.session.timeout.ms": "a third of Kafka's: renewing a lease is a write to a local file",
     "controller.listener.names": "null and empty mean the same",
 }
 
