@@ -7,6 +7,8 @@ screen readers. Each plot is drawn twice, for wide and for narrow windows; the s
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import io
 import math
 import re
@@ -17,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pipeline.report.plots import COLOURS, Rows
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from pipeline.report.plots import Axis, Bar, Line, Mark, Plot
 
@@ -57,7 +59,7 @@ _SETTINGS: Final = {
 def svg(plot: Plot | Rows) -> str:
     """Returns the plot for wide and for narrow windows."""
     matplotlib = _matplotlib()
-    with matplotlib.rc_context(_SETTINGS):
+    with matplotlib.rc_context(_SETTINGS), _uncollected():
         figure = matplotlib.figure.Figure(dpi=_POINTS)
         axes = figure.subplots()
         for shape in (figure.patch, axes.patch):
@@ -65,6 +67,18 @@ def svg(plot: Plot | Rows) -> str:
         titles = _draw_rows(axes, plot) if isinstance(plot, Rows) else _draw(axes, plot)
         drawn = [_svg(axes, plot, width, titles) for width in (WIDE, NARROW)]
     return "".join(drawn)
+
+
+@contextlib.contextmanager
+def _uncollected() -> Iterator[None]:
+    """Suspends garbage collection: a plot has so many objects that all of the process are searched."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def _svg(axes: Any, plot: Plot | Rows, width: int, titles: Mapping[str, str]) -> str:

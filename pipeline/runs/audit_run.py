@@ -360,14 +360,18 @@ def _parquet(rows: Sequence[tuple[str, int, Any, Mapping[str, list[Any]]]], path
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    from pipeline.source import arrays
+
     tables = []
     for topic, number, partitions, columns in rows:
         count = len(columns["event_ms"])
         span_ms = next(each["span_ms"] for each in partitions if each["partition"] == number)
-        data = {"topic": pa.array([topic] * count, pa.string())}
-        data["partition"] = pa.array([number] * count, pa.int32())
-        data["span_ms"] = pa.array([span_ms] * count, pa.int64())
-        data |= {name: pa.array(values, pa.int64()) for name, values in columns.items()}
+        data = {
+            "topic": arrays.same_text(topic, count),
+            "partition": arrays.int32s([number] * count),
+            "span_ms": arrays.int64s([span_ms] * count),
+        }
+        data |= {name: arrays.int64s(values) for name, values in columns.items()}
         tables.append(pa.table(data))
     path.parent.mkdir(parents=True, exist_ok=True)
     if tables:

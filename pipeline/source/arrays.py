@@ -1,4 +1,7 @@
-"""Arrow arrays over the buffers of the decoder, without a copy."""
+"""Arrow arrays over buffers: of the decoder, without a copy, and of a few numbers.
+
+`pyarrow.array` imports pandas first. That takes as long as reading a hundred megabytes.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,8 @@ import numpy as np
 import pyarrow as pa
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from protocol.records.columns import ColumnBuffers
 
 HEADERS: Any = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -59,3 +64,24 @@ def _binary(count: int, valid: bytearray, ends: bytearray, data: bytearray) -> A
     return pa.Array.from_buffers(
         pa.binary(), count, [pa.py_buffer(valid), pa.py_buffer(ends), pa.py_buffer(data)]
     )
+
+
+def int64s(values: Sequence[int | None]) -> Any:
+    """Returns an array of int64. Raises OverflowError."""
+    is_known = np.array([value is not None for value in values], np.bool_)
+    known = pa.py_buffer(np.packbits(is_known, bitorder="little"))
+    data = pa.py_buffer(np.array([value or 0 for value in values], np.int64))
+    return pa.Array.from_buffers(pa.int64(), len(values), [known, data])
+
+
+def int32s(values: Sequence[int]) -> Any:
+    """Returns an array of int32."""
+    data = pa.py_buffer(np.array(values, np.int32))
+    return pa.Array.from_buffers(pa.int32(), len(values), [None, data])
+
+
+def same_text(text: str, count: int) -> Any:
+    """Returns an array that has one text several times."""
+    data = text.encode()
+    ends = pa.py_buffer(np.arange(count + 1, dtype=np.int32) * np.int32(len(data)))
+    return pa.Array.from_buffers(pa.string(), count, [None, ends, pa.py_buffer(data * count)])

@@ -2,6 +2,8 @@
 
 import json
 import re
+import subprocess
+import sys
 import xml.etree.ElementTree as ET
 from html.parser import HTMLParser
 
@@ -221,6 +223,27 @@ def test_the_rows_by_hour_are_in_parquet(house, tmp_path):
             assert row["delays"] == len(slow)
             if slow and max(slow) < 256 and min(slow) >= 0:
                 assert row["delay_p99_9_ms"] == max(slow)
+
+
+def test_a_small_audit_imports_neither_spark_nor_pandas(house, tmp_path):
+    """They take longer to import than it takes to read some megabytes."""
+    broker, _ = house
+    code = (
+        "import sys\n"
+        "from tidelog.cli import main\n"
+        "status = main(['pipeline', 'audit', *sys.argv[1:]])\n"
+        "print(status, [name for name in ('pyspark', 'pandas') if name in sys.modules])\n"
+    )
+    how = ("--logs", broker.log_dir, "--upto", "log-end", "--out", tmp_path, "--run", "r")
+    done = subprocess.run(
+        [sys.executable, "-c", code, *map(str, how)],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.stdout.splitlines()[-1] == f"{FINDINGS} []", done.stderr
+    assert (tmp_path / "r" / "audit" / "partition_hour.parquet").exists()
 
 
 def test_the_same_run_again_reads_the_same(tmp_path):
