@@ -274,6 +274,23 @@ class _Span(NamedTuple):
         )
 
 
+def with_deleted(
+    known: Sequence[Correction], leaders: Sequence[Correction], log_start_offset: int
+) -> tuple[Correction, ...]:
+    """Returns the leader's corrections, and those that it has forgotten with what it deleted.
+
+    `log_start_offset` is the leader's. A follower may still hold batches before it, which must not
+    count as later than they did: for these it keeps the corrections that are `known` to it.
+    """
+    result: tuple[Correction, ...] = ()
+    for each in known:
+        if each.end_offset <= log_start_offset and each not in leaders:
+            result = _limited((*result, each))
+    for each in leaders:
+        result = _limited((*result, each))
+    return result
+
+
 def counted_event(times: SegmentTimes, judged: SegmentTimes) -> int | None:
     """Returns a segment's event time as far as it expires others: the least that it may count as.
 

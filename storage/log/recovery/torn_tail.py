@@ -50,7 +50,7 @@ def cut_torn_tail(
         limit = verification.NO_LIMIT if is_last else segment.tail.end_offset
         times_size = segment.append_times.size()
         if not is_last:
-            segment.append_times.close_at(limit, _last_time(segment))
+            segment.append_times.close_at(limit, _last_time(segment, known))
         is_changed = not segment.append_times.check(
             covered_offset, _time_before(segment, covered_offset, known), lost_power=lost_power
         )
@@ -81,10 +81,21 @@ def cut_torn_tail(
     return stamps
 
 
-def _last_time(segment: Segment) -> int | None:
-    """Returns the append time of a segment's last batch, None if that is not certain."""
+def _last_time(segment: Segment, known: PartitionTimes | None) -> int | None:
+    """Returns the append time of a segment's last batch, None if that is not certain.
+
+    Where the power has taken the last batches, the segment may have a size that it had before. The
+    offset at which the next one begins shows that it had grown since.
+    """
     times, size = segment.known_times
-    return times.last_append if size == segment.tail.size and not times.has_unknown else None
+    if size != segment.tail.size or times.has_unknown:
+        return None
+    lines = () if known is None else known.segments
+    has_grown = any(
+        line.base_offset == segment.base_offset and line.end_offset < segment.tail.end_offset
+        for line in lines
+    )
+    return None if has_grown else times.last_append
 
 
 def _time_before(segment: Segment, covered_offset: int, known: PartitionTimes | None) -> int | None:

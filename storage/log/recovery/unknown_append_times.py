@@ -118,9 +118,15 @@ def adopted(
 
 
 def note_unknown(segments: Sequence[Segment], *, was_clean: bool, recovery_point: int) -> None:
-    """Records in the segments' times whether some append time is unknown. Raises OSError."""
+    """Records in the segments' times whether some append time is unknown. Raises OSError.
+
+    Without batches none is: of a segment that is empty after a cut, entries may be left.
+    """
     for segment in segments:
         times, size = segment.known_times
+        if not segment.tail.size:
+            times.has_unknown = False
+            continue
         if size < segment.tail.size:
             times.has_unknown |= not segment.append_times.is_complete
         elif not was_clean and (times.has_unknown or segment.tail.end_offset > recovery_point):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from storage.log.times import judging
 from storage.time.adoption import Adoptions
-from storage.time.corrections import NO_MARK, event_limit_at
+from storage.time.corrections import NO_MARK, event_limit_at, with_deleted
 from storage.time.timestamp import MAX_TIMESTAMP, later
 from storage.time.tombstones import with_late_horizons
 
@@ -76,8 +76,9 @@ def take_corrections(state: LogState, leader: LeaderState) -> bool:
 
     Returns whether its mark is newer, which alone lowers what is known of times: then the largest
     event time is counted again. The leader's corrections replace the follower's own, which no
-    leader of a later epoch has. A newer mark is durable when this returns. Raises OSError; then
-    the mark is as before, so the next answer does all of this again.
+    leader of a later epoch has, but for those of what the leader has deleted. A newer mark is
+    durable when this returns. Raises OSError; then the mark is as before, so the next answer does
+    all of this again.
     """
     is_newer = leader.mark > state.mark
     state.leader_cleaned_offset = leader.cleaned_offset
@@ -86,15 +87,14 @@ def take_corrections(state: LogState, leader: LeaderState) -> bool:
         state.clock = state.clock._replace(late_horizons=horizons)
     if leader.adopted is not None and leader.adopted != state.adoptions.ranges:
         judging.use_adoptions(state, Adoptions(leader.adopted, state.adoptions.latest_ms))
-    if leader.corrections != state.corrections:
-        state.corrections = leader.corrections
+    corrections = with_deleted(state.corrections, leader.corrections, leader.log_start_offset)
+    if corrections != state.corrections:
+        state.corrections = corrections
         if state.mark != leader.mark:
             state.producers, state.is_read = None, False  # their times are judged anew
     if is_newer:
         state.largest_event.begin_again(
-            lambda offset: event_limit_at(
-                leader.corrections, offset, MAX_TIMESTAMP, state.event_slack_ms
-            )
+            lambda offset: event_limit_at(corrections, offset, MAX_TIMESTAMP, state.event_slack_ms)
         )
     if state.mark != leader.mark:
         times = state.saved_times.covered()._replace(mark=leader.mark)

@@ -17,6 +17,7 @@ from storage.time.corrections import (
     judged_times,
     pending_steps,
     step_back,
+    with_deleted,
 )
 from storage.time.segment_times import SegmentTimes
 from storage.time.trusted_clock import corrected_time
@@ -171,6 +172,16 @@ def test_after_two_dips_only_what_was_written_since_the_second_is_shifted() -> N
     assert [judged(after, 15, t) for t in (55_000, 100_000)] == [55_000, 100_000]
     assert judged(after, 25, 55_000) == 1_005_000
     assert after_step_forward(dips, 20, step)[2:] == ()
+
+
+def test_a_follower_keeps_the_corrections_of_what_only_its_leader_has_deleted() -> None:
+    both = after_step_back(after_step_back((), 10, 100_000), 20, 50_000)
+    assert with_deleted(both, both[1:], 10) == both  # before what the leader still says
+    assert with_deleted(both, both, 20) == both
+    assert with_deleted(both, (), 19) == both[:1]  # the next leader never heard of the other one
+    many = tuple(step_back(offset, offset) for offset in range(1, 33))
+    after = with_deleted(many[:2], many[2:] + both[1:], 2)
+    assert (len(after), after[0].end_offset, after[1:]) == (32, 2, many[2:] + both[1:])
 
 
 def test_a_segment_without_a_correction_keeps_its_times() -> None:
