@@ -135,12 +135,25 @@ async def _run(config: BrokerConfig, clock: Clock, faults: Faults | None) -> int
                 node.clock_watch.end()
                 await node.topics.stop()
                 node.pools.stop()
+                await _leave(node)
         finally:
             await metadata.close()
     finally:
         store.close()
     log.info("stopped")
     return 0
+
+
+async def _leave(node: Node) -> None:
+    """Closes the logs and then ends the session, if this is one of several brokers."""
+    if node.cluster is None:
+        return
+    is_flushed = False
+    try:
+        node.store.close()
+        is_flushed = True
+    finally:
+        await node.cluster.leave(is_flushed=is_flushed)
 
 
 async def _serve(node: Node, stop: asyncio.Event, started_s: float, faults: Faults | None) -> None:
@@ -158,6 +171,8 @@ async def _serve(node: Node, stop: asyncio.Event, started_s: float, faults: Faul
     http_socket = _listen(*node.config.http) if node.config.http else None
     control_socket = _listen(*node.config.control) if node.config.control else None
     rounds, compaction = Rounds(node), CompactionRounds(node)
+    if node.cluster is not None:
+        await node.cluster.start(bound)
     node.ready = True
     node.coordinator.start()
     _say_ready(node, bound, http_socket, control_socket)

@@ -1,64 +1,210 @@
-"""What the other parts of a broker ask about its cluster: who is there, and whether it serves."""
+"""What the other parts of a broker ask about its cluster, and how long its sessions last.
+
+A broker has one session after another: it registers, takes part until its lease is lost, gives up
+every role, and registers anew. `session.py` has what one session writes.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from typing import TYPE_CHECKING
 
-from broker.replication.lease import Lease
+from broker.clock import machine_boot_id
+from broker.cluster.directories import Directories
+from broker.cluster.governing import Governing
+from broker.cluster.rules import Rules
+from broker.cluster.session import Session, SessionLostError
+from broker.membership import controlled_shutdown
+from broker.metadata.broker_records import Endpoint
 from broker.replication.messages import BrokerStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
+    from broker.network.listener import Listener
     from broker.node import Node
+    from broker.replication.lease import Lease
     from broker.replication.messages import BrokerView
 
+log = logging.getLogger("tidelog.cluster")
+
 NO_SESSION = -1
+_TICKS = 4  # in each lease: how often the loop looks whether it was paused
 
 
 class Cluster:
     """The cluster as one of its brokers takes part in it; all methods run on the event loop."""
 
     def __init__(self, node: Node) -> None:
-        """Begins without a session."""
+        """Reads the registration files. Raises OSError."""
         config = node.config
         self.me = config.node_id
-        self.rack = config.broker_rack
-        self.lease_ms = config.broker_session_timeout_ms
         self.epoch = NO_SESSION
         """The broker epoch of the session (KIP-903), -1 while there is none."""
-        self._node = node
-        self.lease = Lease(self.lease_ms, self.now_ms() - self.lease_ms)
-        """The lease of the session; it is over while there is no session."""
+        self._node, self._metadata = node, node.metadata
+        self._tick_s = config.broker_session_timeout_ms / 1000 / _TICKS
+        self._directories = Directories(node.store.log_dirs, machine_boot_id())
+        self._session = Session(node, self._directories, self.now_ms)
+        self._endpoints: tuple[Endpoint, ...] = ()
+        self._rules = Rules(node.settings)
+        self._governing = Governing(node, self, self._rules)
+        self._news = asyncio.Event()
+        self._unfenced = asyncio.Event()
         self._begun: list[Callable[[int], None]] = []
         self._lost: list[Callable[[str], None]] = []
+        self._work: list[asyncio.Task[None]] = []
+
+    # -- what others ask ------------------------------------------------------------------------
+
+    @property
+    def lease(self) -> Lease:
+        """The lease of the session; it is lost when the session is over."""
+        return self._session.lease
+
+    @property
+    def lease_id(self) -> int:
+        """The lease in the metadata store to which the keys of this session belong."""
+        return self._session.lease_id
+
+    @property
+    def revision(self) -> int:
+        """The revision of the image."""
+        return self._metadata.image.revision
+
+    @property
+    def is_serving(self) -> bool:
+        """Whether this broker is registered, and not fenced in its own image."""
+        live = self._metadata.image.brokers.get(self.me)
+        return live is not None and live.epoch == self.epoch and not live.record.is_fenced
 
     def now_ms(self) -> int:
         """Returns milliseconds of the monotonic clock by which the lease is measured."""
         return int(self._node.clock.monotonic_s() * 1000)
 
-    @property
-    def revision(self) -> int:
-        """The revision of the image."""
-        return self._node.metadata.image.revision
-
-    @property
-    def is_serving(self) -> bool:
-        """Whether this broker is registered, and not fenced in its own image."""
-        live = self._node.metadata.image.brokers.get(self.me)
-        return live is not None and live.epoch == self.epoch and not live.record.is_fenced
-
     def view(self) -> BrokerView:
         """Returns the brokers that have a session in the image."""
         return {
             broker: BrokerStatus(live.epoch, live.record.is_fenced, live.record.is_stopping)
-            for broker, live in self._node.metadata.image.brokers.items()
+            for broker, live in self._metadata.image.brokers.items()
         }
 
     def on_session(self, begun: Callable[[int], None], lost: Callable[[str], None]) -> None:
         """Calls `begun` with the broker epoch of each session, and `lost` with why it has ended.
 
-        At `begun` the image shows the session. At `lost` nothing may be served any more.
+        At `begun` the image shows the session. From `lost` on nothing may be served.
         """
         self._begun.append(begun)
         self._lost.append(lost)
+
+    def session_ended(self) -> None:
+        """Hears that the store has ended the lease: the broker steps down and registers anew."""
+        self.lease.on_lost()
+        self._news.set()
+
+    # -- start and stop -------------------------------------------------------------------------
+
+    async def start(self, listeners: Iterable[Listener]) -> None:
+        """Registers, and returns when this broker is unfenced in its own image."""
+        self._endpoints = tuple(Endpoint(at.name, *at.advertised) for at in listeners)
+        loop = asyncio.get_running_loop()
+        self._work = [
+            loop.create_task(work)
+            for work in (
+                self._take_part(),
+                self._governing.run(),
+                self._hear_news(),
+                self._watch_lease(),
+            )
+        ]
+        waiting = loop.create_task(self._unfenced.wait())
+        try:
+            done, _ = await asyncio.wait(
+                (*self._work, waiting), return_when=asyncio.FIRST_COMPLETED
+            )
+            for each in done - {waiting}:
+                each.result()  # raises: it should never end
+        finally:
+            waiting.cancel()
+
+    async def leave(self, *, is_flushed: bool) -> None:
+        """Ends the session. `is_flushed` says that all logs are closed, and have lost nothing.
+
+        Nothing may be served any more.
+        """
+        for work in self._work:
+            work.cancel()
+        if self._work:
+            await asyncio.wait(self._work)
+        epoch, self.epoch = self.epoch, NO_SESSION
+        try:
+            if is_flushed:
+                self._directories.note_stop()
+            if epoch != NO_SESSION:
+                await self._session.store(
+                    controlled_shutdown.end(self._metadata.image, self.me, epoch)
+                )
+        except (OSError, SessionLostError) as error:
+            log.warning("the session did not end in order: %s", error)
+        finally:
+            self._session.end()
+            self._session.join()
+
+    # -- the sessions ---------------------------------------------------------------------------
+
+    async def _take_part(self) -> None:
+        """Has one session after another."""
+        is_fenced = True  # a process that registers again has followed the metadata all the time
+        while True:
+            try:
+                epoch = await self._session.begin(
+                    self._endpoints, self._rules, self._news.set, is_fenced=is_fenced
+                )
+                is_fenced = False
+                self._registered(epoch)
+                await self._follow(epoch)
+            except SessionLostError as error:
+                self._step_down(str(error))
+
+    def _registered(self, epoch: int) -> None:
+        self.epoch = epoch
+        log.info("registered", extra={"broker_epoch": epoch, "is_clean": self._session.is_clean})
+        for begun in self._begun:
+            begun(epoch)
+
+    async def _follow(self, epoch: int) -> None:
+        """Does what each new image asks for. Raises SessionLostError."""
+        while True:
+            self._news.clear()
+            self._session.check()
+            transaction = self._session.next_of(self._metadata.image, epoch)
+            if transaction is not None:
+                await self._session.store(transaction)
+                continue
+            if self.is_serving and not self._unfenced.is_set():
+                log.info("unfenced", extra={"broker_epoch": epoch})
+                self._unfenced.set()
+            await self._news.wait()
+
+    async def _hear_news(self) -> None:
+        """Wakes the session for each new image."""
+        while True:
+            await self._metadata.newer_image(self.revision)
+            self._news.set()
+
+    async def _watch_lease(self) -> None:
+        """Shows the lease that the loop runs, and wakes the session when it is lost."""
+        while True:
+            await asyncio.sleep(self._tick_s)
+            if self.lease.is_lost(self.now_ms()):
+                self._news.set()
+
+    def _step_down(self, why: str) -> None:
+        had_begun = self.epoch != NO_SESSION
+        self.epoch = NO_SESSION
+        self._session.end()
+        self._session = Session(self._node, self._directories, self.now_ms)
+        log.warning("session lost: %s", why)
+        if had_begun:
+            for lost in self._lost:
+                lost(why)

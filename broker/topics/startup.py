@@ -23,6 +23,9 @@ async def open_topics(node: Node) -> None:
     node.settings.use(image)
     node.store.default_config = node.config.topic_defaults
     node.store.open(node.clock.now_ms(), node.settings.served_topics(image))
+    if node.cluster is not None:  # others have a say in who leads, and in what is a topic
+        await node.topics.start()
+        return
     await claim_partitions(node.metadata, node.store, node.pools.reads)
     await node.topics.start()
     await adopt_logs(node)

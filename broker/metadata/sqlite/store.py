@@ -95,6 +95,7 @@ class SqliteStore:
         self._clock = clock
         self._peers = peers
         self._db: sqlite3.Connection | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None  # on which the watches are
         self._told = 0  # the newest revision of this store of which watches and peers know
         self._mark = CommitMark(path)
         self._watches = Watches()
@@ -102,6 +103,7 @@ class SqliteStore:
 
     async def open(self) -> None:
         """See `KeyValueStore`."""
+        self._loop = asyncio.get_running_loop()
         await self._run(self._open)
         if self._peers is not None:
             try:
@@ -159,9 +161,11 @@ class SqliteStore:
         await self._call(lambda db: tables.end_lease(db, lease, self._kept_revisions), writes=True)
 
     async def _call(self, work: Work[Result], *, writes: bool = False) -> Result:
-        """Runs work in the thread, in a transaction. Raises KafkaStorageError."""
-        loop = asyncio.get_running_loop()
-        return await self._run(lambda: self._in_transaction(loop, work, writes=writes))
+        """Runs work in the thread, in a transaction. Raises KafkaStorageError.
+
+        The caller may have a loop of its own: a session is renewed beside the loop of the broker.
+        """
+        return await self._run(lambda: self._in_transaction(work, writes=writes))
 
     # -- in the thread --------------------------------------------------------------------------
 
@@ -173,7 +177,6 @@ class SqliteStore:
 
     def _in_transaction(
         self,
-        loop: asyncio.AbstractEventLoop,
         work: Work[Result],
         *,
         writes: bool,
@@ -198,9 +201,11 @@ class SqliteStore:
                 newest = tables.revision(db) if db.total_changes > before else 0
         except sqlite3.Error as error:
             raise KafkaStorageError(f"the metadata in {self._path} failed: {error}") from error
-        if newest > self._told:  # a lease that is kept alive changes no key
+        if (
+            newest > self._told and self._loop is not None
+        ):  # a lease that is kept alive changes no key
             self._told = newest  # the watches are told also if the caller no longer waits
-            loop.call_soon_threadsafe(self._tell)
+            self._loop.call_soon_threadsafe(self._tell)
         if isinstance(result, _Refusal):
             raise result.error
         return result

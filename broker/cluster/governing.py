@@ -1,0 +1,123 @@
+"""This broker's turn as the controller: it stores what `broker/replication/controller.py` decides.
+
+Every broker would be the controller. It needs no more than its session: two at once do no harm.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from broker.membership.sessions import Sessions
+from broker.metadata.store import LeaseEndedError
+from broker.replication import controller
+from broker.replication.transactions import MOST_OPERATIONS
+from protocol.errors import BrokerError
+
+if TYPE_CHECKING:
+    from broker.cluster.cluster import Cluster
+    from broker.cluster.rules import Rules
+    from broker.metadata.image import Image
+    from broker.node import Node
+    from broker.replication.transactions import Transaction
+
+log = logging.getLogger("tidelog.cluster")
+
+_TICK_S = 1.0  # who is settled changes with time
+_RETRY_S = 0.1
+
+
+class Governing:
+    """What a broker does as the controller, or to become it."""
+
+    def __init__(self, node: Node, cluster: Cluster, rules: Rules) -> None:
+        self._metadata, self._cluster = node.metadata, cluster
+        self.rules = rules
+        self.sessions = Sessions(lease_ms=0)  # the lock of a process proves that it has ended
+        self._limit = MOST_OPERATIONS
+        self._seen: object = None  # on what nothing had to be written
+        self._governed = 0  # the last controller epoch of this broker
+
+    async def run(self) -> None:
+        """Governs on each new image, and as time passes, until cancelled."""
+        while True:
+            image = self._metadata.image
+            self.sessions.observe(image, self._cluster.now_ms())
+            if await self._govern(image):
+                continue
+            try:
+                async with asyncio.timeout(_TICK_S if self._is_controller(image) else None):
+                    await self._metadata.newer_image(image.revision)
+            except TimeoutError:
+                pass
+
+    def _is_controller(self, image: Image) -> bool:
+        return image.controller is not None and image.controller.broker == self._cluster.me
+
+    async def _govern(self, image: Image) -> bool:
+        """Writes what has to be written; returns whether there was something."""
+        now_ms = self._cluster.now_ms()
+        settled, awaited = self.sessions.settled(now_ms), self.sessions.awaited(now_ms)
+        looked_at = (image.revision, settled, awaited, self._cluster.epoch)
+        if self._cluster.epoch < 0 or looked_at == self._seen:
+            return False
+        found = self._transactions(image, settled, awaited)
+        if not found:
+            self._seen = looked_at
+            return False
+        for transaction in found:
+            if not await self._store(transaction):
+                break
+        return True
+
+    def _transactions(
+        self, image: Image, settled: frozenset[int], awaited: frozenset[int]
+    ) -> list[Transaction]:
+        cluster = self._cluster
+        if image.controller is None:
+            claim = controller.claim(image, cluster.me, cluster.epoch, cluster.lease_id)
+            return [] if claim is None else [claim]
+        if not self._is_controller(image):
+            return []
+        if self._governed != image.controller.epoch:
+            self._governed = image.controller.epoch
+            log.info("this broker is the controller", extra={"epoch": self._governed})
+        self.rules.forget(image.topics)
+        return controller.transactions(
+            image,
+            image.controller.epoch,
+            self.rules,
+            settled=settled,
+            awaited=awaited,
+            limit=self._limit,
+        )
+
+    async def _store(self, transaction: Transaction) -> bool:
+        """Stores a transaction; returns whether the next one may follow."""
+        try:
+            revision = await self._metadata.transact(transaction.compares, transaction.operations)
+        except LeaseEndedError:
+            self._cluster.session_ended()
+            return False
+        except BrokerError as error:
+            log.warning("%s not stored: %s", transaction.why, error.message)
+            await asyncio.sleep(_RETRY_S)
+            return False
+        if revision is None:
+            self._limit = max(1, self._limit // 2)
+            return False
+        self._limit = MOST_OPERATIONS
+        for change in transaction.changes:
+            log.info(
+                "partition changed",
+                extra={
+                    "topic_id": str(change.topic_id),
+                    "partition": change.partition,
+                    "leader": change.after.leader,
+                    "leader_epoch": change.after.leader_epoch,
+                    "isr": list(change.after.isr),
+                    "why": change.why,
+                },
+            )
+        return True

@@ -1,0 +1,159 @@
+"""One session of a broker: how it begins, and what its broker writes while it lasts.
+
+The pure functions of `broker/membership` say what comes next; this stores it, one transaction at a
+time. Before a session begins, the registration files are durable (`directories.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from broker.cluster.keep_alive import KeepAlive
+from broker.membership import clean_start, registration
+from broker.membership.registration import Start
+from broker.metadata.names import new_id, written_id
+from broker.metadata.store import LeaseEndedError
+from broker.replication.lease import Lease
+from protocol.errors import BrokerError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from broker.cluster.directories import Directories
+    from broker.cluster.rules import Rules
+    from broker.metadata.broker_records import Endpoint
+    from broker.metadata.image import Image
+    from broker.node import Node
+    from broker.replication.transactions import Transaction
+
+log = logging.getLogger("tidelog.cluster")
+
+_RETRY_S = 0.3
+
+
+class SessionLostError(Exception):
+    """The session has ended, or never began; the text says why."""
+
+
+class Session:
+    """A session from its lease on; each has another incarnation."""
+
+    def __init__(self, node: Node, directories: Directories, now_ms: Callable[[], int]) -> None:
+        config = node.config
+        self._node, self._metadata = node, node.metadata
+        self._me, self._rack = config.node_id, config.broker_rack
+        self._lease_ms = config.broker_session_timeout_ms
+        self._directories = directories
+        self._now_ms = now_ms
+        self._keep_alive: KeepAlive | None = None
+        self.incarnation = written_id(new_id())
+        self.lease = Lease(self._lease_ms, now_ms())
+        self.lease_id = 0
+        self.is_clean = True
+
+    async def begin(
+        self,
+        endpoints: tuple[Endpoint, ...],
+        rules: Rules,
+        ended: Callable[[], None],
+        *,
+        is_fenced: bool,
+    ) -> int:
+        """Registers the broker; returns the broker epoch, which the image has then.
+
+        `ended` is called when the store says that the lease is over. Raises SessionLostError if that
+        is so before the broker is registered.
+        """
+        await self._grant()
+        self._keep_alive = KeepAlive(
+            self._metadata.store, self.lease_id, self.lease, self._lease_ms, self._now_ms, ended
+        )
+        while True:
+            self.check()
+            image = self._metadata.image
+            live = image.brokers.get(self._me)
+            if live is not None and live.record.incarnation == self.incarnation:
+                return live.epoch
+            start = self._start(image, endpoints, is_fenced=is_fenced)
+            found = registration.next_transactions(image, start, rules, has_ended=True)
+            for transaction in found:
+                if registration.begins_session(transaction):
+                    await self._write_files(image)
+                if await self.store(transaction) is None:
+                    break
+
+    def check(self) -> None:
+        """Raises SessionLostError if the lease is over. Each call shows that the loop runs."""
+        if self.lease.is_lost(self._now_ms()):
+            raise SessionLostError("its lease has ended")
+
+    def next_of(self, image: Image, epoch: int) -> Transaction | None:
+        """Returns what this broker should write next in its session; None if nothing.
+
+        Raises SessionLostError if the image shows that the session has ended.
+        """
+        live = image.brokers.get(self._me)
+        if live is None or live.epoch != epoch:
+            raise SessionLostError("the metadata have another session of this broker, or none")
+        return registration.unfence(image, self._me, epoch, self.lease_id)
+
+    async def store(self, transaction: Transaction) -> int | None:
+        """Stores a transaction; returns its revision, None if it is to be decided again.
+
+        Raises SessionLostError.
+        """
+        try:
+            return await self._metadata.transact(transaction.compares, transaction.operations)
+        except LeaseEndedError:
+            self.lease.on_lost()
+            raise SessionLostError("its lease has ended") from None
+        except BrokerError as error:
+            log.warning("%s not stored: %s", transaction.why, error.message)
+            await asyncio.sleep(_RETRY_S)
+            return None
+
+    def end(self) -> None:
+        """Ends the renewals; the lease is over for this broker."""
+        self.lease.on_lost()
+        if self._keep_alive is not None:
+            self._keep_alive.end()
+
+    def join(self) -> None:
+        """Waits, after `end`, for a renewal that is under way."""
+        if self._keep_alive is not None:
+            self._keep_alive.join()
+
+    async def _grant(self) -> None:
+        while True:
+            asked_ms = self._now_ms()
+            try:
+                self.lease_id = await self._metadata.store.grant(self._lease_ms)
+            except BrokerError as error:
+                log.warning("no lease for a session: %s", error.message)
+                await asyncio.sleep(_RETRY_S)
+            else:
+                self.lease = Lease(self._lease_ms, asked_ms)
+                return
+
+    def _start(self, image: Image, endpoints: tuple[Endpoint, ...], *, is_fenced: bool) -> Start:
+        directories = self._directories
+        self.is_clean = clean_start.is_clean(
+            image, self._me, directories.states, directories.boot_id
+        )
+        return Start(
+            self._me,
+            self.incarnation,
+            self.lease_id,
+            directories.ids,
+            self.is_clean,
+            is_fenced,
+            endpoints,
+            self._rack,
+        )
+
+    async def _write_files(self, image: Image) -> None:
+        registered = image.registrations.get(self._me)
+        before = registered.record.incarnation if registered and self.is_clean else ""
+        await self._node.pools.topics.run(self._directories.begin, self.incarnation, before)

@@ -1,0 +1,14 @@
+"""Brokers of one machine for the tests of this directory."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.broker.cluster.brokers import Brokers
+
+
+@pytest.fixture
+def brokers(tmp_path):
+    found = Brokers(tmp_path)
+    yield found
+    found.stop()

@@ -1,0 +1,98 @@
+"""Broker processes over one metadata file: they register, notice each other's end, and elect.
+
+A test says how long something may take where a lease, which takes longer, must have no part in it.
+"""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from storage.directory.registration_file import read_state
+from tests.broker.subject import Subject
+from tidelog.process import BrokerFailed
+
+LONG_MS = 60_000  # a lease that no test outlives
+SOON_S = 5
+
+
+def unfenced(image):
+    return {each for each, live in image.brokers.items() if not live.record.is_fenced}
+
+
+def test_three_brokers_register_and_one_is_the_controller(brokers):
+    brokers.start(1, 2, 3, settings={"broker.rack": "r1"})
+    image = brokers.image()
+    assert unfenced(image) == {1, 2, 3}
+    assert image.controller.broker in (1, 2, 3)
+    for broker, live in image.brokers.items():
+        (endpoint,) = live.record.endpoints
+        assert f"{endpoint.host}:{endpoint.port}" == brokers[broker].bootstrap
+        assert live.record.rack == "r1"
+        assert image.registrations[broker].epoch == live.epoch
+        assert image.registrations[broker].record.is_clean
+    assert {brokers[each].cluster_id for each in (1, 2, 3)} == {image.cluster_id}
+
+
+def test_a_session_outlives_its_lease_while_its_process_lives(brokers):
+    brokers.start(1, 2, settings={"broker.session.timeout.ms": 300})
+    before = {each: live.epoch for each, live in brokers.image().brokers.items()}
+    time.sleep(1.5)
+    assert {each: live.epoch for each, live in brokers.image().brokers.items()} == before
+    assert unfenced(brokers.image()) == {1, 2}
+
+
+@pytest.mark.parametrize("victim", ["controller", "other"])
+def test_what_a_killed_broker_led_is_led_by_another_before_its_lease_ends(brokers, victim):
+    brokers.start(1, 2, settings={"broker.session.timeout.ms": LONG_MS})
+    controller = brokers.image().controller.broker
+    killed = controller if victim == "controller" else 3 - controller
+    other = 3 - killed
+    brokers.add_topic("t", [killed, other])
+
+    brokers[killed].kill()
+    image = brokers.eventually(
+        lambda image: image if image.topics["t"].assignments[0].leader == other else None, SOON_S
+    )
+    assert set(image.brokers) == {other}
+    assert image.controller.broker == other
+    record = image.topics["t"].assignments[0]
+    assert (record.isr, record.leader_epoch) == ((other,), 1)
+
+
+def test_a_killed_broker_starts_again_fenced_and_leads_in_a_new_epoch(brokers):
+    brokers.start(1, settings={"broker.session.timeout.ms": LONG_MS})
+    brokers.add_topic("t", [1])
+    epoch = brokers.image().brokers[1].epoch
+    brokers[1].kill()
+    brokers[1].restart()
+    image = brokers.eventually(
+        lambda image: image if image.topics["t"].assignments[0].leader == 1 else None, SOON_S
+    )
+    assert image.brokers[1].epoch > epoch
+    assert image.registrations[1].record.is_clean
+    assert image.topics["t"].assignments[0].leader_epoch >= 2
+
+
+def test_sigterm_ends_a_session_at_once_and_marks_the_directories(brokers):
+    brokers.start(1, 2, settings={"broker.session.timeout.ms": LONG_MS})
+    state = read_state(brokers[1].log_dir)
+    assert not state.is_stopped
+    assert brokers[1].stop() == 0
+    image = brokers.image()
+    assert set(image.brokers) == {2}
+    assert read_state(brokers[1].log_dir) == state._replace(is_stopped=True)
+    assert brokers.eventually(lambda image: image.controller, SOON_S).broker == 2
+
+    brokers[1].restart()
+    assert unfenced(brokers.image()) == {1, 2}
+    assert brokers.image().registrations[1].record.is_clean
+
+
+def test_an_id_that_another_process_has_is_refused(brokers, tmp_path):
+    brokers.start(1)
+    epoch = brokers.image().brokers[1].epoch
+    with pytest.raises(BrokerFailed, match="broker 1 is running already: process"):
+        Subject(tmp_path / "other", brokers.settings(1))
+    assert brokers.image().brokers[1].epoch == epoch
