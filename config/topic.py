@@ -346,7 +346,6 @@ class TopicConfig:
         False,
         "Whether a replica that is behind may become leader when no other replica is left.",
         broker_names=(BrokerName("unclean.leader.election.enable"),),
-        effective=False,
     )
 
     # Where each value came from, by setting name; names that are missing have their defaults.
