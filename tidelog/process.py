@@ -12,23 +12,21 @@ tidelog.control. After a restart the clock continues from its last time; faults 
 
 from __future__ import annotations
 
-import contextlib
 import os
 import select
 import signal
-import socket
 import subprocess
-import sys
 import time
 import warnings
-import weakref
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidelog.control import Clock, ControlClient, Faults
+from tidelog.kept_ports import KeptPorts
+from tidelog.serving import addresses_of, ready_values, serve_command
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
+    from pathlib import Path
     from types import TracebackType
     from typing import Self
 
@@ -37,48 +35,10 @@ STOP_WITHIN_S = 60.0
 
 _SHOWN_LINES = 20
 _LONGEST_READY_LINE = 65_536
-# Python's own -m would put the working directory first on sys.path, with packages of the same names.
-_START = (
-    "import sys; sys.path.append(sys.argv.pop(1)); from tidelog.cli import main; sys.exit(main())"
-)
 
 
 class BrokerFailed(RuntimeError):
     """A broker did not start, or did not stop; the text ends with its last log lines."""
-
-
-class _KeptPorts:
-    """Ports of a broker that is down; this process binds them, so that nobody else gets them.
-
-    It does not listen on them, so clients are refused. The broker can still listen, because it uses
-    SO_REUSEADDR. Only Linux allows this: elsewhere no ports are kept, and one may be taken when the
-    broker restarts.
-    """
-
-    def __init__(self) -> None:
-        self._descriptors: list[int] = []
-        weakref.finalize(self, _close_all, self._descriptors)
-
-    def keep(self, addresses: Iterable[str]) -> None:
-        """Binds the ports of some `host:port`, if possible."""
-        if self._descriptors or sys.platform != "linux":
-            return
-        for address in addresses:
-            host, _, port = address.rpartition(":")
-            family = socket.AF_INET6 if ":" in host else socket.AF_INET
-            with socket.socket(family) as bound, contextlib.suppress(OSError, ValueError):
-                bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                bound.bind((host.strip("[]"), int(port)))
-                self._descriptors.append(bound.detach())
-
-    def release(self) -> None:
-        """Releases them all."""
-        _close_all(self._descriptors)
-
-
-def _close_all(descriptors: list[int]) -> None:
-    while descriptors:
-        os.close(descriptors.pop())
 
 
 class BrokerProcess:
@@ -104,7 +64,7 @@ class BrokerProcess:
         self.ready_within_s = ready_within_s
         self.cluster_id = ""
         self._process: subprocess.Popen[bytes] | None = None
-        self._ports = _KeptPorts()
+        self._ports = KeptPorts()
         self._listeners = self.settings.pop("listeners", "PLAINTEXT://127.0.0.1:0")
         self.http = self.settings.pop("http.listener", "127.0.0.1:0")
         if clock is not None:
@@ -252,8 +212,7 @@ class BrokerProcess:
         self._ports.release()
 
     def _start(self) -> None:
-        command = [sys.executable, "-P", "-c", _START, str(Path(__file__).resolve().parents[1])]
-        command += ["serve", "--stop-at-eof", "--listeners", self._listeners]
+        command = serve_command(["--listeners", self._listeners])
         command += ["--http", self.http, "--log-dirs", str(self.log_dir)]
         start_ms = None
         if self.settings.get("clock") == "manual":
@@ -277,11 +236,10 @@ class BrokerProcess:
                 env=environ,
                 start_new_session=True,  # a Ctrl-C is for this process alone
             )
-        line = self._ready_line()
+        answer = self._ready_values()
         self._ports.release()
-        answer = dict(part.partition("=")[::2] for part in line.split()[1:])
         self._listeners = answer["listeners"]
-        self.bootstrap = ",".join(at.partition("://")[2] for at in self._listeners.split(","))
+        self.bootstrap = ",".join(addresses_of(self._listeners))
         self.http = answer.get("http", self.http)
         self.control = answer.get("control", self.control)
         if start_ms is not None:
@@ -290,8 +248,8 @@ class BrokerProcess:
                 self.clock.run(self._clock_rate)
         self.cluster_id = answer.get("cluster", "")
 
-    def _ready_line(self) -> str:
-        """Waits for the line that says that clients can connect."""
+    def _ready_values(self) -> dict[str, str]:
+        """Waits for the line that says that clients can connect; returns its values."""
         process = self._process
         assert process is not None
         assert process.stdout is not None
@@ -311,11 +269,11 @@ class BrokerProcess:
                 self._forget()
                 raise BrokerFailed(self._with_log(f"the broker ended with status {status}"))
             read += chunk
-        line = read.split(b"\n", 1)[0].decode("utf-8", "replace")
-        if not line.startswith("ready "):
+        try:
+            return ready_values(read.split(b"\n", 1)[0].decode("utf-8", "replace"))
+        except ValueError as error:
             self.kill()
-            raise BrokerFailed(self._with_log(f"expected a ready line, the broker wrote {line!r}"))
-        return line
+            raise BrokerFailed(self._with_log(str(error))) from None
 
     def _forget(self) -> None:
         if self._client is not None:

@@ -15,7 +15,7 @@ import pytest
 from tests.broker.asking import create, produce, read_values, records_for
 from tests.broker.subject import eventually
 from tests.oracle.wire import WireError
-from tidelog import process
+from tidelog import process, serving
 
 LOSSES = int(os.environ.get("TIDELOG_BROKER_POWER_LOSSES", "3"))
 PRODUCERS = 3
@@ -46,7 +46,7 @@ def write(broker, name, promised):
 def lose(broker, monkeypatch, target, chance, life, promised, *, syncs):
     """Have the broker serve on a disk that dies, and leave it what that disk had."""
     with monkeypatch.context() as planted:
-        planted.setattr(process, "_START", PLANTED)
+        planted.setattr(serving, "START", PLANTED)
         planted.setenv("TIDELOG_POWER_ROOT", str(broker.log_dir))
         planted.setenv("TIDELOG_POWER_TARGET", str(target))
         planted.setenv("TIDELOG_POWER_CALL", str(chance.randint(150, 500)))

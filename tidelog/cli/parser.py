@@ -2,7 +2,8 @@
 
 `tidelog serve` runs a broker in this process until SIGTERM or SIGINT. When clients can connect, it
 prints one line to standard output, `ready listeners=... http=... control=... cluster=... pid=...`.
-Its log goes to standard error. Exit status: 0 after a normal stop, 1 if it could not start or
+`tidelog serve --brokers N` runs N brokers as processes, and prints one line `ready brokers=N ...` for
+all. The log goes to standard error. Exit status: 0 after a normal stop, 1 if it could not start or
 crashed, 2 for a mistake in the command line or the settings, which it reports in one sentence.
 
 `tidelog dump FILE...` shows what the files of a log directory contain, and checks each. Exit
@@ -25,11 +26,11 @@ import importlib
 import os
 import re
 import sys
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from tidelog import __version__
+from tidelog.cli.serve import DESCRIPTION, add_serve, run_serve
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -108,16 +109,6 @@ _SIGNED = re.compile(r"-[0-9]")  # a time such as -2h or -0044-03-15T12:00Z, not
 
 USAGE_ERROR = 2
 _BROKEN_PIPE = 1  # not everything was checked
-_STOP_WITHIN_S = 10.0
-# The settings that have options of their own.
-_SHORTHANDS = {
-    "listeners": "listeners",
-    "log_dirs": "log.dirs",
-    "http": "http.listener",
-    "control": "control.listener",
-    "clock": "clock",
-    "clock_scope": "clock.scope",
-}
 
 
 class _Parser(argparse.ArgumentParser):
@@ -190,7 +181,10 @@ def _parser(command: str | None = None) -> argparse.ArgumentParser:
     parser = _Parser(prog="tidelog", description="A Kafka-protocol broker whose subject is time.")
     parser.add_argument("--version", action="version", version=f"tidelog {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="command")
-    _add_serve(commands)
+    serve = commands.add_parser(
+        "serve", help="run a broker, or several", description=DESCRIPTION, allow_abbrev=False
+    )
+    add_serve(serve)
     _add_dump(commands)
     commands.add_parser(
         "pipeline", help="jobs on Spark that keep time: audit, mirror, backfill ..."
@@ -206,47 +200,6 @@ def _parser(command: str | None = None) -> argparse.ArgumentParser:
     return parser
 
 
-def _add_serve(commands: argparse._SubParsersAction[_Parser]) -> None:
-    serve = commands.add_parser(
-        "serve", help="run a broker", description=_SERVE, allow_abbrev=False
-    )
-    add = serve.add_argument
-    add("--listeners", metavar="NAME://HOST:PORT", help="where to listen (port 0: any free one)")
-    add("--log-dirs", metavar="DIR", help="where the logs are kept, several separated by commas")
-    add("--http", metavar="HOST:PORT", help="where to serve metrics and health")
-    add("--config", metavar="FILE", type=Path, help="a Kafka server.properties file")
-    add(
-        "--set",
-        metavar="KEY=VALUE",
-        action="append",
-        default=[],
-        help="one setting; may be given many times",
-    )
-    add(
-        "--control",
-        metavar="HOST:PORT",
-        help="where to move a manual clock, plant faults and ask for sweeps (port 0: any free one)",
-    )
-    add(
-        "--clock",
-        choices=["system", "manual"],
-        help="the clock: the machine's, or a manual one that stands still until it is moved",
-    )
-    add(
-        "--clock-start", metavar="TIME", help="where a manual clock starts (2026-01-01T00:00Z, -7d)"
-    )
-    add(
-        "--clock-scope",
-        choices=["log", "all"],
-        help="what follows a manual clock: the log alone, or the sessions and offsets of groups too",
-    )
-    add(
-        "--stop-at-eof",
-        action="store_true",
-        help="stop when standard input ends, as when the program that started this one dies",
-    )
-
-
 def _add_dump(commands: argparse._SubParsersAction[_Parser]) -> None:
     dump = commands.add_parser(
         "dump", help="show and judge files of a log", description=_DUMP, allow_abbrev=False
@@ -258,12 +211,6 @@ def _add_dump(commands: argparse._SubParsersAction[_Parser]) -> None:
     dump.add_argument("--json", action="store_true", help="one JSON object a line")
 
 
-_SERVE = (
-    "Run a broker until SIGTERM. Settings come from the properties file, then from KAFKA_* environment "
-    "variables (KAFKA_NUM_PARTITIONS is num.partitions), then from these options; the later wins."
-)
-
-
 _DUMP = (
     "Show what files of a log directory hold (segments, indexes, append times, snapshots, checkpoints), "
     "and what is wrong with them. Nothing is changed. Exit status 1 says that something is wrong."
@@ -272,51 +219,7 @@ _DUMP = (
 
 def _serve(options: argparse.Namespace) -> int:
     _open_house("serve")
-    from config import ConfigError, load
-
-    try:
-        config = load(options.config, os.environ, _overrides(options))
-    except ConfigError as error:
-        return _refuse("serve", str(error))
-    if options.stop_at_eof:
-        _stop_at_eof()
-    from broker.server import run
-
-    return run(config)
-
-
-def _overrides(options: argparse.Namespace) -> dict[str, str]:
-    """Returns the settings given on the command line. Raises ConfigError."""
-    from config import ConfigError
-
-    found: dict[str, str] = {}
-    given = [
-        (f"--{option.replace('_', '-')}", name, getattr(options, option))
-        for option, name in _SHORTHANDS.items()
-        if getattr(options, option) is not None
-    ]
-    if options.clock_start is not None:
-        given.append(("--clock-start", "clock.start.ms", _start_ms(options.clock_start)))
-    for text in options.set:
-        name, equals, value = text.partition("=")
-        if not equals or not name.strip():
-            raise ConfigError(f"--set {text}: expected KEY=VALUE")
-        given.append((f"--set {name.strip()}", name.strip(), value))
-    for option, name, value in given:
-        if found.setdefault(name, value) != value:
-            raise ConfigError(f"{option}={value} contradicts {name}={found[name]} given before it")
-    return found
-
-
-def _start_ms(text: str) -> str:
-    """Returns the start of a manual clock as the setting takes it. Raises ConfigError."""
-    from config import ConfigError
-    from config.instants import parse_instant
-
-    try:
-        return str(parse_instant(text, time.time_ns() // 1_000_000))
-    except ValueError as error:
-        raise ConfigError(f"--clock-start: {error}") from None
+    return run_serve(options)
 
 
 def _pipeline(arguments: Sequence[str]) -> int:
@@ -362,22 +265,3 @@ def _unwritten() -> int:
 def _refuse(command: str, sentence: str) -> int:
     print(f"tidelog {command}: {sentence}", file=sys.stderr)
     return USAGE_ERROR
-
-
-def _stop_at_eof() -> None:
-    """Stops as for SIGTERM once standard input ends; kills a broker that does not stop.
-
-    The parent process holds the other end of a pipe. When it dies in any way, the kernel closes the
-    pipe.
-    """
-    import signal
-    import threading
-
-    def watch() -> None:
-        while os.read(0, 4096):
-            pass
-        os.kill(os.getpid(), signal.SIGTERM)
-        threading.Event().wait(_STOP_WITHIN_S)
-        os._exit(1)
-
-    threading.Thread(target=watch, name="stop-at-eof", daemon=True).start()

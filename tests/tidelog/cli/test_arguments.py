@@ -14,7 +14,8 @@ from config.instants import parse_instant
 from config.release import RELEASED_MS
 from pipeline import options
 from tidelog.cli import parser as cli
-from tidelog.cli.parser import _overrides, _parser, main
+from tidelog.cli.parser import _parser, main
+from tidelog.cli.serve import _overrides
 
 ROOT = Path(__file__).parents[3]
 
@@ -158,6 +159,8 @@ def test_help_names_every_option(capsys):
     shown = set(re.findall(r"--[a-z-]+", capsys.readouterr().out))
     assert shown == {
         "--help",
+        "--brokers",
+        "--no-restart",
         "--listeners",
         "--log-dirs",
         "--http",

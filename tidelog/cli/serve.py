@@ -1,0 +1,181 @@
+"""`tidelog serve`: one broker in this process, or with --brokers several in processes of their own."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import argparse
+
+    from config import BrokerConfig
+
+DESCRIPTION = (
+    "Run a broker until SIGTERM, or with --brokers several that replicate to each other. Settings come from "
+    "the properties file, then from KAFKA_* environment variables (KAFKA_NUM_PARTITIONS is num.partitions), "
+    "then from these options; the later wins."
+)
+
+_USAGE_ERROR = 2
+_FAILED = 1
+_STOP_WITHIN_S = 10.0
+# The settings that have options of their own.
+_SHORTHANDS = {
+    "listeners": "listeners",
+    "log_dirs": "log.dirs",
+    "http": "http.listener",
+    "control": "control.listener",
+    "clock": "clock",
+    "clock_scope": "clock.scope",
+}
+
+
+def add_serve(serve: argparse.ArgumentParser) -> None:
+    """Adds the options of the command."""
+    add = serve.add_argument
+    add("--listeners", metavar="NAME://HOST:PORT", help="where to listen (port 0: any free one)")
+    add("--log-dirs", metavar="DIR", help="where the logs are kept, several separated by commas")
+    add("--http", metavar="HOST:PORT", help="where to serve metrics and health")
+    add("--config", metavar="FILE", type=Path, help="a Kafka server.properties file")
+    add(
+        "--set",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        help="one setting; may be given many times",
+    )
+    add(
+        "--brokers",
+        metavar="N",
+        help="run N brokers as one cluster, each with the next port of every address",
+    )
+    add(
+        "--no-restart",
+        action="store_true",
+        help="with --brokers: leave a broker that has died as it is",
+    )
+    add(
+        "--control",
+        metavar="HOST:PORT",
+        help="where to move a manual clock, plant faults and ask for sweeps (port 0: any free one)",
+    )
+    add(
+        "--clock",
+        choices=["system", "manual"],
+        help="the clock: the machine's, or a manual one that stands still until it is moved",
+    )
+    add(
+        "--clock-start", metavar="TIME", help="where a manual clock starts (2026-01-01T00:00Z, -7d)"
+    )
+    add(
+        "--clock-scope",
+        choices=["log", "all"],
+        help="what follows a manual clock: the log alone, or the sessions and offsets of groups too",
+    )
+    add(
+        "--stop-at-eof",
+        action="store_true",
+        help="stop when standard input ends, as when the program that started this one dies",
+    )
+
+
+def run_serve(options: argparse.Namespace) -> int:
+    """Serves until SIGTERM; returns the exit status."""
+    from config import ConfigError, load
+
+    try:
+        overrides = _overrides(options)
+        config = load(options.config, os.environ, overrides)
+        if options.brokers is None and options.no_restart:
+            raise ConfigError("--no-restart is about the brokers of --brokers N")
+        if options.brokers is not None:
+            return _serve_many(options, config, overrides)
+    except ConfigError as error:
+        sys.stderr.write(f"tidelog serve: {error}\n")
+        return _USAGE_ERROR
+    if options.stop_at_eof:
+        _stop_at_eof()
+    from broker.server import run
+
+    return run(config)
+
+
+def _serve_many(
+    options: argparse.Namespace, config: BrokerConfig, overrides: dict[str, str]
+) -> int:
+    """Runs several brokers. Raises ConfigError."""
+    from broker import structured_log
+    from config import ConfigError, load
+    from tidelog.supervisor.arrangement import arranged
+    from tidelog.supervisor.supervisor import Supervisor, log
+
+    if not options.brokers.isascii() or not options.brokers.isdecimal():
+        raise ConfigError(f"--brokers {options.brokers}: expected a number")
+    settings = arranged(config, overrides, int(options.brokers[:9]))
+    for own in settings:
+        load(options.config, os.environ, own)
+    if options.stop_at_eof:
+        _stop_at_eof()
+    structured_log.set_up(config.log_level)
+    same = [] if options.config is None else ["--config", str(options.config)]
+    try:
+        return Supervisor(same, settings, restarts=not options.no_restart).run()
+    except OSError as error:
+        log.critical("stopped: %s", error)
+        return _FAILED
+
+
+def _overrides(options: argparse.Namespace) -> dict[str, str]:
+    """Returns the settings given on the command line. Raises ConfigError."""
+    from config import ConfigError
+
+    found: dict[str, str] = {}
+    given = [
+        (f"--{option.replace('_', '-')}", name, getattr(options, option))
+        for option, name in _SHORTHANDS.items()
+        if getattr(options, option) is not None
+    ]
+    if options.clock_start is not None:
+        given.append(("--clock-start", "clock.start.ms", _start_ms(options.clock_start)))
+    for text in options.set:
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip():
+            raise ConfigError(f"--set {text}: expected KEY=VALUE")
+        given.append((f"--set {name.strip()}", name.strip(), value))
+    for option, name, value in given:
+        if found.setdefault(name, value) != value:
+            raise ConfigError(f"{option}={value} contradicts {name}={found[name]} given before it")
+    return found
+
+
+def _start_ms(text: str) -> str:
+    """Returns the start of a manual clock as the setting takes it. Raises ConfigError."""
+    from config import ConfigError
+    from config.instants import parse_instant
+
+    try:
+        return str(parse_instant(text, time.time_ns() // 1_000_000))
+    except ValueError as error:
+        raise ConfigError(f"--clock-start: {error}") from None
+
+
+def _stop_at_eof() -> None:
+    """Stops as for SIGTERM once standard input ends; kills a broker that does not stop.
+
+    The parent process holds the other end of a pipe. When it dies in any way, the kernel closes the
+    pipe.
+    """
+    import signal
+    import threading
+
+    def watch() -> None:
+        while os.read(0, 4096):
+            pass
+        os.kill(os.getpid(), signal.SIGTERM)
+        threading.Event().wait(_STOP_WITHIN_S)
+        os._exit(1)
+
+    threading.Thread(target=watch, name="stop-at-eof", daemon=True).start()
