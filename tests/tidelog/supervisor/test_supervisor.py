@@ -1,0 +1,180 @@
+"""`tidelog serve --brokers N` as a process: ready, restarts, stops in order, and what ends it early."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+WITHIN_S = 60
+
+
+class Serving:
+    """A supervisor that runs, its ready line as values, and its log."""
+
+    def __init__(self, directory, *options, brokers="3"):
+        self.log_file = directory / "serve.log"
+        with self.log_file.open("wb") as log:
+            self.process = subprocess.Popen(
+                [
+                    *(sys.executable, "-m", "tidelog", "serve", "--brokers", brokers),
+                    *("--log-dirs", directory / "data", *options),
+                ],
+                cwd=ROOT,
+                stdout=subprocess.PIPE,
+                stderr=log,
+            )
+        line = self.process.stdout.readline().decode()
+        self.said = dict(part.partition("=")[::2] for part in line.split()[1:])
+
+    @property
+    def bootstrap(self):
+        return self.said["bootstrap"].split(",")
+
+    @property
+    def pids(self):
+        return [int(pid) for pid in self.said["pids"].split(",")]
+
+    def log(self):
+        return self.log_file.read_text()
+
+    def wait_for_log(self, pattern, count=1):
+        deadline = time.monotonic() + WITHIN_S
+        while len(re.findall(pattern, self.log())) < count:
+            assert time.monotonic() < deadline, self.log()
+            time.sleep(0.01)
+
+    def stop(self, number=signal.SIGTERM):
+        self.process.send_signal(number)
+        return self.process.wait(WITHIN_S)
+
+
+@contextlib.contextmanager
+def serving(directory, *options, brokers="3"):
+    free = ("--listeners", "PLAINTEXT://127.0.0.1:0")
+    subject = Serving(directory, *(options or free), brokers=brokers)
+    try:
+        yield subject
+    finally:
+        subject.process.kill()
+        subject.process.wait()
+        subject.process.stdout.close()
+
+
+def connects(address):
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=WITHIN_S).close()
+    except ConnectionRefusedError:
+        return False
+    return True
+
+
+def ended(pid):
+    """Returns whether a process that is no child of ours ends in time."""
+    try:
+        handle = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        return bool(select.select([handle], [], [], WITHIN_S)[0])
+    finally:
+        os.close(handle)
+
+
+def test_a_life(tmp_path):
+    options = ("--listeners", "PLAINTEXT://127.0.0.1:0", "--http", "127.0.0.1:0")
+    with serving(tmp_path, *options) as subject:
+        assert subject.said["brokers"] == "3"
+        assert len(set(subject.bootstrap)) == len(set(subject.said["http"].split(","))) == 3
+        assert all(map(connects, subject.bootstrap))
+        assert (tmp_path / "data" / "tidelog.sqlite").exists()
+        assert sorted(each.name for each in (tmp_path / "data" / "brokers").iterdir()) == ["2", "3"]
+        assert subject.stop() == 0
+        assert subject.process.stdout.read() == b""  # one line and no more
+        assert all(map(ended, subject.pids))
+    stops = re.findall(r'"a broker has stopped" broker=(\d) status=0', subject.log())
+    assert stops == ["3", "2", "1"]
+    own = [line for line in subject.log().splitlines() if line.startswith("broker=")]
+    assert {line[:9] for line in own} == {"broker=1 ", "broker=2 ", "broker=3 "}
+    assert all(re.match(r"broker=\d ts=\S+ level=", line) for line in own)
+    stopped, stopping = "broker=3 .* msg=stopped", "broker=2 .* msg=stopping"
+    order = [re.search(each, subject.log()).start() for each in (stopped, stopping)]
+    assert order == sorted(order)  # one after another
+
+
+def test_a_broker_that_dies_comes_back_on_its_port(tmp_path):
+    with serving(tmp_path) as subject:
+        os.kill(subject.pids[1], signal.SIGKILL)
+        subject.wait_for_log('"a broker has ended" broker=2 signal=SIGKILL starts_again_in_s=0.25')
+        subject.wait_for_log(r"broker=2 .* msg=ready", count=2)
+        assert connects(subject.bootstrap[1])
+        assert subject.stop() == 0
+
+
+def test_without_restarts_it_stays_dead(tmp_path):
+    options = ("--listeners", "PLAINTEXT://127.0.0.1:0", "--no-restart")
+    with serving(tmp_path, *options) as subject:
+        os.kill(subject.pids[1], signal.SIGKILL)
+        subject.wait_for_log('"a broker has ended, and stays down" broker=2 signal=SIGKILL')
+        assert [connects(address) for address in subject.bootstrap] == [True, False, True]
+        assert subject.stop(signal.SIGINT) == 0
+
+
+def test_a_paused_broker_stops_too(tmp_path):
+    with serving(tmp_path, brokers="2") as subject:
+        os.kill(subject.pids[1], signal.SIGSTOP)
+        assert subject.stop() == 0
+
+
+def test_nothing_outlives_a_supervisor_that_is_killed(tmp_path):
+    with serving(tmp_path) as subject:
+        subject.process.kill()
+        assert all(map(ended, subject.pids))
+
+
+def test_a_second_signal_stops_the_rest_at_once(tmp_path):
+    with serving(tmp_path) as subject:
+        stuck = subject.pids[2]
+        subject.process.send_signal(signal.SIGTERM)
+        subject.wait_for_log('"stopping a broker" broker=3')
+        subject.process.send_signal(signal.SIGTERM)
+        assert subject.process.wait(WITHIN_S) == 0
+        assert ended(stuck)
+
+
+def test_a_port_in_use_ends_them_all(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1] - 1
+        options = ("--listeners", f"PLAINTEXT://127.0.0.1:{port}")
+        with serving(tmp_path, *options, brokers="2") as subject:
+            assert subject.process.wait(WITHIN_S) == 1
+            assert subject.said == {}
+    assert re.search(r"broker=2 .*address already in use", subject.log(), re.IGNORECASE)
+    assert '"a broker did not start" broker=2 status=1' in subject.log()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--brokers", "x"), "--brokers x: expected a number\n"),
+        (("--brokers", "0"), "--brokers 0: expected a number from 1 to 100\n"),
+        (("--no-restart",), "--no-restart is about the brokers of --brokers N\n"),
+        (("--brokers", "2", "--set", "node.id=3"), "node.id cannot be set with --brokers"),
+    ],
+)
+def test_a_mistake_is_one_sentence(tmp_path, options, said):
+    command = [sys.executable, "-m", "tidelog", "serve", "--log-dirs", tmp_path, *options]
+    found = subprocess.run(command, check=False, cwd=ROOT, capture_output=True, text=True)
+    assert (found.returncode, found.stdout, found.stderr.count("\n")) == (2, "", 1)
+    assert found.stderr.startswith(f"tidelog serve: {said}")

@@ -1,0 +1,8 @@
+"""Several brokers of one machine, as `tidelog serve --brokers N` runs them.
+
+The supervisor starts one process for each broker, joins their logs into one, starts a broker that
+dies again, and stops them one after another. It serves no client itself. The usual questions:
+- which directories, ports and settings each broker has: `arrangement.py`
+- what is done when a broker is ready, dies, or is to stop: `supervisor.py`
+- one process and its output: `child.py`; how long it waits before it starts again: `backoff.py`
+"""
