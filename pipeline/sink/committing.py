@@ -24,6 +24,7 @@ from pipeline.replay import targets
 from pipeline.replay.delivery import POSITION
 from pipeline.replay.replay import Task, replay_partition
 from pipeline.sink.staging import INCOMING, ArrowSource
+from pipeline.tasks import unpack
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,6 +37,19 @@ _log = logging.getLogger("tidelog.pipeline")
 _PLAN: Final = "plan.json"
 _DONE: Final = "done.json"
 _THREADS: Final = 8  # the encoder and the network release the interpreter
+
+
+def by_query(messages: Sequence[Any]) -> dict[str | None, list[StagedFile]]:
+    """Returns the staged files of each query, in the order of the tasks; there is one query.
+
+    A message has a pickled file and the query's id; None stands for that of a task that failed.
+    """
+    found: dict[str | None, list[StagedFile]] = {}
+    for message in messages:
+        if message is not None:
+            file = unpack(message.file)
+            found.setdefault(message.query, []).extend([] if file is None else [file])
+    return found
 
 
 def commit(

@@ -7,6 +7,7 @@ that failed are never reported; the commit removes them.
 from __future__ import annotations
 
 import os
+import socket
 import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from protocol.topic_partition import TopicPartition
 
 INCOMING: Final = "incoming"
+_MARK: Final = ".shared-"
 _MOST_ROWS: Final = 65_536
 _MOST_BYTES: Final = 16 << 20
 
@@ -59,6 +61,35 @@ class PartitionCounts:
                     raise
                 raise UsageError(f"the target has no topic {topic}: create it first") from error
         return self._known[topic]
+
+
+def marked(directory: Path) -> str:
+    """Makes the staging directory of streams; returns the name of a file in it. Raises OSError.
+
+    A worker that does not see the file has another directory at this path. The file stays there,
+    and all streams that use the directory know it by the same one.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    for path in sorted(directory.glob(f"{_MARK}*")):
+        return path.name
+    name = f"{_MARK}{uuid.uuid4().hex}"
+    (directory / name).touch()
+    return name
+
+
+def entered(directory: Path, mark: str, query: str) -> Path:
+    """Returns the folder of a streaming query in its staging directory, and makes it.
+
+    Raises UsageError if the directory lacks the driver's mark, before a row is staged for nothing.
+    """
+    if not (directory / mark).exists():
+        raise UsageError(
+            f"{directory} on {socket.gethostname()} is not the staging directory of the driver: it must"
+            " be one that all machines of the cluster share (option staging)"
+        )
+    place = directory / query
+    place.mkdir(exist_ok=True)
+    return place
 
 
 def stage(

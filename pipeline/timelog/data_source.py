@@ -143,9 +143,13 @@ class TimelogDataSource(DataSource):  # type: ignore[misc]
         return BatchWriter(self.home, self._carried, str(directory), options.brokers)
 
     def streamWriter(self, schema: Any, overwrite: bool) -> DataSourceStreamArrowWriter:
-        """Returns the writer of a stream. Raises OptionError."""
+        """Returns the writer of a stream, with its directory. Raises OptionError and OSError."""
         options = _sink(self.home, self._carried, schema, overwrite=overwrite)
-        return StreamWriter(self.home, self._carried, str(options.staging()), options.brokers)
+        from pipeline.sink.staging import marked
+
+        writer = StreamWriter(self.home, self._carried, str(options.staging()), options.brokers)
+        writer.mark = marked(options.staging())
+        return writer
 
 
 class _Reading:
@@ -309,8 +313,11 @@ class Staged(WriterCommitMessage):  # type: ignore[misc]
 class _Writing:
     """The common part of batch and streaming: tasks stage rows, and the commit writes them.
 
-    `brokers` carry what the driver has read of their security: a worker may not have the files.
+    `brokers` carry what the driver has read of their security: a worker may not have the files. By
+    `mark` the tasks of a stream know the driver's directory.
     """
+
+    mark = ""
 
     def __init__(
         self, home: tuple[str, ...], carried: dict[str, str], directory: str, brokers: Brokers
@@ -328,16 +335,13 @@ class _Writing:
     def write(self, iterator: Iterator[Any]) -> Staged:
         """Stages the rows of a task."""
         options = self._options()
-        from pipeline.sink.staging import stage
+        from pipeline.sink.staging import entered, stage
 
         query = TaskContext.get().getLocalProperty(_QUERY)
-        now_ms = time.time_ns() // 1_000_000
-        place = self._of(query)
+        place, now_ms = self._of(query), time.time_ns() // 1_000_000
         if query:
-            place.mkdir(parents=True, exist_ok=True)
-            options.brokers.has_answered = (
-                True  # the query goes on for long: they may be restarting
-            )
+            entered(Path(self._directory), self.mark, query)
+            options.brokers.has_answered = True  # they may be restarting: the query takes long
         return Staged(pickle.dumps(stage(options, place, iterator, now_ms)), query)
 
     def _of(self, query: str | None) -> Path:
@@ -345,16 +349,16 @@ class _Writing:
 
     def _commit(self, messages: Sequence[Staged | None], number: int) -> None:
         options = self._options()
-        from pipeline.sink.committing import commit
+        from pipeline.sink.committing import by_query, commit
 
-        for query, files in _files(messages).items():
+        for query, files in by_query(messages).items():
             commit(options, self._of(query), number, files)
 
     def _abort(self, messages: Sequence[Staged | None]) -> None:
         arrive_whole(*self._home)
-        from pipeline.sink.committing import discard
+        from pipeline.sink.committing import by_query, discard
 
-        for query, files in _files(messages).items():
+        for query, files in by_query(messages).items():
             discard(self._of(query), files)
 
 
@@ -382,16 +386,6 @@ class StreamWriter(_Writing, DataSourceStreamArrowWriter):  # type: ignore[misc]
     def abort(self, messages: Sequence[Staged | None], batch_id: int) -> None:
         """Removes what is staged, unless a commit has begun to write it."""
         self._abort(messages)
-
-
-def _files(messages: Sequence[Staged | None]) -> dict[str | None, list[Any]]:
-    """Returns the staged files of each query, in the order of the tasks; there is one query."""
-    found: dict[str | None, list[Any]] = {}
-    for message in messages:
-        if message is not None:
-            file = pickle.loads(message.file)
-            found.setdefault(message.query, []).extend([] if file is None else [file])
-    return found
 
 
 short_errors.shorten(TimelogDataSource, _Reading, Reader, PushingReader, StreamReader)

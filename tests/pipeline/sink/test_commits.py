@@ -231,6 +231,24 @@ def test_a_task_that_stages_while_the_write_is_given_up_leaves_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_worker_with_another_directory_is_refused(tmp_path):
+    """Two machines have a directory of that path, and do not share it."""
+    driver, worker = tmp_path / "driver" / "staging", tmp_path / "worker" / "staging"
+    mark = staging.marked(driver)
+    assert staging.marked(driver) == mark
+    with pytest.raises(
+        UsageError, match=r"staging on .+ is not the staging directory of the driver"
+    ):
+        staging.entered(worker, mark, "query")
+    assert not worker.exists()
+    assert staging.marked(worker) != mark
+    with pytest.raises(UsageError, match="share"):
+        staging.entered(worker, mark, "query")
+    assert not (worker / "query").exists()
+    for _ in range(2):
+        assert staging.entered(driver, mark, "query").is_dir()
+
+
 def test_topics_by_column(broker, topic, tmp_path):
     other = f"{topic}-b"
     made(broker.bootstrap, topic)
