@@ -195,6 +195,8 @@ async def _serve(node: Node, stop: asyncio.Event, started_s: float, faults: Faul
     ]
     await stop.wait()
     log.info("stopping")
+    if node.cluster is not None:
+        await node.cluster.hand_over()
     node.ready = False
     for server in servers:
         server.close()

@@ -48,3 +48,19 @@ class ClusterConfig:
         low=300,
         dynamic=False,
     )
+    controlled_shutdown_enable: bool = setting(
+        "controlled.shutdown.enable",
+        Type.BOOLEAN,
+        True,
+        "Whether a broker of several lets others lead before it stops.",
+        dynamic=False,
+    )
+    controlled_shutdown_max_wait_ms: int = setting(
+        "controlled.shutdown.max.wait.ms",
+        Type.LONG,
+        10_000,
+        "How long, in ms, a broker that stops waits until others lead and all know it. Not a Kafka "
+        "setting.",
+        low=0,
+        dynamic=False,
+    )

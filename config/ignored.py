@@ -15,7 +15,7 @@ _IGNORED_BROKER_NAMES = """
     auto.include.jmx.reporter auto.leader.rebalance.enable background.threads
     broker.heartbeat.interval.ms broker.id.generation.enable client.quota.callback.class config.providers
     connection.failed.authentication.delay.ms connections.max.reauth.ms
-    control.plane.listener.name controlled.shutdown.enable controlled.shutdown.max.retries
+    control.plane.listener.name controlled.shutdown.max.retries
     controlled.shutdown.retry.backoff.ms controller.performance.always.log.threshold.ms
     controller.performance.sample.period.ms controller.quorum.append.linger.ms
     controller.quorum.auto.join.enable controller.quorum.bootstrap.servers

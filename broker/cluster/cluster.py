@@ -15,9 +15,10 @@ from broker.cluster.directories import Directories
 from broker.cluster.governing import Governing
 from broker.cluster.rules import Rules
 from broker.cluster.session import Session, SessionLostError
-from broker.membership import controlled_shutdown
+from broker.membership.controlled_shutdown import may_stop
 from broker.metadata.broker_records import Endpoint
 from broker.replication.messages import BrokerStatus
+from protocol.errors import BrokerError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -51,6 +52,8 @@ class Cluster:
         self._governing = Governing(node, self, self._rules)
         self._news = asyncio.Event()
         self._unfenced = asyncio.Event()
+        self._is_stopping = False
+        self._handed_over = asyncio.Event()
         self._begun: list[Callable[[int], None]] = []
         self._lost: list[Callable[[str], None]] = []
         self._work: list[asyncio.Task[None]] = []
@@ -127,6 +130,24 @@ class Cluster:
         finally:
             waiting.cancel()
 
+    async def hand_over(self) -> None:
+        """Lets others lead what this broker leads (KIP-841), as far as they do so in time."""
+        config = self._node.config
+        if not config.controlled_shutdown_enable or self.epoch == NO_SESSION:
+            return
+        begun_s = self._node.clock.monotonic_s()
+        log.info("controlled shutdown begun")
+        self._is_stopping = True
+        self._news.set()
+        try:
+            async with asyncio.timeout(config.controlled_shutdown_max_wait_ms / 1000):
+                await self._handed_over.wait()
+        except TimeoutError:
+            log.warning("controlled shutdown not completed in time: this broker is still in charge")
+        else:
+            after_s = round(self._node.clock.monotonic_s() - begun_s, 3)
+            log.info("controlled shutdown succeeded", extra={"after_s": after_s})
+
     async def leave(self, *, is_flushed: bool) -> None:
         """Ends the session. `is_flushed` says that all logs are closed, and have lost nothing.
 
@@ -141,10 +162,8 @@ class Cluster:
             if is_flushed:
                 self._directories.note_stop()
             if epoch != NO_SESSION:
-                await self._session.store(
-                    controlled_shutdown.end(self._metadata.image, self.me, epoch)
-                )
-        except (OSError, SessionLostError) as error:
+                await self._session.leave(epoch)
+        except (OSError, SessionLostError, BrokerError) as error:
             log.warning("the session did not end in order: %s", error)
         finally:
             self._session.end()
@@ -155,7 +174,7 @@ class Cluster:
     async def _take_part(self) -> None:
         """Has one session after another."""
         is_fenced = True  # a process that registers again has followed the metadata all the time
-        while True:
+        while not self._is_stopping:
             try:
                 epoch = await self._session.begin(
                     self._endpoints, self._rules, self._news.set, is_fenced=is_fenced
@@ -165,6 +184,7 @@ class Cluster:
                 await self._follow(epoch)
             except SessionLostError as error:
                 self._step_down(str(error))
+        self._handed_over.set()
 
     def _registered(self, epoch: int) -> None:
         self.epoch = epoch
@@ -177,13 +197,16 @@ class Cluster:
         while True:
             self._news.clear()
             self._session.check()
-            transaction = self._session.next_of(self._metadata.image, epoch)
+            image = self._metadata.image
+            transaction = self._session.next_of(image, epoch, is_stopping=self._is_stopping)
             if transaction is not None:
                 await self._session.store(transaction)
                 continue
             if self.is_serving and not self._unfenced.is_set():
                 log.info("unfenced", extra={"broker_epoch": epoch})
                 self._unfenced.set()
+            if self._is_stopping and may_stop(image, self.me, image.members.seen):
+                self._handed_over.set()
             await self._news.wait()
 
     async def _hear_news(self) -> None:

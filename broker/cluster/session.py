@@ -11,7 +11,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from broker.cluster.keep_alive import KeepAlive
-from broker.membership import clean_start, registration
+from broker.membership import clean_start, controlled_shutdown, registration
 from broker.membership.registration import Start
 from broker.metadata.names import new_id, written_id
 from broker.metadata.store import LeaseEndedError
@@ -89,7 +89,7 @@ class Session:
         if self.lease.is_lost(self._now_ms()):
             raise SessionLostError("its lease has ended")
 
-    def next_of(self, image: Image, epoch: int) -> Transaction | None:
+    def next_of(self, image: Image, epoch: int, *, is_stopping: bool) -> Transaction | None:
         """Returns what this broker should write next in its session; None if nothing.
 
         Raises SessionLostError if the image shows that the session has ended.
@@ -97,7 +97,12 @@ class Session:
         live = image.brokers.get(self._me)
         if live is None or live.epoch != epoch:
             raise SessionLostError("the metadata have another session of this broker, or none")
-        return registration.unfence(image, self._me, epoch, self.lease_id)
+        me, lease_id = self._me, self.lease_id
+        if is_stopping:
+            first = controlled_shutdown.begin(image, me, epoch, lease_id)
+        else:
+            first = registration.unfence(image, me, epoch, lease_id)
+        return first or controlled_shutdown.confirm(image, me, epoch, lease_id)
 
     async def store(self, transaction: Transaction) -> int | None:
         """Stores a transaction; returns its revision, None if it is to be decided again.
@@ -113,6 +118,12 @@ class Session:
             log.warning("%s not stored: %s", transaction.why, error.message)
             await asyncio.sleep(_RETRY_S)
             return None
+
+    async def leave(self, epoch: int) -> None:
+        """Ends the session in the metadata. Raises SessionLostError."""
+        ending = controlled_shutdown.end(self._metadata.image, self._me, epoch)
+        await self.store(ending)
+        await self._metadata.store.revoke(self.lease_id)
 
     def end(self) -> None:
         """Ends the renewals; the lease is over for this broker."""

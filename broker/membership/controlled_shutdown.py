@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.membership.registration import is_in_charge
-from broker.metadata.broker_records import live_key, put_live
+from broker.metadata.broker_records import live_key, put_live, put_seen
 from broker.metadata.records import CONTROLLER
 from broker.metadata.store import Compare, Delete
 from broker.replication.transactions import Transaction, in_session
@@ -32,24 +32,40 @@ def begin(image: Image, me: int, my_epoch: int, lease: int) -> Transaction | Non
     return Transaction((in_session(me, my_epoch),), (operation,), "stopping")
 
 
+def confirm(image: Image, me: int, my_epoch: int, lease: int) -> Transaction | None:
+    """Returns the transaction by which a broker says what it has seen; None if nobody waits for it.
+
+    Brokers that stop wait until the others have seen the last change of their partitions.
+    """
+    asked = max(
+        (
+            _handed_over(image, broker)
+            for broker, live in image.brokers.items()
+            if live.record.is_stopping and broker != me and not is_in_charge(image, broker)
+        ),
+        default=0,
+    )
+    if image.members.seen.get(me, 0) >= asked:
+        return None
+    operation = put_seen(me, image.revision, lease)
+    return Transaction((in_session(me, my_epoch),), (operation,), "seen")
+
+
 def may_stop(image: Image, me: int, seen: Mapping[int, int]) -> bool:
     """Returns whether a stopping broker can stop.
 
     `seen` has the revision of the image of each broker, as far as this one knows. A broker that is
     not known to have seen the last change may still send requests to this one. Fenced brokers serve
-    nobody, so they are not waited for.
+    nobody, so they are not waited for. Where all others are fenced or stop too, nobody can take over.
     """
+    if not any(
+        broker != me and not live.record.is_fenced and not live.record.is_stopping
+        for broker, live in image.brokers.items()
+    ):
+        return True
     if is_in_charge(image, me):
         return False
-    handed_over = max(
-        (
-            revision
-            for topic in image.topics.values()
-            for record, revision in zip(topic.assignments, topic.mod_revisions, strict=True)
-            if me in record.replicas
-        ),
-        default=0,
-    )
+    handed_over = _handed_over(image, me)
     return all(
         seen.get(broker, 0) >= handed_over
         for broker, live in image.brokers.items()
@@ -68,3 +84,16 @@ def end(image: Image, me: int, my_epoch: int) -> Transaction:
         compares += (Compare(CONTROLLER, "create", "=", image.controller.epoch),)
         operations += (Delete(CONTROLLER),)
     return Transaction(compares, operations, "stopped")
+
+
+def _handed_over(image: Image, broker: int) -> int:
+    """Returns the revision that last changed a partition of which a broker has a replica."""
+    return max(
+        (
+            revision
+            for topic in image.topics.values()
+            for record, revision in zip(topic.assignments, topic.mod_revisions, strict=True)
+            if broker in record.replicas
+        ),
+        default=0,
+    )

@@ -1,6 +1,7 @@
 """What brokers say of themselves: sessions, registrations, what they cannot lead, the controller.
 
-`live/ID` and `controller` belong to a lease and end with it; `broker/ID` and `offline/ID` stay. The
+`live/ID`, `seen/ID` and `controller` belong to a lease and end with it; `broker/ID` and `offline/ID`
+stay. The
 revision that created `live/ID` is the broker epoch (KIP-631), that of `controller` the controller
 epoch. docs/formats.md lists the values.
 """
@@ -11,7 +12,13 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from broker.metadata.names import read_id, written_id
-from broker.metadata.records import CONTROLLER, LIVE_PREFIX, OFFLINE_PREFIX, REGISTRATION_PREFIX
+from broker.metadata.records import (
+    CONTROLLER,
+    LIVE_PREFIX,
+    OFFLINE_PREFIX,
+    REGISTRATION_PREFIX,
+    SEEN_PREFIX,
+)
 from broker.metadata.values import numbers, put, text
 
 if TYPE_CHECKING:
@@ -71,13 +78,21 @@ class OfflineRecord(NamedTuple):
     full: Mapping[UUID, tuple[int, ...]] = _NO_PARTITIONS
 
 
+class SeenRecord(NamedTuple):
+    """The revision that a broker's image had when it saw that a stopping broker leads nothing."""
+
+    revision: int
+
+
 class ControllerRecord(NamedTuple):
     """The broker that is the controller."""
 
     broker: int
 
 
-BrokerRecord: TypeAlias = LiveBrokerRecord | RegistrationRecord | OfflineRecord | ControllerRecord
+BrokerRecord: TypeAlias = (
+    LiveBrokerRecord | RegistrationRecord | OfflineRecord | SeenRecord | ControllerRecord
+)
 
 
 def live_key(broker: int) -> str:
@@ -95,8 +110,13 @@ def offline_key(broker: int) -> str:
     return f"{OFFLINE_PREFIX}{broker}"
 
 
+def seen_key(broker: int) -> str:
+    """Returns the key of what a broker has seen of those that stop."""
+    return f"{SEEN_PREFIX}{broker}"
+
+
 def broker_of(key: str) -> int:
-    """Returns the broker's id in one of the three keys above. Raises ValueError."""
+    """Returns the broker's id in one of the four keys above. Raises ValueError."""
     return int(key.partition("/")[2])
 
 
@@ -114,6 +134,11 @@ def put_offline(broker: int, record: OfflineRecord) -> Put:
     """Returns the operation that writes what a broker cannot lead."""
     said = {"partitions": _by_written_id(record.partitions), "full": _by_written_id(record.full)}
     return put(offline_key(broker), {"directories": record.directories, **said})
+
+
+def put_seen(broker: int, revision: int, lease: int) -> Put:
+    """Returns the operation that says which revision a broker has seen, until its lease ends."""
+    return put(seen_key(broker), {"revision": revision})._replace(lease=lease)
 
 
 def put_controller(broker: int, lease: int) -> Put:
@@ -141,6 +166,9 @@ def read(key: str, said: Mapping[str, Any]) -> BrokerRecord:
         broker_of(key)
         directories = tuple(map(text, said["directories"]))
         return RegistrationRecord(text(said["incarnation"]), directories, bool(said["is_clean"]))
+    if key.startswith(SEEN_PREFIX):
+        broker_of(key)
+        return SeenRecord(int(said["revision"]))
     if not key.startswith(OFFLINE_PREFIX):
         raise ValueError("nobody here writes such a key")
     broker_of(key)

@@ -54,6 +54,7 @@ class Members(NamedTuple):
     registrations: Mapping[int, Registration] = _NONE
     offline: Mapping[int, Offline] = _NONE
     controller: Controller | None = None
+    seen: Mapping[int, int] = _NONE  # the revisions at which brokers saw those that stop
 
 
 class Image(NamedTuple):

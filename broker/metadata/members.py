@@ -10,6 +10,7 @@ from broker.metadata.broker_records import (
     LiveBrokerRecord,
     OfflineRecord,
     RegistrationRecord,
+    SeenRecord,
     broker_of,
 )
 from broker.metadata.image import Members
@@ -62,6 +63,7 @@ def members(stored: Iterable[tuple[str, object, int, int]]) -> Members:
     live: dict[int, LiveBroker] = {}
     registered: dict[int, Registration] = {}
     offline: dict[int, Offline] = {}
+    seen: dict[int, int] = {}
     controller = None
     for key, record, created, modified in stored:
         if isinstance(record, LiveBrokerRecord):
@@ -70,8 +72,14 @@ def members(stored: Iterable[tuple[str, object, int, int]]) -> Members:
             registered[broker_of(key)] = Registration(broker_of(key), modified, record)
         elif isinstance(record, OfflineRecord):
             offline[broker_of(key)] = Offline(broker_of(key), record, modified)
+        elif isinstance(record, SeenRecord):
+            seen[broker_of(key)] = record.revision
         elif isinstance(record, ControllerRecord):
             controller = Controller(record.broker, created)
     return Members(
-        MappingProxyType(live), MappingProxyType(registered), MappingProxyType(offline), controller
+        MappingProxyType(live),
+        MappingProxyType(registered),
+        MappingProxyType(offline),
+        controller,
+        MappingProxyType(seen),
     )

@@ -31,8 +31,9 @@ DELETION_PREFIX = "deletion/"
 LIVE_PREFIX = "live/"
 REGISTRATION_PREFIX = "broker/"
 OFFLINE_PREFIX = "offline/"
+SEEN_PREFIX = "seen/"
 CONTROLLER = "controller"
-MEMBER_KEYS = (LIVE_PREFIX, REGISTRATION_PREFIX, OFFLINE_PREFIX, CONTROLLER)
+MEMBER_KEYS = (LIVE_PREFIX, REGISTRATION_PREFIX, OFFLINE_PREFIX, SEEN_PREFIX, CONTROLLER)
 """How the keys begin that brokers write about themselves (`broker_records.py`)."""
 
 NO_LEADER = -1

@@ -6,6 +6,7 @@ A test says how long something may take where a lease, which takes longer, must 
 from __future__ import annotations
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -88,6 +89,40 @@ def test_sigterm_ends_a_session_at_once_and_marks_the_directories(brokers):
     brokers[1].restart()
     assert unfenced(brokers.image()) == {1, 2}
     assert brokers.image().registrations[1].record.is_clean
+
+
+def test_others_lead_before_a_broker_stops(brokers):
+    brokers.start(1, 2, 3, settings={"broker.session.timeout.ms": LONG_MS})
+    brokers.add_topic("t", [1, 2, 3], [2, 3, 1], [3, 1, 2])
+    before = brokers.image().topics["t"].assignments
+    assert brokers[1].stop(within_s=SOON_S) == 0
+    assert brokers[1].lines("controlled shutdown succeeded")
+    image = brokers.image()
+    assert set(image.brokers) == {2, 3}
+    after = image.topics["t"].assignments
+    assert after[0].leader in (2, 3)
+    assert [record.leader for record in after[1:]] == [2, 3]
+    # The leader that went and came to nothing has not been noticed as a dead one.
+    assert after[0].leader_epoch == before[0].leader_epoch + 1
+    assert all(1 not in record.isr for record in after)
+
+
+def test_brokers_that_stop_at_the_same_time_do_not_wait_for_each_other(brokers):
+    brokers.start(1, 2, 3, settings={"broker.session.timeout.ms": LONG_MS})
+    brokers.add_topic("t", [1, 2, 3], [2, 3, 1], [3, 1, 2])
+    with ThreadPoolExecutor(3) as threads:
+        stopped = threads.map(lambda broker: brokers[broker].stop(within_s=SOON_S), (1, 2, 3))
+        assert list(stopped) == [0, 0, 0]
+    image = brokers.image()
+    assert not image.brokers
+    assert image.controller is None
+    assert not image.members.seen
+    for broker in (1, 2, 3):
+        brokers[broker].restart()
+    led = brokers.eventually(
+        lambda image: all(record.leader > 0 for record in image.topics["t"].assignments), SOON_S
+    )
+    assert led
 
 
 def test_an_id_that_another_process_has_is_refused(brokers, tmp_path):

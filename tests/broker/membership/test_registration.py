@@ -229,6 +229,34 @@ def test_a_controlled_shutdown_moves_leaders_before_the_broker_stops(cluster):
     assert 1 in cluster.image.registrations
 
 
+def test_the_others_say_once_that_they_have_seen_a_controlled_shutdown(cluster):
+    epochs = {broker: live.epoch for broker, live in cluster.image.brokers.items()}
+
+    def confirm(broker):
+        image, lease = cluster.image, cluster.leases[broker]
+        return controlled_shutdown.confirm(image, broker, epochs[broker], lease)
+
+    assert confirm(2) is None
+    cluster.commit(controlled_shutdown.begin(cluster.image, 1, epochs[1], cluster.leases[1]))
+    assert confirm(2) is None
+    cluster.settle()
+    for broker in (2, 3):
+        assert not controlled_shutdown.may_stop(cluster.image, 1, cluster.image.members.seen)
+        assert cluster.commit(confirm(broker))
+        assert confirm(broker) is None
+    assert confirm(1) is None
+    assert controlled_shutdown.may_stop(cluster.image, 1, cluster.image.members.seen)
+    assert set(cluster.image.members.seen) == {2, 3}
+
+
+def test_brokers_that_stop_together_do_not_wait_for_each_other(cluster):
+    for broker in (1, 2, 3):
+        epoch = cluster.image.brokers[broker].epoch
+        begin = controlled_shutdown.begin(cluster.image, broker, epoch, cluster.leases[broker])
+        assert cluster.commit(begin)
+    assert all(controlled_shutdown.may_stop(cluster.image, broker, {}) for broker in (1, 2, 3))
+
+
 def test_a_fenced_broker_need_not_have_seen_a_controlled_shutdown(cluster):
     epoch = cluster.image.brokers[1].epoch
     cluster.commit(controlled_shutdown.begin(cluster.image, 1, epoch, cluster.leases[1]))

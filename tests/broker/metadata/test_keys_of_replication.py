@@ -19,11 +19,13 @@ from broker.metadata.broker_records import (
     LiveBrokerRecord,
     OfflineRecord,
     RegistrationRecord,
+    SeenRecord,
     live_key,
     put_controller,
     put_live,
     put_offline,
     put_registration,
+    put_seen,
 )
 from broker.metadata.image import ImageBuilder, Members
 from broker.metadata.memory import MemoryStore
@@ -81,6 +83,7 @@ def test_what_brokers_say_is_read_as_it_was_written(live, registration, offline,
         (put_live(broker, live, NO_LEASE), live),
         (put_registration(broker, registration), registration),
         (put_offline(broker, offline), offline),
+        (put_seen(broker, 7, NO_LEASE), SeenRecord(7)),
         (put_controller(broker, NO_LEASE), ControllerRecord(broker)),
     ):
         assert records.read(put.key, put.value) == record
@@ -107,6 +110,7 @@ def test_the_partition_of_a_broker_that_is_alone_is_written_as_it_always_was():
         ("live/one", put_live(1, LiveBrokerRecord("a"), NO_LEASE).value),
         ("broker/1", b'{"incarnation":3,"directories":[],"is_clean":true}'),
         ("offline/1", b'{"directories":[],"partitions":{"?":[0]},"full":{}}'),
+        ("seen/1", b"{}"),
         ("controller", b"{}"),
         ("nobody/1", b"{}"),
         (
