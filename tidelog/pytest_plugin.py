@@ -23,9 +23,16 @@
         ...
         assert fault.hits == 2
 
+    def test_failover(tidelog_cluster):
+        cluster = tidelog_cluster(brokers=3)
+        producer = KafkaProducer(bootstrap_servers=cluster.bootstrap, acks="all")
+        ...
+        cluster.kill(2)  # .pause(2), .resume(2), .restart(2); .cut(1, 2), .heal()
+
 `tidelog_broker` is one broker for the whole session, so give topics their own names. Under
 pytest-xdist every worker has its own broker. `tidelog_broker_factory` starts brokers that live as
-long as the test. Both give a tidelog.process.BrokerProcess: `.bootstrap` and `.http` are host:port,
+long as the test, and so does `tidelog_cluster` with clusters (tidelog.cluster.BrokerCluster). Both others
+give a tidelog.process.BrokerProcess: `.bootstrap` and `.http` are host:port,
 `.log_dir` is the directory of its files, `.pid` its process id, `.log()` its log. `.stop()`,
 `.kill()`, `.restart()`, `.pause()` and `.resume()` control the process. `.clock`, `.faults` and
 `.sweep()` need a broker that was started with them (docs/testing.md). Brokers run as processes of
@@ -51,6 +58,7 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from tidelog.cluster import BrokerCluster
     from tidelog.process import BrokerProcess
 
 
@@ -65,6 +73,21 @@ class BrokerFactory(Protocol):
         faults: bool = False,
     ) -> BrokerProcess:
         """Starts a broker with these settings, by Kafka's names; clock="manual": a manual clock."""
+        ...
+
+
+class ClusterFactory(Protocol):
+    """The type of the fixture tidelog_cluster."""
+
+    def __call__(
+        self,
+        brokers: int = 3,
+        settings: Mapping[str, object] | None = None,
+        *,
+        clock: str | None = None,
+        faults: bool = True,
+    ) -> BrokerCluster:
+        """Starts a cluster whose brokers have these settings; see BrokerCluster."""
         ...
 
 
@@ -130,6 +153,40 @@ def tidelog_broker_factory(
             return brokers.enter_context(
                 BrokerProcess(
                     directory, settings, clock=clock, faults=faults, ready_within_s=within_s
+                )
+            )
+
+        yield start
+
+
+@pytest.fixture
+def tidelog_cluster(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ClusterFactory]:
+    """A function that starts clusters for one test."""
+    from contextlib import ExitStack
+
+    from tidelog.cluster import BrokerCluster
+
+    within_s = _ready_within_s(request.config)
+    with ExitStack() as clusters:
+
+        def start(
+            brokers: int = 3,
+            settings: Mapping[str, object] | None = None,
+            *,
+            clock: str | None = None,
+            faults: bool = True,
+        ) -> BrokerCluster:
+            directory = tmp_path_factory.mktemp("tidelog") / "data"
+            return clusters.enter_context(
+                BrokerCluster(
+                    directory,
+                    brokers,
+                    settings,
+                    clock=clock,
+                    faults=faults,
+                    ready_within_s=within_s,
                 )
             )
 

@@ -39,6 +39,12 @@ def test_clock_and_faults(tidelog_broker_factory):
     faulty = tidelog_broker_factory({"num.partitions": 2}, faults=True)
     assert faulty.faults.list() == faulty.sweep() == []
 
+def test_cluster(tidelog_cluster):
+    cluster = tidelog_cluster(brokers=2)
+    cluster.kill(2)
+    cluster.restart(2)
+    print("OWN", *(broker.pid for broker in cluster))
+
 def test_own_mistake(tidelog_broker_factory):
     tidelog_broker_factory({"log.segment.bites": 1000})
 """
@@ -100,7 +106,7 @@ def test_brokers_of_the_session_and_of_a_test(tmp_path):
     done = pytest_in(
         tmp_path, "-p", "no:randomly", ini="tidelog_settings =\n    num.partitions = 3\n"
     )
-    assert "1 failed, 4 passed" in done.stdout, done.stdout + done.stderr
+    assert "1 failed, 5 passed" in done.stdout, done.stdout + done.stderr
     assert "BrokerFailed: the broker ended with status 2; its last log lines:" in done.stdout
     assert "there is no setting log.segment.bites" in done.stdout
     shared, again = pids(done.stdout, "SHARED")
