@@ -40,7 +40,41 @@ def create(
     replication_factor: int = -1,
 ) -> Call[None]:
     """Creates a topic; -1 partitions are the broker's default."""
-    topic = create_topics.CreatableTopic(
+    topic = _creatable(name, partition_count, settings, replication_factor)
+    request = create_topics.CreateTopicsRequest(topics=[topic], timeout_ms=WAIT_MS)
+
+    def read(answer: Any) -> None:
+        (result,) = answer.topics
+        raise_for_code(result.error_code, f"creating topic {name}", result.error_message)
+
+    return Call(apis.CREATE_TOPICS, request, Controller(), read, wait_s=WAIT_MS / 1000)
+
+
+def validate(
+    name: str, partition_count: int, settings: Mapping[str, str]
+) -> Call[dict[str, str | None] | None]:
+    """All settings that a topic would have if it were created so; nothing is created (KIP-525).
+
+    None if the broker does not tell: it is older than Apache Kafka 2.4, or the client has no right
+    to describe the settings of topics.
+    """
+    topic = _creatable(name, partition_count, settings, -1)
+    request = create_topics.CreateTopicsRequest(
+        topics=[topic], timeout_ms=WAIT_MS, validate_only=True
+    )
+
+    def read(answer: Any) -> dict[str, str | None] | None:
+        (result,) = answer.topics
+        raise_for_code(result.error_code, f"creating topic {name}", result.error_message)
+        return {one.name: one.value for one in result.configs or ()} or None
+
+    return Call(apis.CREATE_TOPICS, request, Controller(), read, wait_s=WAIT_MS / 1000)
+
+
+def _creatable(
+    name: str, partition_count: int, settings: Mapping[str, str], replication_factor: int
+) -> create_topics.CreatableTopic:
+    return create_topics.CreatableTopic(
         name=name,
         num_partitions=partition_count,
         replication_factor=replication_factor,
@@ -49,13 +83,6 @@ def create(
             for key, value in settings.items()
         ],
     )
-    request = create_topics.CreateTopicsRequest(topics=[topic], timeout_ms=WAIT_MS)
-
-    def read(answer: Any) -> None:
-        (result,) = answer.topics
-        raise_for_code(result.error_code, f"creating topic {name}", result.error_message)
-
-    return Call(apis.CREATE_TOPICS, request, Controller(), read, wait_s=WAIT_MS / 1000)
 
 
 def delete(names: Sequence[str]) -> Call[dict[str, RequestError | None]]:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 JOB: Final = "backfill"
 _STAGED: Final = "staged"
 _SECRET: Final = re.compile(r"password|pwd|secret|token", re.IGNORECASE)
-_KAFKAS_RETENTION_MS: Final = 604_800_000  # of a topic that is created without this setting
+_KAFKAS_RETENTION_MS: Final = 604_800_000  # where the cluster does not tell its default
 
 
 class _Counts(NamedTuple):
@@ -200,7 +200,7 @@ def _target(client: Client, options: argparse.Namespace) -> Target:
         return targets.look_at(client, options.topic)
     if not options.create:
         raise UsageError(f"the target has no topic {options.topic}: make it, or say --create")
-    return targets.as_made(options.topic, options.partitions, _settings(options))
+    return targets.as_it_would_be(client, options.topic, options.partitions, _settings(options))
 
 
 def _places(target: Target) -> list[TopicPartition]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from client import EARLIEST, LATEST, Client, RequestError
+from client.calls import topics
 from pipeline.errors import PipelineError, UsageError
 from pipeline.options import Deprecated, brokers, setting, size
 from pipeline.replay import delivery, identities
@@ -148,6 +149,24 @@ def as_made(topic: str, partition_count: int, settings: Mapping[str, str]) -> Ta
         max(largest // 2, largest - _BATCH_OVERHEAD),
         settings,
     )
+
+
+def as_it_would_be(
+    client: Client, topic: str, partition_count: int, settings: Mapping[str, str]
+) -> Target:
+    """Returns the facts that a new topic would have, with the cluster's defaults. Creates nothing.
+
+    Where the cluster does not tell its defaults, only the given settings are known. Raises
+    UsageError if it would refuse the settings, and RequestError.
+    """
+    try:
+        found = client.perform(topics.validate(topic, partition_count, settings))
+    except RequestError as error:
+        if error.code is not ErrorCode.INVALID_CONFIG:
+            raise
+        raise UsageError(str(error)) from error
+    known = settings if found is None else {name: value or "" for name, value in found.items()}
+    return as_made(topic, partition_count, known)
 
 
 def prepare(

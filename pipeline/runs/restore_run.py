@@ -185,7 +185,7 @@ class Run:
             return found
         if not self.options.create:
             raise UsageError(f"the target has no topic {name}: make it, or say --create")
-        return targets.as_made(name, known.partitions, self._settings(topic))
+        return targets.as_it_would_be(client, name, known.partitions, self._settings(topic))
 
     def _settings(self, topic: str) -> dict[str, str]:
         """Returns the settings of a topic to be created: those it had, then those given."""

@@ -23,6 +23,7 @@ from client import (
     sync_connection,
 )
 from client.apis import DESCRIBE_PRODUCERS
+from client.calls import topics
 from client.errors import ConnectionBroken, NoListener
 from client.sync_connection import Connection
 from protocol.errors import ErrorCode
@@ -55,6 +56,19 @@ def test_what_is_produced_is_fetched(client, topic):
     ]
     assert (fetched.high_watermark, fetched.log_start_offset, fetched.aborted) == (10, 0, ())
     assert len(client.fetch(topic, 0, 0, max_wait_ms=1).records) == 0
+
+
+def test_a_topic_is_validated_and_not_made(client, topic):
+    given = {"retention.ms": "12345", "cleanup.policy": "compact"}
+    found = client.perform(topics.validate(topic, 3, given))
+    assert not client.has_topic(topic)
+    client.create_topic(topic, 3, given)
+    assert found == {name: one.value for name, one in client.topic_settings(topic).items()}
+    assert found["retention.ms"] == "12345"
+    assert int(found["segment.bytes"]) > 0
+    with pytest.raises(RequestError) as raised:
+        client.perform(topics.validate(f"{topic}-b", 1, {"retention.ms": "soon"}))
+    assert raised.value.code == ErrorCode.INVALID_CONFIG
 
 
 def test_offsets_by_time_and_at_the_ends(client, topic):

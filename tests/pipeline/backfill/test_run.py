@@ -1,4 +1,4 @@
-"""What plan.json and errors say about the table of a backfill: no password."""
+"""What a backfill knows before it reads a row: its topic; and what it says of the table: no password."""
 
 from __future__ import annotations
 
@@ -6,7 +6,14 @@ from types import SimpleNamespace
 
 import pytest
 
+from client import Client
 from pipeline.backfill import run, tables
+from pipeline.errors import UsageError
+from storage.time.retention import oldest_kept
+from tidelog.process import BrokerProcess
+
+HOUR_MS = 3_600_000
+NOW = 1_800_000_000_000
 
 
 @pytest.mark.parametrize(
@@ -34,3 +41,24 @@ def test_a_sentence_hides_the_password_in_its_url():
     said = "the schema registry http://u:pw@h:8081: [Errno 111] Connection refused"
     shown = "the schema registry http://u:***@h:8081: [Errno 111] Connection refused"
     assert tables.without_password(said) == shown
+
+
+@pytest.mark.parametrize("retention_ms", [HOUR_MS, -1])
+def test_a_topic_that_is_created_has_the_defaults_of_its_cluster(tmp_path, retention_ms):
+    defaults = {"log.retention.ms": retention_ms, "log.message.timestamp.after.max.ms": 5}
+    options = SimpleNamespace(topic="t", partitions=2, create=True, set=[])
+    with (
+        BrokerProcess(tmp_path / "data", defaults) as broker,
+        Client(broker.bootstrap) as client,
+    ):
+        target = run._target(client, options)
+        assert run._limits(target, NOW)[1:] == (NOW + 5, oldest_kept(retention_ms, NOW))
+        options.set = [("retention.ms", "7")]
+        assert run._limits(run._target(client, options), NOW)[2] == oldest_kept(7, NOW)
+        options.set = [("retention.ms", "soon")]
+        with pytest.raises(UsageError, match=r"retention\.ms"):
+            run._target(client, options)
+        assert not client.has_topic("t")
+        # A cluster that does not tell: Apache Kafka keeps records for seven days.
+        untold = run.targets.as_made("t", 2, {})
+        assert run._limits(untold, NOW)[2] == oldest_kept(7 * 24 * HOUR_MS, NOW)
