@@ -119,6 +119,10 @@ async def _run(config: BrokerConfig, clock: Clock, faults: Faults | None) -> int
     store.lock()  # first: the metadata beside the logs are migrated when they are opened
     try:
         metadata = metadata_of(config)
+        if faults is not None and config.metadata_store:
+            from broker.testing.cuts import Cuts  # between this broker and the others
+
+            faults.cuts = Cuts(metadata)
         await metadata.open()
         try:
             log_unenforced_in(metadata.image)

@@ -17,6 +17,8 @@ from client.frames import Frames
 from client.security import PLAINTEXT
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from client.apis import VersionRange
     from client.security import Access
     from protocol.message import Message
@@ -150,6 +152,24 @@ class AsyncConnection(asyncio.BufferedProtocol):
                 each.exception()  # the request may have been cancelled
 
 
+async def _connected(make: Callable[[], Any], host: str, port: int, **options: Any) -> Any:
+    """Opens a connection; returns its protocol, which `make` makes."""
+    loop = asyncio.get_running_loop()
+    return (await loop.create_connection(make, host, port, **options))[1]
+
+
+_dial: Callable[..., Awaitable[Any]] = _connected
+
+
+def dial_by(dial: Callable[..., Awaitable[Any]] | None) -> None:
+    """Opens connections by another function from now on, for tests that cut them; None: as usual.
+
+    It has the arguments and the result of `loop.create_connection`, without the transport.
+    """
+    global _dial  # noqa: PLW0603 - one hook in the process, as there is one network
+    _dial = dial or _connected
+
+
 async def open_connection(
     host: str,
     port: int,
@@ -166,7 +186,7 @@ async def open_connection(
     try:
         async with asyncio.timeout(timeout_s):
             await access.prepare_on(loop)
-            _, made = await loop.create_connection(
+            made = await _dial(
                 lambda: AsyncConnection(address, client_id, access),
                 host,
                 port,

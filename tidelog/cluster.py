@@ -118,6 +118,22 @@ class BrokerCluster:
         """Starts a broker again on its ports and logs; stops it first if it runs."""
         self[broker].restart(settings)
 
+    def cut(self, a: int, b: int | None = None) -> None:
+        """Cuts the connections between two brokers, or without a second one from the metadata.
+
+        Nothing passes in either direction, and nobody is told: requests run into their timeouts.
+        Both must be running; a broker that is restarted is cut off from nobody.
+        """
+        self[a].cut_off(b)
+        if b is not None:
+            self[b].cut_off(a)
+
+    def heal(self) -> None:
+        """Heals all cuts of the brokers that run."""
+        for broker in self:
+            if broker.is_running:
+                broker.heal()
+
     def clock(self, broker: int) -> Clock:
         """Returns the manual clock of one broker. Raises BrokerFailed if it has none."""
         return self[broker].clock

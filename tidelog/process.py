@@ -129,6 +129,19 @@ class BrokerProcess:
             raise BrokerFailed(f"compaction failed: {answer['failed']}")
         return list(answer["compacted"])
 
+    def cut_off(self, broker: int | None = None) -> None:
+        """Cuts it off from another broker of its cluster, or without one from the metadata.
+
+        Bytes between two brokers pass in neither direction if both are told; see BrokerCluster.cut.
+        Raises ControlError for a broker that is not there, and BrokerFailed as `faults` does.
+        """
+        asked = {"metadata": True} if broker is None else {"broker": broker}
+        self._asked().ask("POST", "/v1/cuts", asked)
+
+    def heal(self, broker: int | None = None) -> None:
+        """Heals the cut from one broker, or without one all cuts. Raises as `cut_off` does."""
+        self._asked().ask("DELETE", "/v1/cuts", {"broker": broker})
+
     def _asked(self) -> ControlClient:
         if self._client is None:
             if not self.control:

@@ -21,9 +21,11 @@ from broker.maintenance.compaction_rounds import CompactionRound
 from broker.network import dispatch
 from broker.network.http import readable
 from broker.network.http_answers import Refused, answering, guarding, line, partition_number
+from broker.testing.cuts import add_cut, heal_cuts, show_cuts
 from broker.testing.fault_requests import wrapped
 from broker.testing.fault_storage import FaultySystem
 from broker.testing.faults import Fault, Faults
+from client import async_connection
 from config.instants import parse_duration, parse_instant, to_iso
 from storage import files
 from storage.time.append_time import ahead
@@ -54,6 +56,7 @@ def install_faults(log_dirs: list[Path]) -> Iterator[Faults]:
         yield faults
     finally:
         faults.clear()
+        async_connection.dial_by(None)
         dispatch.wrap(None)
         files.use(system)
 
@@ -314,6 +317,9 @@ ROUTES = (
     _Route("DELETE", "/v1/faults", clear_faults),
     _Route("GET", "/v1/faults/{id}", show_fault),
     _Route("DELETE", "/v1/faults/{id}", remove_fault),
+    _Route("GET", "/v1/cuts", show_cuts),
+    _Route("POST", "/v1/cuts", add_cut, ("broker", "metadata"), 201),
+    _Route("DELETE", "/v1/cuts", heal_cuts, ("broker",)),
 )
 
 

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
+    from broker.testing.cuts import Cuts
+
 BEFORE, AFTER = "before", "after"
 STORAGE = ("open", "read", "write", "sync", "truncate", "rename", "unlink")
 _MOST_FAULTS = 1000
@@ -160,6 +162,7 @@ class Faults:
     def __init__(self, log_dirs: Iterable[Path]) -> None:
         """Begins with no faults; `log_dirs` are the directories that may be named."""
         self._log_dirs = {str(path): path for path in log_dirs}
+        self.cuts: Cuts | None = None  # from others; None for a broker that is alone
         self._faults: dict[int, Fault] = {}
         self._added = 0
         self.of_requests: Mapping[str, tuple[Fault, ...]] = {}  # by API

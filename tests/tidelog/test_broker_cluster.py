@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import socket
+import time
 
 import pytest
 
 from tidelog.cluster import BrokerCluster
-from tidelog.process import BrokerFailed
+from tidelog.control import ControlError
+from tidelog.process import BrokerFailed, BrokerProcess
 
 
 def connects(address):
@@ -17,6 +20,13 @@ def connects(address):
     except ConnectionRefusedError:
         return False
     return True
+
+
+def wait_for_log(broker, pattern, count=1):
+    deadline = time.monotonic() + 60
+    while len(re.findall(pattern, broker.log())) < count:
+        assert time.monotonic() < deadline, broker.log()
+        time.sleep(0.01)
 
 
 def test_a_life(tmp_path):
@@ -57,3 +67,25 @@ def test_one_that_does_not_start_ends_them_all(tmp_path):
         listener = f"PLAINTEXT://127.0.0.1:{taken.getsockname()[1]}"
         with pytest.raises(BrokerFailed, match="the broker ended with status 1"):
             BrokerCluster(tmp_path / "data", 2, {"listeners": listener})
+
+
+def test_a_broker_that_could_not_reach_the_metadata_registers_anew(tmp_path):
+    with BrokerCluster(tmp_path / "data", 2, {"broker.session.timeout.ms": 500}) as cluster:
+        cluster.cut(2)
+        wait_for_log(cluster[2], "the session was not renewed", count=2)
+        cluster.heal()
+        wait_for_log(cluster[2], "msg=registered", count=2)
+
+
+def test_cuts_are_refused_where_they_make_no_sense(tmp_path):
+    with BrokerCluster(tmp_path / "data", 2) as cluster:
+        for other in (2, 7):
+            with pytest.raises(ControlError, match=f"broker={other}: expected another broker"):
+                cluster.cut(2, other)
+        cluster.cut(1, 2)
+        cluster.heal()
+    with (
+        BrokerProcess(tmp_path / "alone", faults=True) as broker,
+        pytest.raises(ControlError, match="the broker is alone"),
+    ):
+        broker.cut_off()
