@@ -24,6 +24,7 @@ import uvloop
 
 from broker import structured_log as logs
 from broker.clock import ManualClock, SystemClock, machine_boot_id
+from broker.joining import check_directories, leave, member_of
 from broker.maintenance.compaction_rounds import CompactionRounds
 from broker.maintenance.retention_rounds import Rounds
 from broker.metadata.local import metadata_of
@@ -118,6 +119,7 @@ async def _run(config: BrokerConfig, clock: Clock, faults: Faults | None) -> int
     )
     store.lock()  # first: the metadata beside the logs are migrated when they are opened
     try:
+        check_directories(config, directories)
         metadata = metadata_of(config)
         if faults is not None and config.metadata_store:
             from broker.testing.cuts import Cuts  # between this broker and the others
@@ -127,10 +129,7 @@ async def _run(config: BrokerConfig, clock: Clock, faults: Faults | None) -> int
         try:
             log_unenforced_in(metadata.image)
             node = Node(config, clock, store, metadata, Metrics())
-            if config.metadata_store:
-                from broker.cluster.cluster import Cluster  # a broker that is alone needs none
-
-                node.cluster = Cluster(node)
+            member = member_of(node)
             node.clock_watch.begin()
             await open_topics(node)
             try:
@@ -139,25 +138,13 @@ async def _run(config: BrokerConfig, clock: Clock, faults: Faults | None) -> int
                 node.clock_watch.end()
                 await node.topics.stop()
                 node.pools.stop()
-                await _leave(node)
+                await leave(node, member)
         finally:
             await metadata.close()
     finally:
         store.close()
     log.info("stopped")
     return 0
-
-
-async def _leave(node: Node) -> None:
-    """Closes the logs and then ends the session, if this is one of several brokers."""
-    if node.cluster is None:
-        return
-    is_flushed = False
-    try:
-        node.store.close()
-        is_flushed = True
-    finally:
-        await node.cluster.leave(is_flushed=is_flushed)
 
 
 async def _serve(node: Node, stop: asyncio.Event, started_s: float, faults: Faults | None) -> None:

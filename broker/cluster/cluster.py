@@ -22,6 +22,7 @@ from protocol.errors import BrokerError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+    from pathlib import Path
 
     from broker.network.listener import Listener
     from broker.node import Node
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("tidelog.cluster")
 
 NO_SESSION = -1
+_RETRY_S = 1.0
 _TICKS = 4  # in each lease: how often the loop looks whether it was paused
 
 
@@ -38,14 +40,20 @@ class Cluster:
     """The cluster as one of its brokers takes part in it; all methods run on the event loop."""
 
     def __init__(self, node: Node) -> None:
-        """Reads the registration files. Raises OSError."""
+        """Reads the registration files.
+
+        Raises OSError, and LogDirectoryError if a directory belongs to another broker.
+        """
         config = node.config
         self.me = config.node_id
         self.epoch = NO_SESSION
         """The broker epoch of the session (KIP-903), -1 while there is none."""
         self._node, self._metadata = node, node.metadata
         self._tick_s = config.broker_session_timeout_ms / 1000 / _TICKS
-        self._directories = Directories(node.store.log_dirs, machine_boot_id())
+        cluster_id = node.metadata.image.cluster_id
+        self._directories = Directories(
+            node.store.log_dirs, machine_boot_id(), cluster_id, config.node_id
+        )
         self._session = Session(node, self._directories, self.now_ms)
         self._endpoints: tuple[Endpoint, ...] = ()
         self._rules = Rules(node.settings)
@@ -148,10 +156,11 @@ class Cluster:
             after_s = round(self._node.clock.monotonic_s() - begun_s, 3)
             log.info("controlled shutdown succeeded", extra={"after_s": after_s})
 
-    async def leave(self, *, is_flushed: bool) -> None:
-        """Ends the session. `is_flushed` says that all logs are closed, and have lost nothing.
+    async def leave(self, *, is_flushed: bool, failed: Iterable[Path]) -> None:
+        """Ends the session. Nothing may be served any more.
 
-        Nothing may be served any more.
+        `is_flushed` says that all logs are closed, and have lost nothing; `failed` are the directories
+        in which a log has failed.
         """
         for work in self._work:
             work.cancel()
@@ -159,8 +168,7 @@ class Cluster:
             await asyncio.wait(self._work)
         epoch, self.epoch = self.epoch, NO_SESSION
         try:
-            if is_flushed:
-                self._directories.note_stop()
+            self._directories.note_end(is_flushed=is_flushed, failed=failed)
             if epoch != NO_SESSION:
                 await self._session.leave(epoch)
         except (OSError, SessionLostError, BrokerError) as error:
@@ -184,10 +192,17 @@ class Cluster:
                 await self._follow(epoch)
             except SessionLostError as error:
                 self._step_down(str(error))
+            except Exception as error:
+                if is_fenced:
+                    raise  # the start has failed
+                log.exception("the session cannot go on")
+                self._step_down(str(error))
+                await asyncio.sleep(_RETRY_S)
         self._handed_over.set()
 
     def _registered(self, epoch: int) -> None:
         self.epoch = epoch
+        self._governing.news.set()
         log.info("registered", extra={"broker_epoch": epoch, "is_clean": self._session.is_clean})
         for begun in self._begun:
             begun(epoch)
@@ -210,10 +225,11 @@ class Cluster:
             await self._news.wait()
 
     async def _hear_news(self) -> None:
-        """Wakes the session for each new image."""
+        """Wakes the session and the controller for each new image."""
         while True:
             await self._metadata.newer_image(self.revision)
             self._news.set()
+            self._governing.news.set()
 
     async def _watch_lease(self) -> None:
         """Shows the lease that the loop runs, and wakes the session when it is lost."""

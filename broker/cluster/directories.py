@@ -1,6 +1,7 @@
 """The registration files of this broker's log directories: read at the start, written before a session.
 
-All methods read or write files and run in a thread, one at a time.
+Promises that a directory of another broker, or of another cluster, is refused before anything in it
+is changed. All methods read or write files and run in a thread, one at a time.
 """
 
 from __future__ import annotations
@@ -8,7 +9,10 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from broker.metadata.local import FILE as METADATA_FILE
 from broker.metadata.names import new_id, written_id
+from storage import filenames
+from storage.directory.log_directory import LogDirectoryError
 from storage.directory.registration_file import (
     DirectoryState,
     RegistrationFileError,
@@ -27,13 +31,18 @@ log = logging.getLogger("tidelog.cluster")
 class Directories:
     """The log directories of one broker, and what their registration files say."""
 
-    def __init__(self, paths: Iterable[Path], boot_id: str) -> None:
-        """Reads the files of directories that exist. `boot_id` is that of the machine now.
+    def __init__(self, paths: Iterable[Path], boot_id: str, cluster: str, broker: int) -> None:
+        """Reads the files of directories that exist.
 
-        Raises OSError.
+        `boot_id` is that of the machine now; `cluster` and `broker` are the ids of who uses them.
+        Raises OSError, and LogDirectoryError if another broker or cluster uses one.
         """
         self.boot_id = boot_id
+        self._cluster, self._broker = cluster, broker
         self._states = {path: _read(path) for path in paths}
+        for path, state in self._states.items():
+            if state is not None:
+                self._check(path, state)
         self._new_ids = {path: written_id(new_id()) for path in self._states}
 
     @property
@@ -58,15 +67,59 @@ class Directories:
         for path, state in self._states.items():
             if state is None or state.incarnation != incarnation:
                 next_state = begun(
-                    state, self._new_ids[path], incarnation, registered, self.boot_id
+                    state,
+                    self._new_ids[path],
+                    incarnation,
+                    registered,
+                    self.boot_id,
+                    cluster=self._cluster,
+                    broker=self._broker,
                 )
                 self._write(path, next_state)
 
-    def note_stop(self) -> None:
-        """Writes down that everything was flushed, and the process ends in order. Raises OSError."""
+    def note_use(self) -> None:
+        """Writes down that logs change outside of any session. Raises OSError.
+
+        A directory that has lost something already is that of no registration any more.
+        """
         for path, state in self._states.items():
-            if state is not None:
+            if state is None:
+                continue
+            is_whole = state.is_stopped or state.boot_id == self.boot_id != ""
+            used = state if is_whole else state._replace(incarnation="", previous="")
+            self._write(path, used._replace(is_stopped=False, boot_id=self.boot_id))
+
+    def note_failure(self, path: Path) -> None:
+        """Writes down that a log in a directory has failed. Raises OSError."""
+        state = self._states[path]
+        if state is not None and not state.has_failed:
+            self._write(path, state._replace(has_failed=True))
+
+    def note_end(self, *, is_flushed: bool, failed: Iterable[Path]) -> None:
+        """Writes down that the process ends in order, if everything `is_flushed`.
+
+        `failed` are the directories in which a log has failed. Raises OSError.
+        """
+        for path in failed:
+            self.note_failure(path)
+        for path, state in self._states.items():
+            if is_flushed and state is not None:
                 self._write(path, state._replace(is_stopped=True, boot_id=self.boot_id))
+
+    def _check(self, path: Path, state: DirectoryState) -> None:
+        if state.cluster != self._cluster:
+            raise LogDirectoryError(
+                f"log directory {path} belongs to broker {state.broker} of cluster {state.cluster}, "
+                f"and this is cluster {self._cluster}: give this broker another directory "
+                f"(--log-dirs), or start broker {state.broker} with the metadata of its cluster "
+                f"(--set metadata.store=sqlite:PATH, or --brokers)"
+            )
+        if state.broker != self._broker:
+            raise LogDirectoryError(
+                f"log directory {path} belongs to broker {state.broker} of this cluster: start it "
+                f"with --set node.id={state.broker}, or give broker {self._broker} another directory "
+                f"(--log-dirs)"
+            )
 
     def _write(self, path: Path, state: DirectoryState) -> None:
         write_state(path, state)
@@ -79,3 +132,26 @@ def _read(path: Path) -> DirectoryState | None:
     except RegistrationFileError as error:
         log.warning("registration file ignored: %s", error, extra={"directory": str(path)})
         return None
+
+
+def has_file(path: Path) -> bool:
+    """Returns whether a log directory was ever used by one of several brokers."""
+    return (path / filenames.REGISTRATION_FILE).exists()
+
+
+def used_by(path: Path) -> str:
+    """Returns which broker of which cluster has used a log directory, in words."""
+    state = _read(path)
+    return "a cluster" if state is None else f"broker {state.broker} of cluster {state.cluster}"
+
+
+def check_metadata_beside(paths: Iterable[Path], shared: Path) -> None:
+    """Raises LogDirectoryError if a log directory has metadata other than those that are shared."""
+    for path in paths:
+        own = path / METADATA_FILE
+        if own.exists() and own.resolve() != shared.resolve():
+            raise LogDirectoryError(
+                f"log directory {path} has metadata of its own, so it belongs to another cluster: "
+                f"give this broker another directory (--log-dirs); "
+                f"'tidelog serve --log-dirs {path}' serves that one"
+            )

@@ -6,6 +6,7 @@ Every broker would be the controller. It needs no more than its session: two at 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from typing import TYPE_CHECKING
 
@@ -38,19 +39,25 @@ class Governing:
         self._limit = MOST_OPERATIONS
         self._seen: object = None  # on what nothing had to be written
         self._governed = 0  # the last controller epoch of this broker
+        self.news = asyncio.Event()
+        """To be set when there is a newer image, and when a session has begun."""
 
     async def run(self) -> None:
         """Governs on each new image, and as time passes, until cancelled."""
         while True:
+            self.news.clear()
             image = self._metadata.image
             self.sessions.observe(image, self._cluster.now_ms())
-            if await self._govern(image):
-                continue
             try:
+                if await self._govern(image):
+                    continue
+            except Exception:
+                log.exception("the controller's work was not done")
+                await asyncio.sleep(_RETRY_S)
+                continue
+            with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_TICK_S if self._is_controller(image) else None):
-                    await self._metadata.newer_image(image.revision)
-            except TimeoutError:
-                pass
+                    await self.news.wait()
 
     def _is_controller(self, image: Image) -> bool:
         return image.controller is not None and image.controller.broker == self._cluster.me

@@ -18,8 +18,12 @@ def metadata_of(config: BrokerConfig) -> ClusterMetadata:
     """Returns the metadata that a broker's settings name, not opened yet."""
     if not config.metadata_store:
         return local_metadata(Path(config.log_dirs[0]) / FILE, config.node_id)
-    path = Path(config.metadata_store.removeprefix("sqlite:"))
-    return local_metadata(path, config.node_id, is_shared=True)
+    return local_metadata(shared_path(config), config.node_id, is_shared=True)
+
+
+def shared_path(config: BrokerConfig) -> Path:
+    """Returns the path of the metadata file that several brokers share."""
+    return Path(config.metadata_store.removeprefix("sqlite:"))
 
 
 def local_metadata(path: Path, node_id: int = 1, *, is_shared: bool = False) -> ClusterMetadata:

@@ -35,10 +35,19 @@ class DirectoryState(NamedTuple):
     boot_id: str  # names the start of the machine in which it was written
     is_stopped: bool = False  # everything was flushed, and the process ended in order
     has_failed: bool = False  # a log in the directory has failed: nothing is certain of it
+    cluster: str = ""  # the id of the cluster whose broker uses it
+    broker: int = 0  # the id of that broker
 
 
 def begun(
-    state: DirectoryState | None, new_id: str, incarnation: str, registered: str, boot_id: str
+    state: DirectoryState | None,
+    new_id: str,
+    incarnation: str,
+    registered: str,
+    boot_id: str,
+    *,
+    cluster: str = "",
+    broker: int = 0,
 ) -> DirectoryState:
     """Returns what a directory must hold durably before the broker registers as `incarnation`.
 
@@ -47,7 +56,9 @@ def begun(
     id `new_id`.
     """
     directory = new_id if state is None else state.directory
-    return DirectoryState(directory, incarnation, registered, boot_id)
+    return DirectoryState(
+        directory, incarnation, registered, boot_id, cluster=cluster, broker=broker
+    )
 
 
 class RegistrationFileError(ValueError):
@@ -90,6 +101,8 @@ def parse_state(data: bytes) -> DirectoryState:
             str(said["boot_id"]),
             bool(said["is_stopped"]),
             bool(said["has_failed"]),
+            str(said["cluster"]),
+            int(said["broker"]),
         )
     except (ValueError, KeyError, TypeError) as error:
         raise RegistrationFileError(f"it does not hold what it should: {error!r}") from error

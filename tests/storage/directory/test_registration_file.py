@@ -20,7 +20,7 @@ from storage.directory.registration_file import (
 )
 from tests.simulation.power_loss import Disk, PowerLoss
 
-STATE = DirectoryState("d", "a", "b", "boot", is_stopped=True)
+STATE = DirectoryState("d", "a", "b", "boot", is_stopped=True, cluster="c", broker=3)
 
 
 def test_what_is_written_is_read(tmp_path):

@@ -1,0 +1,68 @@
+"""Whether a broker is alone or one of several: what that changes at its start and at its end.
+
+A broker that never was one of several imports nothing of `broker/cluster`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.metadata.local import FILE as METADATA_FILE
+from broker.metadata.local import shared_path
+from storage.filenames import REGISTRATION_FILE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    from broker.cluster.alone import Alone
+    from broker.cluster.cluster import Cluster
+    from broker.node import Node
+    from config import BrokerConfig
+
+
+def check_directories(config: BrokerConfig, directories: Sequence[Path]) -> None:
+    """Refuses directories of another cluster, before metadata are made. Raises LogDirectoryError."""
+    if config.metadata_store:
+        from broker.cluster.directories import check_metadata_beside
+
+        check_metadata_beside(directories, shared_path(config))
+    elif _were_shared(directories) and not (directories[0] / METADATA_FILE).exists():
+        from broker.cluster.alone import check_not_of_a_cluster
+
+        check_not_of_a_cluster(directories)
+
+
+def _were_shared(directories: Iterable[Path]) -> bool:
+    """Returns whether one of several brokers has used a directory."""
+    return any((path / REGISTRATION_FILE).exists() for path in directories)
+
+
+def member_of(node: Node) -> Cluster | Alone | None:
+    """Returns what a broker is that is, or was, one of several; None for one that never was.
+
+    Raises MetadataError, LogDirectoryError and OSError.
+    """
+    if node.config.metadata_store:
+        from broker.cluster.cluster import Cluster
+
+        node.cluster = Cluster(node)
+        return node.cluster
+    if node.metadata.image.registrations or _were_shared(node.store.log_dirs):
+        from broker.cluster.alone import Alone
+
+        return Alone(node)
+    return None
+
+
+async def leave(node: Node, member: Cluster | Alone | None) -> None:
+    """Closes the logs, and then ends the session and says in the directories how it ended."""
+    if member is None:
+        return
+    failed = {partition.directory.parent for partition in node.offline()}
+    is_flushed = False
+    try:
+        node.store.close()
+        is_flushed = True
+    finally:
+        await member.leave(is_flushed=is_flushed, failed=failed)

@@ -1,0 +1,133 @@
+"""Directories and metadata that belong to another broker, another cluster, or to several brokers."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.cluster.directories import Directories
+from storage.directory.registration_file import read_state, write_state
+from tests.broker.subject import Subject
+from tidelog.process import BrokerFailed
+
+
+def contents(directory):
+    return {
+        path: path.read_bytes()
+        for path in directory.rglob("*")
+        if path.is_file() and path.name != ".lock"
+    }
+
+
+def refused(directory, settings, match):
+    """Starts a broker that must be refused, and must leave its directory as it was."""
+    before = contents(directory)
+    with pytest.raises(BrokerFailed, match=match):
+        Subject(directory, settings)
+    assert contents(directory) == before
+
+
+@pytest.fixture
+def stopped(brokers):
+    """Two brokers that have stopped; the first has the metadata beside its logs."""
+    brokers.start(1, 2)
+    brokers.add_topic("t", [1, 2])
+    brokers.eventually(lambda image: "t" in image.topics)
+    for broker in (1, 2):
+        assert brokers[broker].stop() == 0
+    return brokers
+
+
+def test_the_directory_of_another_cluster_is_refused(stopped, tmp_path):
+    settings = {"node.id": 2, "metadata.store": f"sqlite:{tmp_path}/other.sqlite"}
+    refused(
+        stopped[2].log_dir,
+        settings,
+        f"belongs to broker 2 of cluster {stopped.image().cluster_id}, and this is cluster .*"
+        "--log-dirs.*--set metadata.store=sqlite:PATH",
+    )
+
+
+def test_the_directory_of_another_broker_is_refused(stopped):
+    refused(
+        stopped[2].log_dir,
+        stopped.settings(3),
+        "belongs to broker 2 of this cluster: start it with --set node.id=2",
+    )
+
+
+def test_the_directory_of_a_broker_that_is_alone_is_refused_by_a_cluster(stopped, tmp_path):
+    with Subject(tmp_path / "alone"):
+        pass
+    refused(
+        tmp_path / "alone",
+        stopped.settings(3),
+        f"has metadata of its own.*'tidelog serve --log-dirs {tmp_path}/alone' serves that one",
+    )
+
+
+def test_a_broker_alone_refuses_the_directory_of_one_of_several(stopped):
+    refused(
+        stopped[2].log_dir,
+        {},
+        f"belongs to broker 2 of cluster {stopped.image().cluster_id}.*--set metadata.store",
+    )
+
+
+def test_a_broker_alone_refuses_metadata_that_name_other_brokers(stopped, tmp_path):
+    stopped.path.rename(stopped[1].log_dir / "tidelog.sqlite")
+    with pytest.raises(BrokerFailed, match=r"brokers 2 have replicas of 1 partitions.*--brokers 2"):
+        Subject(stopped[1].log_dir)
+
+
+def test_one_of_several_can_be_alone_when_nobody_else_has_replicas_and_go_back(brokers):
+    directory = brokers.directory / "broker-1"
+    brokers.path = directory / "tidelog.sqlite"
+    brokers.start(1)
+    brokers.add_topic("t", [1])
+    assert brokers[1].stop() == 0
+    state = read_state(directory)
+    with Subject(directory) as alone:
+        assert brokers.image().topics["t"].assignments[0].leader == 1
+        assert read_state(directory) == state._replace(is_stopped=False)
+        assert alone.stop() == 0
+    assert read_state(directory) == state
+    brokers.start(1)
+    assert brokers.image().registrations[1].record.is_clean
+
+
+class TestUseOutsideOfASession:
+    """What `Directories` writes when a broker that was one of several is alone for a while."""
+
+    @pytest.fixture
+    def written(self, tmp_path):
+        directories = Directories([tmp_path], "boot-1", "c", 1)
+        directories.begin("a", "")
+        return tmp_path
+
+    def used(self, path, boot_id):
+        directories = Directories([path], boot_id, "c", 1)
+        directories.note_use()
+        return directories
+
+    def test_a_kill_on_the_same_boot_loses_nothing(self, written):
+        self.used(written, "boot-1")
+        state = read_state(written)
+        assert (state.incarnation, state.boot_id, state.is_stopped) == ("a", "boot-1", False)
+
+    def test_a_power_loss_before_it_is_not_forgotten(self, written):
+        directories = self.used(written, "boot-2")
+        directories.note_end(is_flushed=True, failed=())
+        state = read_state(written)
+        assert (state.incarnation, state.previous, state.is_stopped) == ("", "", True)
+
+    def test_a_stop_in_order_is_used_after_a_new_boot(self, written):
+        write_state(written, read_state(written)._replace(is_stopped=True))
+        self.used(written, "boot-2").note_end(is_flushed=True, failed=())
+        state = read_state(written)
+        assert (state.incarnation, state.boot_id, state.is_stopped) == ("a", "boot-2", True)
+
+    def test_a_log_that_failed_is_written_down(self, written):
+        self.used(written, "boot-1").note_end(is_flushed=False, failed=[written])
+        state = read_state(written)
+        assert state.has_failed
+        assert not state.is_stopped
