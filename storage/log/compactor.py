@@ -114,7 +114,7 @@ class Compactor:
         A record that a follower had dropped, and its leader had not, would be lost if it was elected.
         """
         state = self._state
-        if not state.is_follower:
+        if not state.is_follower and not state.awaits_role:
             return state.ends.last_stable_offset
         return min(state.ends.last_stable_offset, state.leader_cleaned_offset or 0)
 

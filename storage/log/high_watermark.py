@@ -79,7 +79,7 @@ def believed(state: LogState) -> int:
     readable to its end, and of that only what the checkpoint before said is sure.
     """
     high_watermark, known = state.ends.high_watermark, state.known_high_watermark
-    if state.role is not Role.ALONE or not state.is_replicated:
+    if not state.awaits_role:
         return high_watermark
     start_offset = state.version.log_start_offset
     return start_offset if known is None else min(max(known, start_offset), high_watermark)

@@ -275,6 +275,11 @@ class LogState:
         return self.role is Role.FOLLOWER
 
     @property
+    def awaits_role(self) -> bool:
+        """Whether it is a replica that was opened, and nobody has said yet who leads."""
+        return self.is_replicated and self.role is Role.ALONE
+
+    @property
     def stored_offset(self) -> int:
         """The offset before which batches count as stored, for replication.
 

@@ -39,8 +39,10 @@ class Roles:
         """Leads from now on, in a leader epoch; returns the offset at which the epoch starts.
 
         Replication moves the high watermark, and no time policy deletes anything before it has
-        reached that offset. `high_watermark` is as for `follow`.
-        Raises KafkaStorageError, and FencedLeaderEpoch for an epoch that is over.
+        reached that offset. A log that has lost append times with the power leads only after an
+        unclean election: it marks that append times may go back here, so that others can follow.
+        `high_watermark` is as for `follow`. Raises KafkaStorageError, and FencedLeaderEpoch for an
+        epoch that is over.
         """
         state = self._state
         state.check_online()
@@ -49,6 +51,10 @@ class Roles:
             try:
                 self._begin(Role.LEADER, epoch, high_watermark)
                 end_offset = state.ends.log_end_offset
+                if state.lost_offset is not None:
+                    # Others may have later append times than any that is known here.
+                    state.back_offset, state.mark = end_offset, state.mark.next_in(epoch)
+                    state.begins_segment = True
                 state.epoch_start_offset, state.lost_offset = end_offset, None
                 # What the leader before said of batches that this log never got.
                 judging.forget_corrections(state)
@@ -110,8 +116,7 @@ class Roles:
     def _take_known_high_watermark(self) -> int | None:
         """Returns how far a log that was just opened may be read; None: as far as it says itself."""
         state = self._state
-        is_opened = state.is_replicated and state.role is Role.ALONE
-        known = believed(state) if is_opened else None
+        known = believed(state) if state.awaits_role else None
         state.known_high_watermark = None
         return known
 

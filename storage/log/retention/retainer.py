@@ -110,11 +110,14 @@ class Retainer:
     def _rules(self, config: TopicConfig) -> Retention:
         """Returns what may delete segments; by their times and sizes only a leader decides.
 
+        A replica that was opened waits until it is told whether it leads.
         A new leader waits until its high watermark has reached what it had when it was elected:
         before, it may not know yet what its consumers have seen.
         """
         state = self._state
-        if state.is_follower or state.ends.high_watermark < state.epoch_start_offset:
+        if state.is_follower or state.awaits_role:
+            return NO_LIMITS
+        if state.ends.high_watermark < state.epoch_start_offset:
             return NO_LIMITS
         return retention_of(config)
 

@@ -8,7 +8,7 @@ from storage.checkpoints import EpochStart
 from storage.log.epochs import LeaderEpochs
 from storage.log.high_watermark import Role
 from storage.log.replication.leader_state import LeaderState
-from storage.log.replication.received import AppendedFrom
+from storage.log.replication.received import AppendedFrom, unpacked
 from storage.time.adoption import Adopted
 from storage.time.corrections import Mark, step_back
 
@@ -166,6 +166,34 @@ def test_only_a_leader_lets_append_times_go_back(log):
     assert log.partition.reader.append_time_of(1) == HOUR + 1
 
 
+def test_who_leads_with_lost_append_times_can_be_followed_by_who_has_them(make_log):
+    """After an unclean election: the leader's clock is hours behind what the others know."""
+    leader, follower = make_log("leader").create(), make_log("follower").create()
+    for log in (leader, follower):
+        log.partition.roles.follow(1)
+        follow(log, 0, 5, append=9 * HOUR)
+    follower.partition.roles.follow(2)
+    leader.crash()
+    (leader.directory / f"{0:020}.appendtimes").write_bytes(b"")
+    leader.open(HOUR, boot_id="after a power loss")
+    assert leader.partition.roles.lead(2) == 1
+    leader.append([6], now=HOUR)
+    read = leader.partition.reader.read_for_follower(1, 1 << 20, minimum_one=True)
+    follower.partition.replica.append_as_follower(
+        b"".join(read.fetched.buffers),
+        unpacked(read.append_times),
+        read.epochs,
+        read.leader,
+        now_ms=99,
+    )
+    assert follower.partition.reader.append_time_of(1) == HOUR
+    assert follower.partition.state.mark == leader.partition.state.mark == Mark(2, 1)
+    leader.crash()
+    leader.open(HOUR, boot_id="after a power loss")
+    assert leader.partition.state.back_offset == 1
+    assert [segment.base_offset for segment in leader.partition.segments] == [0, 1]
+
+
 # --- marks ----------------------------------------------------------------------------------------
 
 
@@ -291,6 +319,30 @@ def test_a_new_leader_deletes_when_its_high_watermark_has_reached_its_epoch(expi
         partition.state.advance_high_watermark(9)
     assert partition.retainer.apply_retention(900 * HOUR)
     assert partition.log_start_offset == 9
+
+
+def test_a_replica_without_a_role_deletes_nothing_by_its_own_settings(expired):
+    expired.store.checkpoint()
+    expired.crash()
+    expired.open(900 * HOUR)
+    partition = expired.partition
+    assert partition.retainer.apply_retention(900 * HOUR) == []
+    partition.roles.lead(1)
+    assert partition.retainer.apply_retention(900 * HOUR)
+
+
+def test_a_replica_without_a_role_compacts_nothing(make_log):
+    log = make_log(
+        segment_bytes=200, cleanup_policy="compact", min_cleanable_dirty_ratio=0.01
+    ).create()
+    for offset in range(40):
+        follow(log, offset, 5, leader=LEADER._replace(high_watermark=40))
+    log.store.checkpoint()
+    log.crash()
+    log.open(2)
+    assert log.partition.compactor.dirty_section(900 * HOUR).upper_offset == 0
+    log.partition.roles.lead(1)
+    assert log.partition.compactor.dirty_section(900 * HOUR).upper_offset > 0
 
 
 @pytest.mark.parametrize(("cleaned_offset", "upper_offset"), [(None, 0), (7, 6), (40, 38)])
