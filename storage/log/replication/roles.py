@@ -92,6 +92,14 @@ class Roles:
             self._truncater.truncate_to(offset, below_high_watermark=True)
         return state.ends.log_end_offset
 
+    def resign(self) -> None:
+        """Leads no more, and does not know yet whom to follow.
+
+        Until it is told, it deletes and compacts nothing by its own settings.
+        """
+        self._state.take_role(Role.FOLLOWER)
+        self._state.leader_cleaned_offset = None
+
     def _begin(self, role: Role, epoch: int, high_watermark: int | None) -> None:
         """Takes a role, and lowers the high watermark. Raises OSError and FencedLeaderEpoch."""
         state = self._state

@@ -331,6 +331,15 @@ def test_a_replica_without_a_role_deletes_nothing_by_its_own_settings(expired):
     assert partition.retainer.apply_retention(900 * HOUR)
 
 
+def test_who_resigns_deletes_nothing_until_it_leads_again(expired):
+    partition = expired.partition
+    partition.roles.lead(1)
+    partition.roles.resign()
+    assert partition.retainer.apply_retention(900 * HOUR) == []
+    partition.roles.lead(2)
+    assert partition.retainer.apply_retention(900 * HOUR)
+
+
 def test_a_replica_without_a_role_compacts_nothing(make_log):
     log = make_log(
         segment_bytes=200, cleanup_policy="compact", min_cleanable_dirty_ratio=0.01
