@@ -49,6 +49,8 @@ class Faults:
             (self.change_clock, 3),
             (self.shut_down, 2),
         ]
+        if world.storage is not None:
+            kinds.append((self.interrupt, 4))
         count = pick.choice([1, 3, len(kinds), len(kinds)])
         self.kinds = pick.sample(kinds, count)
         self.interval_ms = pick.choice([800, 2_000, 5_000])
@@ -113,6 +115,20 @@ class Faults:
             broker.id, lambda: broker.life > life and broker.is_serving and not broker.is_fenced
         )
 
+    def interrupt(self) -> None:
+        """Ends a process, or its machine, in the middle of what it soon does with its disk."""
+        broker = self._broker()
+        if broker.is_up:
+            broker.disk.stop_after(self.pick.randint(1, 40))
+
+    def interrupted(self, broker: Broker) -> None:
+        """A broker was in the middle of something when it, or its machine, stopped."""
+        if self.pick.random() < 0.5:
+            broker.stop("killed in the middle")
+        else:
+            self._lose_power(broker)
+        self._later(50, 6_000, broker.start)
+
     def wipe(self) -> None:
         """Replaces a disk by an empty one."""
         broker = self._broker()
@@ -127,7 +143,7 @@ class Faults:
         broker = self._broker()
         if not broker.is_up or broker.disk.registration is None:
             return
-        broker.disk.registration = broker.disk.registration._replace(has_failed=True)
+        broker.disk.fail()
         broker.stop("EIO")
         self.world.checker.loses(broker, all_of_it=True)
         broker.disk.lose_power()
@@ -142,6 +158,8 @@ class Faults:
 
     def _make_room(self, broker: Broker) -> None:
         broker.disk.is_full = False
+        if broker.disk.refuses:
+            self.world.after(broker, 0, broker.look_at_all)
         for replica in broker.replicas.values():
             self.world.after(broker, 0, replica.fetch)
 
@@ -161,7 +179,7 @@ class Faults:
         """Stops a broker in order, as a rolling restart does, or kills it when that takes too long."""
         broker = self._broker()
         if broker.is_up and broker.epoch >= 0:
-            broker.session.stop()
+            broker.call(broker.session.stop)
             self._later(3_000, 8_000, self._start_again, broker, broker.life)
 
     def _start_again(self, broker: Broker, life: int) -> None:
@@ -308,6 +326,7 @@ class Faults:
         self._answer_again()
         self._hear_soon()
         for broker in world.brokers.values():
+            broker.disk.repair()
             self._make_room(broker)
             if broker.session.is_stopping:
                 broker.stop("killed while it was stopping")

@@ -14,6 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tests.simulation.replication.checking.ledger import BrokenInvariantError
+from tests.simulation.replication.checking.lookups import check_lookups
 from tests.simulation.replication.checking.stored import Stored
 from tests.simulation.replication.cluster.governing import LEASE_MS
 from tests.simulation.replication.cluster.network import CALM
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     from tests.simulation.replication.cluster.replica import Replica
     from tests.simulation.replication.cluster.settings import Settings
     from tests.simulation.replication.world import World
+
+
+LOOKED_UP = 0.3  # of the changes of stored logs are followed by a lookup
 
 
 class Seen:
@@ -143,13 +147,22 @@ class Checker:
                 raise ledger.broken(7, f"{broker} went from {seen.high_watermark} back to {log}")
             if log.start < seen.start:
                 raise ledger.broken(7, f"the log start of {broker} went from {seen.start} to {log}")
-        if log.start > ledger.start:
+        if log.start > max(ledger.start, ledger.most_deleted):
             raise ledger.broken(10, f"{broker} starts at {log.start}, leaders at {ledger.start}")
         if seen.equal_to < log.high_watermark:
             what = ledger.difference(log, seen.equal_to, log.high_watermark)
             if what:
                 raise ledger.broken(3, f"{broker}: {what}")
             seen.equal_to = log.high_watermark
+            if log.is_stored and broker.is_up and not log.is_offline:
+                self._check_lookup(ledger, log)
+
+    def _check_lookup(self, ledger: Ledger, log: Log) -> None:
+        """Invariant 11 of one time, while the log changes; at the end all replicas are asked."""
+        pick = self.world.timeline.random
+        numbers = ledger.numbers(log.start, log.high_watermark)
+        if numbers and log.start >= ledger.start and pick.random() < LOOKED_UP:
+            check_lookups(pick, ledger, ledger.entries[pick.choice(numbers)], [log])
 
     def _check_candidates(self, key: str) -> None:
         """Invariants 1 and 2: whoever may be elected has everything."""
@@ -237,6 +250,8 @@ class Checker:
         if acks != -1 or ledger is None:
             return
         self.acknowledged += 1
+        if batch.end <= replica.log.start:
+            return  # a retry of what has been deleted since
         copies = 0
         for broker in self.world.brokers.values():
             log = broker.disk.logs.get(replica.key)
@@ -272,13 +287,17 @@ class Checker:
         ledger = self.stored.ledgers.get(replica.key)
         if ledger is None or ledger.losses or ledger.is_excused:
             return  # what was lost may still be in the largest event time
-        event_ms, append_ms = settings.retention_event_ms, settings.retention_ms
-        for number in ledger.numbers(first, replica.log.start):
-            batch, time, _ = ledger.entries[number]
-            is_late = event_ms >= 0 and batch.record_time + event_ms < ledger.max_event
-            is_old = append_ms >= 0 and time + append_ms < now_ms
-            if not is_late and not is_old:
-                raise ledger.broken(10, f"{replica.broker} deletes {batch} at {now_ms}")
+        kept = ledger.due(first, settings, now_ms)
+        if kept < replica.log.start:
+            raise ledger.broken(10, f"{replica.broker} deletes {kept} at {now_ms}")
+
+    def was_deleting(self, replica: Replica, first: int, settings: Settings, now_ms: int) -> None:
+        """A leader stopped while it was deleting: all that was due may be gone."""
+        ledger = self.stored.ledgers.get(replica.key)
+        if ledger is not None:
+            is_sure = not ledger.losses and not ledger.is_excused
+            due = ledger.due(first, settings, now_ms) if is_sure else ledger.end
+            ledger.most_deleted = max(ledger.most_deleted, due)
 
     # --- leaders ----------------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ from tests.simulation.replication.cluster.log import NO_TIME
 
 if TYPE_CHECKING:
     from tests.simulation.replication.cluster.log import Batch, Log
+    from tests.simulation.replication.cluster.settings import Settings
 
 
 class BrokenInvariantError(AssertionError):
@@ -39,6 +40,7 @@ class Ledger:
         self.bases: list[int] = []
         self.end = 0
         self.start = 0  # the largest log start of a leader
+        self.most_deleted = 0  # by a leader that stopped in the middle
         self.min_isr = 1
         self.wounded: set[int] = set()
         self.restarted: set[int] = set()  # stopped uncleanly, and lost nothing: all was flushed
@@ -164,6 +166,17 @@ class Ledger:
     def is_same_time(self, base: int, one: int, other: int) -> bool:
         """Returns whether two append times of a batch are equal; one that was lost equals any."""
         return one == other or (base in self.untimed and NO_TIME in (one, other))
+
+    def due(self, first: int, settings: Settings, now_ms: int) -> int:
+        """Returns the offset of the first batch that may not be deleted yet, or the end."""
+        event_ms, append_ms = settings.retention_event_ms, settings.retention_ms
+        for number in self.numbers(first, self.end):
+            batch, time, _ = self.entries[number]
+            is_late = event_ms >= 0 and batch.record_time + event_ms < self.max_event
+            is_old = append_ms >= 0 and time + append_ms < now_ms
+            if not is_late and not is_old:
+                return batch.base
+        return self.end
 
     def lookup(self, first: int, end: int, time: int, *, by_append: bool) -> int | None:
         """Returns the first base offset with a time at or after one, by trying all."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tests.simulation.replication.checking.ledger import BrokenInvariantError
-from tests.simulation.replication.cluster.log import NO_TIME
+from tests.simulation.replication.checking.lookups import check_lookups
 
 if TYPE_CHECKING:
     from tests.simulation.replication.checking.ledger import Ledger
@@ -54,19 +54,8 @@ def _check_partition(world: World, key: str, part: Part, ledger: Ledger) -> None
 
 
 def _check_lookups(world: World, ledger: Ledger, logs: list[Log]) -> None:
-    """Invariant 11: both lookups give the same offset on every replica, that of trying all."""
     pick = world.timeline.random
     first, end = max(log.start for log in logs), min(log.high_watermark for log in logs)
     entries = [ledger.entries[number] for number in ledger.numbers(first, end)]
     for entry in pick.sample(entries, min(3, len(entries))):
-        kinds = []
-        if entry.batch.record_time != NO_TIME:  # those of format 0 have none in storage
-            kinds.append(False)
-        if not ledger.untimed:
-            kinds.append(True)
-        for by_append in kinds:
-            time = (entry.time if by_append else entry.batch.record_time) + pick.choice([-1, 0, 1])
-            expected = ledger.lookup(first, end, time, by_append=by_append)
-            found = {log.lookup(first, time, by_append=by_append) for log in logs}
-            if found != {expected}:
-                raise ledger.broken(11, f"{time} is at {expected}, replicas say {found}")
+        check_lookups(pick, ledger, entry, logs)

@@ -13,6 +13,9 @@ from broker.metadata.broker_records import OfflineRecord
 from broker.metadata.image import ImageBuilder
 from broker.replication import isr_change
 from broker.replication.messages import Assignment, BrokerStatus, LeaderRules
+from protocol.errors import KafkaStorageError
+from storage.directory.log_directory import LogDirectoryError
+from tests.simulation.power_loss import PowerLoss
 from tests.simulation.replication.cluster.coordinator import LEASE_ENDED, UNKNOWN, Pushed
 from tests.simulation.replication.cluster.disk import Clock
 from tests.simulation.replication.cluster.governing import Governing
@@ -29,12 +32,14 @@ if TYPE_CHECKING:
     from broker.metadata.store import KeyValue
     from broker.replication.lease import Lease
     from broker.replication.messages import ChangeIsr
+    from protocol.errors import BrokerError
     from tests.simulation.replication.cluster.log import Log
     from tests.simulation.replication.cluster.settings import Settings
     from tests.simulation.replication.world import World
 
 TRANSACT_MS = 2_000
 TICK_MS = 1_000
+OPEN_AGAIN_MS = 1_500
 RESYNC_MS = 5_000
 CHECKPOINTED = 0.2  # of the ticks write down the high watermarks
 
@@ -122,7 +127,17 @@ class Broker:
         self._backlog = []
         self._begin()
         self.world.say("start", self, self.life)
-        self.disk.start(self.boot)
+        if self.call(self._open_disk):
+            self._begin_life()
+
+    def _open_disk(self) -> None:
+        try:
+            self.disk.start(self.boot)
+        except LogDirectoryError:  # it is full
+            self.stop("its directory cannot be opened")
+            self.world.timeline.after(OPEN_AGAIN_MS, self.start)
+
+    def _begin_life(self) -> None:
         self.session.begin()
         for interval_ms, call in (
             (TICK_MS, self._tick),
@@ -155,7 +170,28 @@ class Broker:
         if self.paused_since is not None:
             self._backlog.append((call, args))
         else:
+            self.call(call, *args)
+
+    def call(self, call: Callable[..., None], *args: Any) -> bool:
+        """Makes a call now; returns whether the process still runs.
+
+        What storage refuses is not done. A process may die in the middle of what it writes.
+        """
+        try:
             call(*args)
+        except KafkaStorageError as error:
+            self.refused(error)
+        except PowerLoss:
+            self.world.faults.interrupted(self)
+        return self.is_up
+
+    def refused(self, error: BrokerError) -> None:
+        """Storage has refused something: the disk is full, or a log is offline until a start."""
+        self.world.say("refused", self, error.code.name)
+        if any(log.is_offline for log in self.disk.logs.values()):
+            self.disk.fail()
+            self.stop("a log is offline")
+            self.world.timeline.after(OPEN_AGAIN_MS, self.start)
 
     def pause(self, *, is_hung: bool) -> None:
         """Stops the process as SIGSTOP does; `is_hung`: only its data loop stands still."""
@@ -246,7 +282,9 @@ class Broker:
                 if self.id in record.replicas:
                     key = self.world.key_of(topic.topic_id, index)
                     mine[key] = None
-                    self._assign(key, Assignment(record, topic.mod_revisions[index]), topic)
+                    assignment = Assignment(record, topic.mod_revisions[index])
+                    if not self.call(self._assign, key, assignment, topic):
+                        return
         for key in [key for key in self.replicas if key not in mine]:
             self._remove(key)
         self.governing.look()
@@ -272,6 +310,11 @@ class Broker:
         replica = self.replicas.pop(key)
         replica.stop("the replica is gone")
         self.disk.remove_log(key)
+
+    def look_at_all(self) -> None:
+        """There is room again: roles that were refused are taken."""
+        if self.image is not None:
+            self._apply()
 
     def look_again(self, replica: Replica) -> None:
         """A leader has stepped down: the lease is gone, or the image will say who leads."""
@@ -338,11 +381,15 @@ class Broker:
         """Raises the log starts of the partitions that this broker leads, by their times."""
         for key, replica in self.replicas.items():
             leader, log = replica.leader, replica.log
+            if leader is None and not self.call(log.tidy, self.clock.wall_ms(self.now_ms)):
+                return
             if leader is None or log.high_watermark < leader.epoch_start_offset:
                 continue
             settings, first = self.settings(key), log.start
             self.world.checker.look(replica)
-            log.retain(settings, self.world.true_ms)
+            if not self.call(log.retain, settings, self.world.true_ms):
+                self.world.checker.was_deleting(replica, first, settings, self.world.true_ms)
+                return
             if log.start > first:
                 self.world.checker.deletes(replica, first, settings, self.world.true_ms)
                 leader.on_log_start(log.start)

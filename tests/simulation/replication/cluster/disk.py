@@ -22,6 +22,8 @@ SYNC_MS = 5
 class Disk:
     """A log directory: a log for each partition, and what the last registration left in a file."""
 
+    refuses = False  # when it is full: then storage itself refuses, and nobody has to look
+
     def __init__(self, pick: random.Random, changed: Callable[[str], None]) -> None:
         self.pick = pick
         self.changed = changed  # hears of each change of a log
@@ -73,6 +75,14 @@ class Disk:
     def sync_ms(self) -> int:
         """Returns how long a sync takes."""
         return self.pick.randint(1, SYNC_MS)
+
+    def repair(self) -> None:
+        """Lets it have room, and fail no more."""
+        self.is_full = False
+
+    def fail(self) -> None:
+        """A sync fails, and the process notes that in the directory."""
+        self.registration = self.registration._replace(has_failed=True)
 
     def kill(self) -> None:
         """The process has died; the page cache has not."""

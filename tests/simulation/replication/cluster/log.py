@@ -69,6 +69,9 @@ class Slice(NamedTuple):
 class Log:
     """One replica's log."""
 
+    is_offline = False  # until the process ends
+    is_stored = False  # by the product
+
     def __init__(self, start: int = 0) -> None:
         self.start = start  # the log start
         self.first = start  # where an empty log goes on
@@ -185,6 +188,9 @@ class Log:
     def follow(self, epoch: int) -> None:
         """Follows in an epoch from now on."""
 
+    def resign(self) -> None:
+        """Leads no more."""
+
     def advance(self, offset: int) -> None:
         """Sets the high watermark, as a machine says."""
         self.changed()
@@ -278,6 +284,9 @@ class Log:
         offset = due(self, settings, trusted_ms)
         if offset > self.start:
             self.delete_before(offset)
+
+    def tidy(self, now_ms: int) -> None:
+        """Does what a follower does while leaders delete; `now_ms` is what its clock shows."""
 
     def delete_before(self, offset: int) -> None:
         """Raises the log start, and removes the batches that end there or before."""

@@ -84,21 +84,22 @@ class Replica:
 
     def become_follower(self, record: PartitionRecord) -> None:
         """Follows the leader of a record."""
+        self.follower = None
+        self.log.follow(record.leader_epoch)
         self.follower = Follower(
             self.broker.id, self.broker.epoch, record, needs_flush=self.rules.needs_flush
         )
-        self.log.follow(record.leader_epoch)
         self.fetches += 1
         self.world.after(self.broker, 0, self.fetch)
 
     def _lead(self, assignment: Assignment, rules: LeaderRules) -> None:
         self.resign("a new epoch")
         self.follower = None
-        self.epoch = assignment.record.leader_epoch
         log = self.log
-        log.begin_epoch(self.epoch)
+        log.begin_epoch(assignment.record.leader_epoch)
         if rules.needs_flush:
             log.sync()
+        self.epoch = assignment.record.leader_epoch
         self.leader = Leader(
             self.broker.id,
             assignment,
@@ -123,6 +124,7 @@ class Replica:
             return
         self.world.say("resign", self, self.epoch, why)
         self.leader = None
+        self.log.resign()
         waiting, self.waiting = self.waiting, []
         parked, self.parked = self.parked, []
         for each in waiting:
@@ -242,6 +244,9 @@ class Replica:
             batch = known or self._append(request)
         except BrokerError as error:
             reply(error.code)
+            if error.code == ErrorCode.KAFKA_STORAGE_ERROR:
+                self.broker.report_disk()
+                self.broker.refused(error)
             return
         if batch is None:
             reply(ErrorCode.KAFKA_STORAGE_ERROR)
@@ -262,12 +267,18 @@ class Replica:
 
     def _append(self, request: Produce) -> Batch | None:
         log, broker = self.log, self.broker
-        if broker.disk.is_full:
+        if broker.disk.is_full and not broker.disk.refuses:
             broker.report_disk()
             return None
         return log.produce(request, broker.settings(self.key), self.epoch, broker)
 
+    def _is_gone(self) -> bool:
+        """Returns whether the partition has been removed from this broker meanwhile."""
+        return self.broker.replicas.get(self.key) is not self
+
     def _flush(self) -> None:
+        if self._is_gone():
+            return
         self.log.sync()
         if self.leader is not None:
             self._do(self.leader.on_flushed(self.log.synced, self.now_ms))
@@ -332,7 +343,8 @@ class Replica:
         self, follower: Follower, request: FetchRequest, answer: FetchAnswer, told: Slice
     ) -> None:
         """Takes an answer, maybe a late or a second one, of this follower's leader."""
-        if not self.is_followed_by(follower) or self.broker.disk.is_full:
+        disk = self.broker.disk
+        if not self.is_followed_by(follower) or (disk.is_full and not disk.refuses):
             return
         actions = follower.on_answer(request, answer, self._follower_log())
         if not actions:
@@ -373,5 +385,7 @@ class Replica:
             self.world.after(self.broker, self.broker.disk.sync_ms(), self._flush_follower)
 
     def _flush_follower(self) -> None:
+        if self._is_gone():
+            return
         self.log.sync()
         self.fetch()

@@ -115,8 +115,8 @@ class Session:
             )
         except DuplicateBrokerError:
             return
-        if len(found) == 1 and found[0].why.endswith("start"):
-            self._write_file()
+        if len(found) == 1 and found[0].why.endswith("start") and not self._write_file():
+            return  # the disk is full
         self._send(found)
 
     def _start(self) -> Start:
@@ -127,15 +127,25 @@ class Session:
         assert self.lease_id is not None
         return Start(broker.id, self.incarnation, self.lease_id, (disk.directory,), is_clean)
 
-    def _write_file(self) -> None:
+    def _write_file(self) -> bool:
+        """Writes the registration file; returns whether it is there."""
         disk, start = self.broker.disk, self.start
         if disk.registration is not None and disk.registration.incarnation == self.incarnation:
-            return
+            return True
         registered = self.broker.image.registrations.get(self.broker.id)
         before = registered.record.incarnation if registered and start.is_clean else ""
-        disk.registration = registration_file.begun(
-            disk.registration, disk.directory, self.incarnation, before, f"boot-{self.broker.boot}"
-        )
+        try:
+            disk.registration = registration_file.begun(
+                disk.registration,
+                disk.directory,
+                self.incarnation,
+                before,
+                f"boot-{self.broker.boot}",
+            )
+        except OSError as error:
+            self.world.say("refused", self.broker, error.strerror)
+            return False
+        return True
 
     def _grant(self) -> None:
         self.is_asking = True

@@ -7,6 +7,8 @@ may be in by what was synced.
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import shutil
 from typing import TYPE_CHECKING, Any
 
@@ -23,10 +25,11 @@ from tests.storage.log_model.host import RELEASES
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
     from uuid import UUID
 
+    from protocol.wire import Buffer
     from storage.directory.registration_file import DirectoryState
     from tests.simulation.replication.cluster.log import Log
     from tests.simulation.replication.cluster.settings import Settings
@@ -36,8 +39,31 @@ FAR_MS = 1 << 40  # no record is as far ahead of its append, and no producer is 
 _ALONE = TopicConfig()
 
 
+class Power(power_loss.Disk):
+    """A disk that loses power, and may be full or fail until then."""
+
+    room: int | None = None  # bytes that may still be written; None: plenty
+    fails = False  # its syncs do
+
+    def write(self, number: int, buffers: Sequence[Buffer], position: int) -> int:
+        if self.room is None:
+            return super().write(number, buffers, position)
+        data = b"".join(buffers)[: self.room]
+        if not data:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        self.room -= len(data)
+        return super().write(number, (data,), position)
+
+    def sync(self, number: int) -> None:
+        if self.fails:
+            raise OSError(errno.EIO, "Input/output error")
+        super().sync(number)
+
+
 class RealDisk(Disk):
     """One log directory after another: a machine that died has another state of it."""
+
+    refuses = True
 
     def __init__(
         self,
@@ -47,6 +73,7 @@ class RealDisk(Disk):
         path: Path,
         router: Router,
     ) -> None:
+        self._power: Power | None = None
         super().__init__(pick, changed)
         self.now_ms = now_ms  # what the machine's clock shows
         self._router = router
@@ -61,6 +88,7 @@ class RealDisk(Disk):
             "file_delete_delay_ms": pick.choice([0, 3_000]),
         }
         self._store: LogStore | None = None
+        self._registration: DirectoryState | None = None
         self._begin_directory()
 
     @property
@@ -70,8 +98,13 @@ class RealDisk(Disk):
 
     def _begin_directory(self) -> None:
         self.path.mkdir(parents=True, exist_ok=True)
-        self._power = power_loss.Disk(self.path)
+        self._power = Power(self.path)
         self._router.disks[self._path] = self._power
+        self.is_full = self.is_full
+        try:
+            self._registration = registration_file.read_state(self.path)
+        except RegistrationFileError:
+            self._registration = None
 
     def _replace_directory(self, make: Callable[[Path], object]) -> None:
         before = self.path
@@ -85,15 +118,13 @@ class RealDisk(Disk):
     @property
     def registration(self) -> DirectoryState | None:
         """What the last registration left in its file; None if there is none, or it is torn."""
-        try:
-            return registration_file.read_state(self.path)
-        except RegistrationFileError:
-            return None
+        return self._registration
 
     @registration.setter
     def registration(self, state: DirectoryState | None) -> None:
         if state is not None:
             registration_file.write_state(self.path, state)
+        self._registration = state
 
     def configure(self, topic_id: str, settings: Settings) -> None:
         """Takes the settings of a topic; segments and indexes are this broker's own."""
@@ -139,9 +170,43 @@ class RealDisk(Disk):
     def checkpoint(self, log: Log) -> None:
         """Makes all logs durable, and writes down their high watermarks."""
         assert self._store is not None
-        self._store.checkpoint()
+        with contextlib.suppress(KafkaStorageError):  # full; it comes again
+            self._store.checkpoint()
         for each in self.logs.values():
-            each.synced = each.end
+            each.look_durable()
+
+    # --- when it fails ----------------------------------------------------------------------------
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it has no room, or soon has none."""
+        return self._is_full
+
+    @is_full.setter
+    def is_full(self, is_full: bool) -> None:
+        self._is_full = is_full
+        if self._power is not None:
+            self._power.room = self.pick.choice([0, 40, 400]) if is_full else None
+
+    def stop_after(self, calls: int | None) -> None:
+        """Stops everything in the middle of a call that storage will make; None: does not."""
+        self._power.fails_at = None if calls is None else self._power.calls + calls
+        self._power.failing_call_counts = self.pick.random() < 0.5
+
+    def repair(self) -> None:
+        super().repair()
+        self.stop_after(None)
+
+    def fail(self) -> None:
+        self.repair()
+        self._power.fails = True
+        if self._store is not None:
+            for partition in self._store.opened():
+                with contextlib.suppress(KafkaStorageError):
+                    partition.flush()
+        self._power.fails = False
+        if self._registration is not None:
+            super().fail()
 
     # --- processes and machines -------------------------------------------------------------------
 
@@ -170,6 +235,7 @@ class RealDisk(Disk):
         return True
 
     def kill(self) -> None:
+        self._power.is_off, self._power.fails_at = False, None
         if self._store is not None:
             self._store._release()
             self._store = None

@@ -40,6 +40,8 @@ class Told(NamedTuple):
 class RealLog(Log):
     """One replica's log, on a disk, in one life of its broker."""
 
+    is_stored = True
+
     def __init__(self, disk: RealDisk, partition: Partition) -> None:
         super().__init__()
         self._disk = disk
@@ -77,6 +79,14 @@ class RealLog(Log):
         self.high_watermark = partition.believed_high_watermark
         self.changed()
 
+    def look_durable(self) -> None:
+        """Sees how far the log is durable now."""
+        self.synced = self.partition.durable_offset
+
+    @property
+    def is_offline(self) -> bool:
+        return self.partition.offline is not None
+
     @property
     def last_epoch(self) -> int:
         return self.partition.state.epochs.latest
@@ -112,6 +122,9 @@ class RealLog(Log):
         self.cuts += 1
         self.partition.roles.follow(epoch)
         self._look(0)
+
+    def resign(self) -> None:
+        self.partition.roles.resign()
 
     def advance(self, offset: int) -> None:
         state = self.partition.state
@@ -197,9 +210,13 @@ class RealLog(Log):
         self._look(self.end)
 
     def retain(self, settings: Settings, trusted_ms: int) -> None:
-        """Plays a round of retention: a leader deletes what is due, a follower what was deleted."""
         self.partition.retainer.apply_retention(trusted_ms)
         self._look(self.end)
+
+    def tidy(self, now_ms: int) -> None:
+        """Plays a round of retention, in which a follower deletes no more than its leader has."""
+        if self.partition.retainer.apply_retention(now_ms):
+            self._look(self.end)
 
     def sync(self) -> None:
         self.partition.commit()

@@ -1,0 +1,29 @@
+"""Invariant 11: both lookups give the same offset on every replica, that of trying every batch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.simulation.replication.cluster.log import NO_TIME
+
+if TYPE_CHECKING:
+    import random
+
+    from tests.simulation.replication.checking.ledger import Entry, Ledger
+    from tests.simulation.replication.cluster.log import Log
+
+
+def check_lookups(pick: random.Random, ledger: Ledger, entry: Entry, logs: list[Log]) -> None:
+    """Looks up the times of an entry, or a time beside them. Raises BrokenInvariantError."""
+    first, end = max(log.start for log in logs), min(log.high_watermark for log in logs)
+    kinds = []
+    if entry.batch.record_time != NO_TIME:  # those of format 0 have none in storage
+        kinds.append(False)
+    if not ledger.untimed:
+        kinds.append(True)
+    for by_append in kinds:
+        time = (entry.time if by_append else entry.batch.record_time) + pick.choice([-1, 0, 1])
+        expected = ledger.lookup(first, end, time, by_append=by_append)
+        found = {log.lookup(first, time, by_append=by_append) for log in logs}
+        if found != {expected}:
+            raise ledger.broken(11, f"{time} is at {expected}, replicas say {found}")
