@@ -104,11 +104,14 @@ def load(directory: Path, known: Known, index_interval_bytes: int) -> Loaded:
     for segment in segments[:-1]:
         segment.seal()
     segments[-1].is_closed = end_offset is not None  # a clean stop has closed its append times
-    last_time, back_offset, adopted = _judge_append_times(segments, known, stamps, is_ours=is_ours)
+    last_time, back_offset, adopted, sure_offset = _judge_append_times(
+        segments, known, stamps, is_ours=is_ours
+    )
     lost_offset = None
     if times is not None and times.is_replicated:
+        unknown_before = adopted_below(adopted, sure_offset)
         lost_offset = unknown_append_times.lost_from(
-            segments, adopted, known.recovery_point, known.log_start_offset
+            segments, unknown_before, known.recovery_point, known.log_start_offset
         )
     segments[-1].activate()
     covered_offset = -1 if times is None else times.covered_offset
@@ -163,10 +166,11 @@ def _judge_append_times(
     stamps: dict[int, int | None],
     *,
     is_ours: bool,
-) -> tuple[int | None, int, tuple[Adopted, ...]]:
+) -> tuple[int | None, int, tuple[Adopted, ...], int]:
     """Marks the append times that are unknown.
 
-    Returns the last one, the last reset's offset, and what was adopted before this start.
+    Returns the last one, the last reset's offset, what was adopted before this start, and the
+    offset before which none can have been lost in this stop.
     """
     times = known.times
     back_offset = 0 if times is None else times.back_offset
@@ -189,4 +193,5 @@ def _judge_append_times(
     kept_offset = segments[-1].tail.end_offset
     if doubted_offset is not None and (known.was_clean or not is_ours):
         kept_offset = min(kept_offset, doubted_offset)  # another broker may have replaced the rest
-    return last_time, back_offset, adopted_below(adopted, kept_offset)
+    sure_offset = kept_offset if doubted_offset is None else min(kept_offset, doubted_offset)
+    return last_time, back_offset, adopted_below(adopted, kept_offset), sure_offset

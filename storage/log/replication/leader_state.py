@@ -87,6 +87,8 @@ def take_corrections(state: LogState, leader: LeaderState) -> bool:
         state.clock = state.clock._replace(late_horizons=horizons)
     if leader.adopted is not None and leader.adopted != state.adoptions.ranges:
         judging.use_adoptions(state, Adoptions(leader.adopted, state.adoptions.latest_ms))
+        # Before batches are stored: a start would take their unknown append times for lost ones.
+        state.saved_times.save_covered(durable=False)
     corrections = with_deleted(state.corrections, leader.corrections, leader.log_start_offset)
     if corrections != state.corrections:
         state.corrections = corrections

@@ -253,7 +253,9 @@ class Cluster:
         """Let a replica lead in a new epoch; `hints` says how far a log that was opened is read."""
         self.epoch += 1
         self.number, self.acknowledged = number, {}
-        self.has_lost_times |= self.leader.partition.state.lost_offset is not None
+        if self.leader.partition.state.lost_offset is not None:
+            self.has_lost_times = True
+            self.history.resets.add(self.leader.model.end)
         self.leader.lead(self.epoch, hints.get(number))
         self.advance()
 

@@ -162,10 +162,14 @@ class Replica(Host):
 
     def lead(self, epoch: int, hint: int | None) -> None:
         model, self.epoch = self.model, epoch
+        has_lost_times = self.partition.state.lost_offset is not None
         assert self.partition.roles.lead(epoch, high_watermark=self.told(hint)) == model.end
         self.learn_high_watermark(hint)
         model.begin_epoch(epoch, model.end)
         model.bounds = [(min(end, model.end), to_ms) for end, to_ms in model.bounds]
+        if has_lost_times:  # others may have later append times
+            model.mark = model.end
+            model.version = (max(epoch, model.version[0]), model.version[1] + 1)
 
     def follow(self, epoch: int, hint: int | None) -> None:
         self.epoch, self.is_reconciled = epoch, False

@@ -109,6 +109,29 @@ def test_lost_append_times_are_fetched_again_also_after_another_stop(log, role, 
     assert log.partition.log_end_offset == end
 
 
+def test_append_times_that_the_leader_does_not_know_are_not_lost_with_the_process(log):
+    told = LEADER._replace(adopted=(Adopted(2, 1_000),))
+    log.partition.roles.follow(1)
+    follow(log, 0, 5, leader=told)
+    follow(log, 1, 5, append=None, leader=told)
+    log.crash()
+    log.open(2)
+    assert log.partition.roles.follow(2) == 2
+    assert log.partition.state.adoptions.ranges == told.adopted
+
+
+def test_what_a_power_loss_took_is_lost_also_where_the_leader_has_adopted_some(log):
+    told = LEADER._replace(adopted=(Adopted(2, 1_000),))
+    log.partition.roles.follow(1)
+    follow(log, 0, 5, leader=told)
+    follow(log, 1, 5, append=None, leader=told)
+    log.partition.roles.follow(2)
+    log.crash()
+    (log.directory / f"{0:020}.appendtimes").write_bytes(b"")
+    log.open(2, boot_id="after a power loss")
+    assert log.partition.roles.follow(3) == 0
+
+
 @pytest.mark.parametrize(("setting", "stored"), [("1", 1), ("2", 2)])
 def test_what_counts_as_stored(make_log, setting, stored):
     log = make_log(flush_messages=int(setting)).create()
