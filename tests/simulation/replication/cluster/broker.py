@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 from broker.metadata.broker_records import OfflineRecord
 from broker.metadata.image import ImageBuilder
-from broker.replication import isr_change
 from broker.replication.messages import Assignment, BrokerStatus, LeaderRules
 from protocol.errors import KafkaStorageError
 from storage.directory.log_directory import LogDirectoryError
 from tests.simulation.power_loss import PowerLoss
-from tests.simulation.replication.cluster.coordinator import LEASE_ENDED, UNKNOWN, Pushed
+from tests.simulation.replication.cluster import isr_changes
+from tests.simulation.replication.cluster.coordinator import UNKNOWN, Pushed
 from tests.simulation.replication.cluster.disk import Clock
 from tests.simulation.replication.cluster.governing import Governing
 from tests.simulation.replication.cluster.replica import Replica
 from tests.simulation.replication.cluster.session import Session
-from tests.simulation.replication.cluster.settings import settings_of, stored_assignment
+from tests.simulation.replication.cluster.settings import settings_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -342,34 +342,9 @@ class Broker:
         record = known.assignments[index]
         return self.world.key_of(known.topic_id, index), record.leader, record.leader_epoch
 
-    # --- changes of the in-sync replicas ----------------------------------------------------------
-
     def change_isr(self, replica: Replica, change: ChangeIsr) -> None:
         """Stores what a leader proposes; the machine hears how it ended."""
-        topic_id, index = self.world.ids[replica.key]
-        leader, life = replica.leader, self.life
-        transaction = isr_change.transaction(
-            self.image, topic_id, index, change, self.id, self.epoch
-        )
-        self.world.say("propose", replica, change.record.isr, change.record.elr)
-        if transaction is None:
-            self.world.after(self, 0, replica.change_refused, leader, change, replica.assignment)
-            return
-
-        def ask(store: MemoryState) -> tuple[int | None, Assignment | None]:
-            revision = store.transact(transaction.compares, transaction.operations)
-            return revision, None if revision else stored_assignment(store, topic_id, index)
-
-        def take(result: Any) -> None:
-            if result in (UNKNOWN, LEASE_ENDED):
-                self.run(life, replica.change_unknown, leader, change)
-            elif result[0] is None:
-                self.run(life, replica.change_refused, leader, change, result[1])
-            else:
-                assignment = Assignment(change.record, result[0])
-                self.run(life, replica.change_applied, leader, assignment)
-
-        self.world.coordinator.ask(self.id, ask, take, self.world.transact_ms)
+        isr_changes.propose(self, replica, change)
 
     # --- time -------------------------------------------------------------------------------------
 

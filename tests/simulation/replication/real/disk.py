@@ -25,7 +25,7 @@ from tests.storage.log_model.host import RELEASES
 
 if TYPE_CHECKING:
     import random
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
     from uuid import UUID
 
@@ -88,6 +88,7 @@ class RealDisk(Disk):
             "file_delete_delay_ms": pick.choice([0, 3_000]),
         }
         self._store: LogStore | None = None
+        self._is_closed = True
         self._registration: DirectoryState | None = None
         self._begin_directory()
 
@@ -193,6 +194,13 @@ class RealDisk(Disk):
         self._power.fails_at = None if calls is None else self._power.calls + calls
         self._power.failing_call_counts = self.pick.random() < 0.5
 
+    @contextlib.contextmanager
+    def undisturbed(self) -> Iterator[None]:
+        """Lets the checker read: nothing stops meanwhile."""
+        fails_at, self._power.fails_at = self._power.fails_at, None
+        yield
+        self._power.fails_at = fails_at
+
     def repair(self) -> None:
         super().repair()
         self.stop_after(None)
@@ -212,6 +220,7 @@ class RealDisk(Disk):
 
     def start(self, boot: int) -> None:
         """Opens the directory, as a process that starts does."""
+        self._is_closed = False
         self._store = LogStore(
             [self.path],
             default_config=_ALONE,
@@ -232,7 +241,13 @@ class RealDisk(Disk):
             store.close()
         except KafkaStorageError:
             return False
+        self._is_closed = True
         return True
+
+    @property
+    def is_flushed(self) -> bool:
+        """Whether all was made durable before the process stopped, maybe while it wrote that down."""
+        return self._is_closed
 
     def kill(self) -> None:
         self._power.is_off, self._power.fails_at = False, None

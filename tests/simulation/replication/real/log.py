@@ -93,13 +93,18 @@ class RealLog(Log):
 
     @property
     def max_event(self) -> int:
-        largest = self.partition.reader.read_max_event_time()
+        with self._disk.undisturbed():
+            largest = self.partition.reader.read_max_event_time()
         return NO_TIME if largest is None else largest
 
     def end_of(self, epoch: int) -> tuple[int, int]:
         return self.partition.reader.end_offset_for_epoch(epoch)
 
     def lookup(self, first: int, time: int, *, by_append: bool) -> int | None:
+        with self._disk.undisturbed():
+            return self._lookup(first, time, by_append=by_append)
+
+    def _lookup(self, first: int, time: int, *, by_append: bool) -> int | None:
         if by_append:
             found = self.partition.reader.find_by_append_time(
                 time, upper_offset=self.high_watermark
