@@ -1,10 +1,11 @@
 """CreatePartitions (key 37): add partitions to existing topics (KIP-195).
 
 Behaviour: each topic succeeds or fails on its own. The count is the topic's new total number of
-partitions; one that is not larger than the current number is INVALID_PARTITIONS. An assignment must
-name this broker, once for each new partition, or it is INVALID_REPLICA_ASSIGNMENT. A name given
-twice is INVALID_REQUEST, in one result. Before the response is sent, the partitions are in the
-metadata, have their logs, and are visible to clients.
+partitions; one that is not larger than the current number is INVALID_PARTITIONS. An assignment names
+registered brokers for each new partition, as many as the topic has replicas, one of which must be able
+to lead, or it is INVALID_REPLICA_ASSIGNMENT. A name given twice is INVALID_REQUEST, in one result.
+Before the response is sent, the partitions are in the metadata, their logs are on this broker if it
+is a replica, and they are visible to its clients.
 
 Version notes: 1 is the same as 0; 2 flexible; 3 is the same as 2 (it would allow a quota to
 refuse).
@@ -13,6 +14,7 @@ refuse).
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.network.per_partition import per_partition_async
@@ -22,7 +24,6 @@ from protocol.api.create_partitions import CreatePartitionsResponse, CreateParti
 from protocol.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from broker.metadata.image import Topic
     from broker.network.context import Context
     from broker.node import Node
     from protocol.api.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
@@ -49,11 +50,13 @@ async def handle(
 
 
 async def _grow(node: Node, wanted: CreatePartitionsTopic, *, validate_only: bool) -> None:
-    def check(topic: Topic) -> int:
-        partitions = grown_count(node.config, topic, wanted)
-        return topic.partitions if validate_only else partitions
-
-    await node.topics.add_partitions(wanted.name, check)
+    chosen = wanted.assignments
+    await node.topics.add_partitions(
+        wanted.name,
+        partial(grown_count, node.config, wanted),
+        None if chosen is None else [assignment.broker_ids for assignment in chosen],
+        validate_only=validate_only,
+    )
 
 
 def _failed(wanted: CreatePartitionsTopic, error: BrokerError) -> CreatePartitionsTopicResult:

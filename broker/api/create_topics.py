@@ -2,9 +2,11 @@
 
 Behaviour: each topic succeeds or fails on its own, with an error message from version 1 on. -1
 partitions or replicas mean the broker's default (num.partitions, default.replication.factor). More
-replicas than brokers is INVALID_REPLICATION_FACTOR. A manual assignment may only name this broker.
-A name given twice is INVALID_REQUEST, in one result, and so is the name of Kafka's metadata topic.
-A client that may not describe the topic's settings gets neither them nor the numbers, but a code.
+replicas than registered brokers is INVALID_REPLICATION_FACTOR. A manual assignment names registered
+brokers, as many for each partition, one of which must be able to lead; any other is
+INVALID_REPLICA_ASSIGNMENT. Any broker creates topics, not only the controller. A name given twice is
+INVALID_REQUEST, in one result, and so is the name of Kafka's metadata topic. A client that may not
+describe the topic's settings gets neither them nor the numbers, but a code.
 
 Version notes: 1 validate only, error message; 4 defaults by -1; 5 flexible, partitions and settings
 in the response; 7 topic id.
@@ -16,7 +18,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from broker.network.per_partition import per_partition_async
-from broker.topics.partition_counts import initial_count
+from broker.topics.partition_counts import initial
 from config import topic_entries
 from protocol.acl import Operation, ResourceType
 from protocol.api.create_topics import (
@@ -65,7 +67,7 @@ async def handle(
 
 
 async def _create(node: Node, wanted: CreatableTopic, *, validate_only: bool) -> Topic:
-    partitions = initial_count(node.config, wanted)
+    partitions, factor, assignments = initial(node.config, wanted)
     configs: dict[str, str] = {}
     for entry in wanted.configs:
         if entry.value is None:
@@ -74,6 +76,8 @@ async def _create(node: Node, wanted: CreatableTopic, *, validate_only: bool) ->
     return await node.topics.create(
         wanted.name,
         partitions=partitions,
+        factor=factor,
+        assignments=assignments,
         configs=configs,
         validate_only=validate_only,
     )
@@ -94,7 +98,7 @@ def _described(node: Node, context: Context, topic: Topic) -> CreatableTopicResu
         name=topic.name,
         topic_id=topic.topic_id,
         num_partitions=topic.partitions,
-        replication_factor=1,
+        replication_factor=topic.replication_factor,
         configs=[
             CreatableTopicConfigs(
                 name=entry.name,

@@ -129,15 +129,22 @@ class ClusterMetadata:
         assignments = (PartitionRecord.led_by(self.node_id),) * partitions
         return await self.add_topic(Topic(name, topic_id or new_id(), assignments, dict(configs)))
 
-    async def add_topic(self, topic: Topic) -> Topic:
-        """Stores a topic and returns it as stored. Raises InvalidTopic, TopicAlreadyExists."""
+    async def add_topic(self, topic: Topic, *, still: Sequence[Compare] = ()) -> Topic:
+        """Stores a topic and returns it as stored.
+
+        Raises InvalidTopic, TopicAlreadyExists, and ChangedMeanwhileError if what must `still` be
+        so is not.
+        """
         while True:
             self.check_name(topic.name)
             record = TopicRecord(topic.name, topic.topic_id, topic.partitions, topic.configs)
             operations: list[Operation] = [records.put_topic(record)]
             operations += _put_partitions(topic.topic_id, 0, topic.assignments)
-            if await self._transact(absent(records.topic_key(topic.name)), operations):
+            compares = (*absent(records.topic_key(topic.name)), *still)
+            if await self._transact(compares, operations):
                 return self.image.topics_by_id.get(topic.topic_id, topic)
+            if still:
+                raise ChangedMeanwhileError
 
     def check_name(self, name: str) -> None:
         """Checks that a topic could have this name. Raises InvalidTopic, TopicAlreadyExists."""
@@ -152,16 +159,24 @@ class ClusterMetadata:
             )
 
     async def set_partitions(
-        self, name: str, partitions: int, *, since: Image | None = None
+        self,
+        name: str,
+        partitions: int,
+        *,
+        since: Image | None = None,
+        placed: Sequence[PartitionRecord] | None = None,
+        still: Sequence[Compare] = (),
     ) -> Topic:
-        """Sets a topic's number of partitions; this broker leads the new ones.
+        """Sets a topic's number of partitions; this broker leads the new ones unless they are `placed`.
 
-        Raises UnknownTopicOrPartition, and ChangedMeanwhileError if the topic has changed `since`.
+        Raises UnknownTopicOrPartition, and ChangedMeanwhileError if the topic has changed `since`,
+        or what must `still` be so is not.
         """
         while True:
             image = since or self.image
             topic = self._known(image, name)
-            added = [PartitionRecord.led_by(self.node_id)] * (partitions - topic.partitions)
+            mine = PartitionRecord.led_by(self.node_id)
+            added = [mine] * (partitions - topic.partitions) if placed is None else placed
             assignments = (topic.assignments + tuple(added))[:partitions]
             operations: list[Operation] = [
                 records.put_topic(TopicRecord(name, topic.topic_id, partitions, topic.configs))
@@ -171,7 +186,7 @@ class ClusterMetadata:
                 Delete(records.partition_key(topic.topic_id, index))
                 for index in range(partitions, topic.partitions)
             ]
-            compares = unchanged_since(records.topic_key(name), image.revision)
+            compares = (*unchanged_since(records.topic_key(name), image.revision), *still)
             if await self._transact(compares, operations):
                 return topic._replace(assignments=assignments, mod_revisions=())
             if since is not None:

@@ -252,10 +252,10 @@ class _FaultyTopics:
         self._fail(name)
         return await self._topics.create(name, **how)
 
-    async def add_partitions(self, name: str, check: Any) -> Any:
+    async def add_partitions(self, name: str, *what: Any, **how: Any) -> Any:
         """Gives a topic more partitions, unless a fault strikes at it."""
         self._fail(name)
-        return await self._topics.add_partitions(name, check)
+        return await self._topics.add_partitions(name, *what, **how)
 
     async def delete(self, name: str) -> Any:
         """Deletes a topic, unless a fault strikes at it."""

@@ -1,8 +1,8 @@
 """Automatic creation: a topic that does not exist is created when a client asks for its metadata.
 
 The broker must allow it (auto.create.topics.enable), the request must not forbid it, and the client
-needs the rights to describe the topic and to create it. The topic gets num.partitions partitions
-and the broker's settings.
+needs the rights to describe the topic and to create it. The topic gets num.partitions partitions,
+default.replication.factor replicas of each, and the broker's settings.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ async def create_missing(node: Node, session: Session, name: str) -> None:
         return
     _require_rights(node, session, name)
     with suppress(TopicAlreadyExists):  # another request has created it
-        await node.topics.create(name, partitions=node.config.num_partitions)
+        await node.topics.create(name)
 
 
 def _require_rights(node: Node, session: Session, name: str) -> None:

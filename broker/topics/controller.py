@@ -27,10 +27,12 @@ from broker.unenforced_settings import warn_unenforced
 from protocol.errors import InvalidPartitions, UnknownTopicOrPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
     from contextlib import AbstractAsyncContextManager
 
     from broker.metadata.cluster import ClusterMetadata
+    from broker.metadata.store import Compare
+    from broker.topics.partition_counts import Wanted
     from broker.topics.settings import Settings
 
 log = logging.getLogger("tidelog.topics")
@@ -72,13 +74,14 @@ class Controller:
         self._metadata = metadata
         self._settings = settings
         self._unclaimed = unclaimed
+        self._is_alone = not settings.broker.metadata_store
         self.order = asyncio.Lock()
 
     @_in_order
     async def create_topic(
         self,
         name: str,
-        partitions: int,
+        wanted: Wanted,
         configs: Mapping[str, str],
         *,
         validate_only: bool = False,
@@ -86,19 +89,33 @@ class Controller:
         """Creates a topic; with `validate_only` only returns the topic that would be created.
 
         A topic that takes over logs which name no topic keeps everything unless `configs` say
-        otherwise. Raises InvalidTopic, TopicAlreadyExists, InvalidConfig.
+        otherwise. Raises InvalidTopic, TopicAlreadyExists, InvalidConfig, and for one of several
+        brokers InvalidReplicationFactor and InvalidReplicaAssignment.
         """
         given = {**(KEEP if self._unclaimed(name) else {}), **topic_changes(configs)}
         _, brought = self._settings.settled(name, given)
         settings = {**given, **brought}
-        if validate_only:
+        while True:
             self._metadata.check_name(name)
-            leader = PartitionRecord.led_by(self._metadata.node_id)
-            return Topic(name, new_id(), (leader,) * partitions, settings)
-        topic = await self._metadata.create_topic(name, partitions, settings)
-        log.info("topic created", extra={"topic": name, "partitions": partitions})
-        warn_unenforced(given, topic=name)
-        return topic
+            partitions, still = self._placed(wanted)
+            topic = Topic(name, new_id(), partitions, settings)
+            if validate_only:
+                return topic
+            try:
+                topic = await self._metadata.add_topic(topic, still=still)
+            except ChangedMeanwhileError:
+                continue
+            log.info("topic created", extra={"topic": name, "partitions": topic.partitions})
+            warn_unenforced(given, topic=name)
+            return topic
+
+    def _placed(self, wanted: Wanted) -> tuple[tuple[PartitionRecord, ...], Sequence[Compare]]:
+        """Returns the first states of a topic's partitions, and what they were decided on."""
+        if self._is_alone:
+            return (PartitionRecord.led_by(self._metadata.node_id),) * wanted.partitions, ()
+        from broker.topics import placing  # a broker that is alone needs none of it
+
+        return placing.of_new_topic(self._metadata.image, wanted)
 
     @_in_order
     async def adopt_topic(self, topic: Topic) -> None:
@@ -106,13 +123,21 @@ class Controller:
         await self._metadata.add_topic(topic)
 
     @_in_order
-    async def add_partitions(self, name: str, check: Callable[[Topic], int]) -> tuple[Topic, Topic]:
+    async def add_partitions(
+        self,
+        name: str,
+        check: Callable[[Topic], int],
+        assignments: Sequence[Sequence[int]] | None = None,
+        *,
+        validate_only: bool = False,
+    ) -> tuple[Topic, Topic]:
         """Adds partitions to a topic; returns the topic before and after.
 
         `check` gets the current topic and returns the new number of partitions; the current number
-        changes nothing. Raises what `check` raises, UnknownTopicOrPartition, and InvalidPartitions
-        if the directory of a new partition holds a log that names no topic: the topic's retention
-        must not delete its data.
+        changes nothing. `assignments` are the replicas of each new one, if several brokers can be.
+        Raises what `check` raises, UnknownTopicOrPartition, InvalidReplicationFactor,
+        InvalidReplicaAssignment, and InvalidPartitions if the directory of a new partition holds a
+        log that names no topic: the topic's retention must not delete its data.
         """
         while True:
             image = self._metadata.image
@@ -123,12 +148,27 @@ class Controller:
             for index in sorted(self._unclaimed(name)):
                 if topic.partitions <= index < partitions:
                     raise InvalidPartitions(f"a log that is no topic's lies here as {name}-{index}")
+            added, still = self._added(topic, partitions - topic.partitions, assignments)
+            if validate_only:
+                return topic, topic
             try:
-                grown = await self._metadata.set_partitions(name, partitions, since=image)
+                grown = await self._metadata.set_partitions(
+                    name, partitions, since=image, placed=added, still=still
+                )
             except ChangedMeanwhileError:
                 continue
             log.info("partitions added", extra={"topic": name, "partitions": partitions})
             return topic, grown
+
+    def _added(
+        self, topic: Topic, count: int, assignments: Sequence[Sequence[int]] | None
+    ) -> tuple[tuple[PartitionRecord, ...], Sequence[Compare]]:
+        """Returns the first states of added partitions, and what they were decided on."""
+        if self._is_alone:
+            return (PartitionRecord.led_by(self._metadata.node_id),) * count, ()
+        from broker.topics import placing
+
+        return placing.of_added(self._metadata.image, topic, count, assignments)
 
     @_in_order
     async def delete_topic(self, name: str) -> Topic:

@@ -1,12 +1,13 @@
 """How many partitions a topic may have: the checks of CreateTopics and CreatePartitions.
 
-Counts, replication factors and manual assignments are checked. There is one broker, so each partition
-has one replica, on this broker. A count is at most max.partitions.per.topic.
+Counts, replication factors and manual assignments are checked. A broker that is alone has one
+replica of each partition. Which brokers can be replicas of several is checked where partitions are
+placed (`placing.py`). A count is at most max.partitions.per.topic.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from protocol.errors import (
     InvalidPartitions,
@@ -16,34 +17,51 @@ from protocol.errors import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
     from broker.metadata.image import Topic
     from config import BrokerConfig
     from protocol.api.create_partitions import CreatePartitionsTopic
     from protocol.api.create_topics import CreatableTopic
 
 
-def initial_count(config: BrokerConfig, wanted: CreatableTopic) -> int:
-    """Returns the number of partitions of a new topic, from its numbers or its assignments.
+class Wanted(NamedTuple):
+    """The partitions of a new topic as its creator asks for them.
+
+    `assignments` are the replicas of each, if the creator chose them; then there is one for each
+    partition, and `factor` says nothing.
+    """
+
+    partitions: int
+    factor: int = 1
+    assignments: tuple[tuple[int, ...], ...] = ()
+
+
+def initial(config: BrokerConfig, wanted: CreatableTopic) -> Wanted:
+    """Returns the partitions of a new topic, from its numbers or its assignments.
 
     Raises InvalidPartitions, InvalidReplicationFactor, InvalidReplicaAssignment, InvalidRequest.
     """
+    is_alone = not config.metadata_store
     if wanted.assignments:
         if wanted.num_partitions != -1 or wanted.replication_factor != -1:
             raise InvalidRequest("an assignment replaces the numbers: both must be -1")
-        indexes = sorted(entry.partition_index for entry in wanted.assignments)
-        if indexes != list(range(len(indexes))):
+        by_index = sorted(wanted.assignments, key=lambda entry: entry.partition_index)
+        if [entry.partition_index for entry in by_index] != list(range(len(by_index))):
             raise InvalidReplicaAssignment("partitions must be numbered from 0 without gaps")
-        for entry in wanted.assignments:
-            if entry.broker_ids != [config.node_id]:
-                raise InvalidReplicaAssignment(
-                    f"replicas {entry.broker_ids}: there is one broker, {config.node_id}"
-                )
-        return len(indexes)
+        assignments = tuple(tuple(entry.broker_ids) for entry in by_index)
+        if is_alone:
+            _check_alone(config, assignments)
+        return Wanted(len(assignments), assignments=assignments)
     factor = wanted.replication_factor
     if factor == -1:
         factor = config.default_replication_factor
-    if factor != 1:
+    if is_alone and factor != 1:
         raise InvalidReplicationFactor(f"replication factor {factor}: there is one broker")
+    if factor < 1:
+        raise InvalidReplicationFactor(
+            "Replication factor must be larger than 0, or -1 to use the default value."
+        )
     partitions = wanted.num_partitions
     if partitions == -1:
         partitions = config.num_partitions
@@ -51,10 +69,19 @@ def initial_count(config: BrokerConfig, wanted: CreatableTopic) -> int:
         raise InvalidPartitions(
             f"{partitions} partitions: between 1 and {config.max_partitions_per_topic} are possible"
         )
-    return partitions
+    return Wanted(partitions, factor)
 
 
-def grown_count(config: BrokerConfig, topic: Topic, wanted: CreatePartitionsTopic) -> int:
+def _check_alone(config: BrokerConfig, assignments: Iterable[Sequence[int]]) -> None:
+    """Raises InvalidReplicaAssignment unless the only broker is the only replica of each."""
+    for replicas in assignments:
+        if list(replicas) != [config.node_id]:
+            raise InvalidReplicaAssignment(
+                f"replicas {list(replicas)}: there is one broker, {config.node_id}"
+            )
+
+
+def grown_count(config: BrokerConfig, wanted: CreatePartitionsTopic, topic: Topic) -> int:
     """Returns the new number of partitions of an existing topic.
 
     Raises InvalidPartitions and InvalidReplicaAssignment.
@@ -74,9 +101,6 @@ def grown_count(config: BrokerConfig, topic: Topic, wanted: CreatePartitionsTopi
             raise InvalidReplicaAssignment(
                 f"{added} partitions are to be added, and {len(wanted.assignments)} are assigned"
             )
-        for assignment in wanted.assignments:
-            if assignment.broker_ids != [config.node_id]:
-                raise InvalidReplicaAssignment(
-                    f"replicas {assignment.broker_ids}: there is one broker, {config.node_id}"
-                )
+        if not config.metadata_store:
+            _check_alone(config, (assignment.broker_ids for assignment in wanted.assignments))
     return count

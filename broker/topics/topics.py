@@ -4,6 +4,9 @@ A call returns when the change is in the metadata and this broker's logs match i
 cannot be created, the controller's change is withdrawn and the error is raised. If the withdrawal
 cannot be written, the topic remains in the metadata with its settings, and later passes complete
 it.
+
+One of several brokers withdraws nothing: the others may have made their logs, and taken records.
+The logs that it cannot make now are made later, as those of the others are.
 """
 
 from __future__ import annotations
@@ -13,10 +16,11 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING
 
+from broker.topics.partition_counts import Wanted
 from protocol.errors import BrokerError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
     from contextlib import AbstractAsyncContextManager
 
     from broker.metadata.image import Topic
@@ -49,19 +53,28 @@ class Topics:
         name: str,
         *,
         partitions: int | None = None,
+        factor: int | None = None,
+        assignments: tuple[tuple[int, ...], ...] = (),
         configs: Mapping[str, str] | None = None,
         validate_only: bool = False,
     ) -> Topic:
-        """Creates a topic; by default with num.partitions. See Controller.create_topic.
+        """Creates a topic; by default with num.partitions and default.replication.factor.
 
-        Raises InvalidTopic, TopicAlreadyExists, InvalidConfig, and KafkaStorageError if its logs
-        cannot be created.
+        `assignments` are the replicas of each partition, if the creator chose them. A broker that
+        is alone is the only replica of each. See Controller.create_topic.
+
+        Raises InvalidTopic, TopicAlreadyExists, InvalidConfig, InvalidReplicationFactor,
+        InvalidReplicaAssignment, and KafkaStorageError if the logs of a broker that is alone cannot
+        be created.
         """
+        broker = self.settings.broker
+        wanted = Wanted(
+            broker.num_partitions if partitions is None else partitions,
+            broker.default_replication_factor if factor is None else factor,
+            assignments,
+        )
         topic = await self._controller.create_topic(
-            name,
-            self.settings.broker.num_partitions if partitions is None else partitions,
-            configs or {},
-            validate_only=validate_only,
+            name, wanted, configs or {}, validate_only=validate_only
         )
         if not validate_only:
             await self._made(topic, partial(self._controller.withdraw_topic, topic))
@@ -78,12 +91,22 @@ class Topics:
         if error is not None:
             raise error
 
-    async def add_partitions(self, name: str, check: Callable[[Topic], int]) -> Topic:
+    async def add_partitions(
+        self,
+        name: str,
+        check: Callable[[Topic], int],
+        assignments: Sequence[Sequence[int]] | None = None,
+        *,
+        validate_only: bool = False,
+    ) -> Topic:
         """Adds partitions to a topic; see Controller.add_partitions.
 
-        Raises what that raises, and KafkaStorageError if their logs cannot be created.
+        Raises what that raises, and KafkaStorageError if the logs of a broker that is alone cannot
+        be created.
         """
-        before, grown = await self._controller.add_partitions(name, check)
+        before, grown = await self._controller.add_partitions(
+            name, check, assignments, validate_only=validate_only
+        )
         if grown.partitions != before.partitions:
             await self._made(grown, partial(self._controller.withdraw_partitions, before, grown))
         return grown
@@ -161,11 +184,12 @@ class Topics:
     ) -> None:
         """Waits for the logs of a change; if that fails, withdraws the change and raises the error.
 
-        Nothing is raised if a later pass has created the logs before the change was withdrawn.
+        Nothing is raised if a later pass has created the logs before the change was withdrawn. One
+        of several brokers neither withdraws nor raises.
         """
         await self._reconciler.reconcile()
         error = self._reconciler.failure(topic.topic_id)
-        if error is None:
+        if error is None or self.settings.broker.metadata_store:
             return
         try:
             if not await withdraw(self._reconciler.held_back(topic.topic_id)):

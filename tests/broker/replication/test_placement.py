@@ -56,7 +56,9 @@ def test_as_many_racks_as_there_are_replicas(found):
 
 
 @given(st.integers(1, 4), st.integers(1, 3), st.integers(1, 4), numbers, numbers, st.data())
-def test_racks_of_one_size_have_the_same_number_of_replicas(size, count, rounds, start, shift, data):
+def test_racks_of_one_size_have_the_same_number_of_replicas(
+    size, count, rounds, start, shift, data
+):
     racks = {number: f"rack-{number % count}" for number in range(size * count)}
     factor = data.draw(st.integers(1, len(racks)))
     placed = place(racks, rounds * len(racks), factor, start=start, shift=shift)
