@@ -45,8 +45,10 @@ def member_of(node: Node) -> Cluster | Alone | None:
     """
     if node.config.metadata_store:
         from broker.cluster.cluster import Cluster
+        from broker.metrics.cluster_watch import ClusterWatch
 
         node.cluster = Cluster(node)
+        node.cluster_watch = ClusterWatch(node.metadata)
         return node.cluster
     if node.metadata.image.registrations or _were_shared(node.store.log_dirs):
         from broker.cluster.alone import Alone

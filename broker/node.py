@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from broker.clock import Clock
     from broker.cluster.cluster import Cluster
     from broker.metadata.cluster import ClusterMetadata
+    from broker.metrics.cluster_watch import ClusterWatch
     from broker.metrics.counters import Metrics
     from broker.replicas.replicas import Replicas
     from broker.topics.reconciler import Removed
@@ -93,6 +94,7 @@ class Node:
         self.topics = Topics(controller, reconciler, self.settings, self._forget_topic)
         self.cluster: Cluster | None = None  # None for a broker that is alone
         self.replicas: Replicas | None = None
+        self.cluster_watch: ClusterWatch | None = None
         self.ready = False
         self._producer_ids = iter(range(0))
         self._producer_ids_lock = asyncio.Lock()

@@ -32,7 +32,7 @@ from broker.metadata.store import MetadataError
 from broker.metrics.counters import Metrics
 from broker.network.connection import Connection
 from broker.network.http import start_http
-from broker.network.listener import Listener
+from broker.network.listener import HTTP, Listener
 from broker.node import Node
 from broker.pools import NoDefaultPool
 from broker.topics.startup import open_topics
@@ -163,7 +163,8 @@ async def _serve(node: Node, stop: asyncio.Event, started_s: float, faults: Faul
     control_socket = _listen(*node.config.control) if node.config.control else None
     rounds, compaction = Rounds(node), CompactionRounds(node)
     if node.cluster is not None:
-        await node.cluster.start(bound)
+        told = [] if http_socket is None else [_http_listener(http_socket)]
+        await node.cluster.start([*bound, *told])
     node.ready = True
     node.coordinator.start()
     _say_ready(node, bound, http_socket, control_socket)
@@ -182,6 +183,7 @@ async def _serve(node: Node, stop: asyncio.Event, started_s: float, faults: Faul
             compaction.run(),
             node.topics.run(),
             node.clock_watch.run(),
+            *([] if node.cluster_watch is None else [node.cluster_watch.run()]),
         )
     ]
     await stop.wait()
@@ -241,6 +243,13 @@ def _listeners(config: BrokerConfig) -> list[tuple[socket.socket, Listener]]:
         listener = Listener(name, host, actual, (told_host, told_port or actual))
         result.append((listening, listener))
     return result
+
+
+def _http_listener(bound: socket.socket) -> Listener:
+    """Returns the HTTP port as the other brokers and `tidelog cluster status` find it."""
+    host, port = bound.getsockname()[:2]
+    told = socket.gethostname() if host in EVERY_INTERFACE else host
+    return Listener(HTTP, host, port, (told, port))
 
 
 def _listen(host: str, port: int) -> socket.socket:

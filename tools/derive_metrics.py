@@ -17,6 +17,7 @@ from broker.metrics import (
     clock_metrics,
     compaction_metrics,
     group_metrics,
+    replication_metrics,
     serving_metrics,
     time_metrics,
 )
@@ -73,6 +74,13 @@ is uncleanable from when it could not be read, or a cleaning of it made no progr
 (`log.cleaner.progress.timeout.ms`), until the next start, or until somebody asks for it.
 """
 
+_REPLICATION = """\
+## Of replication
+
+Those of `kafka_server_` are of this broker. Those of `kafka_controller_kafkacontroller_` are of the
+cluster, and every broker has them by what it knows: take the largest, not the sum.
+"""
+
 
 def page() -> str:
     """Returns the whole page."""
@@ -85,6 +93,8 @@ def page() -> str:
             _table(clock_metrics.FAMILIES),
             _GROUPS,
             _table(group_metrics.FAMILIES),
+            _REPLICATION,
+            _table(replication_metrics.FAMILIES),
             _COMPACTION,
             _table(compaction_metrics.FAMILIES),
             "## Of serving\n",

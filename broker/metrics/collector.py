@@ -8,6 +8,7 @@ from broker.metrics import (
     clock_metrics,
     compaction_metrics,
     group_metrics,
+    replication_metrics,
     serving_metrics,
     time_metrics,
 )
@@ -25,6 +26,7 @@ FAMILIES = (
     *clock_metrics.FAMILIES,
     *group_metrics.FAMILIES,
     *compaction_metrics.FAMILIES,
+    *replication_metrics.FAMILIES,
 )
 
 

@@ -5,9 +5,10 @@ It is read-only, but for the few routes of `http_changes`.
 It returns both times of an offset; lookups by any record time, including the six milliseconds
 before 1970 that ListOffsets uses as sentinels; lookups by append time; why each segment is still
 there, when it will be deleted, and what other settings would delete (`http_explain`); what is wrong
-with times (`http_doctor`); and what the broker's clock shows, and how far it is trusted
-(`http_clock`). ROUTES lists the routes, and docs/http.md shows each. A time is given as
-milliseconds, as ISO 8601 with its zone, or relative to the broker's now ("-2h").
+with times (`http_doctor`); what the broker's clock shows, and how far it is trusted (`http_clock`);
+and who leads what in the cluster (`broker/cluster/facts.py`). ROUTES lists the routes, and
+docs/http.md shows each. A time is given as milliseconds, as ISO 8601 with its zone, or relative to
+the broker's now ("-2h").
 
 All lookups, and the formatting of their results, run in a pool of their own, so that neither
 requests nor the lookups of Kafka's protocol wait for them. A diagnosis of all logs has another one.
@@ -20,6 +21,7 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from broker.cluster.facts import cluster
 from broker.network import http_changes
 from broker.network.http_answers import Refused, answering, line, twice
 from broker.network.http_clock import clock, topic_clock
@@ -190,6 +192,7 @@ ROUTES = (
         "/v1/topics/{topic}/partitions/{partition}/records/{offset}/times", record_times, ("next",)
     ),
     _Route("/v1/topics/{topic}/explain", explain, ("partition", "set")),
+    _Route("/v1/cluster", cluster),
     _Route("/v1/clock", clock),
     _Route("/v1/topics/{topic}/clock", topic_clock, ("partition",)),
     _Route("/v1/doctor", doctor, ("topic", "partition"), is_long=True),

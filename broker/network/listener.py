@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+HTTP = "HTTP"  # in a broker's session: the port for metrics, which is no listener of the protocol
+
 
 class Listener(NamedTuple):
     """One address that clients connect to, and the address that is advertised for it."""

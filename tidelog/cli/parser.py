@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from tidelog import __version__
-from tidelog.cli.serve import DESCRIPTION, add_serve, run_serve
+from tidelog.cli.brokers.serve import DESCRIPTION, add_serve, run_serve
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -96,6 +96,12 @@ _ASKING = {
         "add_clock",
         "run_clock",
         "what the broker's clock shows, how far it is trusted, and to accept a leap of it",
+    ),
+    "cluster": (
+        "tidelog.cli.brokers.status",
+        "add_cluster",
+        "run_cluster",
+        "who leads what, which replicas lag and why, and the brokers' clocks",
     ),
     "delete-records": (
         "tidelog.cli.delete_records",

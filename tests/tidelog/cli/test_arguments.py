@@ -14,8 +14,8 @@ from config.instants import parse_instant
 from config.release import RELEASED_MS
 from pipeline import options
 from tidelog.cli import parser as cli
+from tidelog.cli.brokers.serve import _overrides
 from tidelog.cli.parser import _parser, main
-from tidelog.cli.serve import _overrides
 
 ROOT = Path(__file__).parents[3]
 

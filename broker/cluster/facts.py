@@ -1,0 +1,103 @@
+"""What `/v1/cluster` says: brokers, leaders, replicas that lag and why, by this broker's image.
+
+A broker that is alone is a cluster of one. How far a follower is behind is known to the leader
+alone, so the answer has it for the partitions that this broker leads.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from broker.metadata.standing import SERVING, standings, state_of, why_missing
+from broker.network.http_answers import twice
+from broker.network.listener import HTTP
+
+if TYPE_CHECKING:
+    from broker.metadata.image import Image
+    from broker.metadata.standing import Standing
+    from broker.network.http_question import Asked
+    from broker.node import Node
+
+OK, UNDER_REPLICATED, UNDER_MIN_ISR, OFFLINE = "ok", "under-replicated", "under-min-isr", "offline"
+
+
+def cluster(asked: Asked) -> dict[str, Any]:
+    """Returns the cluster as this broker knows it."""
+    node = asked.node
+    image = node.metadata.image
+    alone = node.metadata.node_id if node.cluster is None else None
+    found = list(standings(image, alone))
+    controller = image.controller
+    told = None
+    if controller is not None:
+        told = {"broker": controller.broker, "epoch": controller.epoch}
+    return {
+        "cluster_id": image.cluster_id,
+        "broker": node.metadata.node_id,
+        "revision": image.revision,
+        "controller": told,
+        **twice("now", node.clock.now_ms()),
+        "brokers": _brokers(node, image, found),
+        "partitions": [_partition(node, image, each) for each in found],
+    }
+
+
+def _brokers(node: Node, image: Image, found: list[Standing]) -> list[dict[str, Any]]:
+    leads = Counter(each.record.leader for each in found)
+    has = Counter(broker for each in found for broker in each.record.replicas)
+    in_sync = Counter(broker for each in found for broker in each.record.isr)
+    alone = node.metadata.node_id if node.cluster is None else None
+    known = {*image.registrations, *image.brokers, node.metadata.node_id}
+    answer = []
+    for broker in sorted(known):
+        live = image.brokers.get(broker)
+        endpoints = () if live is None else live.record.endpoints
+        addresses = {at.listener: _joined(at.host, at.port) for at in endpoints}
+        answer.append(
+            {
+                "broker": broker,
+                "state": SERVING if broker == alone else state_of(image, broker),
+                "epoch": None if live is None else live.epoch,
+                "rack": None if live is None else live.record.rack,
+                "http": addresses.pop(HTTP, None),
+                "listeners": addresses,
+                "leads": leads[broker],
+                "replicas": has[broker],
+                "in_sync": in_sync[broker],
+            }
+        )
+    return answer
+
+
+def _partition(node: Node, image: Image, each: Standing) -> dict[str, Any]:
+    record = each.record
+    least = node.settings.served(each.topic).min_insync_replicas
+    return {
+        "topic": each.topic.name,
+        "partition": each.number,
+        "state": _state(each, least),
+        "leader": None if each.is_offline else record.leader,
+        "leader_epoch": record.leader_epoch,
+        "replicas": list(record.replicas),
+        "isr": list(record.isr),
+        "elr": list(record.elr),
+        "adding": list(record.adding),
+        "removing": list(record.removing),
+        "min_insync_replicas": least,
+        "missing": [
+            {"broker": broker, "why": why_missing(image, each, broker)} for broker in each.missing
+        ],
+    }
+
+
+def _state(each: Standing, least: int) -> str:
+    if each.is_offline:
+        return OFFLINE
+    if len(each.record.isr) < least:
+        return UNDER_MIN_ISR
+    return UNDER_REPLICATED if each.missing else OK
+
+
+def _joined(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -1,0 +1,83 @@
+"""How well partitions are replicated, and why a replica is not in sync, by one image: pure functions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from broker.metadata.image import Image, Topic
+    from broker.metadata.records import PartitionRecord
+
+SERVING = "serving"
+FENCED = "fenced"
+STOPPING = "stopping"
+AWAY = "away"
+
+
+class Standing(NamedTuple):
+    """One partition of an image."""
+
+    topic: Topic
+    number: int
+    record: PartitionRecord
+    is_offline: bool
+    """Nobody leads it: it has no leader, or one without a session."""
+
+    @property
+    def missing(self) -> tuple[int, ...]:
+        """The replicas that are not in sync, without those that a reassignment adds."""
+        record = self.record
+        return tuple(
+            broker
+            for broker in record.replicas
+            if broker not in record.isr and broker not in record.adding
+        )
+
+    @property
+    def is_led_by_another(self) -> bool:
+        """Whether another replica than the preferred one leads."""
+        return not self.is_offline and self.record.leader != self.record.replicas[0]
+
+
+def standings(image: Image, alone: int | None) -> Iterator[Standing]:
+    """Yields every partition, by topic. `alone` is the id of a broker that is alone, else None."""
+    for topic in image.topics.values():
+        for index, record in enumerate(topic.assignments):
+            yield Standing(topic, index, record, _is_offline(image, record, alone))
+
+
+def state_of(image: Image, broker: int) -> str:
+    """Returns what a broker is doing: SERVING, FENCED, STOPPING, or AWAY without a session."""
+    live = image.brokers.get(broker)
+    if live is None:
+        return AWAY
+    if live.record.is_stopping:
+        return STOPPING
+    return FENCED if live.record.is_fenced else SERVING
+
+
+def why_missing(image: Image, standing: Standing, broker: int) -> str:
+    """Returns in a few words why a replica is not in sync."""
+    state = state_of(image, broker)
+    if state == AWAY:
+        return "the broker has no session" if broker in image.registrations else "no such broker"
+    if state == FENCED:
+        return "the broker has not caught up with the metadata"
+    if state == STOPPING:
+        return "the broker is stopping"
+    offline = image.offline.get(broker)
+    topic_id, index = standing.topic.topic_id, standing.number
+    if offline is not None and index in offline.record.partitions.get(topic_id, ()):
+        return "its log has failed"
+    if offline is not None and index in offline.record.full.get(topic_id, ()):
+        return "its disk is full"
+    return "nobody leads" if standing.is_offline else "it is behind the leader"
+
+
+def _is_offline(image: Image, record: PartitionRecord, alone: int | None) -> bool:
+    """Returns whether nobody leads; a broker that is alone has no session."""
+    if alone is not None:
+        return record.leader != alone
+    return record.leader not in image.brokers

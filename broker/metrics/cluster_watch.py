@@ -1,0 +1,53 @@
+"""Counts what happens to the replicas of a broker of several: elections, and changes of ISRs.
+
+It compares each image of the metadata with the one before. Changes that lie within one step of the
+watch, such as an ISR that shrinks and grows again at once, are not seen.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from broker.metadata.cluster import ClusterMetadata
+    from broker.metadata.image import Image
+    from broker.metadata.records import PartitionRecord
+
+
+class ClusterWatch:
+    """Counters since the start, each of what concerns partitions that this broker leads."""
+
+    def __init__(self, metadata: ClusterMetadata) -> None:
+        self._metadata = metadata
+        self.isr_shrinks = 0
+        self.isr_expands = 0
+        self.elections = 0
+        self.unclean_elections = 0
+
+    async def run(self) -> None:
+        """Follows the metadata for ever."""
+        image = self._metadata.image
+        while True:
+            newer = await self._metadata.newer_image(image.revision)
+            self.compare(image, newer)
+            image = newer
+
+    def compare(self, before: Image, after: Image) -> None:
+        """Counts what has changed between two images."""
+        for name, topic in after.topics.items():
+            earlier = before.topics.get(name)
+            if earlier is topic or earlier is None or earlier.topic_id != topic.topic_id:
+                continue
+            for old, new in zip(earlier.assignments, topic.assignments, strict=False):
+                if old is not new and new.leader == self._metadata.node_id:
+                    self._count(old, new)
+
+    def _count(self, old: PartitionRecord, new: PartitionRecord) -> None:
+        if old.leader != new.leader:
+            self.elections += 1
+            if new.is_recovering and not old.is_recovering:
+                self.unclean_elections += 1
+        elif len(new.isr) < len(old.isr):
+            self.isr_shrinks += 1
+        elif len(new.isr) > len(old.isr):
+            self.isr_expands += 1

@@ -1,0 +1,204 @@
+"""Metrics of replication, under Kafka's names.
+
+Those of `kafka_server_` are about this broker: what it leads or has a replica of. Those of
+`kafka_controller_` are about the cluster, and every broker has them, by its own image. A broker that
+is alone has them, too.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.metadata.standing import FENCED, SERVING, STOPPING, standings, state_of
+from broker.metrics.family import COUNTER, GAUGE, Family
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from broker.metadata.standing import Standing
+    from broker.metrics.family import Read, Samples, Scrape
+
+_SERVER = "kafka_server_replicamanager_"
+_CONTROLLER = "kafka_controller_kafkacontroller_"
+
+
+def _all(scrape: Scrape) -> list[Standing]:
+    found = scrape.shared.get(__name__)
+    if not isinstance(found, list):
+        node = scrape.node
+        alone = node.metadata.node_id if node.cluster is None else None
+        found = scrape.shared[__name__] = list(standings(node.metadata.image, alone))
+    return found
+
+
+def _counted(matches: Callable[[Scrape, Standing], bool]) -> Read:
+    """Declares how many partitions match."""
+
+    def read(scrape: Scrape) -> Samples:
+        yield (), sum(matches(scrape, each) for each in _all(scrape))
+
+    return read
+
+
+def _leads(scrape: Scrape, each: Standing) -> bool:
+    return each.record.leader == scrape.node.metadata.node_id
+
+
+def _has(scrape: Scrape, each: Standing) -> bool:
+    return scrape.node.metadata.node_id in each.record.replicas
+
+
+def _is_under_replicated(scrape: Scrape, each: Standing) -> bool:
+    return _leads(scrape, each) and bool(each.missing)
+
+
+def _least(scrape: Scrape, each: Standing) -> int:
+    return scrape.node.settings.served(each.topic).min_insync_replicas
+
+
+def _is_under_min(scrape: Scrape, each: Standing) -> bool:
+    return _leads(scrape, each) and len(each.record.isr) < _least(scrape, each)
+
+
+def _is_at_min(scrape: Scrape, each: Standing) -> bool:
+    return _leads(scrape, each) and len(each.record.isr) == _least(scrape, each)
+
+
+def _is_reassigned(scrape: Scrape, each: Standing) -> bool:
+    return _leads(scrape, each) and bool(each.record.adding or each.record.removing)
+
+
+def _since_start(attribute: str) -> Read:
+    """Declares a counter of the watch; 0 for a broker that is alone."""
+
+    def read(scrape: Scrape) -> Samples:
+        watch = scrape.node.cluster_watch
+        yield (), 0 if watch is None else getattr(watch, attribute)
+
+    return read
+
+
+def _is_controller(scrape: Scrape) -> Samples:
+    node = scrape.node
+    controller = node.metadata.image.controller
+    is_mine = controller is not None and controller.broker == node.metadata.node_id
+    yield (), int(node.cluster is None or is_mine)
+
+
+def _brokers(*states: str) -> Read:
+    def read(scrape: Scrape) -> Samples:
+        image = scrape.node.metadata.image
+        alone = scrape.node.cluster is None and SERVING in states
+        found = sum(state_of(image, broker) in states for broker in image.brokers)
+        yield (), 1 if alone else found
+
+    return read
+
+
+def _topics(scrape: Scrape) -> Samples:
+    yield (), len(scrape.node.metadata.image.topics)
+
+
+FAMILIES = (
+    Family(_SERVER + "leadercount", GAUGE, "Partitions led here", (), _counted(_leads)),
+    Family(_SERVER + "partitioncount", GAUGE, "Replicas here", (), _counted(_has)),
+    Family(
+        _SERVER + "underreplicatedpartitions",
+        GAUGE,
+        "Partitions led here of which a replica is not in sync",
+        (),
+        _counted(_is_under_replicated),
+    ),
+    Family(
+        _SERVER + "underminisrpartitioncount",
+        GAUGE,
+        "Partitions led here with fewer replicas in sync than min.insync.replicas: acks=all is refused",
+        (),
+        _counted(_is_under_min),
+    ),
+    Family(
+        _SERVER + "atminisrpartitioncount",
+        GAUGE,
+        "Partitions led here with just min.insync.replicas in sync",
+        (),
+        _counted(_is_at_min),
+    ),
+    Family(
+        _SERVER + "reassigningpartitions",
+        GAUGE,
+        "Partitions led here whose replicas are being moved",
+        (),
+        _counted(_is_reassigned),
+    ),
+    Family(
+        _SERVER + "isrshrinks",
+        COUNTER,
+        "Replicas that left the ISR of a partition led here",
+        (),
+        _since_start("isr_shrinks"),
+    ),
+    Family(
+        _SERVER + "isrexpands",
+        COUNTER,
+        "Replicas that joined the ISR of a partition led here",
+        (),
+        _since_start("isr_expands"),
+    ),
+    Family(
+        "kafka_controller_controllerstats_leaderelections",
+        COUNTER,
+        "Elections of this broker as the leader of a partition",
+        (),
+        _since_start("elections"),
+    ),
+    Family(
+        "kafka_controller_controllerstats_uncleanleaderelections",
+        COUNTER,
+        "Elections of this broker although it was in neither ISR nor ELR: committed records may be lost",
+        (),
+        _since_start("unclean_elections"),
+    ),
+    Family(
+        _CONTROLLER + "activecontrollercount",
+        GAUGE,
+        "1 if this broker is the controller, else 0",
+        (),
+        _is_controller,
+    ),
+    Family(
+        _CONTROLLER + "offlinepartitionscount",
+        GAUGE,
+        "Partitions of the cluster that nobody leads",
+        (),
+        _counted(lambda _, each: each.is_offline),
+    ),
+    Family(
+        _CONTROLLER + "preferredreplicaimbalancecount",
+        GAUGE,
+        "Partitions of the cluster that another replica than the preferred one leads",
+        (),
+        _counted(lambda _, each: each.is_led_by_another),
+    ),
+    Family(
+        _CONTROLLER + "globalpartitioncount",
+        GAUGE,
+        "Partitions of the cluster",
+        (),
+        _counted(lambda *_: True),
+    ),
+    Family(_CONTROLLER + "globaltopiccount", GAUGE, "Topics of the cluster", (), _topics),
+    Family(
+        _CONTROLLER + "activebrokercount",
+        GAUGE,
+        "Brokers with a session that are not fenced",
+        (),
+        _brokers(SERVING, STOPPING),
+    ),
+    Family(
+        _CONTROLLER + "fencedbrokercount",
+        GAUGE,
+        "Brokers with a session that have not caught up with the metadata",
+        (),
+        _brokers(FENCED),
+    ),
+)
