@@ -77,7 +77,7 @@ class Run:
                 file_bytes=self.options.file_bytes,
             )
             sizes = [one.size_bytes for one in chunks]
-            with watching(ARCHIVE, sum(sizes), brokers=self.options.brokers) as watch:
+            with watching(ARCHIVE, sum(sizes), session, brokers=self.options.brokers) as watch:
                 written: list[Written] = session.run(
                     self.place.write, chunks, watch=watch, sizes=sizes
                 )

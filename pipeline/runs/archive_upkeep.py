@@ -83,7 +83,7 @@ def _compared(
     """Compares each file with its entries, and the offsets of partitions without a bad file."""
     items = [WholeFile(store, tuple(parts)) for parts in named.values()]
     sizes = [one.size_bytes for one in items]
-    with watching("verify", sum(sizes)) as watch:
+    with watching("verify", sum(sizes), session) as watch:
         checked: list[list[str]] = session.run(keeping.check, items, watch=watch, sizes=sizes)
     bad = {path for path, found in zip(named, checked, strict=True) if found}
     whole = [
@@ -92,7 +92,7 @@ def _compared(
         if not any(one.path in bad for one in files)
     ]
     sizes = [one.size_bytes for one in whole]
-    with watching("verify, offsets", sum(sizes)) as watch:
+    with watching("verify, offsets", sum(sizes), session) as watch:
         checked += session.run(keeping.check_order, whole, watch=watch, sizes=sizes)
     return [sentence for found in checked for sentence in found]
 
@@ -118,7 +118,7 @@ def compact(
             groups = []  # it was published; the replaced files may still exist
         if groups:
             sizes = [one.size_bytes for one in groups]
-            with watching("compact", sum(sizes)) as watch:
+            with watching("compact", sum(sizes), session) as watch:
                 merged: list[Merged] = session.run(keeping.merge, groups, watch=watch, sizes=sizes)
             made = Manifest(
                 run=name,

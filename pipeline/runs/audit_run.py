@@ -194,7 +194,7 @@ class Auditing:
         sizes = [
             sum(one.split.size_bytes for one in items if isinstance(one, Item)) for items in tasks
         ]
-        with watching(job, sum(sizes), brokers=self.options.brokers) as watch:
+        with watching(job, sum(sizes), self.session, brokers=self.options.brokers) as watch:
             done = self.session.run(work, tasks, watch=watch, sizes=sizes)
         return [result for several in done for result in several]
 

@@ -240,7 +240,7 @@ class Run:
             for key in keys
         ]
         sizes = [sum(one.read_bytes for one in item.files) for item in items]
-        with watching("predict", sum(sizes)) as watch:
+        with watching("predict", sum(sizes), session) as watch:
             seen: list[Prediction] = session.run(predict, items, watch=watch, sizes=sizes)
         return {
             topic: prediction.combined(

@@ -145,7 +145,7 @@ class Trial:
             for partition in self.partitions
         ]
         sizes = [partition.size_bytes for partition in self.partitions]
-        with watching("whatif", sum(sizes), brokers=self.options.brokers) as watch:
+        with watching("whatif", sum(sizes), self.session, brokers=self.options.brokers) as watch:
             judged = self.session.run(judge, items, watch=watch, sizes=sizes)
         topics = []
         for topic, policies in self._policies.items():

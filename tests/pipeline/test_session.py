@@ -109,7 +109,7 @@ def test_progress_moves_while_tasks_run(monkeypatch):
 
 
 def test_progress_does_not_exceed_its_total(capsys):
-    with watching("x", 10) as watch:
+    with watching("x", 10, Session("x")) as watch:
         watch(12)
     assert '"done": 10, "total": 10' in capsys.readouterr().err
 

@@ -11,6 +11,9 @@ import tidelog.jobs
 from client import retry, sync_client
 from pipeline import cli
 from pipeline.errors import FAILED
+from pipeline.runs import task_progress
+from pipeline.session import Session
+from tidelog.process import BrokerProcess
 
 
 @pytest.fixture
@@ -57,3 +60,25 @@ def test_a_program_is_told_too(nowhere, tmp_path, caplog):
     with pytest.raises(tidelog.jobs.JobError, match="cannot be reached"):
         tidelog.jobs.audit(brokers=nowhere, topics="t", out=tmp_path)
     assert len(caplog.messages) == 1
+
+
+def test_the_driver_says_what_the_tasks_of_spark_wait_for(monkeypatch, tmp_path, caplog):
+    """Their own warnings are in the logs of the workers. Tasks of this process need no other."""
+    monkeypatch.setattr(task_progress, "NOTICE_S", 0.0)
+    on_spark = Session("audit", spark=object())
+    with BrokerProcess(tmp_path / "data") as broker:
+        address = broker.bootstrap
+        with task_progress.watching("audit", 900, on_spark, brokers=address) as watch:
+            for done in (0, 0, 100, 100):
+                watch(done)
+            assert caplog.messages == []
+            broker.kill()
+            for done in (100, 100, 200, 200):
+                watch(done)
+    (said,) = caplog.messages
+    assert address in said
+    assert said.endswith("; still trying")
+    caplog.clear()
+    with task_progress.watching("audit", 9, Session("audit"), brokers=address) as watch:
+        watch(0)
+    assert caplog.messages == []
