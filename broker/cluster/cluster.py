@@ -7,11 +7,13 @@ every role, and registers anew. `session.py` has what one session writes.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from typing import TYPE_CHECKING
 
 from broker.clock import machine_boot_id
 from broker.cluster.directories import Directories
+from broker.cluster.disks import Disks
 from broker.cluster.governing import Governing
 from broker.cluster.rules import Rules
 from broker.cluster.session import Session, SessionLostError
@@ -33,6 +35,7 @@ log = logging.getLogger("tidelog.cluster")
 
 NO_SESSION = -1
 _RETRY_S = 1.0
+_DISKS_S = 1.0
 _TICKS = 4  # in each lease: how often the loop looks whether it was paused
 
 
@@ -54,7 +57,10 @@ class Cluster:
         self._directories = Directories(
             node.store.log_dirs, machine_boot_id(), cluster_id, config.node_id
         )
+        self._directories.log_missing(node.metadata.image)
         self._session = Session(node, self._directories, self.now_ms)
+        self._disks = Disks(node, self._directories)
+        self._logs_failed = asyncio.Event()
         self._endpoints: tuple[Endpoint, ...] = ()
         self._rules = Rules(node.settings)
         self._governing = Governing(node, self, self._rules)
@@ -113,6 +119,10 @@ class Cluster:
         self.lease.on_lost()
         self._news.set()
 
+    def log_failed(self) -> None:
+        """Hears that a log took no append or no flush: the disks are looked at now, not in a while."""
+        self._logs_failed.set()
+
     # -- start and stop -------------------------------------------------------------------------
 
     async def start(self, listeners: Iterable[Listener]) -> None:
@@ -126,6 +136,7 @@ class Cluster:
                 self._governing.run(),
                 self._hear_news(),
                 self._watch_lease(),
+                self._watch_disks(),
             )
         ]
         waiting = loop.create_task(self._unfenced.wait())
@@ -213,7 +224,9 @@ class Cluster:
             self._news.clear()
             self._session.check()
             image = self._metadata.image
-            transaction = self._session.next_of(image, epoch, is_stopping=self._is_stopping)
+            transaction = self._session.next_of(
+                image, epoch, self._disks.offline, is_stopping=self._is_stopping
+            )
             if transaction is not None:
                 await self._session.store(transaction)
                 continue
@@ -237,6 +250,19 @@ class Cluster:
             await asyncio.sleep(self._tick_s)
             if self.lease.is_lost(self.now_ms()):
                 self._news.set()
+
+    async def _watch_disks(self) -> None:
+        """Wakes the session when a log has failed, or a disk is full or has room again."""
+        while True:
+            try:
+                if await self._disks.look(self.now_ms()):
+                    self._news.set()
+            except Exception:
+                log.exception("the disks were not looked at")
+            self._logs_failed.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_DISKS_S):
+                    await self._logs_failed.wait()
 
     def _step_down(self, why: str) -> None:
         had_begun = self.epoch != NO_SESSION

@@ -22,10 +22,14 @@ from storage.directory.registration_file import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
+    from broker.metadata.image import Image
+
 log = logging.getLogger("tidelog.cluster")
+
+_SHOWN_LOGS = 20
 
 
 class Directories:
@@ -46,17 +50,48 @@ class Directories:
         self._new_ids = {path: written_id(new_id()) for path in self._states}
 
     @property
-    def ids(self) -> tuple[str, ...]:
+    def by_path(self) -> Mapping[Path, str]:
         """The ids of the directories; one without a file has the id that it will get."""
-        return tuple(
-            self._new_ids[path] if state is None else state.directory
+        return {
+            path: self._new_ids[path] if state is None else state.directory
             for path, state in self._states.items()
-        )
+        }
 
     @property
     def states(self) -> tuple[DirectoryState | None, ...]:
         """What the files hold; None for each that is missing or damaged."""
         return tuple(self._states.values())
+
+    def log_missing(self, image: Image) -> None:
+        """Logs which directories of the last registration are not here, and which logs therefore.
+
+        To be called before logs are made anew.
+        """
+        registered = image.registrations.get(self._broker)
+        if registered is None:
+            return
+        missing = set(registered.record.directories) - set(self.by_path.values())
+        if not missing:
+            return
+        logs = [
+            filenames.partition_directory(topic.name, index)
+            for topic in image.topics.values()
+            for index, record in enumerate(topic.assignments)
+            if self._broker in record.replicas
+        ]
+        absent = [name for name in logs if not any((path / name).exists() for path in self._states)]
+        shown = ",".join(sorted(absent)[:_SHOWN_LOGS])
+        log.error(
+            "log directories are missing, or were emptied: their logs are copied from other brokers, "
+            "where there are any",
+            extra={
+                "registered": len(registered.record.directories),
+                "missing": len(missing),
+                "here": ",".join(map(str, self._states)),
+                "logs": len(absent),
+                "missing_logs": shown,
+            },
+        )
 
     def begin(self, incarnation: str, registered: str) -> None:
         """Makes the files durable that must be there before a session begins.

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from broker.cluster.directories import Directories
     from broker.cluster.rules import Rules
-    from broker.metadata.broker_records import Endpoint
+    from broker.metadata.broker_records import Endpoint, OfflineRecord
     from broker.metadata.image import Image
     from broker.node import Node
     from broker.replication.transactions import Transaction
@@ -89,10 +89,13 @@ class Session:
         if self.lease.is_lost(self._now_ms()):
             raise SessionLostError("its lease has ended")
 
-    def next_of(self, image: Image, epoch: int, *, is_stopping: bool) -> Transaction | None:
+    def next_of(
+        self, image: Image, epoch: int, offline: OfflineRecord, *, is_stopping: bool
+    ) -> Transaction | None:
         """Returns what this broker should write next in its session; None if nothing.
 
-        Raises SessionLostError if the image shows that the session has ended.
+        `offline` is what it cannot lead. Raises SessionLostError if the image shows that the session
+        has ended.
         """
         live = image.brokers.get(self._me)
         if live is None or live.epoch != epoch:
@@ -102,7 +105,11 @@ class Session:
             first = controlled_shutdown.begin(image, me, epoch, lease_id)
         else:
             first = registration.unfence(image, me, epoch, lease_id)
-        return first or controlled_shutdown.confirm(image, me, epoch, lease_id)
+        return (
+            first
+            or controlled_shutdown.confirm(image, me, epoch, lease_id)
+            or registration.report_offline(image, me, epoch, offline)
+        )
 
     async def store(self, transaction: Transaction) -> int | None:
         """Stores a transaction; returns its revision, None if it is to be decided again.
@@ -157,7 +164,7 @@ class Session:
             self._me,
             self.incarnation,
             self.lease_id,
-            directories.ids,
+            tuple(directories.by_path.values()),
             self.is_clean,
             is_fenced,
             endpoints,

@@ -73,6 +73,7 @@ def storage_error(state: LogState, what: str, error: OSError) -> BrokerError:
     reason = error.strerror or str(error)
     if error.errno in deletion.FULL:
         reason = f"the disk is full ({reason})"
+        state.is_full = True
     if isinstance(error, files.SyncError):
         go_offline(state, f"{what}: {reason}")
     if (what, reason) not in state.logged_errors:  # with a full disk every append fails

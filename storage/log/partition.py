@@ -247,6 +247,15 @@ class Partition:
         return self.state.offline
 
     @property
+    def is_full(self) -> bool:
+        """Whether the disk has had no room for the log, as far as is known since `note_room`."""
+        return self.state.is_full
+
+    def note_room(self) -> None:
+        """Takes it that the disk has room again, until something finds none."""
+        self.state.is_full = False
+
+    @property
     def is_deleted(self) -> bool:
         """Whether the partition has been deleted."""
         return self.state.is_deleted

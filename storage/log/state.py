@@ -129,6 +129,7 @@ class LogState:
 
     is_deleted: bool = field(init=False, default=False)
     offline: str | None = field(init=False, default=None)  # why, until the process ends
+    is_full: bool = field(init=False, default=False)  # the disk had no room; see `note_room`
     is_closed: bool = field(init=False, default=False)
     is_stopped: bool = field(init=False, default=False)  # deleted, offline or closed: no appends
     # What was logged once, until a flush succeeds.

@@ -36,11 +36,14 @@ class Brokers:
     def settings(self, broker: int, more: Mapping[str, object] | None = None) -> dict[str, object]:
         return {"node.id": broker, "metadata.store": f"sqlite:{self.path}", **(more or {})}
 
-    def start(self, *brokers: int, settings: Mapping[str, object] | None = None) -> None:
+    def start(
+        self, *brokers: int, settings: Mapping[str, object] | None = None, faults: bool = False
+    ) -> None:
         """Starts brokers at the same time, and returns when all are ready."""
 
         def start(broker: int) -> Subject:
-            return Subject(self.directory / f"broker-{broker}", self.settings(broker, settings))
+            directory = self.directory / f"broker-{broker}"
+            return Subject(directory, self.settings(broker, settings), faults=faults)
 
         with ThreadPoolExecutor(len(brokers)) as threads:
             self.running |= zip(brokers, threads.map(start, brokers), strict=True)
@@ -59,7 +62,9 @@ class Brokers:
         """Waits for an image of which something is true, and returns that."""
         return eventually(lambda: condition(self.image()), within_s)
 
-    def add_topic(self, name: str, *assignments: Sequence[int]) -> Topic:
+    def add_topic(
+        self, name: str, *assignments: Sequence[int], configs: Mapping[str, str] | None = None
+    ) -> Topic:
         """Stores a topic whose partitions are led by the first of their replicas."""
         partitions = tuple(
             PartitionRecord(tuple(each), tuple(each), each[0], 0) for each in assignments
@@ -69,7 +74,7 @@ class Brokers:
             metadata = local_metadata(self.path, OUTSIDER, is_shared=True)
             await metadata.open()
             try:
-                return await metadata.add_topic(Topic(name, new_id(), partitions, {}))
+                return await metadata.add_topic(Topic(name, new_id(), partitions, configs or {}))
             finally:
                 await metadata.close()
 

@@ -1,0 +1,108 @@
+"""What this broker cannot lead, by its logs: those that have failed, and those whose disk is full.
+
+A log that has failed stays so until the process ends. A disk is full from an append that found no
+room until there is some again, and for a while at least: else its leaders would go and come.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+from broker.metadata.broker_records import OfflineRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+    from uuid import UUID
+
+    from broker.cluster.directories import Directories
+    from broker.node import Node
+    from storage.log.partition import Partition
+
+log = logging.getLogger("tidelog.cluster")
+
+_ROOM_BYTES = 16 << 20
+_LEAST_FULL_MS = 10_000
+
+
+class Disks:
+    """The logs of this broker that cannot lead; all methods run on the event loop."""
+
+    def __init__(self, node: Node, directories: Directories) -> None:
+        self._node, self._directories = node, directories
+        self._failed: dict[Path, list[Partition]] = {}
+        self._full: dict[Path, int] = {}  # by directory: since when
+        self.offline = OfflineRecord()
+        """What the broker cannot lead, as `look` has found."""
+
+    async def look(self, now_ms: int) -> bool:
+        """Looks at the logs; returns whether something has changed. `now_ms` is monotonic."""
+        opened = self._node.store.opened()
+        failed = _by_directory(each for each in opened if each.offline is not None)
+        for path in failed.keys() - self._failed.keys():
+            await self._note_failure(path)
+        self._failed = failed
+        for path in _by_directory(each for each in opened if each.is_full):
+            if path not in self._full:
+                log.error("disk full: others lead, if they can", extra={"directory": str(path)})
+                self._full[path] = now_ms
+        for path, since_ms in list(self._full.items()):
+            if now_ms - since_ms >= _LEAST_FULL_MS:
+                await self._look_for_room(path, opened)
+        before, self.offline = self.offline, self._record(opened)
+        return self.offline != before
+
+    async def _note_failure(self, path: Path) -> None:
+        log.error("log directory with a failed log", extra={"directory": str(path)})
+        try:
+            await self._node.pools.topics.run(self._directories.note_failure, path)
+        except OSError as error:  # the metadata have it, too
+            log.error("the failure is not noted: %s", error, extra={"directory": str(path)})
+
+    async def _look_for_room(self, path: Path, opened: Iterable[Partition]) -> None:
+        free_bytes = await self._node.pools.topics.run(_free_bytes, path)
+        if free_bytes < _ROOM_BYTES:
+            return
+        log.info("disk with room again", extra={"directory": str(path), "bytes": free_bytes})
+        del self._full[path]
+        for partition in opened:
+            if partition.directory.parent == path:
+                partition.note_room()
+
+    def _record(self, opened: Iterable[Partition]) -> OfflineRecord:
+        if not self._failed and not self._full:
+            return OfflineRecord()
+        ids = self._directories.by_path
+        return OfflineRecord(
+            tuple(ids[path] for path in self._failed),
+            self._by_topic(each for found in self._failed.values() for each in found),
+            self._by_topic(each for each in opened if each.directory.parent in self._full),
+        )
+
+    def _by_topic(self, partitions: Iterable[Partition]) -> Mapping[UUID, tuple[int, ...]]:
+        """Returns the numbers of partitions by the id of their topic."""
+        topics = self._node.metadata.image.topics
+        found: dict[UUID, list[int]] = defaultdict(list)
+        for each in partitions:
+            if each.topic in topics:
+                found[topics[each.topic].topic_id].append(each.index)
+        return {topic_id: tuple(sorted(indexes)) for topic_id, indexes in found.items()}
+
+
+def _by_directory(partitions: Iterable[Partition]) -> dict[Path, list[Partition]]:
+    found: dict[Path, list[Partition]] = defaultdict(list)
+    for partition in partitions:
+        found[partition.directory.parent].append(partition)
+    return dict(found)
+
+
+def _free_bytes(path: Path) -> int:
+    """Returns how much may be written to a volume; 0 if that cannot be told."""
+    try:
+        volume = os.statvfs(path)
+    except OSError:
+        return 0
+    return volume.f_frsize * volume.f_bavail
