@@ -59,6 +59,11 @@ class Power(power_loss.Disk):
             raise OSError(errno.EIO, "Input/output error")
         super().sync(number)
 
+    def lose_bytes(self, target: Path, pick: random.Random) -> None:
+        """Makes in `target` what is found after syncs have failed: any bytes, under their names."""
+        styles = pick.choice([["old"], ["new"], ["old", "new"], ["first"]])
+        self._restore(self._top, target, pick, styles, lambda call: True)
+
 
 class RealDisk(Disk):
     """One log directory after another: a machine that died has another state of it."""
@@ -88,6 +93,7 @@ class RealDisk(Disk):
             "file_delete_delay_ms": pick.choice([0, 3_000]),
         }
         self._store: LogStore | None = None
+        self._has_failed = False
         self._is_closed = True
         self._registration: DirectoryState | None = None
         self._begin_directory()
@@ -124,6 +130,7 @@ class RealDisk(Disk):
     @registration.setter
     def registration(self, state: DirectoryState | None) -> None:
         if state is not None:
+            self._is_closed &= state.is_stopped
             registration_file.write_state(self.path, state)
         self._registration = state
 
@@ -208,11 +215,12 @@ class RealDisk(Disk):
     def fail(self) -> None:
         self.repair()
         self._power.fails = True
-        if self._store is not None:
-            for partition in self._store.opened():
+        for is_failing in (True, False):
+            self._power.fails = is_failing  # at last the log can write down that it failed
+            for partition in () if self._store is None else self._store.opened():
                 with contextlib.suppress(KafkaStorageError):
                     partition.flush()
-        self._power.fails = False
+        self._has_failed = True
         if self._registration is not None:
             super().fail()
 
@@ -220,7 +228,7 @@ class RealDisk(Disk):
 
     def start(self, boot: int) -> None:
         """Opens the directory, as a process that starts does."""
-        self._is_closed = False
+        self._has_failed = False
         self._store = LogStore(
             [self.path],
             default_config=_ALONE,
@@ -246,7 +254,10 @@ class RealDisk(Disk):
 
     @property
     def is_flushed(self) -> bool:
-        """Whether all was made durable before the process stopped, maybe while it wrote that down."""
+        """Whether all was made durable before the process stopped, maybe while it wrote that down.
+
+        A process that starts writes nothing to a log before it has written its registration.
+        """
         return self._is_closed
 
     def kill(self) -> None:
@@ -259,6 +270,9 @@ class RealDisk(Disk):
 
     def lose_power(self) -> list[str]:
         said: list[str] = []
+        if self._has_failed:
+            self._replace_directory(lambda target: self._power.lose_bytes(target, self.pick))
+            return ["bytes"]
         self._replace_directory(
             lambda target: said.append(self._power.lose_power(target, self.pick))
         )

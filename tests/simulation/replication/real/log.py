@@ -77,6 +77,8 @@ class RealLog(Log):
         self.epochs = list(state.epochs.entries)
         self.synced = partition.durable_offset
         self.high_watermark = partition.believed_high_watermark
+        if state.lost_offset is not None:  # what follows goes, unless this log leads
+            self.high_watermark = max(self.start, min(self.high_watermark, state.lost_offset))
         self.changed()
 
     def look_durable(self) -> None:
