@@ -24,6 +24,14 @@ def parse_metadata_store(text: str) -> str:
     return text
 
 
+def parse_broker_ids(text: str) -> tuple[int, ...]:
+    """Returns the ids of brokers that are separated by commas; raises ValueError."""
+    parts = [part.strip() for part in text.split(",")] if text.strip() else []
+    if not all(part.isascii() and part.isdecimal() and len(part) < 10 for part in parts):
+        raise ValueError("expected ids of brokers, separated by commas")
+    return tuple(sorted(set(map(int, parts))))
+
+
 def parse_log_dirs(text: str) -> tuple[str, ...]:
     """Returns the directories that are separated by commas; raises ValueError."""
     found = tuple(part.strip() for part in text.split(",") if part.strip())

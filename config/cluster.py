@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from config.broker_checks import parse_metadata_store, parse_node_id
+from config.broker_checks import parse_broker_ids, parse_metadata_store, parse_node_id
 from config.setting import Type, setting
 
 
@@ -63,4 +63,12 @@ class ClusterConfig:
         "setting.",
         low=0,
         dynamic=False,
+    )
+    cordoned_brokers: tuple[int, ...] = setting(
+        "cordoned.brokers",
+        Type.LIST,
+        (),
+        "The brokers, by id, that get no replicas of new partitions; `tidelog broker remove` sets it. "
+        "Not a Kafka setting.",
+        convert=parse_broker_ids,
     )

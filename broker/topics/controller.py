@@ -115,7 +115,7 @@ class Controller:
             return (PartitionRecord.led_by(self._metadata.node_id),) * wanted.partitions, ()
         from broker.topics import placing  # a broker that is alone needs none of it
 
-        return placing.of_new_topic(self._metadata.image, wanted)
+        return placing.of_new_topic(self._metadata.image, wanted, self._cordoned)
 
     @_in_order
     async def adopt_topic(self, topic: Topic) -> None:
@@ -168,7 +168,11 @@ class Controller:
             return (PartitionRecord.led_by(self._metadata.node_id),) * count, ()
         from broker.topics import placing
 
-        return placing.of_added(self._metadata.image, topic, count, assignments)
+        return placing.of_added(self._metadata.image, topic, count, assignments, self._cordoned)
+
+    @property
+    def _cordoned(self) -> frozenset[int]:
+        return frozenset(self._settings.broker.cordoned_brokers)
 
     @_in_order
     async def delete_topic(self, name: str) -> Topic:

@@ -1,7 +1,8 @@
 """The replicas of new partitions of several brokers: chosen here, or checked if a client chose them.
 
 A broker that is registered may be a replica. One that can lead now comes first: only where there are
-too few of those the others get replicas, too. The ISR begins with those that can lead, and there
+too few of those the others get replicas, too. One that is `cordoned` gets none, unless a client
+chose it. The ISR begins with those that can lead, and there
 must be one. All of it is decided on one image; what is returned names what must still be so when
 it is stored. The errors and their texts are Kafka's.
 """
@@ -33,7 +34,7 @@ class Placed(NamedTuple):
     compares: tuple[Compare, ...] = ()
 
 
-def of_new_topic(image: Image, wanted: Wanted) -> Placed:
+def of_new_topic(image: Image, wanted: Wanted, cordoned: frozenset[int] = frozenset()) -> Placed:
     """Places the partitions of a new topic, from a random broker on.
 
     Raises InvalidReplicationFactor, and InvalidReplicaAssignment for replicas chosen by a client.
@@ -41,11 +42,15 @@ def of_new_topic(image: Image, wanted: Wanted) -> Placed:
     if wanted.assignments:
         return _chosen(image, wanted.assignments, 0, len(wanted.assignments[0]))
     start, shift = secrets.randbelow(_MANY), secrets.randbelow(_MANY)
-    return _spread(image, wanted.partitions, wanted.factor, start=start, shift=shift)
+    return _spread(image, wanted.partitions, wanted.factor, cordoned, start=start, shift=shift)
 
 
 def of_added(
-    image: Image, topic: Topic, count: int, assignments: Sequence[Sequence[int]] | None
+    image: Image,
+    topic: Topic,
+    count: int,
+    assignments: Sequence[Sequence[int]] | None,
+    cordoned: frozenset[int] = frozenset(),
 ) -> Placed:
     """Places partitions that are added to a topic; the round of its leaders goes on.
 
@@ -54,7 +59,7 @@ def of_added(
     """
     if assignments is not None:
         return _chosen(image, assignments, topic.partitions, topic.replication_factor)
-    racks = _racks(image, able(image).brokers)
+    racks = _racks(image, able(image).brokers - cordoned)
     circle = circle_of(racks)
     leader = topic.assignments[0].replicas[0]
     start = circle.index(leader) if leader in circle else 0
@@ -62,6 +67,7 @@ def of_added(
         image,
         count,
         topic.replication_factor,
+        cordoned,
         start=start,
         shift=0,
         first_partition=topic.partitions,
@@ -103,9 +109,17 @@ def _chosen(
 
 
 def _spread(
-    image: Image, count: int, factor: int, *, start: int, shift: int, first_partition: int = 0
+    image: Image,
+    count: int,
+    factor: int,
+    cordoned: frozenset[int],
+    *,
+    start: int,
+    shift: int,
+    first_partition: int = 0,
 ) -> Placed:
-    registered, brokers = set(image.registrations), able(image).brokers
+    registered = set(image.registrations) - cordoned
+    brokers = able(image).brokers - cordoned
     failed = f"Unable to replicate the partition {factor} time(s): "
     if factor > len(registered):
         raise InvalidReplicationFactor(

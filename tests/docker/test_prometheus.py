@@ -60,6 +60,20 @@ def test_the_alerts_speak_when_they_should():
 MISTAKES = {
     "TidelogDown": ("== 0\n        for: 1m", "== 0\n        for: 5m"),
     "TidelogLogOffline": ("tidelog_offline_logs > 0", "tidelog_offline_logs > 5"),
+    "TidelogOfflinePartitions": ("max(kafka_controller", "sum(kafka_controller"),
+    "TidelogUnderMinIsr": (
+        "underminisrpartitioncount > 0\n        for: 1m",
+        "underminisrpartitioncount > 0\n        for: 5m",
+    ),
+    "TidelogUnderReplicated": (
+        "underreplicatedpartitions > 0\n        for: 5m",
+        "underreplicatedpartitions > 0\n        for: 1m",
+    ),
+    "TidelogNoController": ("sum(kafka_controller", "min(kafka_controller"),
+    "TidelogUncleanElection": (
+        "increase(kafka_controller_controllerstats_uncleanleaderelections_total[10m])",
+        "kafka_controller_controllerstats_uncleanleaderelections_total",
+    ),
     "TidelogUnexpectedError": (
         "increase(tidelog_unexpected_errors_total[10m])",
         "tidelog_unexpected_errors_total",

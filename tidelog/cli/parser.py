@@ -103,6 +103,12 @@ _ASKING = {
         "run_cluster",
         "who leads what, which replicas lag and why, and the brokers' clocks",
     ),
+    "broker": (
+        "tidelog.cli.brokers.remove",
+        "add_broker_command",
+        "run_broker",
+        "take a broker out of the cluster: move its partitions away",
+    ),
     "delete-records": (
         "tidelog.cli.delete_records",
         "add_delete",

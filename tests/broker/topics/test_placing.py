@@ -43,6 +43,17 @@ def test_those_that_can_lead_come_first(cluster):
         assert record.leader in (3, 4)
 
 
+def test_a_cordoned_broker_gets_replicas_only_if_a_client_chose_it(cluster):
+    cordoned = frozenset({1, 2})
+    for record in placing.of_new_topic(cluster.image, Wanted(6, 2), cordoned).partitions:
+        assert set(record.replicas) == {3, 4}
+    with pytest.raises(InvalidReplicationFactor):
+        placing.of_new_topic(cluster.image, Wanted(1, 3), cordoned)
+    chosen = Wanted(1, 2, ((1, 3),))
+    (record,) = placing.of_new_topic(cluster.image, chosen, cordoned).partitions
+    assert record.replicas == (1, 3)
+
+
 def test_what_was_decided_on_a_session_that_ended_is_refused(cluster):
     _, still = placing.of_new_topic(cluster.image, Wanted(4, 4))
     assert cluster.store.transact((*still, *absent("a")), ()) is not None

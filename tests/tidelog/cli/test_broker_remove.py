@@ -1,0 +1,74 @@
+"""`tidelog broker remove`: where the replicas go, by the rules; and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from tidelog.cli.brokers.remove import moved
+from tidelog.cli.parser import main
+from tidelog.cluster import BrokerCluster
+
+PLAIN = dict.fromkeys((1, 2, 3, 4))
+RACKS = {1: "a", 2: "b", 3: "b", 4: "a"}
+
+
+@pytest.mark.parametrize(
+    ("replicas", "leaving", "racks", "has", "after"),
+    [
+        ((1, 2, 3), {3}, PLAIN, {}, (1, 2, 4)),
+        ((3, 1, 2), {3}, PLAIN, {}, (4, 1, 2)),
+        ((1, 2), {9}, PLAIN, {}, (1, 2)),
+        ((1,), {1}, PLAIN, {2: 5, 3: 4, 4: 6}, (3,)),
+        ((1, 2), {2}, RACKS, {3: 99}, (1, 3)),
+        ((1, 2), {1}, RACKS, {3: 0, 4: 99}, (4, 2)),
+        ((1, 2, 3, 4), {3}, PLAIN, {}, (1, 2, 4)),
+        ((1, 2), {1, 2}, PLAIN, {}, (3, 4)),
+        ((1, 2), {1, 2}, dict.fromkeys((1, 2)), {}, ()),
+        ((5, 1), {5}, PLAIN, {}, (2, 1)),
+    ],
+    ids=[
+        "the broker that is left",
+        "in its place",
+        "nothing to do",
+        "the one that has least",
+        "another rack before the one that has least",
+        "the rack that has no other replica",
+        "one replica less",
+        "two at once",
+        "nobody is left",
+        "a broker that is down leaves too",
+    ],
+)
+def test_where_a_replica_goes(replicas, leaving, racks, has, after):
+    assert moved(replicas, frozenset(leaving), racks, has) == after
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    with BrokerCluster(tmp_path_factory.mktemp("cluster") / "data", 2) as found:
+        yield found
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("remove 1 2", "no broker would be left: at least one has to stay"),
+        ("remove x", "ID x: expected a number"),
+        ("remove 2 --within soon", "--within soon: expected a number"),
+    ],
+)
+def test_a_mistake_is_one_sentence_and_changes_nothing(cluster, capsys, line, said):
+    assert main(["broker", *line.split(), "--broker", cluster[1].bootstrap]) == 2
+    out, err = capsys.readouterr()
+    assert (out, err) == ("", f"tidelog broker remove: {said}\n")
+
+
+def test_a_broker_without_partitions_can_leave_at_once_and_gets_none(cluster, capsys):
+    address = cluster[1].bootstrap
+    assert main(["broker", "remove", "2", "--broker", address]) == 0
+    assert "Broker 2 has no partitions any more" in capsys.readouterr().out
+    settings = ["--broker", address, "--json"]
+    assert main(["configs", "show", "--of-broker", "cordoned.brokers", *settings]) == 0
+    assert '"value": "2"' in capsys.readouterr().out
+    assert main(["topics", "create", "t", "--partitions", "4", "--broker", address]) == 1
+    assert "only 1 broker(s) are registered" in capsys.readouterr().err  # two replicas are wanted

@@ -1,0 +1,191 @@
+"""`tidelog broker remove ID...`: moves every partition away from brokers that shall leave the cluster.
+
+The brokers are closed to new replicas first (`cordoned.brokers`). Then each of their replicas goes to
+a broker that stays: to another rack if there is one, else to the broker that has least. Where no
+broker is left to take it, the partition has one replica less. The command waits until nothing is
+left, and can be given again if it was interrupted: the brokers go on without it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from client.calls import reassignments
+from client.calls import topics as topic_calls
+from tidelog.cli.cluster import Cluster, raised_as_sentences, sentence_of
+from tidelog.cli.shared import (
+    USAGE,
+    CommandError,
+    add_broker,
+    bar,
+    counted,
+    print_lines,
+    run_action,
+)
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Mapping, Sequence
+
+    from protocol.topic_partition import TopicPartition
+
+_SETTING = "cordoned.brokers"
+_POLL_S = 0.25
+_WITHIN_S = 3600
+_SHOWN = 5
+_AT_ONCE = 100  # partitions in one request
+
+
+def add_broker_command(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of `tidelog broker`."""
+    add_broker(parser)
+    actions = parser.add_subparsers(metavar="action", required=True)
+    one = actions.add_parser(
+        "remove", help="move all partitions away from brokers", allow_abbrev=False
+    )
+    one.set_defaults(action="remove")
+    one.add_argument("brokers", metavar="ID", nargs="+", help="the brokers that shall leave")
+    one.add_argument(
+        "--within",
+        metavar="SECONDS",
+        default=str(_WITHIN_S),
+        help=f"how long to wait until nothing is left ({_WITHIN_S})",
+    )
+    add_broker(one, again=True)
+
+
+def run_broker(options: argparse.Namespace) -> int:
+    """Runs `tidelog broker`; returns the exit status."""
+    return run_action("broker", {"remove": _remove}, options)
+
+
+def moved(
+    replicas: Sequence[int],
+    leaving: frozenset[int],
+    racks: Mapping[int, str | None],
+    has: Mapping[int, int],
+) -> tuple[int, ...]:
+    """Returns a partition's replicas without those that leave, each replaced in its place.
+
+    `racks` are the brokers that can take replicas, and `has` says how many replicas each has. The
+    result is shorter where there are too few brokers, and empty where there is none.
+    """
+    found = list(replicas)
+    for place, broker in enumerate(replicas):
+        if broker not in leaving:
+            continue
+        others = [each for each in found if each not in leaving]
+        used = {racks.get(each) for each in others} - {None}
+        free = [each for each in racks if each not in leaving and each not in found]
+        if free:
+            found[place] = min(free, key=lambda each: (racks[each] in used, has.get(each, 0), each))
+    return tuple(broker for broker in found if broker not in leaving)
+
+
+def _remove(options: argparse.Namespace) -> None:
+    leaving = frozenset(_number(text, "ID", 2**31) for text in options.brokers)
+    deadline_s = time.monotonic() + _number(options.within, "--within", 10**9)
+    with Cluster(options.broker) as cluster:
+        racks, _ = _known(cluster)
+        if not racks.keys() - leaving:
+            raise CommandError("no broker would be left: at least one has to stay", USAGE)
+        _cordon(cluster, leaving)
+        _move_all(cluster, leaving, deadline_s)
+    named = ", ".join(map(str, sorted(leaving)))
+    noun = "Broker" if len(leaving) == 1 else "Brokers"
+    verb = "has" if len(leaving) == 1 else "have"
+    print_lines(f"{noun} {named} {verb} no partitions any more, and can be stopped for good.")
+
+
+def _move_all(cluster: Cluster, leaving: frozenset[int], deadline_s: float) -> None:
+    """Moves partitions until none is left on the brokers that leave. Raises CommandError."""
+    asked: set[TopicPartition] = set()
+    left, total, done = _left(cluster, leaving), 0, 0
+    total = len(left)
+    with bar(total) as advance:
+        while left:
+            if time.monotonic() >= deadline_s:
+                raise CommandError(_still(left))
+            new = {place: replicas for place, replicas in left.items() if place not in asked}
+            _begin(cluster, new, leaving)
+            asked |= new.keys()
+            time.sleep(_POLL_S)
+            left = _left(cluster, leaving)
+            total = max(total, done + len(left))
+            advance(total - len(left) - done)
+            done = total - len(left)
+
+
+def _begin(
+    cluster: Cluster, left: Mapping[TopicPartition, Sequence[int]], leaving: frozenset[int]
+) -> None:
+    """Asks for the moves of some partitions. Raises CommandError if one is refused."""
+    racks, has = _known(cluster)
+    moves: dict[TopicPartition, Sequence[int]] = {}
+    for (topic, index), replicas in left.items():
+        after = moved(replicas, leaving, racks, has)
+        if not after:
+            raise CommandError(f"no broker is up that could take {topic}-{index}")
+        has.update(set(after) - set(replicas))
+        moves[topic, index] = after
+    places = list(moves)
+    for start in range(0, len(places), _AT_ONCE):
+        part = {place: moves[place] for place in places[start : start + _AT_ONCE]}
+        with raised_as_sentences():
+            refused = cluster.client.perform(reassignments.reassign(part))
+        for (topic, index), error in refused.items():
+            raise CommandError(f"{topic}-{index} is not moved: {sentence_of(error)}")
+
+
+def _known(cluster: Cluster) -> tuple[dict[int, str | None], Counter[int]]:
+    """Returns the racks of the brokers that are up, and how many replicas each broker has."""
+    answer = _metadata(cluster)
+    racks = {each.node_id: each.rack for each in answer.brokers}
+    has = Counter(
+        broker
+        for topic in answer.topics
+        for partition in topic.partitions
+        for broker in partition.replica_nodes
+    )
+    return racks, has
+
+
+def _left(cluster: Cluster, leaving: frozenset[int]) -> dict[TopicPartition, Sequence[int]]:
+    """Returns the partitions that have a replica on one of the brokers, with their replicas."""
+    return {
+        (topic.name, partition.partition_index): partition.replica_nodes
+        for topic in _metadata(cluster).topics
+        for partition in topic.partitions
+        if not leaving.isdisjoint(partition.replica_nodes)
+    }
+
+
+def _metadata(cluster: Cluster) -> Any:
+    with raised_as_sentences():
+        return cluster.client.perform(topic_calls.describe(None))
+
+
+def _cordon(cluster: Cluster, leaving: frozenset[int]) -> None:
+    """Closes brokers to new replicas, beside those that are closed already."""
+    (entry,) = cluster.settings(None, [_SETTING])
+    closed = {int(broker) for broker in (entry.value or "").split(",") if broker.strip()}
+    wanted = closed | leaving
+    if wanted != closed:
+        cluster.alter(None, {_SETTING: ",".join(map(str, sorted(wanted)))})
+
+
+def _still(left: Mapping[TopicPartition, Sequence[int]]) -> str:
+    named = [f"{topic}-{index}" for topic, index in left]
+    shown = ", ".join(named[:_SHOWN]) + (" and others" if len(named) > _SHOWN else "")
+    return (
+        f"{counted(len(named), 'partition')} still there: {shown}. The brokers go on moving; give the "
+        "command again to wait, and see tidelog cluster status --unhealthy"
+    )
+
+
+def _number(text: str, what: str, limit: int) -> int:
+    if not (text.isascii() and text.isdecimal()) or int(text[:12]) >= limit:
+        raise CommandError(f"{what} {text}: expected a number", USAGE)
+    return int(text)
