@@ -2,7 +2,8 @@
 
 Colours become the variables of the page's style sheet, so that a plot is light or dark with its
 page. Text stays text, in the page's font. Every line and bar has a `<title>` for pointers and
-screen readers. Each plot is drawn twice, for wide and for narrow windows; the style sheet shows one.
+screen readers. Each plot is made once and drawn twice, for wide and for narrow windows; the
+style sheet shows one.
 """
 
 from __future__ import annotations
