@@ -1,17 +1,19 @@
-"""DescribeCluster (key 60): this broker, which is the controller too, and the cluster id (KIP-700).
+"""DescribeCluster (key 60): the brokers, the controller and the cluster id (KIP-700).
 
-Behaviour: the address is the advertised address of the listener that received the request. A
-request for controllers (endpoint type 2) is MISMATCHED_ENDPOINT_TYPE, as on every broker's
-listener; any other type is UNSUPPORTED_ENDPOINT_TYPE.
+Behaviour: the addresses are the advertised addresses of the listener that received the request, by
+which each broker has one. Brokers that are fenced, or have no session, are left out unless the
+client asks for them; the latter have no address. A request for controllers (endpoint type 2) is
+MISMATCHED_ENDPOINT_TYPE, as on every broker's listener; any other type is
+UNSUPPORTED_ENDPOINT_TYPE.
 
-Version notes: 1 the type of endpoint (KIP-919); 2 fenced brokers, of which there are none
-(KIP-1073).
+Version notes: 1 the type of endpoint (KIP-919); 2 fenced brokers (KIP-1073).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.network.context import listed_brokers
 from broker.security.authorizer import CLUSTER_NAME, NOT_ASKED
 from protocol.acl import Operation, ResourceType
 from protocol.api.describe_cluster import DescribeClusterBroker, DescribeClusterResponse
@@ -29,16 +31,25 @@ _BROKERS, _CONTROLLERS = 1, 2
 def handle(
     node: Node, request: DescribeClusterRequest, context: Context
 ) -> DescribeClusterResponse:
-    """Describes the cluster of one broker."""
+    """Describes the cluster."""
     if request.endpoint_type == _CONTROLLERS:
         raise MismatchedEndpointType("this listener is for brokers, and controllers are asked for")
     if request.endpoint_type != _BROKERS:
         raise UnsupportedEndpointType(f"there is no endpoint of type {request.endpoint_type}")
-    host, port = context.connection.listener.advertised
+    listed = listed_brokers(node, context, with_fenced=request.include_fenced_brokers)
     return DescribeClusterResponse(
         cluster_id=node.metadata.image.cluster_id,
-        controller_id=node.config.node_id,
-        brokers=[DescribeClusterBroker(broker_id=node.config.node_id, host=host, port=port)],
+        controller_id=listed.controller,
+        brokers=[
+            DescribeClusterBroker(
+                broker_id=each.broker,
+                host=each.host,
+                port=each.port,
+                rack=each.rack,
+                is_fenced=each.is_fenced,
+            )
+            for each in listed.brokers
+        ],
         cluster_authorized_operations=_operations(node, context)
         if request.include_cluster_authorized_operations
         else NOT_ASKED,

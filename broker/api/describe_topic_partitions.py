@@ -5,7 +5,8 @@ page has at most the requested number of partitions, at least 1 and at most 2000
 cursor if more follows: the first topic and partition of the next page. In a request for all topics,
 a cursor's topic that no longer exists is skipped. In a request for some, the cursor must name one
 of them, or it is INVALID_REQUEST. A topic that does not exist is UNKNOWN_TOPIC_OR_PARTITION, an
-invalid name INVALID_TOPIC_EXCEPTION.
+invalid name INVALID_TOPIC_EXCEPTION. A leader that clients cannot reach is -1, and a replica that
+they cannot reach, or whose log has failed, is offline.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.metadata.names import check_topic_name
+from broker.metadata.records import NO_LEADER
+from broker.metadata.visible import visible_brokers, visible_partition
 from broker.network.per_partition import per_partition
 from broker.security.authorizer import NOT_ASKED
 from broker.topics.leadership import known_leader_epoch
@@ -28,9 +31,10 @@ from protocol.api.describe_topic_partitions import (
 from protocol.errors import InvalidRequest, UnknownTopicOrPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Mapping
 
-    from broker.metadata.image import Topic
+    from broker.metadata.image import Image, Topic
+    from broker.metadata.visible import VisibleBroker
     from broker.network.context import Context
     from broker.node import Node
     from protocol.api.describe_topic_partitions import DescribeTopicPartitionsRequest
@@ -60,7 +64,7 @@ async def handle(
         indexes = range(begin, topic.partitions)[:left]
         begin = 0
         await _read_epochs(node, topic, indexes)
-        topics.append(_describe(node, topic, indexes))
+        topics.append(_describe(node, context, topic, indexes))
         left -= len(indexes)
         if indexes and indexes[-1] + 1 < topic.partitions:
             next_cursor = Cursor(topic_name=name, partition_index=indexes[-1] + 1)
@@ -89,6 +93,9 @@ def _from_cursor(node: Node, request: DescribeTopicPartitionsRequest) -> tuple[l
 
 
 async def _read_epochs(node: Node, topic: Topic, indexes: range) -> None:
+    """Reads the leader epochs that only logs know, those of a broker that is alone."""
+    if node.cluster is not None:
+        return
     unread = [
         (topic.name, index)
         for index in indexes
@@ -98,30 +105,55 @@ async def _read_epochs(node: Node, topic: Topic, indexes: range) -> None:
         await node.pools.reads.run(node.store.read_leader_epochs, unread)
 
 
-def _describe(node: Node, topic: Topic, indexes: range) -> DescribeTopicPartitionsResponseTopic:
-    """Describes some partitions of a topic, all of which this node leads."""
+def _describe(
+    node: Node, context: Context, topic: Topic, indexes: range
+) -> DescribeTopicPartitionsResponseTopic:
+    """Describes some partitions of a topic."""
+    one = partial(_alone, node, topic)
+    if node.cluster is not None:
+        image = node.metadata.image
+        reachable = visible_brokers(image, context.connection.listener.name)
+        one = partial(_of_several, image, reachable, topic)
     return DescribeTopicPartitionsResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=is_internal(topic.name),
-        partitions=list(_partitions(node, topic, indexes)),
+        partitions=[one(index) for index in indexes],
     )
 
 
-def _partitions(
-    node: Node, topic: Topic, indexes: range
-) -> Iterator[DescribeTopicPartitionsResponsePartition]:
-    for index in indexes:
-        yield DescribeTopicPartitionsResponsePartition(
-            partition_index=index,
-            leader_id=topic.assignments[index].leader,
-            leader_epoch=known_leader_epoch(node.store, topic, index),
-            replica_nodes=list(topic.assignments[index].replicas),
-            isr_nodes=list(topic.assignments[index].isr),
-            eligible_leader_replicas=[],
-            last_known_elr=[],
-            offline_replicas=[],
-        )
+def _alone(node: Node, topic: Topic, index: int) -> DescribeTopicPartitionsResponsePartition:
+    """Describes a partition of a broker that is alone."""
+    record = topic.assignments[index]
+    return DescribeTopicPartitionsResponsePartition(
+        partition_index=index,
+        leader_id=record.leader,
+        leader_epoch=known_leader_epoch(node.store, topic, index),
+        replica_nodes=list(record.replicas),
+        isr_nodes=list(record.isr),
+        eligible_leader_replicas=[],
+        last_known_elr=[],
+        offline_replicas=[],
+    )
+
+
+def _of_several(
+    image: Image, reachable: Mapping[int, VisibleBroker], topic: Topic, index: int
+) -> DescribeTopicPartitionsResponsePartition:
+    """Describes a partition that several brokers may have."""
+    record = topic.assignments[index]
+    seen = visible_partition(image, reachable, topic, index)
+    has_nobody = not record.isr and not record.elr and record.last_leader != NO_LEADER
+    return DescribeTopicPartitionsResponsePartition(
+        partition_index=index,
+        leader_id=seen.leader,
+        leader_epoch=record.leader_epoch,
+        replica_nodes=list(record.replicas),
+        isr_nodes=list(record.isr),
+        eligible_leader_replicas=list(record.elr),
+        last_known_elr=[record.last_leader] if has_nobody else [],
+        offline_replicas=seen.offline,
+    )
 
 
 def _may_describe(node: Node, context: Context, name: str) -> bool:

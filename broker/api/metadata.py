@@ -3,7 +3,11 @@
 Behaviour: no list (v0: an empty one) asks for every topic, an empty list (v1+) for none. A topic
 that does not exist is created if the request allows it (always before v4) and
 auto.create.topics.enable is on (broker/topics/auto_creation.py); the response describes it as
-existing. The address is the advertised address of the listener that received the request.
+existing. The address is the advertised address of the listener that received the request. Of several
+brokers those are listed that are not fenced. A partition whose leader is not among them is
+LEADER_NOT_AVAILABLE; replicas that are not are offline. A broker of which the client's listener is
+missing is LISTENER_NOT_FOUND as a leader. In version 0 replicas that are not listed are left out,
+with REPLICA_NOT_AVAILABLE.
 
 Version notes: 1 null for all topics, controller, internal flag; 2 cluster id; 4 auto creation may
 be refused; 5 offline replicas; 7 leader epochs; 8 authorized operations (all, if the client asks);
@@ -17,6 +21,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from broker.metadata.names import check_topic_name
+from broker.metadata.visible import visible_brokers, visible_partition
+from broker.network.context import listed_brokers
 from broker.network.per_partition import per_partition, per_partition_async
 from broker.security.authorizer import CLUSTER_NAME, NOT_ASKED
 from broker.topics import auto_creation
@@ -30,6 +36,7 @@ from protocol.api.metadata import (
     MetadataResponseTopic,
 )
 from protocol.errors import (
+    ErrorCode,
     InvalidRequest,
     UnknownTopicId,
     UnknownTopicOrPartition,
@@ -38,14 +45,16 @@ from protocol.errors import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from broker.metadata.image import Topic
+    from broker.metadata.image import Image, Topic
     from broker.network.context import Context
     from broker.node import Node
     from protocol.api.metadata import MetadataRequest, MetadataRequestTopic
     from protocol.errors import BrokerError
     from protocol.topic_partition import TopicPartition
 
+_ALL_REPLICAS_SINCE = 1
 _AUTO_CREATE_FLAG_SINCE = 4
+_LISTENER_NOT_FOUND_SINCE = 6
 _BY_ID_SINCE = 12
 
 
@@ -65,8 +74,10 @@ def handle(
 
 
 def _described(node: Node, request: MetadataRequest, version: int) -> Iterable[Topic]:
-    """Returns the requested topics that exist."""
+    """Returns the requested topics that exist and whose leader epochs are in logs of this broker."""
     image = node.metadata.image
+    if node.cluster is not None:
+        return ()  # the metadata know the leader epochs of every partition
     if request.topics is None or (version == 0 and not request.topics):
         return image.topics.values()
     found = (
@@ -94,7 +105,7 @@ def _answer(
     if request.topics is None or (context.version == 0 and not request.topics):
         allows, session = node.authorizer.allows, context.session
         described = [
-            _describe(node, topic)
+            _describe(node, topic, context)
             for topic in image.topics.values()
             if allows(session, Operation.DESCRIBE, ResourceType.TOPIC, topic.name)
         ]
@@ -148,7 +159,7 @@ def _one(node: Node, context: Context, wanted: MetadataRequestTopic) -> Metadata
         if found is None:
             raise UnknownTopicId
         node.authorizer.require(context.session, Operation.DESCRIBE, ResourceType.TOPIC, found.name)
-    return _describe(node, found)
+    return _describe(node, found, context)
 
 
 def _failed(
@@ -161,40 +172,87 @@ def _failed(
     )
 
 
-def _describe(node: Node, topic: Topic) -> MetadataResponseTopic:
+def _describe(node: Node, topic: Topic, context: Context) -> MetadataResponseTopic:
     """Describes an existing topic; the metadata name the leaders of its partitions."""
     return MetadataResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=is_internal(topic.name),
-        partitions=[
-            MetadataResponsePartition(
-                partition_index=index,
-                leader_id=topic.assignments[index].leader,
-                leader_epoch=known_leader_epoch(node.store, topic, index),
-                replica_nodes=list(topic.assignments[index].replicas),
-                isr_nodes=list(topic.assignments[index].isr),
-                offline_replicas=[],
-            )
-            for index in range(topic.partitions)
-        ],
+        partitions=_partitions_alone(node, topic)
+        if node.cluster is None
+        else _partitions(node.metadata.image, topic, context),
     )
+
+
+def _partitions_alone(node: Node, topic: Topic) -> list[MetadataResponsePartition]:
+    """Describes the partitions of a broker that is alone."""
+    return [
+        MetadataResponsePartition(
+            partition_index=index,
+            leader_id=record.leader,
+            leader_epoch=known_leader_epoch(node.store, topic, index),
+            replica_nodes=list(record.replicas),
+            isr_nodes=list(record.isr),
+            offline_replicas=[],
+        )
+        for index, record in enumerate(topic.assignments)
+    ]
+
+
+def _partitions(image: Image, topic: Topic, context: Context) -> list[MetadataResponsePartition]:
+    """Describes the partitions of a topic that several brokers may have."""
+    reachable = visible_brokers(image, context.connection.listener.name)
+    described = []
+    for index, record in enumerate(topic.assignments):
+        seen = visible_partition(image, reachable, topic, index)
+        replicas, isr = list(record.replicas), list(record.isr)
+        code = _leader_code(image, record.leader, context.version) if seen.leader < 0 else 0
+        if context.version < _ALL_REPLICAS_SINCE:
+            replicas = [broker for broker in replicas if broker in reachable]
+            isr = [broker for broker in isr if broker in reachable]
+            if not code and (len(replicas), len(isr)) != (len(record.replicas), len(record.isr)):
+                code = ErrorCode.REPLICA_NOT_AVAILABLE
+        described.append(
+            MetadataResponsePartition(
+                error_code=code,
+                partition_index=index,
+                leader_id=seen.leader,
+                leader_epoch=record.leader_epoch,
+                replica_nodes=replicas,
+                isr_nodes=isr,
+                offline_replicas=seen.offline,
+            )
+        )
+    return described
+
+
+def _leader_code(image: Image, leader: int, version: int) -> ErrorCode:
+    """Returns why no leader is named."""
+    live = image.brokers.get(leader)
+    if version < _LISTENER_NOT_FOUND_SINCE or live is None or live.record.is_fenced:
+        return ErrorCode.LEADER_NOT_AVAILABLE
+    return ErrorCode.LISTENER_NOT_FOUND
 
 
 def _response(
     node: Node, request: MetadataRequest, context: Context, topics: list[MetadataResponseTopic]
 ) -> MetadataResponse:
-    host, port = context.connection.listener.advertised
     if request.include_topic_authorized_operations:
         for topic in topics:
             if topic.error_code != UnknownTopicId.code:  # then the topic is not known
                 topic.topic_authorized_operations = node.authorizer.operations(
                     context.session, ResourceType.TOPIC, topic.name or ""
                 )
+    listed = listed_brokers(node, context)
     return MetadataResponse(
-        brokers=[MetadataResponseBroker(node_id=node.config.node_id, host=host, port=port)],
+        brokers=[
+            MetadataResponseBroker(
+                node_id=each.broker, host=each.host, port=each.port, rack=each.rack
+            )
+            for each in listed.brokers
+        ],
         cluster_id=node.metadata.image.cluster_id,
-        controller_id=node.config.node_id,
+        controller_id=listed.controller,
         topics=topics,
         cluster_authorized_operations=node.authorizer.operations(
             context.session, ResourceType.CLUSTER, CLUSTER_NAME

@@ -1,10 +1,11 @@
-"""What handlers share: a request's context, CloseConnection, and errors as error codes."""
+"""What handlers share: a request's context, CloseConnection, errors as codes, whom clients can reach."""
 
 from __future__ import annotations
 
 import logging
 from typing import TYPE_CHECKING, NamedTuple
 
+from broker.metadata.visible import VisibleBroker, controller_of, fenced_brokers, visible_brokers
 from protocol.errors import BrokerError, UnknownServerError
 
 if TYPE_CHECKING:
@@ -49,3 +50,26 @@ def as_broker_error(node: Node, error: Exception, doing: str) -> BrokerError:
     node.metrics.unexpected_errors += 1
     log.error("unexpected error in %s", doing, exc_info=error)
     return UnknownServerError(f"unexpected error in {doing}")
+
+
+class Listed(NamedTuple):
+    """The brokers, and the id of the controller; -1 if none of them is it."""
+
+    brokers: list[VisibleBroker]
+    controller: int
+
+
+def listed_brokers(node: Node, context: Context, *, with_fenced: bool = False) -> Listed:
+    """Returns whom a client can reach by the listener by which it came.
+
+    A broker that is alone lists itself, and is the controller.
+    """
+    me, listener = node.config.node_id, context.connection.listener
+    if node.cluster is None:
+        return Listed([VisibleBroker(me, *listener.advertised)], me)
+    image = node.metadata.image
+    visible = visible_brokers(image, listener.name)
+    brokers = list(visible.values())
+    if with_fenced:
+        brokers = sorted(brokers + fenced_brokers(image, listener.name))
+    return Listed(brokers, controller_of(image, visible, me))
