@@ -1,15 +1,17 @@
-"""AlterPartitionReassignments (key 45): this broker is the only one for partitions (KIP-455).
+"""AlterPartitionReassignments (key 45): move partitions to other brokers (KIP-455).
 
-Behaviour: each partition is checked separately. A reassignment to this broker alone succeeds
-without effect. One to any other broker, to none, or to one twice is INVALID_REPLICA_ASSIGNMENT. A
-cancellation (null) is NO_REASSIGNMENT_IN_PROGRESS. A partition that does not exist is
-UNKNOWN_TOPIC_OR_PARTITION.
+Behaviour: each partition succeeds or fails on its own. The response says that a move has begun; it
+is over when every new replica is in sync. A new target replaces the one of a move in progress, null
+cancels it, or is NO_REASSIGNMENT_IN_PROGRESS. The replicas that a partition has succeed without
+effect. Replicas that are not registered, none, or one twice are INVALID_REPLICA_ASSIGNMENT, and a
+partition that does not exist is UNKNOWN_TOPIC_OR_PARTITION. A broker that is alone is the only
+possible replica.
 """
 
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from broker.network.per_partition import per_partition
 from protocol.api.alter_partition_reassignments import (
@@ -24,6 +26,8 @@ from protocol.errors import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
     from broker.network.context import Context
     from broker.node import Node
     from protocol.api.alter_partition_reassignments import (
@@ -35,8 +39,40 @@ if TYPE_CHECKING:
 
 def handle(
     node: Node, request: AlterPartitionReassignmentsRequest, _context: Context
+) -> AlterPartitionReassignmentsResponse | Coroutine[Any, Any, AlterPartitionReassignmentsResponse]:
+    """Begins the moves; a broker that is alone only checks the request."""
+    if node.cluster is not None:
+        return _reassign(node, request)
+    return _response(node, request, partial(_check, node))
+
+
+async def _reassign(
+    node: Node, request: AlterPartitionReassignmentsRequest
 ) -> AlterPartitionReassignmentsResponse:
-    """Checks the request; nothing is moved."""
+    """Begins the moves of partitions that several brokers may have."""
+    from broker.topics.partition_changes import reassign
+
+    wanted = {
+        (topic.name, each.partition_index): each.replicas
+        for topic in request.topics
+        for each in topic.partitions
+    }
+    failed = await reassign(node, wanted, request.timeout_ms)
+
+    def check(topic: str, partition: ReassignablePartition) -> None:
+        error = failed.get((topic, partition.partition_index))
+        if error is not None:
+            raise error
+
+    return _response(node, request, check)
+
+
+def _response(
+    node: Node,
+    request: AlterPartitionReassignmentsRequest,
+    check: Callable[[str, ReassignablePartition], None],
+) -> AlterPartitionReassignmentsResponse:
+    """Returns the results; `check` raises the error of a partition."""
     return AlterPartitionReassignmentsResponse(
         responses=[
             ReassignableTopicResponse(
@@ -45,7 +81,7 @@ def handle(
                     node,
                     "alter_partition_reassignments",
                     topic.partitions,
-                    partial(_one, node, topic.name),
+                    partial(_one, check, topic.name),
                     _failed,
                 ),
             )
@@ -54,12 +90,15 @@ def handle(
     )
 
 
-def _one(node: Node, topic: str, wanted: ReassignablePartition) -> ReassignablePartitionResponse:
-    _check(node, topic, wanted)
+def _one(
+    check: Callable[[str, ReassignablePartition], None], topic: str, wanted: ReassignablePartition
+) -> ReassignablePartitionResponse:
+    check(topic, wanted)
     return ReassignablePartitionResponse(partition_index=wanted.partition_index)
 
 
 def _check(node: Node, topic: str, wanted: ReassignablePartition) -> None:
+    """Raises why a broker that is alone moves nothing."""
     known = node.metadata.image.topics.get(topic)
     if known is None:
         raise UnknownTopicOrPartition(f"there is no topic {topic}")

@@ -1,10 +1,15 @@
-"""ElectLeaders (key 43): this broker is the only one and leads already (KIP-183, KIP-460).
+"""ElectLeaders (key 43): preferred leaders, and leaders that may lack records (KIP-183, KIP-460).
 
-Behaviour: a named partition is ELECTION_NOT_NEEDED. One whose log a failed disk took offline is
-PREFERRED_LEADER_NOT_AVAILABLE (ELIGIBLE_LEADERS_NOT_AVAILABLE if any replica may be elected). As in
-Kafka, a request for all partitions (null) returns only those errors; other topics have no
-partitions in the response. A partition that does not exist is UNKNOWN_TOPIC_OR_PARTITION, an
-invalid type of election INVALID_REQUEST.
+Behaviour: a preferred election makes the first replica the leader if it is in sync and able to lead,
+else it is PREFERRED_LEADER_NOT_AVAILABLE. An unclean one elects any replica that is there for a
+partition without a leader, else it is ELIGIBLE_LEADERS_NOT_AVAILABLE. A partition that has the
+leader already is ELECTION_NOT_NEEDED. As in Kafka, a request for all partitions (null) returns no
+such errors; other topics have no partitions in the response. A partition that does not exist is
+UNKNOWN_TOPIC_OR_PARTITION, an invalid type of election INVALID_REQUEST. Before the response is sent,
+the leaders are in the metadata.
+
+A broker that is alone leads every partition already. One whose log a failed disk took offline is
+PREFERRED_LEADER_NOT_AVAILABLE or ELIGIBLE_LEADERS_NOT_AVAILABLE.
 
 Version notes: 1 the type of election, an error at the top; 2 flexible.
 """
@@ -12,7 +17,7 @@ Version notes: 1 the type of election, an error at the top; 2 flexible.
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from broker.network.per_partition import per_partition
 from protocol.api.elect_leaders import (
@@ -29,6 +34,8 @@ from protocol.errors import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Mapping
+
     from broker.network.context import Context
     from broker.node import Node
     from protocol.api.elect_leaders import ElectLeadersRequest
@@ -37,26 +44,71 @@ if TYPE_CHECKING:
 _PREFERRED, _UNCLEAN = 0, 1
 
 
-def handle(node: Node, request: ElectLeadersRequest, _context: Context) -> ElectLeadersResponse:
-    """Returns for each partition why no leader is elected."""
+def handle(
+    node: Node, request: ElectLeadersRequest, _context: Context
+) -> ElectLeadersResponse | Coroutine[Any, Any, ElectLeadersResponse]:
+    """Elects the leaders, or returns for each partition why none is elected."""
     if request.election_type not in (_PREFERRED, _UNCLEAN):
         raise InvalidRequest(f"there is no election of type {request.election_type}")
+    if node.cluster is not None:
+        return _elect_among_several(node, request)
     if request.topic_partitions is None:
         asked: dict[str, list[int]] = {name: [] for name in node.metadata.image.topics}
         for partition in node.offline():
             asked.setdefault(partition.topic, []).append(partition.index)
     else:
-        asked = {each.topic: each.partitions for each in request.topic_partitions}
+        asked = _asked(request)
+    return _response(node, asked, lambda topic: partial(_elect, node, topic, request.election_type))
+
+
+async def _elect_among_several(node: Node, request: ElectLeadersRequest) -> ElectLeadersResponse:
+    """Elects the leaders of partitions that several brokers may have."""
+    from broker.topics.partition_changes import elect_any, elect_preferred
+
+    is_all = request.topic_partitions is None
+    if is_all:
+        topics = node.metadata.image.topics
+        asked = {name: list(range(topic.partitions)) for name, topic in topics.items()}
+    else:
+        asked = _asked(request)
+    elect = elect_preferred if request.election_type == _PREFERRED else elect_any
+    wanted = [(topic, index) for topic, indexes in asked.items() for index in indexes]
+    failed = await elect(node, wanted, request.timeout_ms)
+    if is_all:
+        asked = {
+            topic: [
+                index
+                for index in indexes
+                if not isinstance(failed.get((topic, index)), ElectionNotNeeded)
+            ]
+            for topic, indexes in asked.items()
+        }
+
+    def result(topic: str, index: int) -> PartitionResult:
+        error = failed.get((topic, index))
+        if error is not None:
+            raise error
+        return PartitionResult(partition_id=index)
+
+    return _response(node, asked, lambda topic: partial(result, topic))
+
+
+def _asked(request: ElectLeadersRequest) -> dict[str, list[int]]:
+    return {each.topic: each.partitions for each in request.topic_partitions or ()}
+
+
+def _response(
+    node: Node,
+    asked: Mapping[str, list[int]],
+    elect_in: Callable[[str], Callable[[int], PartitionResult]],
+) -> ElectLeadersResponse:
+    """Returns the results of topics; `elect_in` returns what makes those of one topic."""
     return ElectLeadersResponse(
         replica_election_results=[
             ReplicaElectionResult(
                 topic=topic,
                 partition_result=per_partition(
-                    node,
-                    "elect_leaders",
-                    indexes,
-                    partial(_elect, node, topic, request.election_type),
-                    _failed,
+                    node, "elect_leaders", indexes, elect_in(topic), _failed
                 ),
             )
             for topic, indexes in asked.items()
@@ -65,7 +117,7 @@ def handle(node: Node, request: ElectLeadersRequest, _context: Context) -> Elect
 
 
 def _elect(node: Node, topic: str, kind: int, index: int) -> NoReturn:
-    """Raises the reason why there is no election."""
+    """Raises the reason why a broker that is alone elects nobody."""
     known = node.metadata.image.topics.get(topic)
     if known is None:
         raise UnknownTopicOrPartition(f"there is no topic {topic}")

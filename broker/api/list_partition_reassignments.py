@@ -1,12 +1,24 @@
-"""ListPartitionReassignments (key 46): one broker reassigns no partitions (KIP-455)."""
+"""ListPartitionReassignments (key 46): the partitions that are moving to other brokers (KIP-455).
+
+Behaviour: of the requested partitions (null: all) those that are being moved, with all replicas and
+those that come and go. Others, and unknown ones, are left out, as in Kafka. A broker that is alone
+moves nothing.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from protocol.api.list_partition_reassignments import ListPartitionReassignmentsResponse
+from protocol.api.list_partition_reassignments import (
+    ListPartitionReassignmentsResponse,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from broker.metadata.image import Topic
     from broker.network.context import Context
     from broker.node import Node
     from protocol.api.list_partition_reassignments import ListPartitionReassignmentsRequest
@@ -14,10 +26,36 @@ if TYPE_CHECKING:
 
 
 def handle(
-    _node: Node, _request: ListPartitionReassignmentsRequest, _context: Context
+    node: Node, request: ListPartitionReassignmentsRequest, _context: Context
 ) -> ListPartitionReassignmentsResponse:
-    """Returns none for any request, even for unknown partitions, as Kafka does."""
-    return ListPartitionReassignmentsResponse(topics=[])
+    """Lists the moves in the metadata."""
+    topics = node.metadata.image.topics
+    asked: dict[str, Iterable[int]] = (
+        {name: range(topic.partitions) for name, topic in topics.items()}
+        if request.topics is None
+        else {each.name: each.partition_indexes for each in request.topics if each.name in topics}
+    )
+    found = ((name, _ongoing(topics[name], indexes)) for name, indexes in asked.items())
+    return ListPartitionReassignmentsResponse(
+        topics=[
+            OngoingTopicReassignment(name=name, partitions=moves) for name, moves in found if moves
+        ]
+    )
+
+
+def _ongoing(topic: Topic, indexes: Iterable[int]) -> list[OngoingPartitionReassignment]:
+    """Returns those of a topic's partitions that are being moved."""
+    known = {index: topic.assignments[index] for index in indexes if 0 <= index < topic.partitions}
+    return [
+        OngoingPartitionReassignment(
+            partition_index=index,
+            replicas=list(record.replicas),
+            adding_replicas=list(record.adding),
+            removing_replicas=list(record.removing),
+        )
+        for index, record in known.items()
+        if record.adding or record.removing
+    ]
 
 
 def refuse(

@@ -211,10 +211,10 @@ def _changes(
             to_read = can_lead.to_read(topic.topic_id, index)
             found = next_state(record, brokers, to_read, topic_rules, settled)
             if found is not None:
-                yield _decided(image, topic, index, *found)
+                yield decided(image, topic, index, *found)
 
 
-def _decided(
+def decided(
     image: Image, topic: Topic, index: int, after: PartitionRecord, why: str
 ) -> PartitionChange:
     """Returns a change with the sessions on which it was decided: of who goes, and who leads."""

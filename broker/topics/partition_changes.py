@@ -1,0 +1,180 @@
+"""Changes of partitions that clients ask for: reassignments and elections of several brokers.
+
+Each is decided on the newest image and stored with what it was decided on. One that is refused,
+because something has changed meanwhile, is decided again until the request's time is over.
+"""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import TYPE_CHECKING
+
+from broker.metadata.records import NO_LEADER
+from broker.replication import reassignment
+from broker.replication.controller import TopicRules, able, decided, elect
+from broker.replication.election import is_unclean, prefer
+from broker.replication.transactions import MOST_OPERATIONS, batched, change
+from broker.topics.placing import check_chosen
+from protocol.errors import (
+    BrokerError,
+    ElectionNotNeeded,
+    EligibleLeadersNotAvailable,
+    NoReassignmentInProgress,
+    PreferredLeaderNotAvailable,
+    RequestTimedOut,
+    UnknownTopicOrPartition,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import TypeAlias
+    from uuid import UUID
+
+    from broker.metadata.image import Image, Topic
+    from broker.metadata.records import PartitionRecord
+    from broker.node import Node
+    from broker.replication.transactions import PartitionChange, Transaction
+    from broker.topics.settings import Settings
+    from protocol.topic_partition import TopicPartition
+
+    Decide: TypeAlias = Callable[[Image], PartitionChange | None]
+
+log = logging.getLogger("tidelog.topics")
+
+_FEWER = 4  # so many times smaller are the transactions after one was refused
+
+
+async def reassign(
+    node: Node, wanted: Mapping[TopicPartition, Sequence[int] | None], timeout_ms: int
+) -> dict[TopicPartition, BrokerError]:
+    """Begins to move partitions to other replicas; None cancels. Returns what failed.
+
+    The errors are UnknownTopicOrPartition, InvalidReplicaAssignment, NoReassignmentInProgress and
+    RequestTimedOut. Raises KafkaStorageError.
+    """
+    decide = {name: partial(_reassigned, name, replicas) for name, replicas in wanted.items()}
+    return await _store(node, decide, timeout_ms)
+
+
+async def elect_preferred(
+    node: Node, wanted: Sequence[TopicPartition], timeout_ms: int
+) -> dict[TopicPartition, BrokerError]:
+    """Makes the first replica of each partition its leader. Returns what failed.
+
+    The errors are UnknownTopicOrPartition, ElectionNotNeeded, PreferredLeaderNotAvailable and
+    RequestTimedOut. Raises KafkaStorageError.
+    """
+    return await _store(node, {name: partial(_preferred, name) for name in wanted}, timeout_ms)
+
+
+async def elect_any(
+    node: Node, wanted: Sequence[TopicPartition], timeout_ms: int
+) -> dict[TopicPartition, BrokerError]:
+    """Gives partitions without a leader one, which may lack records. Returns what failed.
+
+    The errors are UnknownTopicOrPartition, ElectionNotNeeded, EligibleLeadersNotAvailable and
+    RequestTimedOut. Raises KafkaStorageError.
+    """
+    decide = {name: partial(_any, name, node.settings) for name in wanted}
+    return await _store(node, decide, timeout_ms)
+
+
+def _known(image: Image, name: TopicPartition) -> tuple[Topic, PartitionRecord]:
+    """Returns a partition and its topic. Raises UnknownTopicOrPartition."""
+    record = image.assignment(*name)
+    if record is None:
+        raise UnknownTopicOrPartition(f"there is no partition {name[0]}-{name[1]}")
+    return image.topics[name[0]], record
+
+
+def _reassigned(
+    name: TopicPartition, replicas: Sequence[int] | None, image: Image
+) -> PartitionChange | None:
+    topic, record = _known(image, name)
+    if replicas is None:
+        if not reassignment.is_in_progress(record):
+            raise NoReassignmentInProgress
+        after = reassignment.cancel(record)
+    else:
+        check_chosen(image, replicas)
+        after = reassignment.begin(record, replicas, image.registrations)
+    said = (record.replicas, record.adding, record.removing)
+    if (after.replicas, after.adding, after.removing) == said:
+        return None
+    return change(image, topic.name, name[1], after, (), "reassignment by a client")
+
+
+def _preferred(name: TopicPartition, image: Image) -> PartitionChange:
+    topic, record = _known(image, name)
+    if record.leader == record.replicas[0]:
+        raise ElectionNotNeeded
+    after = prefer(record, able(image).of(topic.topic_id, name[1]))
+    if after is None:
+        raise PreferredLeaderNotAvailable
+    return decided(image, topic, name[1], after, "preferred leader")
+
+
+def _any(name: TopicPartition, settings: Settings, image: Image) -> PartitionChange:
+    topic, record = _known(image, name)
+    if record.leader != NO_LEADER:
+        raise ElectionNotNeeded
+    can_lead = able(image)
+    after = elect(
+        record,
+        can_lead.of(topic.topic_id, name[1]),
+        can_lead.to_read(topic.topic_id, name[1]),
+        TopicRules(settings.served(topic).min_insync_replicas, allows_unclean=True),
+    )
+    if after is None or after.leader == NO_LEADER:
+        raise EligibleLeadersNotAvailable
+    why = "unclean election" if is_unclean(record, after) else "election"
+    return decided(image, topic, name[1], after, f"{why} by a client")
+
+
+async def _store(
+    node: Node, decide: Mapping[TopicPartition, Decide], timeout_ms: int
+) -> dict[TopicPartition, BrokerError]:
+    """Stores what is decided for each partition; returns the errors of those that failed."""
+    end_s = node.clock.monotonic_s() + timeout_ms / 1000
+    failed: dict[TopicPartition, BrokerError] = {}
+    left, limit = dict(decide), MOST_OPERATIONS
+    while left:
+        image = node.metadata.image
+        changes: dict[tuple[UUID, int], tuple[TopicPartition, PartitionChange]] = {}
+        for name, one in left.items():
+            try:
+                found = one(image)
+            except BrokerError as error:
+                failed[name] = error
+            else:
+                if found is not None:
+                    changes[found.topic_id, found.partition] = name, found
+        left = {}
+        for transaction in batched((found for _, found in changes.values()), (), limit):
+            if await node.metadata.transact(transaction.compares, transaction.operations) is None:
+                again = (changes[each.topic_id, each.partition][0] for each in transaction.changes)
+                left.update((name, decide[name]) for name in again)
+            else:
+                _log(image, transaction)
+        limit = max(1, limit // _FEWER)
+        if node.clock.monotonic_s() >= end_s:
+            failed.update(dict.fromkeys(left, RequestTimedOut()))
+            break
+    return failed
+
+
+def _log(image: Image, transaction: Transaction) -> None:
+    for each in transaction.changes:
+        name = f"{image.topics_by_id[each.topic_id].name}-{each.partition}"
+        level = logging.WARNING if is_unclean(each.before, each.after) else logging.INFO
+        log.log(
+            level,
+            "%s",
+            each.why,
+            extra={
+                "partition": name,
+                "leader": each.after.leader,
+                "replicas": list(each.after.replicas),
+            },
+        )
