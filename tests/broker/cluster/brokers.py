@@ -66,9 +66,13 @@ class Brokers:
         self, name: str, *assignments: Sequence[int], configs: Mapping[str, str] | None = None
     ) -> Topic:
         """Stores a topic whose partitions are led by the first of their replicas."""
-        partitions = tuple(
-            PartitionRecord(tuple(each), tuple(each), each[0], 0) for each in assignments
-        )
+        states = (PartitionRecord(tuple(each), tuple(each), each[0], 0) for each in assignments)
+        return self.add(name, *states, configs=configs)
+
+    def add(
+        self, name: str, *partitions: PartitionRecord, configs: Mapping[str, str] | None = None
+    ) -> Topic:
+        """Stores a topic whose partitions are in these states."""
 
         async def add() -> Topic:
             metadata = local_metadata(self.path, OUTSIDER, is_shared=True)
