@@ -104,6 +104,16 @@ class Node:
         """The broker's settings, with what was changed while it runs."""
         return self.settings.broker
 
+    def join(self, cluster: Cluster) -> Replicas:
+        """Makes this broker one of several, whose logs have replicas on others."""
+        from broker.replicas.replicas import Replicas  # a broker that is alone needs none of it
+
+        self.cluster = cluster
+        replicas = self.replicas = Replicas(self, cluster)
+        self.appends.replicate(replicas.appended, replicas.flushed)
+        self.topics.replicate(replicas)
+        return replicas
+
     # -- lookups --------------------------------------------------------------------------------
 
     def partition(self, topic: str, index: int) -> Partition:
@@ -180,6 +190,8 @@ class Node:
             # The log of a deleted topic of this name, which is about to be deleted; or one that names
             # no topic, and that a creation in progress will take over if it succeeds.
             raise UnknownTopicOrPartition(f"the log of {topic}-{index} is not created yet")
+        if self.replicas is not None:
+            self.replicas.check_leading(found)
         if epoch != ANY_EPOCH:
             check_leader_epoch(found, epoch)
         return found

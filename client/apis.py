@@ -93,3 +93,18 @@ def version_of(key: int, served: Mapping[int, VersionRange], address: str) -> in
     theirs = served.get(key)
     serves = f"serves v{theirs[0]} to v{theirs[1]}" if theirs else "does not serve it"
     raise VersionMismatch(f"{name} v{low} to v{high} is needed, but {address} {serves}")
+
+
+def between_brokers(key: int, least: int, served: Mapping[int, VersionRange], address: str) -> int:
+    """Returns the version of an API that brokers use with each other: the highest of both.
+
+    Raises VersionMismatch if the broker at `address` serves none from `least` on.
+    """
+    api, theirs = api_of(key), served.get(key)
+    assert api is not None
+    version = -1 if theirs is None else min(api.max_version, theirs[1])
+    if version < least:
+        raise VersionMismatch(
+            f"{api.name} v{least} is needed between brokers, but {address} serves up to v{version}"
+        )
+    return version

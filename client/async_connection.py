@@ -51,19 +51,26 @@ class AsyncConnection(asyncio.BufferedProtocol):
         return self._frames.served
 
     async def ask(
-        self, message: Message, api_key: int, *, timeout_s: float, has_answer: bool = True
+        self,
+        message: Message,
+        api_key: int,
+        *,
+        timeout_s: float,
+        has_answer: bool = True,
+        least_version: int = 0,
     ) -> Any:
         """Sends a request and waits for its answer; returns None at once if there is none (acks=0).
 
-        Others may ask at the same time. A cancelled request does not disturb the connection: its
-        answer is dropped when it arrives. Raises ConnectionBroken or VersionMismatch.
+        `least_version` is for brokers, see `Frames.send`. Others may ask at the same time. A
+        cancelled request does not disturb the connection: its answer is dropped when it arrives.
+        Raises ConnectionBroken or VersionMismatch.
         """
         if self._frames.must_renew:
             await self._access.prepare_on(self._loop)
             self._frames.renew()
         if self._failure is not None:
             raise ConnectionBroken(str(self._failure))
-        self._frames.send(message, api_key, has_answer=has_answer)
+        self._frames.send(message, api_key, has_answer=has_answer, least_version=least_version)
         self._flush()
         answer: asyncio.Future[Any] = self._loop.create_future()
         if has_answer:

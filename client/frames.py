@@ -19,7 +19,7 @@ from collections import deque
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
-from client.apis import API_VERSIONS, version_of
+from client.apis import API_VERSIONS, between_brokers, version_of
 from client.errors import AuthenticationFailed, ConnectionBroken, HandshakeBroken
 from protocol.message import DecodeError, api_of, codec
 from protocol.wire import skip_tags
@@ -115,13 +115,20 @@ class Frames:
         """The number of requests without an answer."""
         return len(self._held) + sum(not one.is_handshake for one in self._sent)
 
-    def send(self, message: Message, key: int, *, has_answer: bool = True) -> None:
+    def send(
+        self, message: Message, key: int, *, has_answer: bool = True, least_version: int = 0
+    ) -> None:
         """Queues a request, in the highest version of both sides.
 
-        `has_answer` is False for a produce with acks=0. Raises VersionMismatch.
+        `has_answer` is False for a produce with acks=0. From `least_version` on the broker's highest
+        version is used, also where clients use a lower one: brokers speak so among themselves.
+        Raises VersionMismatch.
         """
         assert self.is_ready, "the handshake is not over"
-        version = version_of(key, self.served, self.address)
+        if least_version:
+            version = between_brokers(key, least_version, self.served, self.address)
+        else:
+            version = version_of(key, self.served, self.address)
         if self._handshake is not None:
             self._held.append(_Held(key, version, message, has_answer))
         else:

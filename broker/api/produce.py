@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from protocol.topic_partition import TopicPartition
 
 
+ACKS_ALL = -1
 _TOPIC_IDS_SINCE = 13
 
 # Errors for which Kafka's response has no log start offset.
@@ -130,6 +131,8 @@ def _append(
         if isinstance(admitted, Partition):
             each.partition = admitted
             appended = node.append(admitted, each.data.records or b"", version, waits=waits)
+            if request.acks == ACKS_ALL and node.replicas is not None:
+                appended = node.replicas.acknowledged(admitted, appended, request.timeout_ms)
             if isinstance(appended, Appended):
                 return each.done(appended)
             each.pending = appended

@@ -35,6 +35,8 @@ def shortcut(
     if request is None:
         return None
     acks, name, index, records = request
+    if acks == -1 and node.replicas is not None:
+        return None  # it waits for other brokers
     try:
         partition = admission.admit_produce(
             node, session, str(name, "utf-8"), index, acks, None, records

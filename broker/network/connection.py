@@ -29,7 +29,7 @@ from broker.network.dispatch import dispatch
 from broker.security.session import ANONYMOUS, Session
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Callable
 
     from broker.network.dispatch import Answer
     from broker.network.listener import Listener
@@ -76,6 +76,7 @@ class Connection(asyncio.Protocol):
         self._writable = True
         self._unsent_bytes = 0  # this connection's part of node.connections.unsent_bytes
         self._reading = True
+        self.on_more: Callable[[], None] | None = None  # called when a request waits for its turn
 
     @property
     def is_busy(self) -> bool:
@@ -148,6 +149,8 @@ class Connection(asyncio.Protocol):
             self._chunks.clear()
             self._have = 0
         self._cut(data)
+        if self.on_more is not None and self._waiting:
+            self.on_more()
         if self._task is None and self._turn is None and (self._waiting or self._end is not None):
             self._serve_waiting()
         self._regulate()

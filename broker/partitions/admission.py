@@ -64,7 +64,9 @@ def admit_produce(
     partition = node.leader_partition(topic, index)
     if topic in INTERNAL_TOPICS:
         raise InvalidTopic(f"{topic} is the broker's own: clients do not write there")
-    if acks == -1 and partition.config.min_insync_replicas > 1:
+    if node.replicas is not None:
+        node.replicas.check_append(partition, acks)
+    elif acks == -1 and partition.config.min_insync_replicas > 1:
         raise NotEnoughReplicas("min.insync.replicas is above the one replica there is")
     is_transactional = (
         len(records) > _ATTRIBUTES_AT

@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from storage.would_block import WouldBlock
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from broker.clock import Clock
     from broker.partitions.group_sync import GroupSync
     from broker.partitions.waiting import Waiting
@@ -76,8 +78,25 @@ class Appends:
         self._first_appends = first_appends
         self._syncs = syncs
         self._waiting = waiting
-        self._notify = waiting.appended
+        self._notify: Callable[[Partition, Appended], None] = waiting.appended
+        self._is_replicated = False
         self._queues: dict[Partition, deque[_Job]] = {}
+
+    def replicate(
+        self,
+        appended: Callable[[Partition, Appended], None],
+        flushed: Callable[[Partition], None],
+    ) -> None:
+        """Gives every append and every sync to replication, which decides when it can be read."""
+        self._notify, self._syncs.flushed = appended, flushed
+        self._is_replicated = True
+        self._waiting.follows_replication = True
+
+    async def finished(self, partition: Partition) -> None:
+        """Returns when no append of the partition is in a thread, nor waits for one that is."""
+        while (queue := self._queues.get(partition)) is not None:
+            await asyncio.wait([queue[-1].answer])
+            await asyncio.sleep(0)  # then it leaves the queue
 
     def is_busy(self, partition: Partition) -> bool:
         """Whether an append of the partition is in a thread or waits for one that is."""
@@ -146,7 +165,7 @@ class Appends:
 
         Returns the append, or a future that is done when it is durable.
         """
-        is_readable = appended.last_offset < partition.high_watermark
+        is_readable = self._is_replicated or appended.last_offset < partition.high_watermark
         if is_readable:
             self._notify(partition, appended)
         else:

@@ -39,6 +39,8 @@ class GroupSync:
     ) -> None:
         self._pool_of = pool_of
         self._waiting = waiting
+        self.flushed: Callable[[Partition], None] = waiting.advanced
+        """Called with a partition after each sync of its log."""
         self._metrics = metrics
         # The offset up to which a log shall be durable, of partitions with a sync to come.
         self._wanted: dict[Partition, int] = {}
@@ -100,7 +102,7 @@ class GroupSync:
             return
         self._failed_tries.pop(partition, None)
         self._metrics.commits += 1
-        self._waiting.advanced(partition)
+        self.flushed(partition)
         if work.result() < self._wanted[partition]:
             self._start(partition)
         else:

@@ -17,8 +17,9 @@ from protocol.api.fetch import (
 )
 from protocol.records.layout import NO_TIMESTAMP
 from storage import checkpoints
-from storage.log.replication.leader_state import LeaderState
+from storage.log.replication.leader_state import ForFollower, LeaderState, leader_state
 from storage.log.replication.received import unpacked
+from storage.log.slices import Fetched
 from storage.segment.appended.layout import UNKNOWN
 from storage.time.adoption import Adopted
 from storage.time.corrections import Correction, Mark
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
     from protocol.api.fetch import FetchPartition
     from storage.log.partition import Partition
-    from storage.log.replication.leader_state import ForFollower
     from storage.log.replication.received import AppendedFrom
     from storage.log.slices import SliceAppendTimes
 
@@ -57,6 +57,13 @@ def sent_state(read: ForFollower) -> ReplicationState:
         late_horizons_from_ms=from_ms,
         late_horizons_to_ms=to_ms,
     )
+
+
+def state_alone(partition: Partition) -> ReplicationState:
+    """Returns what a follower is told whose fetch gets no records."""
+    state = partition.state
+    with partition.hold() as version:
+        return sent_state(ForFollower(Fetched([], 0, 0), [], (), leader_state(state, version)))
 
 
 def read_for_follower(

@@ -47,6 +47,8 @@ class Waiting:
     def __init__(self, count: Callable[[Partition, Appended], None]) -> None:
         """`count` is called with every append once others may read it."""
         self._count = count
+        self.follows_replication = False
+        """Whether the high watermark is another thing than what the disk has: acks=1 does not wait."""
         self._waits: dict[Partition, set[Wait]] = {}
         self._unreadable: dict[Partition, list[Appended]] = {}
         self._acknowledgements: dict[Partition, list[_Acknowledgement]] = {}
@@ -85,7 +87,9 @@ class Waiting:
                 self._unreadable[partition] = left
         acknowledgements = self._acknowledgements.pop(partition, None)
         if acknowledgements is not None:
-            offset = min(partition.high_watermark, partition.durable_offset)
+            offset = partition.durable_offset
+            if not self.follows_replication:
+                offset = min(partition.high_watermark, offset)
             later = []
             for each in acknowledgements:
                 if each.appended.last_offset >= offset:

@@ -1,28 +1,295 @@
-"""The replicas of this broker: what the rest of the broker may ask of them."""
+"""All replicas of this broker, and what the rest of the broker asks of them.
+
+`apply` takes each image of the metadata after the reconciler has made its logs. `stop_all` ends
+everything when the session of this broker has ended; the image of the next session begins it again.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from broker.replicas.fetcher import Fetcher
+from broker.replicas.isr_changes import IsrChanges
+from broker.replicas.local_replica import LocalReplica
+from broker.replicas.serving import FollowerFetch
+from broker.replicas.views import brokers_of
+from broker.replication.messages import Assignment, LeaderRules
+from protocol.errors import NotLeaderOrFollower
 
 if TYPE_CHECKING:
-    from broker.metadata.image import Image
+    from collections.abc import Collection, Coroutine
+    from typing import Any
+    from uuid import UUID
+
+    from broker.cluster.cluster import Cluster
+    from broker.metadata.broker_records import Endpoint
+    from broker.metadata.image import Image, Topic
+    from broker.network.context import Context
+    from broker.node import Node
+    from broker.replicas.followed import Followed
+    from broker.replicas.led import Led
+    from broker.replicas.local_replica import Name
+    from broker.replication.messages import BrokerView
+    from protocol.api.fetch import FetchRequest, FetchResponse
+    from storage.log.partition import Appended, Partition
+
+log = logging.getLogger("tidelog.replicas")
+
+_LAG_TIME_MAX_MS = 30_000
+_FETCH_WAIT_MS = 500
+_PARTITION_MAX_BYTES = 1 << 20
+_RESPONSE_MAX_BYTES = 10 << 20
+_LONGEST_TICK_S = 1.0
 
 
-class Replicas(Protocol):
-    """All partitions of which this broker has a replica; its methods run on the event loop."""
+class Replicas:
+    """Every partition that has a replica here."""
+
+    def __init__(self, node: Node, cluster: Cluster) -> None:
+        self._node = node
+        self.cluster = cluster
+        self.metadata = node.metadata
+        self.waiting = node.waiting
+        self.appends = node.appends
+        self.pools = node.pools
+        self.open = node.open_partition
+        self.monotonic_s = node.clock.monotonic_s
+        self.clock_ms = node.clock.now_ms
+        self.isr_changes = IsrChanges(self)
+        self.fetch_wait_ms = _FETCH_WAIT_MS
+        self.partition_max_bytes = _PARTITION_MAX_BYTES
+        self.response_max_bytes = _RESPONSE_MAX_BYTES
+        self._replicas: dict[Name, LocalReplica] = {}
+        self._led: dict[Partition, Led] = {}
+        self._led_by_name: dict[Name, Led] = {}
+        self._fetchers: dict[int, Fetcher] = {}
+        self._fetches: dict[Followed, Fetcher] = {}
+        self._reconciled: Image | None = None  # the image that the logs are of
+        self._applied: Image | None = None
+        self._session = -1  # in which the replicas have their roles
+        self._view: BrokerView = {}
+        self._closing: set[asyncio.Task[None]] = set()
+        cluster.on_session(self._session_begun, self.stop_all)
+
+    # --- metadata ---------------------------------------------------------------------------------
 
     def apply(self, image: Image) -> None:
-        """Gives each partition the role that an image says, once its log is there."""
-        ...
+        """Takes an image whose logs are here. Without a session nothing leads or follows."""
+        self._reconciled = image
+        cluster = self.cluster
+        live = image.brokers.get(cluster.me)
+        if cluster.epoch < 0 or live is None or live.epoch != cluster.epoch:
+            return
+        if live.record.is_fenced:
+            self._lead_nothing("this broker is fenced")
+        before = self._applied if self._session == cluster.epoch else None
+        is_other_view = before is None or before.brokers != image.brokers
+        self._applied, self._session = image, cluster.epoch
+        if is_other_view:
+            self._view = brokers_of(image)
+        for topic in image.topics.values():
+            if is_other_view or before is None or before.topics.get(topic.name) is not topic:
+                self._apply_topic(topic, may_lead=not live.record.is_fenced)
+
+    def _session_begun(self, _epoch: int) -> None:
+        """Takes the roles of a new session, once the reconciler has applied its image."""
+        if self._reconciled is not None:
+            self.apply(self._reconciled)
+
+    def _apply_topic(self, topic: Topic, *, may_lead: bool) -> None:
+        me, rules = self.cluster.me, self._rules(topic)
+        for index, record in enumerate(topic.assignments):
+            if me not in record.replicas or (record.leader == me and not may_lead):
+                continue
+            name = (topic.topic_id, index)
+            replica = self._replicas.get(name)
+            if replica is None:
+                replica = self._replicas[name] = LocalReplica(self, name, topic.name)
+            replica.assign(Assignment(record, topic.mod_revisions[index]), rules)
+
+    def _rules(self, topic: Topic) -> LeaderRules:
+        config = self._node.store.config_of(topic.name)
+        return LeaderRules(config.min_insync_replicas, _LAG_TIME_MAX_MS, config.flush_messages == 1)
+
+    def _lead_nothing(self, reason: str) -> None:
+        for replica in self._replicas.values():
+            if replica.led is not None:
+                replica.stop(reason)
+
+    async def release(self, names: Collection[Name]) -> None:
+        """Ends the roles of partitions whose logs go."""
+        gone = [self._replicas.pop(name) for name in names if name in self._replicas]
+        for replica in gone:
+            replica.stop("the replica is gone")
+        for replica in gone:
+            await replica.finish()
+
+    def here(self) -> Collection[Name]:
+        """Returns the partitions that have a role here, or shall have one."""
+        return self._replicas.keys()
+
+    def view(self) -> BrokerView:
+        """Returns the brokers that are registered."""
+        return self._view
+
+    def endpoint(self, broker: int) -> Endpoint | None:
+        """Returns where another broker listens; None if it is not registered."""
+        live = self.metadata.image.brokers.get(broker)
+        return live.record.endpoints[0] if live is not None and live.record.endpoints else None
+
+    # --- roles ------------------------------------------------------------------------------------
+
+    def led(self, partition: Partition) -> Led | None:
+        """Returns the leader of a partition, if this broker leads it."""
+        return self._led.get(partition)
+
+    def led_by_id(self, topic_id: UUID, index: int) -> Led | None:
+        """Returns the leader of a partition by its topic's id, if this broker leads it."""
+        return self._led_by_name.get((topic_id, index))
+
+    def leads(self, led: Led) -> None:
+        """A partition leads from now on."""
+        self._led[led.partition] = self._led_by_name[led.name] = led
+
+    def leads_no_more(self, led: Led) -> None:
+        """A partition has stopped leading."""
+        if self._led.get(led.partition) is led:
+            del self._led[led.partition], self._led_by_name[led.name]
+
+    def stepped_down(self, led: Led) -> None:
+        """A machine has stepped down by itself; the image will say who leads."""
+        replica = self._replicas.get(led.name)
+        if replica is not None and replica.led is led:
+            replica.led = None
+
+    def follows(self, followed: Followed) -> None:
+        """A partition follows from now on."""
+        leader = followed.follower.leader
+        fetcher = self._fetchers.get(leader)
+        if fetcher is None:
+            fetcher = self._fetchers[leader] = Fetcher(self, leader)
+        self._fetches[followed] = fetcher
+        fetcher.add(followed)
+
+    def follows_no_more(self, followed: Followed) -> None:
+        """A partition has stopped following."""
+        fetcher = self._fetches.pop(followed, None)
+        if fetcher is None:
+            return
+        fetcher.discard(followed)
+        if not fetcher and self._fetchers.get(fetcher.leader) is fetcher:
+            del self._fetchers[fetcher.leader]
+            task = asyncio.get_running_loop().create_task(fetcher.close())
+            self._closing.add(task)
+            task.add_done_callback(self._closing.discard)
+
+    def ask_again(self, followed: Followed) -> None:
+        """A partition can be fetched again."""
+        fetcher = self._fetches.get(followed)
+        if fetcher is not None:
+            fetcher.ask_again()
+
+    def ask_later(self, followed: Followed, seconds: float) -> None:
+        """A partition can be fetched again after a while."""
+        asyncio.get_running_loop().call_later(seconds, self.ask_again, followed)
 
     def stop_all(self, reason: str) -> None:
-        """Gives up every role, because the session of this broker has ended."""
-        ...
+        """Neither leads nor follows anything: the session has ended."""
+        self._session = -1
+        for replica in self._replicas.values():
+            replica.stop(reason)
+
+    # --- time -------------------------------------------------------------------------------------
+
+    def now_ms(self) -> int:
+        """Returns milliseconds of a monotonic clock."""
+        return int(self.monotonic_s() * 1000)
 
     def tick(self) -> None:
-        """Lets time pass for every replica."""
-        ...
+        """Lets every leader look at the time."""
+        now_ms = self.now_ms()
+        for led in list(self._led.values()):
+            led.do(led.leader.on_tick(now_ms))
+
+    async def run(self) -> None:
+        """Ticks until it is cancelled."""
+        while True:
+            await asyncio.sleep(_LONGEST_TICK_S)
+            try:
+                self.tick()
+            except Exception:
+                log.exception("leaders were not looked at")
 
     async def close(self) -> None:
-        """Gives up every role and waits for the work in progress."""
-        ...
+        """Ends everything; returns when nothing works on a log any more."""
+        self.stop_all("the broker stops")
+        await self.isr_changes.close()
+        for replica in list(self._replicas.values()):
+            await replica.finish()
+        if self._closing:
+            await asyncio.wait(list(self._closing))
+
+    # --- what handlers ask ------------------------------------------------------------------------
+
+    def check_leading(self, partition: Partition) -> None:
+        """Checks an answer that only the leader gives. Raises NotLeaderOrFollower."""
+        led = self._led.get(partition)
+        if led is None:
+            raise NotLeaderOrFollower
+        led.leader.check_leading(self.now_ms())
+
+    def check_append(self, partition: Partition, acks: int) -> None:
+        """Checks an append. Raises NotLeaderOrFollower and NotEnoughReplicas."""
+        self._led_of(partition).check_append(acks)
+
+    def fetch(
+        self, request: FetchRequest, context: Context
+    ) -> FetchResponse | Coroutine[Any, Any, FetchResponse]:
+        """Answers a follower's fetch."""
+        return FollowerFetch(self._node, self, request, context).answer()
+
+    def appended(self, partition: Partition, appended: Appended) -> None:
+        """Takes an append to a log; it is counted when it can be read."""
+        led = self._led.get(partition)
+        if led is None:
+            return  # the epoch has ended: the records may be truncated
+        if not appended.duplicate:
+            self.waiting.wait_until_readable(partition, appended)
+        led.appended()
+
+    def flushed(self, partition: Partition) -> None:
+        """Takes a sync of a log."""
+        led = self._led.get(partition)
+        if led is not None:
+            led.flushed()
+        self.waiting.advanced(partition)
+
+    def acknowledged(
+        self,
+        partition: Partition,
+        appended: Appended | asyncio.Future[Appended],
+        timeout_ms: int,
+    ) -> Appended | asyncio.Future[Appended]:
+        """Returns an append with acks=all when all have it, or a future of that.
+
+        Raises NotLeaderOrFollower, NotEnoughReplicasAfterAppend and RequestTimedOut, or the future does.
+        """
+        led = self._led_of(partition)
+        if isinstance(appended, asyncio.Future):
+            return asyncio.ensure_future(_acknowledged_later(led, appended, timeout_ms))
+        return led.acknowledged(appended, timeout_ms)
+
+    def _led_of(self, partition: Partition) -> Led:
+        led = self._led.get(partition)
+        if led is None:
+            raise NotLeaderOrFollower
+        return led
+
+
+async def _acknowledged_later(
+    led: Led, pending: asyncio.Future[Appended], timeout_ms: int
+) -> Appended:
+    answer = led.acknowledged(await pending, timeout_ms)
+    return await answer if isinstance(answer, asyncio.Future) else answer

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from broker.metadata.image import Image, Topic
     from broker.metadata.records import PartitionRecord
     from broker.pools import Pool
+    from broker.replicas.replicas import Replicas
     from broker.topics.settings import Settings
     from config import TopicConfig
     from storage.directory.store import LogStore
@@ -88,6 +89,7 @@ class Reconciler:
         self._configs: dict[str, TopicConfig] = {}  # the settings that the store has, by topic
         self._failures: dict[UUID, BrokerError] = {}
         self._held_back: set[UUID] = set()  # topics whose missing logs are not created now
+        self.replicas: Replicas | None = None  # of a broker that is alone: None
         self.removed: list[str] = []  # deleted topics that others must still forget
         self._pass: asyncio.Task[None] | None = None
 
@@ -175,12 +177,26 @@ class Reconciler:
             known = None if before is None else before.topics_by_id.get(topic.topic_id)
             changed = known is None or known.assignments != topic.assignments
             if changed or topic.topic_id in failed:
-                if topic.topic_id not in self._held_back:
+                if topic.topic_id not in self._held_back and (
+                    self.replicas is None
+                    or known is None
+                    or topic.topic_id in failed
+                    or self._here(known) != self._here(topic)
+                ):
                     await self._ensure_logs(topic)
                 await self._follow_leaders(topic, () if known is None else known.assignments)
         for topic_id in failed.keys() - image.topics_by_id.keys() - image.deletions.keys():
             self._failures.pop(topic_id, None)
         self._applied = image
+        if self.replicas is not None:
+            self.replicas.apply(image)
+
+    def _here(self, topic: Topic) -> list[int]:
+        """Returns the partitions of a topic whose logs belong here."""
+        if self.replicas is None:
+            return list(range(topic.partitions))
+        me = self._metadata.node_id
+        return [index for index, record in enumerate(topic.assignments) if me in record.replicas]
 
     # -- deletion -------------------------------------------------------------------------------
 
@@ -272,7 +288,7 @@ class Reconciler:
         unnamed: list[int] = []
         made: list[int] = []
         try:
-            for index in range(topic.partitions):
+            for index in self._here(topic):
                 if index in here:
                     named = self._store.topic_id(topic.name, index)
                     if named == topic.topic_id:
@@ -314,7 +330,7 @@ class Reconciler:
             for index, record in enumerate(topic.assignments)
             if record.leader == self._metadata.node_id and record.leader_epoch > 0
         ]
-        if led:
+        if led and self.replicas is None:
             await self._pool.run(self._begin_leader_epochs, topic, led)
         for index, (record, old) in enumerate(zip(topic.assignments, before, strict=False)):
             if (record.leader, record.leader_epoch) != (old.leader, old.leader_epoch):

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from broker.metadata.image import Topic
+    from broker.replicas.replicas import Replicas
     from broker.topics.controller import Controller
     from broker.topics.reconciler import Reconciler
     from broker.topics.settings import Settings
@@ -47,6 +48,10 @@ class Topics:
         self._reconciler = reconciler
         self._forget = forget
         self._forgetting = asyncio.Lock()
+
+    def replicate(self, replicas: Replicas) -> None:
+        """Makes the logs of this broker's replicas alone, and lets them lead and follow."""
+        self._reconciler.replicas = replicas
 
     async def create(
         self,

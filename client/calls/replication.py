@@ -11,9 +11,33 @@ from protocol.api import fetch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from uuid import UUID
 
     from protocol.api.fetch import PartitionData
     from protocol.topic_partition import TopicPartition
+
+
+def replica_fetch(
+    broker: int,
+    broker_epoch: int,
+    topics: Mapping[UUID, list[fetch.FetchPartition]],
+    *,
+    max_bytes: int,
+    max_wait_ms: int,
+) -> fetch.FetchRequest:
+    """Returns the fetch of a broker for its replicas, by the ids of their topics (v15 or later)."""
+    return fetch.FetchRequest(
+        replica_state=fetch.ReplicaState(replica_id=broker, replica_epoch=broker_epoch),
+        max_wait_ms=max_wait_ms,
+        min_bytes=1,
+        max_bytes=max_bytes,
+        topics=[
+            fetch.FetchTopic(topic_id=topic_id, partitions=partitions)
+            for topic_id, partitions in topics.items()
+        ],
+        with_append_times=True,
+        with_replication_state=True,
+    )
 
 
 class Position(NamedTuple):

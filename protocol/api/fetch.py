@@ -169,7 +169,8 @@ class ReplicationState(Message):
     `back_offset` is where append times last went back (0: they never did). The mark (epoch and
     number) says which correction is the last: only a newer one lowers what a follower knows. Delete
     horizons from the one time on are too early and count as the other plus delete.retention.ms
-    (Long.MIN: there are none).
+    (Long.MIN: there are none). `log_end_offset` is where ends what followers may fetch (-1: not
+    said); a follower whose offset is out of range needs it.
     """
 
     epochs: list[EpochStart] = since(12)
@@ -183,6 +184,7 @@ class ReplicationState(Message):
     adopted: list[AdoptedBatches] = since(12)
     late_horizons_from_ms: Int64 = since(12, default=-(2**63))
     late_horizons_to_ms: Int64 = since(12, default=-(2**63))
+    log_end_offset: Int64 = since(12, default=-1, tag=0, ignorable=True)
 
 
 class PartitionData(Message):
@@ -245,7 +247,7 @@ API = Api(
     min_version=0,
     max_version=18,
     first_flexible=12,
-    served=(0, 16),
+    served=(0, 18),
     needs=(
         Need(Operation.READ, ResourceType.TOPIC),
         Need(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, by_handler=True),

@@ -1,0 +1,259 @@
+"""A partition that follows a leader, in one leader epoch: what the leader sends, on the real log.
+
+Small answers are appended on the event loop; what waits for the disk, or takes long, is done in a
+thread, and the partition asks for nothing meanwhile.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from broker.partitions import replication_state
+from broker.replicas.views import follower_log, received_answer
+from broker.replication.messages import (
+    AdvanceHighWatermark,
+    Append,
+    Flush,
+    RaiseLogStart,
+    RestartAt,
+    Truncate,
+    WaitBefore,
+)
+from protocol.errors import BrokerError
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+
+    from broker.replicas.local_replica import Name
+    from broker.replicas.replicas import Replicas
+    from broker.replication.follower import Follower
+    from broker.replication.messages import FetchAnswer, FetchRequest, FollowerAction
+    from protocol.api.fetch import PartitionData
+    from protocol.wire import Buffer
+    from storage.log.partition import Partition
+
+log = logging.getLogger("tidelog.replicas")
+
+_LOOP_BYTES = 262_144
+_RETRY_S = 1.0  # after records that could not be stored
+
+
+class Followed:
+    """The follower of a partition, around its log."""
+
+    __slots__ = ("_host", "follower", "is_stopped", "name", "not_before_s", "partition", "work")
+
+    def __init__(
+        self, host: Replicas, name: Name, partition: Partition, follower: Follower
+    ) -> None:
+        """The log follows already, in the machine's leader epoch."""
+        self._host = host
+        self.name = name
+        self.partition = partition
+        self.follower = follower
+        self.is_stopped = False
+        self.not_before_s = 0.0  # when it asks again
+        self.work: asyncio.Future[None] | None = None  # what is done to its log in a thread
+
+    def next_fetch(self, now_s: float) -> FetchRequest | None:
+        """Returns what to ask the leader now; None while there is something else to do or wait for."""
+        if self.work is not None or self.is_stopped or now_s < self.not_before_s:
+            return None
+        request = self.follower.next_fetch(follower_log(self.partition))
+        if request is None:  # it has led, and not made all durable
+            self._in_thread(self._flush)
+        return request
+
+    def take(self, request: FetchRequest, data: PartitionData) -> None:
+        """Takes the leader's answer to a request."""
+        if self.is_stopped or self.work is not None:
+            return
+        answer = received_answer(data, self.follower.leader_epoch)
+        actions = self.follower.on_answer(request, answer, follower_log(self.partition))
+        if not actions:
+            return
+        if actions == [Append()]:
+            if not data.records and self._is_as_told(data):
+                self._finish(answer)
+                return
+            if self._may_append_on_loop(data):
+                try:
+                    self._append(data)
+                except BrokerError as error:
+                    self._failed(error)
+                else:
+                    self._finish(answer)
+                return
+        if isinstance(actions[0], WaitBefore):
+            self._wait(actions[0].ms / 1000)
+            return
+        self._in_thread(self._carry_out, actions, data, answer)
+
+    # --- on the loop ------------------------------------------------------------------------------
+
+    def _finish(self, answer: FetchAnswer) -> None:
+        """Does what follows an append on the loop."""
+        actions = self.follower.on_appended(answer, follower_log(self.partition))
+        left: list[FollowerAction] = []
+        for action in actions:
+            if isinstance(action, AdvanceHighWatermark):
+                self._advance(action.offset)
+            else:
+                left.append(action)
+        self._host.waiting.advanced(self.partition)
+        if left:
+            self._in_thread(self._carry_out, left, None, answer)
+
+    def _may_append_on_loop(self, data: PartitionData) -> bool:
+        """Returns whether nothing of an answer waits for the disk or takes long."""
+        state, told = self.partition.state, data.replication_state
+        assert told is not None
+        records = _records_of(data)
+        return (
+            (not records or (state.is_read and len(records) <= _LOOP_BYTES))
+            and (not told.epochs or told.epochs[-1].epoch <= state.epochs.latest)
+            and data.log_start_offset <= state.version.log_start_offset
+            and (told.mark_epoch, told.mark_number) == state.mark
+            and told.back_offset == state.back_offset
+        )
+
+    def _is_as_told(self, data: PartitionData) -> bool:
+        """Returns whether an answer without records tells nothing new of the leader's times."""
+        state, told = self.partition.state, data.replication_state
+        if told is None:
+            return True
+        leader = replication_state.received_state(data, told)
+        return (
+            leader.mark == state.mark
+            and leader.corrections == state.corrections
+            and leader.cleaned_offset == state.leader_cleaned_offset
+            and (leader.adopted is None or leader.adopted == state.adoptions.ranges)
+            and leader.back_offset == state.back_offset
+            and leader.last_append_time_ms == state.last_append_time_ms
+            and leader.max_event_time == state.max_event_time
+        )
+
+    def _wait(self, seconds: float) -> None:
+        self.not_before_s = self._host.monotonic_s() + seconds
+        self._host.ask_later(self, seconds)
+
+    # --- anywhere ---------------------------------------------------------------------------------
+
+    def _append(self, data: PartitionData) -> None:
+        """Stores the records of an answer, and what the leader says of its log.
+
+        Raises CorruptMessage and KafkaStorageError.
+        """
+        told = data.replication_state
+        assert told is not None
+        self.partition.replica.append_as_follower(
+            _records_of(data),
+            replication_state.received_append_times(data),
+            replication_state.received_epochs(told),
+            replication_state.received_state(data, told),
+            now_ms=self._host.clock_ms(),
+        )
+
+    def _advance(self, offset: int) -> None:
+        state = self.partition.state
+        with state.append_lock:
+            state.advance_high_watermark(offset)
+
+    # --- in a thread ------------------------------------------------------------------------------
+
+    def _in_thread(self, work: Callable[..., None], *arguments: Any) -> None:
+        """Runs work on the log in a thread; the partition asks again when that has ended."""
+        pools = self._host.pools
+        pool = pools.syncs.of(self.partition)
+        if arguments and arguments[0] == [Append()]:
+            pool = pools.appends if self.partition.is_read else pools.first_appends
+        try:
+            self.work = pool.submit(work, *arguments)
+        except RuntimeError:  # the broker stops
+            self.is_stopped = True
+            return
+        self.work.add_done_callback(self._done)
+
+    def _done(self, work: asyncio.Future[None]) -> None:
+        self.work = None
+        if work.cancelled():
+            return
+        error = work.exception()
+        if error is not None:
+            self._failed(error)
+            return
+        self._host.waiting.advanced(self.partition)
+        self._host.ask_again(self)
+
+    def _failed(self, error: BaseException) -> None:
+        """Goes on after a while, unless the log is gone or offline."""
+        if self.partition.is_deleted or self.partition.offline is not None:
+            self.is_stopped = True
+            log.error("follows no more: %s", error, extra=self._fields())
+            return
+        if isinstance(error, BrokerError):
+            log.error("not replicated: %s", error.message, extra=self._fields())
+        else:
+            log.error("not replicated", exc_info=error, extra=self._fields())
+        self._wait(_RETRY_S)
+
+    def _carry_out(
+        self, actions: list[FollowerAction], data: PartitionData | None, answer: FetchAnswer
+    ) -> None:
+        """Carries out actions, in their order. Raises BrokerError."""
+        partition = self.partition
+        while actions:
+            action, *actions = actions
+            if isinstance(action, Append):
+                assert data is not None
+                self._append(data)
+                actions += self.follower.on_appended(answer, follower_log(partition))
+            elif isinstance(action, Truncate):
+                self._truncate(action)
+            elif isinstance(action, RestartAt):
+                self._restart(action.offset, data)
+            elif isinstance(action, AdvanceHighWatermark):
+                self._advance(action.offset)
+            elif isinstance(action, RaiseLogStart):
+                partition.retainer.delete_records_before(action.offset)
+            elif isinstance(action, Flush):
+                self._flush()
+
+    def _truncate(self, action: Truncate) -> None:
+        if action.is_below_high_watermark:
+            log.error(
+                "acknowledged records are lost: the leader has another history",
+                extra=self._fields(
+                    end_offset=action.offset, high_watermark=self.partition.high_watermark
+                ),
+            )
+        self.partition.truncater.truncate_to(
+            action.offset, below_high_watermark=action.is_below_high_watermark
+        )
+
+    def _restart(self, offset: int, data: PartitionData | None) -> None:
+        """Begins an empty log, with the leader's times: the next fetch may bring it into the ISR."""
+        log.warning("log restarts empty", extra=self._fields(offset=offset))
+        self.partition.truncater.start_at(offset)
+        if data is not None and data.replication_state is not None and data.error_code:
+            self._append(data)
+
+    def _flush(self) -> None:
+        self.partition.commit()
+
+    def _fields(self, **fields: object) -> dict[str, object]:
+        partition = self.partition
+        return {
+            "log": f"{partition.topic}-{partition.index}",
+            "leader": self.follower.leader,
+            "epoch": self.follower.leader_epoch,
+            **fields,
+        }
+
+
+def _records_of(data: PartitionData) -> Buffer:
+    """Returns the records of an answer, which was decoded: they are in one buffer."""
+    records = data.records
+    return b"" if records is None or isinstance(records, list) else records

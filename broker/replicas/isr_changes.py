@@ -1,0 +1,130 @@
+"""The changes of in-sync replicas that this broker's leaders propose, on their way to the metadata.
+
+Proposals that come while one transaction is on its way are written together by the next one. If
+that is refused, each is written on its own, so that one that was decided on something old does not
+take the others with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from broker.metadata import records
+from broker.metadata.records import PartitionRecord, partition_key
+from broker.replication import isr_change
+from broker.replication.messages import Assignment
+from broker.replication.transactions import MOST_OPERATIONS
+from protocol.errors import BrokerError
+
+if TYPE_CHECKING:
+    from broker.metadata.store import KeyValueStore
+    from broker.replicas.led import Led
+    from broker.replicas.replicas import Replicas
+    from broker.replication.messages import ChangeIsr
+    from broker.replication.transactions import Transaction
+
+log = logging.getLogger("tidelog.replicas")
+
+_MOST_TOGETHER = MOST_OPERATIONS // 3  # each has three comparisons or so
+
+
+class IsrChanges:
+    """Writes what leaders propose, and tells each leader how it ended."""
+
+    def __init__(self, host: Replicas) -> None:
+        self._host = host
+        self._proposed: list[tuple[Led, ChangeIsr]] = []
+        self._writing: asyncio.Task[None] | None = None
+
+    def propose(self, led: Led, change: ChangeIsr) -> None:
+        """Writes a change soon."""
+        self._proposed.append((led, change))
+        if self._writing is None:
+            self._writing = asyncio.get_running_loop().create_task(self._write())
+
+    async def close(self) -> None:
+        """Waits for the transaction in progress."""
+        self._proposed.clear()
+        if self._writing is not None:
+            await asyncio.wait([self._writing])
+
+    async def _write(self) -> None:
+        try:
+            while self._proposed:
+                together = self._proposed[:_MOST_TOGETHER]
+                del self._proposed[:_MOST_TOGETHER]
+                await self._write_all(together)
+        except Exception:
+            log.exception("changes of in-sync replicas were not written")
+        finally:
+            self._writing = None
+            if self._proposed:
+                self._writing = asyncio.get_running_loop().create_task(self._write())
+
+    async def _write_all(self, together: list[tuple[Led, ChangeIsr]]) -> None:
+        wanted: list[tuple[Led, ChangeIsr, Transaction]] = []
+        for led, change in together:
+            transaction = self._transaction(led, change)
+            if transaction is None:
+                await self._refused(led, change)
+            else:
+                wanted.append((led, change, transaction))
+        if len(wanted) > 1 and await self._commit(wanted):
+            return
+        for each in wanted:
+            if not await self._commit([each]):
+                await self._refused(each[0], each[1])
+
+    def _transaction(self, led: Led, change: ChangeIsr) -> Transaction | None:
+        cluster = self._host.cluster
+        image = self._host.metadata.image
+        return isr_change.transaction(image, *led.name, change, cluster.me, cluster.epoch)
+
+    async def _commit(self, wanted: list[tuple[Led, ChangeIsr, Transaction]]) -> bool:
+        """Stores changes in one transaction; returns False if that was refused."""
+        compares = dict.fromkeys(each for _, _, one in wanted for each in one.compares)
+        operations = [each for _, _, one in wanted for each in one.operations]
+        try:
+            revision = await self._store.transact(tuple(compares), operations)
+        except BrokerError as error:
+            log.warning("a change of in-sync replicas has no outcome: %s", error.message)
+            for led, change, _ in wanted:
+                led.leader.on_change_unknown(change)
+            return True
+        if revision is None:
+            return False
+        for led, change, _ in wanted:
+            log.info("in-sync replicas changed", extra=_fields(led, change))
+            assignment = Assignment(change.record, revision)
+            led.do(led.leader.on_change_applied(assignment, self._host.now_ms()))
+        return True
+
+    async def _refused(self, led: Led, change: ChangeIsr) -> None:
+        """Tells a leader that its change is certainly not stored, and what is."""
+        key = partition_key(*led.name)
+        try:
+            found = [one for one in (await self._store.read(key)).pairs if one.key == key]
+        except BrokerError:
+            led.leader.on_change_unknown(change)
+            return
+        now = None
+        if found:
+            record = records.read(key, found[0].value)
+            assert isinstance(record, PartitionRecord)
+            now = Assignment(record, found[0].mod_revision)
+        led.do(led.leader.on_change_refused(change, now, self._host.now_ms()))
+
+    @property
+    def _store(self) -> KeyValueStore:
+        return self._host.metadata.store
+
+
+def _fields(led: Led, change: ChangeIsr) -> dict[str, object]:
+    before, after = led.leader.isr, change.record.isr
+    return {
+        "log": f"{led.partition.topic}-{led.partition.index}",
+        "isr": list(after),
+        "before": list(before),
+    }

@@ -1,0 +1,206 @@
+"""A partition that this broker leads, in one leader epoch: the machine's actions on the real log.
+
+The machine is asked before anything is answered as leader. It is told of appends, flushes and the
+log's start. A thread may have appended, and be about to say so; so what the machine knows of the
+log is brought up to date before each follower's fetch, or a follower could be ahead of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from broker.replicas.acknowledgements import Acknowledgements, refusal
+from broker.replication.leader import ACKS_ALL
+from broker.replication.messages import AdvanceHighWatermark, ChangeIsr, StepDown, WakeFetches
+from protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from broker.replicas.local_replica import Name
+    from broker.replicas.replicas import Replicas
+    from broker.replicas.serving import FollowerFetch
+    from broker.replication.leader import Leader
+    from broker.replication.messages import FetchAnswer, FetchRequest, LeaderAction
+    from storage.log.partition import Appended, Partition
+
+log = logging.getLogger("tidelog.replicas")
+
+
+class Led:
+    """The leader of a partition, around its log."""
+
+    __slots__ = (
+        "_host",
+        "_timer",
+        "_waiting",
+        "leader",
+        "name",
+        "parked",
+        "partition",
+        "told_s",
+    )
+
+    def __init__(self, host: Replicas, name: Name, partition: Partition, leader: Leader) -> None:
+        """The log leads already, in the machine's leader epoch."""
+        self._host = host
+        self.name = name
+        self.partition = partition
+        self.leader = leader
+        self.parked: dict[FollowerFetch, FetchRequest] = {}  # fetches that wait for news
+        self.told_s: dict[int, float] = {}  # when each follower last got an answer
+        self._waiting = Acknowledgements()
+        self._timer: asyncio.TimerHandle | None = None  # for the first producer to wait too long
+
+    @property
+    def key(self) -> Name:
+        """The topic's id, and the partition's number."""
+        return self.name
+
+    # --- what the machine wants -------------------------------------------------------------------
+
+    def do(self, actions: Sequence[LeaderAction]) -> None:
+        """Carries out actions, in their order."""
+        for action in actions:
+            if isinstance(action, AdvanceHighWatermark):
+                self._advance(action.offset)
+            elif isinstance(action, WakeFetches):
+                self._wake()
+            elif isinstance(action, ChangeIsr):
+                self._host.isr_changes.propose(self, action)
+            elif isinstance(action, StepDown):
+                self.stop(action.reason)
+                self._host.stepped_down(self)
+
+    def _advance(self, offset: int) -> None:
+        state = self.partition.state
+        with state.append_lock:
+            state.advance_high_watermark(offset)
+        self._host.waiting.advanced(self.partition)
+        if self._waiting:
+            now_ms = self._host.now_ms()
+            self._waiting.advanced(
+                lambda end_offset, deadline_ms: self.leader.acknowledgement(
+                    end_offset, now_ms, deadline_ms
+                )
+            )
+
+    def _wake(self) -> None:
+        """Wakes the fetches for which there is news: records at once, the rest a little later."""
+        leader = self.leader
+        for fetch, request in self.parked.items():
+            if request.fetch_offset < leader.fetchable_end:
+                fetch.wake()
+            elif leader.has_news(request):
+                fetch.wake_soon()
+
+    def stop(self, reason: str) -> None:
+        """Leads no more: everybody who waits is told."""
+        log.info("leads no more", extra=self._fields(reason=reason))
+        self._host.leads_no_more(self)
+        if self._timer is not None:
+            self._timer.cancel()
+        self._waiting.refuse_all(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        for fetch in list(self.parked):
+            fetch.wake()
+        self._host.waiting.wake(self.partition)
+
+    def _fields(self, **fields: object) -> dict[str, object]:
+        partition = self.partition
+        return {
+            "log": f"{partition.topic}-{partition.index}",
+            "epoch": self.leader.leader_epoch,
+            **fields,
+        }
+
+    # --- the log ----------------------------------------------------------------------------------
+
+    def appended(self) -> None:
+        """Tells the machine where the log ends after an append."""
+        self.do(self.leader.on_appended(self.partition.state.ends[0], self._host.now_ms()))
+
+    def flushed(self) -> None:
+        """Tells the machine up to where the log is durable."""
+        offset = min(self.partition.durable_offset, self.partition.log_end_offset)
+        self.do(self.leader.on_flushed(offset, self._host.now_ms()))
+
+    def _bring_up_to_date(self) -> None:
+        """Tells the machine what threads have done to the log since it was last told."""
+        state, leader = self.partition.state, self.leader
+        if state.version.log_start_offset != leader.log_start_offset:
+            leader.on_log_start(state.version.log_start_offset)
+        if leader.rules.needs_flush and state.durable_offset > leader.flushed_offset:
+            self.flushed()
+        if state.ends[0] != leader.log_end_offset:
+            self.appended()
+
+    # --- followers --------------------------------------------------------------------------------
+
+    def on_fetch(self, request: FetchRequest) -> FetchAnswer:
+        """Takes a follower's fetch, and returns what to answer."""
+        self._bring_up_to_date()
+        answer, actions = self.leader.on_fetch(request, self._host.now_ms())
+        if actions:
+            self.do(actions)
+            if not self.leader.is_leading:
+                return self.leader.on_wake(request, self._host.now_ms())
+        return answer
+
+    def on_wake(self, request: FetchRequest) -> FetchAnswer:
+        """Returns what to answer to a fetch that was parked."""
+        self._bring_up_to_date()
+        return self.leader.on_wake(request, self._host.now_ms())
+
+    # --- producers --------------------------------------------------------------------------------
+
+    def acknowledged(
+        self, appended: Appended, timeout_ms: int
+    ) -> Appended | asyncio.Future[Appended]:
+        """Returns an append when it has the acks of all, or a future of that.
+
+        Raises NotLeaderOrFollower, NotEnoughReplicasAfterAppend and RequestTimedOut, or the future does.
+        """
+        now_ms = self._host.now_ms()
+        deadline_ms = now_ms + max(timeout_ms, 0)
+        code = self.leader.acknowledgement(appended.last_offset + 1, now_ms, deadline_ms)
+        if code == ErrorCode.NONE:
+            return appended
+        if code is not None:
+            raise refusal(code)
+        answer = self._waiting.wait(appended, deadline_ms)
+        self._look_at(deadline_ms)
+        return answer
+
+    def _look_at(self, deadline_ms: int) -> None:
+        loop = asyncio.get_running_loop()
+        when = loop.time() + (deadline_ms - self._host.now_ms() + 1) / 1000
+        if self._timer is not None:
+            if self._timer.when() <= when:
+                return
+            self._timer.cancel()
+        self._timer = loop.call_at(when, self._time_is_over)
+
+    def _time_is_over(self) -> None:
+        self._timer = None
+        self.look_at_producers()
+        deadline_ms = self._waiting.first_deadline_ms()
+        if deadline_ms is not None:
+            self._look_at(deadline_ms)
+
+    def look_at_producers(self) -> None:
+        """Answers producers whose time is over, or whom the end of the lease concerns."""
+        now_ms = self._host.now_ms()
+        self._waiting.look(
+            lambda end_offset, deadline_ms: self.leader.acknowledgement(
+                end_offset, now_ms, deadline_ms
+            )
+        )
+
+    def check_append(self, acks: int) -> None:
+        """Checks an append; see `Leader.check_append`."""
+        self.leader.check_append(acks, self._host.now_ms())
+
+
+__all__ = ["ACKS_ALL", "Led"]

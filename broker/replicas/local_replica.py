@@ -1,0 +1,190 @@
+"""One partition on this broker: which role it has, and the change to the one that it shall have.
+
+A change takes several steps, some of them in a thread: the old role ends, appends under way are
+finished, the log begins the leader epoch, the new role starts. Only one change of a partition is in
+progress. Meanwhile the partition neither leads nor follows. What the metadata say meanwhile counts
+when the step in progress has ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from uuid import UUID
+
+from broker.replicas.followed import Followed
+from broker.replicas.led import Led
+from broker.replicas.views import leader_log
+from broker.replication.follower import Follower
+from broker.replication.leader import Leader
+from protocol.errors import BrokerError
+
+if TYPE_CHECKING:
+    from broker.replicas.replicas import Replicas
+    from broker.replication.messages import Assignment, LeaderRules
+    from storage.log.partition import Partition
+
+log = logging.getLogger("tidelog.replicas")
+
+Name: TypeAlias = tuple[UUID, int]  # the topic's id, and the partition's number
+
+_RETRY_S = 1.0
+
+
+class _Part(NamedTuple):
+    """Leading or following, in a leader epoch, in a session of this broker."""
+
+    leader: int
+    leader_epoch: int
+    session: int
+    needs_flush: bool
+
+
+class LocalReplica:
+    """The replica of a partition on this broker."""
+
+    def __init__(self, host: Replicas, name: Name, topic: str) -> None:
+        self._host = host
+        self.name = name
+        self.topic = topic
+        self.assignment: Assignment | None = None
+        self._rules: LeaderRules | None = None
+        self._wanted: _Part | None = None
+        self._has: _Part | None = None
+        self.led: Led | None = None
+        self.followed: Followed | None = None
+        self._change: asyncio.Task[None] | None = None
+
+    # --- what it shall be -------------------------------------------------------------------------
+
+    def assign(self, assignment: Assignment, rules: LeaderRules) -> None:
+        """Takes what the image says of the partition. Metadata never goes back."""
+        if self.assignment is not None and assignment.mod_revision < self.assignment.mod_revision:
+            return
+        self.assignment, self._rules = assignment, rules
+        record, session = assignment.record, self._host.cluster.epoch
+        if record.leader < 0:
+            self._want(None)
+            return
+        part = _Part(record.leader, record.leader_epoch, session, rules.needs_flush)
+        if record.leader == self._host.cluster.me:
+            part = part._replace(needs_flush=False)
+        self._want(part)
+        if self.led is not None and self._has == part:
+            led = self.led
+            led.do(
+                led.leader.on_assignment(assignment, self._host.view(), rules, self._host.now_ms())
+            )
+
+    def stop(self, reason: str) -> None:
+        """Neither leads nor follows, until the next assignment."""
+        self._wanted = self._has = None
+        self._leave(reason)
+
+    async def finish(self) -> None:
+        """Returns when nothing works on the log any more; `stop` was called."""
+        if self._change is not None:
+            await asyncio.wait([self._change])
+
+    def _want(self, part: _Part | None) -> None:
+        self._wanted = part
+        if part == self._has:
+            return
+        self._has = None
+        self._leave("another epoch begins")
+        if self._change is None:
+            self._change = asyncio.get_running_loop().create_task(self._become())
+
+    def _leave(self, reason: str) -> None:
+        """Ends the role at once; work in a thread goes on."""
+        led, followed = self.led, self.followed
+        self.led = None
+        if led is not None:
+            led.stop(reason)
+        if followed is not None:
+            followed.is_stopped = True
+            self._host.follows_no_more(followed)
+
+    # --- the change -------------------------------------------------------------------------------
+
+    async def _become(self) -> None:
+        """Takes the wanted role, and again if another one is wanted meanwhile."""
+        try:
+            while self._has != self._wanted:
+                part = self._wanted
+                try:
+                    partition = await self._idle()
+                    if part is not None:
+                        await self._begin(part, partition)
+                except BrokerError as error:
+                    log.error("the role is not taken: %s", error.message, extra=self._fields())
+                    await asyncio.sleep(_RETRY_S)
+                    continue
+                if part == self._wanted:
+                    self._has = part
+                    if part is not None:
+                        self._start(part, partition)
+        except Exception:
+            log.exception("the role was not changed", extra=self._fields())
+        finally:
+            self._change = None
+
+    async def _idle(self) -> Partition:
+        """Returns the log once nothing writes to it."""
+        followed, self.followed = self.followed, None
+        if followed is not None and followed.work is not None:
+            await asyncio.wait([followed.work])
+        partition = await self._host.open(self.topic, self.name[1])
+        await self._host.appends.finished(partition)
+        return partition
+
+    async def _begin(self, part: _Part, partition: Partition) -> None:
+        """Lets the log begin the leader epoch, in a thread. Raises KafkaStorageError."""
+        pool = self._host.pools.syncs.of(partition)
+        if part.leader == self._host.cluster.me:
+            await pool.run(self._begin_leading, part, partition)
+        else:
+            await pool.run(partition.roles.follow, part.leader_epoch)
+
+    def _begin_leading(self, part: _Part, partition: Partition) -> None:
+        partition.roles.lead(part.leader_epoch)
+        partition.appender.read_for_appends()
+        if partition.config.flush_messages == 1:
+            partition.commit()  # only what is durable counts
+
+    def _start(self, part: _Part, partition: Partition) -> None:
+        """Begins to serve in the new role."""
+        assignment, rules, host = self.assignment, self._rules, self._host
+        assert assignment is not None
+        assert rules is not None
+        if part.leader != host.cluster.me:
+            follower = Follower(
+                host.cluster.me,
+                host.cluster.epoch,
+                assignment.record,
+                needs_flush=rules.needs_flush,
+            )
+            self.followed = Followed(host, self.name, partition, follower)
+            log.info("follows", extra=self._fields(leader=part.leader, epoch=part.leader_epoch))
+            host.follows(self.followed)
+            return
+        leader = Leader(
+            host.cluster.me,
+            assignment,
+            leader_log(partition),
+            rules,
+            host.view(),
+            host.cluster.lease,
+            host.now_ms(),
+        )
+        log.info(
+            "leads",
+            extra=self._fields(epoch=part.leader_epoch, end_offset=partition.log_end_offset),
+        )
+        self.led = Led(host, self.name, partition, leader)
+        host.leads(self.led)
+        self.led.do(leader.begin(host.now_ms()))
+
+    def _fields(self, **fields: object) -> dict[str, object]:
+        return {"log": f"{self.topic}-{self.name[1]}", **fields}
