@@ -205,6 +205,8 @@ class Reconciler:
 
         `served` is the topic, if it was served here until now.
         """
+        if self.replicas is not None:
+            await self.replicas.release([one for one in self.replicas.here() if one[0] == topic_id])
         opened = [each for each in self._store.opened() if each.topic_id == topic_id]
         try:
             try:

@@ -1,0 +1,255 @@
+"""Several brokers on one event loop, with real logs, sockets and metadata in one file.
+
+Their sessions are written by the test, not by `broker/cluster/`: so a test decides who is alive, and
+who leads. What needs processes, signals and elections is tested with real ones
+(test_three_brokers.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from functools import partial
+from typing import TYPE_CHECKING
+
+from broker.clock import SystemClock
+from broker.cluster.cluster import NO_SESSION, Cluster
+from broker.metadata.broker_records import Endpoint, LiveBrokerRecord, live_key, put_live
+from broker.metadata.image import Topic
+from broker.metadata.local import local_metadata
+from broker.metadata.names import new_id
+from broker.metadata.records import PartitionRecord
+from broker.metadata.store import Delete
+from broker.metrics.counters import Metrics
+from broker.network.connection import Connection
+from broker.network.listener import Listener
+from broker.node import Node
+from broker.replication.lease import Lease
+from client import apis
+from client.async_connection import open_connection
+from config import BrokerConfig
+from protocol.api import fetch as fetch_api
+from protocol.api import produce as produce_api
+from protocol.records.batch import build, records, scan
+from protocol.records.layout import Record
+from storage.directory.store import LogStore
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_LEASE_MS = 600_000
+_PATIENCE_S = 20
+
+
+class Broker:
+    """One of the brokers."""
+
+    def __init__(self, directory: Path, number: int, *, boot_id: str = "boot") -> None:
+        self.number = number
+        self.directory = directory
+        self.boot_id = boot_id
+        self.node: Node
+        self.port = 0
+
+    async def start(self) -> None:
+        config = BrokerConfig(node_id=self.number)
+        metadata = local_metadata(self.directory / "metadata.sqlite", self.number, is_shared=True)
+        await metadata.open()
+        logs = self.directory / f"logs-{self.number}"
+        store = LogStore([logs], default_config=config.topic_defaults, boot_id=self.boot_id)
+        node = self.node = Node(config, SystemClock(), store, metadata, Metrics())
+        self.cluster = Cluster(node)
+        self.replicas = node.join(self.cluster)
+        node.settings.use(metadata.image)
+        store.open(node.clock.now_ms(), node.settings.served_topics(metadata.image))
+        await node.topics.start()
+        listening = socket.create_server(("127.0.0.1", self.port))
+        self.port = listening.getsockname()[1]
+        listener = Listener("PLAINTEXT", "127.0.0.1", self.port, ("127.0.0.1", self.port))
+        loop = asyncio.get_running_loop()
+        self._server = await loop.create_server(partial(Connection, node, listener), sock=listening)
+        node.ready = True
+        self._chores = [
+            loop.create_task(node.topics.run()),
+            loop.create_task(self.replicas.run()),
+        ]
+        await self.register()
+
+    async def register(self) -> None:
+        """Begins a session."""
+        store, metadata = self.node.metadata.store, self.node.metadata
+        record = LiveBrokerRecord(
+            f"{self.number}-{metadata.image.revision}",
+            (Endpoint("PLAINTEXT", "127.0.0.1", self.port),),
+            is_fenced=False,
+        )
+        lease = await store.grant(_LEASE_MS)
+        await metadata.transact((), (Delete(live_key(self.number)),))
+        revision = await metadata.transact((), (put_live(self.number, record, lease),))
+        assert revision is not None
+        self.cluster.epoch = revision
+        self.cluster.lease = Lease(_LEASE_MS, self.cluster.now_ms())
+        await self.node.topics._reconciler.reconcile()
+        self.replicas._session_begun(revision)
+
+    def lose_session(self) -> None:
+        """Ends the session, as this broker sees it."""
+        self.cluster.epoch = NO_SESSION
+        self.cluster.lease.on_lost()
+        self.replicas.stop_all("the test says so")
+
+    async def stop(self, *, is_clean: bool = True) -> None:
+        node = self.node
+        self._server.close()
+        for chore in self._chores:
+            chore.cancel()
+        await asyncio.gather(*self._chores, return_exceptions=True)
+        await self.replicas.close()
+        for connection in list(node.connections):
+            connection.abort()
+        await node.topics.stop()
+        await asyncio.to_thread(node.pools.stop)
+        await asyncio.sleep(0)
+        if is_clean:
+            node.store.close()
+        await node.metadata.close()
+
+    def log(self, topic: str, index: int = 0):
+        """The log of a partition here."""
+        found = self.node.store.partition(topic, index)
+        assert found is not None, f"{topic}-{index} is not at broker {self.number}"
+        return found
+
+    def leads(self, topic: str, index: int = 0) -> bool:
+        found = self.node.store.opened_partition(topic, index)
+        return found is not None and self.replicas.led(found) is not None
+
+
+class Brokers:
+    """Three brokers, unless the test says otherwise."""
+
+    def __init__(self, directory: Path, count: int = 3) -> None:
+        self.all = {n: Broker(directory, n) for n in range(1, count + 1)}
+
+    def __getitem__(self, number: int) -> Broker:
+        return self.all[number]
+
+    @property
+    def any(self) -> Broker:
+        return next(iter(self.all.values()))
+
+    async def create(
+        self, name: str, replicas=((1, 2, 3),), configs=None, *, leads: bool = True
+    ) -> Topic:
+        """Creates a topic; each of `replicas` are a partition's, and the first of them leads."""
+        assignments = tuple(PartitionRecord(tuple(r), tuple(r), r[0], 0) for r in replicas)
+        made = await self.any.node.metadata.add_topic(
+            Topic(name, new_id(), assignments, dict(configs or {}))
+        )
+        if leads:
+            for index, record in enumerate(assignments):
+                leader = self[record.leader]
+                await eventually(lambda at=leader, i=index: at.leads(name, i))
+        return made
+
+    def record(self, name: str, index: int = 0) -> PartitionRecord:
+        """The state of a partition as it is stored; the newest that any broker has seen."""
+        images = [broker.node.metadata.image for broker in self.all.values()]
+        return max(images, key=lambda image: image.revision).topics[name].assignments[index]
+
+    async def put(self, name: str, index: int = 0, **fields) -> None:
+        """Writes another state of a partition, as a controller does."""
+        metadata = self.any.node.metadata
+        image = metadata.image
+        record = image.topics[name].assignments[index]
+        new = record._replace(partition_epoch=record.partition_epoch + 1, **fields)
+        await metadata.put_partitions({(name, index): new}, since=image)
+
+    async def elect(self, name: str, leader: int, index: int = 0, **fields) -> None:
+        """Lets another broker lead."""
+        epoch = self.record(name, index).leader_epoch + 1
+        await self.put(name, index, leader=leader, leader_epoch=epoch, **fields)
+        await eventually(lambda: self[leader].leads(name, index))
+
+
+@contextlib.asynccontextmanager
+async def brokers(directory: Path, count: int = 3):
+    """Runs brokers while the `with` lasts."""
+    made = Brokers(directory, count)
+    started = []
+    try:
+        for broker in made.all.values():
+            await broker.start()
+            started.append(broker)
+        yield made
+    finally:
+        for broker in made.all.values():
+            with contextlib.suppress(AttributeError):
+                await broker.stop()
+
+
+async def eventually(condition, what: str = "", deadline_s: float = _PATIENCE_S):
+    """Waits until a condition holds, and returns what it gave."""
+    loop = asyncio.get_running_loop()
+    end_s = loop.time() + deadline_s
+    while not (value := condition()):
+        assert loop.time() < end_s, f"not within {deadline_s} s: {what or condition}"
+        await asyncio.sleep(0.005)
+    return value
+
+
+# --- clients ------------------------------------------------------------------------------------------
+
+
+async def ask(broker: Broker, message, key: int):
+    """Sends one request to one broker, and returns its answer."""
+    connection = await open_connection("127.0.0.1", broker.port, "test", timeout_s=_PATIENCE_S)
+    try:
+        return await connection.ask(message, key, timeout_s=_PATIENCE_S)
+    finally:
+        connection.close()
+        await connection.wait_closed()
+
+
+def batch(*values: bytes) -> bytes:
+    """A batch of format 2 with these values."""
+    return bytes(build([Record(0, 1_000, None, value) for value in values]))
+
+
+async def produce(
+    broker: Broker, topic: str, *values: bytes, index: int = 0, acks: int = -1, timeout_ms=20_000
+):
+    """Appends one batch at a broker; returns the answer's part of the partition."""
+    data = produce_api.PartitionProduceData(index=index, records=batch(*values))
+    request = produce_api.ProduceRequest(
+        acks=acks,
+        timeout_ms=timeout_ms,
+        topic_data=[produce_api.TopicProduceData(name=topic, partition_data=[data])],
+    )
+    answer = await ask(broker, request, apis.PRODUCE)
+    return answer.responses[0].partition_responses[0]
+
+
+async def consume(broker: Broker, topic: str, index: int = 0, offset: int = 0):
+    """Fetches once as a consumer; returns the partition's data."""
+    wanted = fetch_api.FetchPartition(
+        partition=index, fetch_offset=offset, partition_max_bytes=1 << 20
+    )
+    request = fetch_api.FetchRequest(
+        max_wait_ms=0,
+        min_bytes=0,
+        max_bytes=16 << 20,
+        topics=[fetch_api.FetchTopic(topic=topic, partitions=[wanted])],
+    )
+    answer = await ask(broker, request, apis.FETCH)
+    return answer.responses[0].partitions[0]
+
+
+def values_of(log) -> list[bytes]:
+    """The values of all records of a log."""
+    buffers, _, _ = log.read(
+        log.log_start_offset, 1 << 30, upper_offset=log.log_end_offset, minimum_one=True
+    )
+    data = b"".join(buffers)
+    return [record.value for each in scan(data) for record in records(data, each)]

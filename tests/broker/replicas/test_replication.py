@@ -1,0 +1,129 @@
+"""Replication between brokers on one event loop: followers, acknowledgements, elections."""
+
+from __future__ import annotations
+
+import asyncio
+
+from protocol.errors import ErrorCode
+from tests.broker.replicas.inside import (
+    brokers,
+    consume,
+    eventually,
+    produce,
+    values_of,
+)
+
+
+async def test_acks_all_is_answered_when_all_replicas_have_the_records(tmp_path):
+    async with brokers(tmp_path) as three:
+        await three.create("t")
+        for number in range(20):
+            answer = await produce(three[1], "t", b"%d" % number)
+            assert (answer.error_code, answer.base_offset) == (0, number)
+            for broker in three.all.values():
+                assert broker.log("t").log_end_offset == number + 1
+        assert three[1].log("t").high_watermark == 20
+        found = await consume(three[1], "t")
+        assert found.high_watermark == 20
+        wanted = [b"%d" % number for number in range(20)]
+        assert [values_of(broker.log("t")) for broker in three.all.values()] == [wanted] * 3
+
+
+async def test_followers_learn_of_the_high_watermark_without_another_append(tmp_path):
+    async with brokers(tmp_path) as three:
+        await three.create("t")
+        await produce(three[1], "t", b"a")
+        for number in (2, 3):
+            await eventually(
+                lambda at=three[number]: at.log("t").high_watermark == 1, deadline_s=0.4
+            )
+
+
+async def test_another_leader_goes_on_and_the_old_one_follows(tmp_path):
+    async with brokers(tmp_path) as three:
+        await three.create("t")
+        await produce(three[1], "t", b"a")
+        await three.elect("t", 2)
+        refused = await produce(three[1], "t", b"b")
+        assert refused.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        answer = await produce(three[2], "t", b"c")
+        assert (answer.error_code, answer.base_offset) == (0, 1)
+        for broker in three.all.values():
+            assert values_of(broker.log("t")) == [b"a", b"c"]
+
+
+async def test_a_leader_that_was_alone_with_its_records_drops_them_as_follower(tmp_path):
+    async with brokers(tmp_path) as three:
+        await three.create("t")
+        await produce(three[1], "t", b"a")
+        for number in (2, 3):
+            three[number].lose_session()
+        await produce(three[1], "t", b"only here", acks=1)
+        assert three[1].log("t").log_end_offset == 2
+        assert three[1].log("t").high_watermark == 1
+        three[1].lose_session()
+        for number in (2, 3, 1):
+            await three[number].register()
+        await three.elect("t", 2)
+        answer = await produce(three[2], "t", b"c")
+        assert (answer.error_code, answer.base_offset) == (0, 1)
+        await eventually(lambda: values_of(three[1].log("t")) == [b"a", b"c"])
+
+
+async def test_acks_all_times_out_while_a_member_of_the_isr_is_silent(tmp_path):
+    async with brokers(tmp_path) as three:
+        await three.create("t")
+        three[3].lose_session()
+        answer = await produce(three[1], "t", b"a", timeout_ms=100)
+        assert answer.error_code == ErrorCode.REQUEST_TIMED_OUT
+        assert three[1].log("t").high_watermark == 0
+        found = await consume(three[1], "t")
+        assert (found.error_code, bytes(found.records)) == (0, b"")
+        await three[3].register()
+        await eventually(lambda: three[1].log("t").high_watermark == 1)
+
+
+async def test_a_replica_that_has_caught_up_joins_the_isr(tmp_path):
+    async with brokers(tmp_path) as three:
+        await three.create("t")
+        three[3].lose_session()
+        await three.put("t", isr=(1, 2))
+        await produce(three[1], "t", b"a")
+        assert three[1].log("t").high_watermark == 1
+        await three[3].register()
+        await eventually(lambda: set(three.record("t").isr) == {1, 2, 3})
+        assert values_of(three[3].log("t")) == [b"a"]
+
+
+async def test_too_small_an_isr_refuses_acks_all_and_stores_nothing(tmp_path):
+    async with brokers(tmp_path) as three:
+        await three.create("t", configs={"min.insync.replicas": "2"})
+        await three.put("t", isr=(1,))
+        await eventually(lambda: three[1].replicas.led(three[1].log("t")).leader.isr == (1,))
+        for number in (2, 3):
+            three[number].lose_session()
+        answer = await produce(three[1], "t", b"a")
+        assert answer.error_code == ErrorCode.NOT_ENOUGH_REPLICAS
+        assert three[1].log("t").log_end_offset == 0
+
+
+async def test_a_waiting_producer_is_told_when_its_leader_resigns(tmp_path):
+    async with brokers(tmp_path) as three:
+        await three.create("t")
+        three[3].lose_session()
+        waiting = asyncio.ensure_future(produce(three[1], "t", b"a"))
+        await eventually(lambda: three[1].log("t").log_end_offset == 1)
+        await three.elect("t", 2)
+        answer = await waiting
+        assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+async def test_a_partition_that_comes_while_a_fetch_is_parked_does_not_wait_for_it(tmp_path):
+    async with brokers(tmp_path) as three:
+        for each in three.all.values():
+            each.replicas.fetch_wait_ms = 15_000
+        await three.create("first")
+        await asyncio.sleep(0.6)  # a fetch of the default wait may be parked before
+        await three.create("second")
+        answer = await asyncio.wait_for(produce(three[1], "second", b"a"), 3)
+        assert answer.error_code == 0
