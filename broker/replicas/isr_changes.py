@@ -16,7 +16,6 @@ from broker.metadata.records import PartitionRecord, partition_key
 from broker.replication import isr_change
 from broker.replication.messages import Assignment
 from broker.replication.transactions import MOST_OPERATIONS
-from protocol.errors import BrokerError
 
 if TYPE_CHECKING:
     from broker.metadata.store import KeyValueStore
@@ -88,8 +87,8 @@ class IsrChanges:
         operations = [each for _, _, one in wanted for each in one.operations]
         try:
             revision = await self._store.transact(tuple(compares), operations)
-        except BrokerError as error:
-            log.warning("a change of in-sync replicas has no outcome: %s", error.message)
+        except Exception as error:  # whatever it was, the change may be stored
+            log.warning("a change of in-sync replicas has no outcome: %s", error)
             for led, change, _ in wanted:
                 led.leader.on_change_unknown(change)
             return True
@@ -106,7 +105,8 @@ class IsrChanges:
         key = partition_key(*led.name)
         try:
             found = [one for one in (await self._store.read(key)).pairs if one.key == key]
-        except BrokerError:
+        except Exception:
+            log.exception("a change of in-sync replicas has no outcome")
             led.leader.on_change_unknown(change)
             return
         now = None

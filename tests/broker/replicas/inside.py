@@ -93,11 +93,12 @@ class Broker:
         await self.node.topics._reconciler.reconcile()
         self.replicas._session_begun(revision)
 
-    def lose_session(self) -> None:
-        """Ends the session, as this broker sees it."""
+    async def lose_session(self) -> None:
+        """Ends the session, as this broker sees it; returns when no fetch of it is under way."""
         self.cluster.epoch = NO_SESSION
         self.cluster.lease.on_lost()
         self.replicas.stop_all("the test says so")
+        await asyncio.sleep(0.1)
 
     async def stop(self, *, is_clean: bool = True) -> None:
         node = self.node

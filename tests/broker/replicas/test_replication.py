@@ -57,11 +57,11 @@ async def test_a_leader_that_was_alone_with_its_records_drops_them_as_follower(t
         await three.create("t")
         await produce(three[1], "t", b"a")
         for number in (2, 3):
-            three[number].lose_session()
+            await three[number].lose_session()
         await produce(three[1], "t", b"only here", acks=1)
         assert three[1].log("t").log_end_offset == 2
         assert three[1].log("t").high_watermark == 1
-        three[1].lose_session()
+        await three[1].lose_session()
         for number in (2, 3, 1):
             await three[number].register()
         await three.elect("t", 2)
@@ -73,7 +73,7 @@ async def test_a_leader_that_was_alone_with_its_records_drops_them_as_follower(t
 async def test_acks_all_times_out_while_a_member_of_the_isr_is_silent(tmp_path):
     async with brokers(tmp_path) as three:
         await three.create("t")
-        three[3].lose_session()
+        await three[3].lose_session()
         answer = await produce(three[1], "t", b"a", timeout_ms=100)
         assert answer.error_code == ErrorCode.REQUEST_TIMED_OUT
         assert three[1].log("t").high_watermark == 0
@@ -86,7 +86,7 @@ async def test_acks_all_times_out_while_a_member_of_the_isr_is_silent(tmp_path):
 async def test_a_replica_that_has_caught_up_joins_the_isr(tmp_path):
     async with brokers(tmp_path) as three:
         await three.create("t")
-        three[3].lose_session()
+        await three[3].lose_session()
         await three.put("t", isr=(1, 2))
         await produce(three[1], "t", b"a")
         assert three[1].log("t").high_watermark == 1
@@ -98,10 +98,10 @@ async def test_a_replica_that_has_caught_up_joins_the_isr(tmp_path):
 async def test_too_small_an_isr_refuses_acks_all_and_stores_nothing(tmp_path):
     async with brokers(tmp_path) as three:
         await three.create("t", configs={"min.insync.replicas": "2"})
+        for number in (2, 3):
+            await three[number].lose_session()
         await three.put("t", isr=(1,))
         await eventually(lambda: three[1].replicas.led(three[1].log("t")).leader.isr == (1,))
-        for number in (2, 3):
-            three[number].lose_session()
         answer = await produce(three[1], "t", b"a")
         assert answer.error_code == ErrorCode.NOT_ENOUGH_REPLICAS
         assert three[1].log("t").log_end_offset == 0
@@ -110,7 +110,7 @@ async def test_too_small_an_isr_refuses_acks_all_and_stores_nothing(tmp_path):
 async def test_a_waiting_producer_is_told_when_its_leader_resigns(tmp_path):
     async with brokers(tmp_path) as three:
         await three.create("t")
-        three[3].lose_session()
+        await three[3].lose_session()
         waiting = asyncio.ensure_future(produce(three[1], "t", b"a"))
         await eventually(lambda: three[1].log("t").log_end_offset == 1)
         await three.elect("t", 2)
@@ -121,9 +121,10 @@ async def test_a_waiting_producer_is_told_when_its_leader_resigns(tmp_path):
 async def test_a_partition_that_comes_while_a_fetch_is_parked_does_not_wait_for_it(tmp_path):
     async with brokers(tmp_path) as three:
         for each in three.all.values():
-            each.replicas.fetch_wait_ms = 15_000
+            each.replicas.fetch_wait_ms = 60_000  # longer than this test waits for anything
         await three.create("first")
-        await asyncio.sleep(0.6)  # a fetch of the default wait may be parked before
+        leader = three[1].replicas.led(three[1].log("first"))
+        await eventually(lambda: len(leader.parked) == 2)
         await three.create("second")
-        answer = await asyncio.wait_for(produce(three[1], "second", b"a"), 3)
+        answer = await produce(three[1], "second", b"a")
         assert answer.error_code == 0
