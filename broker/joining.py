@@ -47,7 +47,7 @@ def member_of(node: Node) -> Cluster | Alone | None:
         from broker.cluster.cluster import Cluster
         from broker.metrics.cluster_watch import ClusterWatch
 
-        node.cluster = Cluster(node)
+        node.join(Cluster(node))
         node.cluster_watch = ClusterWatch(node.metadata)
         return node.cluster
     if node.metadata.image.registrations or _were_shared(node.store.log_dirs):

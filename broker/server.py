@@ -184,6 +184,7 @@ async def _serve(node: Node, stop: asyncio.Event, started_s: float, faults: Faul
             node.topics.run(),
             node.clock_watch.run(),
             *([] if node.cluster_watch is None else [node.cluster_watch.run()]),
+            *([] if node.replicas is None else [node.replicas.run()]),
         )
     ]
     await stop.wait()
@@ -200,6 +201,8 @@ async def _serve(node: Node, stop: asyncio.Event, started_s: float, faults: Faul
         faults.stopping()
     await node.coordinator.stop()
     await _drain(node)
+    if node.replicas is not None:
+        await node.replicas.close()
     for http in https:
         await _stop_http(http)
 

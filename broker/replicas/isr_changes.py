@@ -87,8 +87,8 @@ class IsrChanges:
         operations = [each for _, _, one in wanted for each in one.operations]
         try:
             revision = await self._store.transact(tuple(compares), operations)
-        except Exception as error:  # whatever it was, the change may be stored
-            log.warning("a change of in-sync replicas has no outcome: %s", error)
+        except Exception:  # whatever it was, the change may be stored
+            log.exception("a change of in-sync replicas has no outcome")
             for led, change, _ in wanted:
                 led.leader.on_change_unknown(change)
             return True

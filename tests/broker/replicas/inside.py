@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.clock import SystemClock
-from broker.cluster.cluster import NO_SESSION, Cluster
+from broker.cluster.cluster import NO_SESSION
 from broker.metadata.broker_records import Endpoint, LiveBrokerRecord, live_key, put_live
 from broker.metadata.image import Topic
 from broker.metadata.local import local_metadata
@@ -42,6 +42,18 @@ _LEASE_MS = 600_000
 _PATIENCE_S = 20
 
 
+class Sessions:
+    """Stands for `broker.cluster.Cluster`: the test says when a session begins and ends."""
+
+    def __init__(self, node: Node) -> None:
+        self.me = node.config.node_id
+        self.epoch = NO_SESSION
+        self.lease: Lease
+
+    def on_session(self, _begun, _lost) -> None:
+        """The test calls them itself."""
+
+
 class Broker:
     """One of the brokers."""
 
@@ -59,7 +71,7 @@ class Broker:
         logs = self.directory / f"logs-{self.number}"
         store = LogStore([logs], default_config=config.topic_defaults, boot_id=self.boot_id)
         node = self.node = Node(config, SystemClock(), store, metadata, Metrics())
-        self.cluster = Cluster(node)
+        self.cluster = Sessions(node)
         self.replicas = node.join(self.cluster)
         node.settings.use(metadata.image)
         store.open(node.clock.now_ms(), node.settings.served_topics(metadata.image))
@@ -89,7 +101,7 @@ class Broker:
         revision = await metadata.transact((), (put_live(self.number, record, lease),))
         assert revision is not None
         self.cluster.epoch = revision
-        self.cluster.lease = Lease(_LEASE_MS, self.cluster.now_ms())
+        self.cluster.lease = Lease(_LEASE_MS, self.replicas.now_ms())
         await self.node.topics._reconciler.reconcile()
         self.replicas._session_begun(revision)
 
