@@ -31,12 +31,12 @@ async def test_acks_all_is_answered_when_all_replicas_have_the_records(tmp_path)
 
 async def test_followers_learn_of_the_high_watermark_without_another_append(tmp_path):
     async with brokers(tmp_path) as three:
+        for each in three.all.values():
+            each.replicas.fetch_wait_ms = 60_000  # longer than this test waits for anything
         await three.create("t")
         await produce(three[1], "t", b"a")
         for number in (2, 3):
-            await eventually(
-                lambda at=three[number]: at.log("t").high_watermark == 1, deadline_s=0.4
-            )
+            await eventually(lambda at=three[number]: at.log("t").high_watermark == 1)
 
 
 async def test_another_leader_goes_on_and_the_old_one_follows(tmp_path):
