@@ -277,7 +277,7 @@ class LogState:
 
     @property
     def awaits_role(self) -> bool:
-        """Whether it is a replica that was opened, and nobody has said yet who leads."""
+        """Whether it is a replica of which nobody has said since its start who leads."""
         return self.is_replicated and self.role is Role.ALONE
 
     @property
@@ -287,10 +287,9 @@ class LogState:
         That is the log's end; with `flush.messages=1` what is durable. A leader sends its followers
         no more, and a follower does not ask for what comes next before it has stored so much.
         """
-        end_offset = self.ends.log_end_offset
-        return (
-            min(self.durable_offset, end_offset) if self.config.flush_messages == 1 else end_offset
-        )
+        if self.config.flush_messages != 1:
+            return self.ends.log_end_offset
+        return min(self.durable_offset, self.ends.log_end_offset)
 
     def take_role(self, role: Role) -> None:
         """Lets the log's own policy, or replication, move the high watermark from now on."""
@@ -348,9 +347,11 @@ class LogState:
     def max_event_time(self) -> int | None:
         """The largest event time ever below the high watermark; see `largest_event`.
 
-        Segments whose times are not known yet are not read, and do not count.
+        Before a replica has a role, what was saved counts: its high watermark is not known.
         """
         with self.append_lock:
+            if self.awaits_role:
+                return self.largest_event.kept
             return self.largest_event.below(
                 self.ends.high_watermark, self.version.segments, self.judge
             )

@@ -91,6 +91,8 @@ class Retainer:
         """
         state, segments = self._state, version.segments
         rules = self._rules(state.config)
+        if state.awaits_role:  # its event times do not count yet, and would be gone
+            return _Judged((), None, rules, [])
         # Taken before any segment is read, so that later appends do not count.
         tail = segments[-1].tail
         if rules.event_ms is not None:

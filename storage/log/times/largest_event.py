@@ -50,6 +50,11 @@ class LargestEvent:
         # Of the segment in which the high watermark is, while there are any; else it is not used.
         self._part = _NO_PART
 
+    @property
+    def kept(self) -> int | None:
+        """What counts permanently, whatever the segments hold."""
+        return self._kept
+
     def appending(
         self, active: Segment, judge: Callable[[Segment, SegmentTimes], SegmentTimes]
     ) -> None:

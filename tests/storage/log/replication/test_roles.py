@@ -132,6 +132,19 @@ def test_what_a_power_loss_took_is_lost_also_where_the_leader_has_adopted_some(l
     assert log.partition.roles.follow(3) == 0
 
 
+def test_what_was_never_below_the_high_watermark_does_not_count_after_two_stops(log):
+    log.partition.roles.follow(1)
+    for offset, time in enumerate((5_000, 9_000)):
+        follow(log, offset, time, leader=LEADER._replace(high_watermark=1))
+    log.store.checkpoint()
+    for boot in ("another", "a third"):
+        log.crash()
+        log.open(2, boot_id=boot)
+    log.partition.roles.follow(2)
+    log.partition.truncater.truncate_to(1)
+    assert log.partition.max_event_time == 5_000
+
+
 @pytest.mark.parametrize(("setting", "stored"), [("1", 1), ("2", 2)])
 def test_what_counts_as_stored(make_log, setting, stored):
     log = make_log(flush_messages=int(setting)).create()
