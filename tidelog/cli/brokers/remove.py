@@ -91,16 +91,25 @@ def _remove(options: argparse.Namespace) -> None:
         racks, _ = _known(cluster)
         if not racks.keys() - leaving:
             raise CommandError("no broker would be left: at least one has to stay", USAGE)
-        _cordon(cluster, leaving)
-        _move_all(cluster, leaving, deadline_s)
+        closed = _cordon(cluster, leaving)
+        if not racks.keys() - closed:
+            raise CommandError(
+                f"no broker is left that takes replicas: {_SETTING} has all others that are up"
+            )
+        _move_all(cluster, leaving, closed, deadline_s)
     named = ", ".join(map(str, sorted(leaving)))
     noun = "Broker" if len(leaving) == 1 else "Brokers"
     verb = "has" if len(leaving) == 1 else "have"
     print_lines(f"{noun} {named} {verb} no partitions any more, and can be stopped for good.")
 
 
-def _move_all(cluster: Cluster, leaving: frozenset[int], deadline_s: float) -> None:
-    """Moves partitions until none is left on the brokers that leave. Raises CommandError."""
+def _move_all(
+    cluster: Cluster, leaving: frozenset[int], closed: frozenset[int], deadline_s: float
+) -> None:
+    """Moves partitions until none is left on the brokers that leave. Raises CommandError.
+
+    None is moved to a broker that is closed.
+    """
     asked: set[TopicPartition] = set()
     left, total, done = _left(cluster, leaving), 0, 0
     total = len(left)
@@ -109,7 +118,7 @@ def _move_all(cluster: Cluster, leaving: frozenset[int], deadline_s: float) -> N
             if time.monotonic() >= deadline_s:
                 raise CommandError(_still(left))
             new = {place: replicas for place, replicas in left.items() if place not in asked}
-            _begin(cluster, new, leaving)
+            _begin(cluster, new, leaving, closed)
             asked |= new.keys()
             time.sleep(_POLL_S)
             left = _left(cluster, leaving)
@@ -119,10 +128,14 @@ def _move_all(cluster: Cluster, leaving: frozenset[int], deadline_s: float) -> N
 
 
 def _begin(
-    cluster: Cluster, left: Mapping[TopicPartition, Sequence[int]], leaving: frozenset[int]
+    cluster: Cluster,
+    left: Mapping[TopicPartition, Sequence[int]],
+    leaving: frozenset[int],
+    closed: frozenset[int],
 ) -> None:
     """Asks for the moves of some partitions. Raises CommandError if one is refused."""
-    racks, has = _known(cluster)
+    known, has = _known(cluster)
+    racks = {broker: rack for broker, rack in known.items() if broker not in closed}
     moves: dict[TopicPartition, Sequence[int]] = {}
     for (topic, index), replicas in left.items():
         after = moved(replicas, leaving, racks, has)
@@ -167,13 +180,15 @@ def _metadata(cluster: Cluster) -> Any:
         return cluster.client.perform(topic_calls.describe(None))
 
 
-def _cordon(cluster: Cluster, leaving: frozenset[int]) -> None:
-    """Closes brokers to new replicas, beside those that are closed already."""
+def _cordon(cluster: Cluster, leaving: frozenset[int]) -> frozenset[int]:
+    """Closes brokers to new replicas; returns these and those that were closed already."""
     (entry,) = cluster.settings(None, [_SETTING])
-    closed = {int(broker) for broker in (entry.value or "").split(",") if broker.strip()}
+    listed = (entry.value or "").split(",")
+    closed = frozenset(int(broker) for broker in listed if broker.strip())
     wanted = closed | leaving
     if wanted != closed:
         cluster.alter(None, {_SETTING: ",".join(map(str, sorted(wanted)))})
+    return wanted
 
 
 def _still(left: Mapping[TopicPartition, Sequence[int]]) -> str:
