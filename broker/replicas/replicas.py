@@ -193,7 +193,15 @@ class Replicas:
 
     def ask_later(self, followed: Followed, seconds: float) -> None:
         """A partition can be fetched again after a while."""
-        asyncio.get_running_loop().call_later(seconds, self.ask_again, followed)
+        asyncio.get_running_loop().call_later(seconds, self._ask_if_due, followed)
+
+    def _ask_if_due(self, followed: Followed) -> None:
+        """Asks again, or a little later: the loop's clock is rounded, so its timers may be early."""
+        left_s = followed.not_before_s - self.monotonic_s()
+        if left_s > 0:
+            self.ask_later(followed, left_s)
+        else:
+            self.ask_again(followed)
 
     def stop_all(self, reason: str) -> None:
         """Neither leads nor follows anything: the session has ended."""

@@ -122,6 +122,8 @@ class FollowerFetch:
         for each in self._asked:
             if each.led is not None:
                 each.led.parked[self] = each.request
+                if each.led.leader.has_news(each.request):
+                    self.wake()  # it came after the fetch was judged, and before this ran
         try:
             await self._woken
         finally:

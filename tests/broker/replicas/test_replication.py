@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+from broker.replicas.serving import FollowerFetch
 from protocol.errors import ErrorCode
 from tests.broker.replicas.inside import (
     brokers,
@@ -128,3 +129,36 @@ async def test_a_partition_that_comes_while_a_fetch_is_parked_does_not_wait_for_
         await three.create("second")
         answer = await produce(three[1], "second", b"a")
         assert answer.error_code == 0
+
+
+async def test_an_append_just_before_a_fetch_parks_wakes_it(tmp_path, monkeypatch):
+    async with brokers(tmp_path) as three:
+        for each in three.all.values():
+            each.replicas.fetch_wait_ms = 60_000  # longer than this test waits for anything
+        await three.create("t")
+        wait, appended = FollowerFetch._wait, []
+
+        async def late(fetch):
+            if not appended:  # this coroutine runs a turn of the loop after the fetch was judged
+                appended.append(fetch)
+                await produce(three[1], "t", b"b", acks=1)
+            return await wait(fetch)
+
+        monkeypatch.setattr(FollowerFetch, "_wait", late)
+        await produce(three[1], "t", b"a")
+        for broker in three.all.values():
+            await eventually(lambda at=broker: values_of(at.log("t")) == [b"a", b"b"])
+
+
+async def test_a_timer_that_is_early_does_not_end_the_fetches(tmp_path):
+    async with brokers(tmp_path) as three:
+        for each in three.all.values():
+            each.replicas.fetch_wait_ms = 50
+        await three.create("t")
+        for number in (2, 3):
+            replicas = three[number].replicas
+            await eventually(lambda at=replicas: at._fetches)
+            (followed,) = replicas._fetches
+            followed.not_before_s = replicas.monotonic_s() + 0.4
+            replicas.ask_later(followed, 0.2)  # the clock of the loop is rounded; this is far more
+        assert (await produce(three[1], "t", b"a")).error_code == 0
