@@ -78,7 +78,9 @@ class RealLog(Log):
         self.synced = partition.durable_offset
         self.high_watermark = partition.believed_high_watermark
         if state.lost_offset is not None:  # what follows goes, unless this log leads
-            self.high_watermark = max(self.start, min(self.high_watermark, state.lost_offset))
+            number = self.number_at(state.lost_offset)
+            lost = self.batches[number].base if number < len(self.batches) else end
+            self.high_watermark = max(self.start, min(self.high_watermark, lost))
         self.changed()
 
     def look_durable(self) -> None:
