@@ -88,7 +88,30 @@ def _partition(node: Node, image: Image, each: Standing) -> dict[str, Any]:
         "missing": [
             {"broker": broker, "why": why_missing(image, each, broker)} for broker in each.missing
         ],
+        "followers": _followers(node, each),
     }
+
+
+def _followers(node: Node, each: Standing) -> list[dict[str, Any]]:
+    """Returns how far those that follow this broker are behind; none for what others lead.
+
+    `lag` is null before the first fetch of a follower in this leader epoch. `caught_up_ms_ago` is
+    null if it never had the whole log.
+    """
+    if node.replicas is None or node.cluster is None:
+        return []
+    led = node.replicas.led_by_id(each.topic.topic_id, each.number)
+    if led is None:
+        return []
+    now_ms, end = node.cluster.now_ms(), led.leader.log_end_offset
+    return [
+        {
+            "broker": one.broker,
+            "lag": None if one.log_end_offset < 0 else max(end - one.log_end_offset, 0),
+            "caught_up_ms_ago": None if one.caught_up_ms is None else now_ms - one.caught_up_ms,
+        }
+        for one in led.leader.followers
+    ]
 
 
 def _state(each: Standing, least: int) -> str:

@@ -95,6 +95,23 @@ def _brokers(*states: str) -> Read:
     return read
 
 
+def _lags(scrape: Scrape) -> Samples:
+    replicas = scrape.node.replicas
+    if replicas is None:
+        return
+    largest: dict[int, int] = {}
+    for each in _all(scrape):
+        led = replicas.led_by_id(each.topic.topic_id, each.number)
+        if led is None:
+            continue
+        end = led.leader.log_end_offset
+        for one in led.leader.followers:
+            lag = max(end - max(one.log_end_offset, led.leader.log_start_offset), 0)
+            largest[one.broker] = max(lag, largest.get(one.broker, 0))
+    for broker, lag in largest.items():
+        yield (str(broker),), lag
+
+
 def _topics(scrape: Scrape) -> Samples:
     yield (), len(scrape.node.metadata.image.topics)
 
@@ -143,6 +160,13 @@ FAMILIES = (
         "Replicas that joined the ISR of a partition led here",
         (),
         _since_start("isr_expands"),
+    ),
+    Family(
+        "tidelog_follower_max_lag_records",
+        GAUGE,
+        "How many records a follower is behind at most, over the partitions led here",
+        ("broker",),
+        _lags,
     ),
     Family(
         "kafka_controller_controllerstats_leaderelections",

@@ -75,6 +75,11 @@ class Leadership:
         return self.record.isr
 
     @property
+    def followers(self) -> tuple[RemoteReplica, ...]:
+        """The other replicas, as their fetches show them."""
+        return tuple(self._remotes.values())
+
+    @property
     def maximal_isr(self) -> frozenset[int]:
         """The replicas that the high watermark waits for (KIP-497)."""
         return self._in_sync.maximal
