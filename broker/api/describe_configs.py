@@ -3,7 +3,8 @@
 Behaviour: resources are topics (type 2) and brokers (type 4: this one by its id, or "" for the
 cluster's defaults); others are INVALID_REQUEST. A request without keys asks for all settings, each
 under its own name; one with keys gets the entry of a second name too, under that name. Each resource
-succeeds or fails on its own.
+succeeds or fails on its own. What was changed while the brokers run holds for all of them: where there
+are several, its source is their default.
 
 Version notes: 1 source and synonyms instead of a default flag (KIP-226); 3 type and documentation
 (KIP-569); 4 flexible.
@@ -96,16 +97,25 @@ def _entries(node: Node, resource: DescribeConfigsResource) -> list[Entry]:
         check_broker(node, name)
         entries = broker_entries(node.config)
         if name:
-            return entries
+            return entries if node.cluster is None else [_renamed(entry) for entry in entries]
         return [_of_all(entry) for entry in entries if entry.source is Source.DYNAMIC_BROKER]
     raise no_such_resource(resource.resource_type)
 
 
 def _of_all(entry: Entry) -> Entry:
-    """Returns a live change as a default of all brokers, which it is if there is one broker."""
+    """Returns a live change as the default of all brokers, which it is, and no other value."""
     dynamic = (each for each in entry.synonyms if each.source is Source.DYNAMIC_BROKER)
-    synonyms = tuple(each._replace(source=Source.DYNAMIC_DEFAULT_BROKER) for each in dynamic)
-    return entry._replace(source=Source.DYNAMIC_DEFAULT_BROKER, synonyms=synonyms)
+    return _renamed(entry._replace(synonyms=tuple(dynamic)))
+
+
+def _renamed(entry: Entry) -> Entry:
+    """Returns an entry whose live change is named the default of all brokers, where it is one."""
+    live, shared = Source.DYNAMIC_BROKER, Source.DYNAMIC_DEFAULT_BROKER
+    synonyms = tuple(
+        each._replace(source=shared) if each.source is live else each for each in entry.synonyms
+    )
+    source = shared if entry.source is live else entry.source
+    return entry._replace(source=source, synonyms=synonyms)
 
 
 def no_such_resource(kind: int) -> InvalidRequest:
@@ -135,6 +145,18 @@ def check_broker(node: Node, name: str) -> None:
     """Raises InvalidRequest unless the name is this broker's, or "" for the cluster's defaults."""
     if name not in ("", str(node.config.node_id)):
         raise InvalidRequest(f"this is broker {node.config.node_id}, not {name!r}")
+
+
+def check_changed_broker(node: Node, name: str) -> None:
+    """Checks that a broker's settings can be changed under a name; see `check_broker`.
+
+    What is changed while brokers run holds for all. Raises InvalidRequest if one of several is named.
+    """
+    check_broker(node, name)
+    if name and node.cluster is not None:
+        raise InvalidRequest(
+            f"settings are changed for all brokers, not for broker {name} alone: name none"
+        )
 
 
 def _shown(entry: Entry, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:

@@ -13,7 +13,13 @@ from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from broker.api.describe_configs import BROKER, TOPIC, check_broker, no_such_resource, require_on
+from broker.api.describe_configs import (
+    BROKER,
+    TOPIC,
+    check_changed_broker,
+    no_such_resource,
+    require_on,
+)
 from broker.metadata.names import check_topic_name
 from broker.network.per_partition import per_partition_async
 from broker.topics.settings import broker_changes, topic_changes
@@ -92,7 +98,7 @@ async def _alter(node: Node, resource: AlterConfigsResource, *, validate_only: b
         changes = topic_changes(_changes(resource, by_name, TOPIC_ALIASES))
         await node.topics.alter(name, changes, validate_only=validate_only)
     elif resource.resource_type == BROKER:
-        check_broker(node, name)
+        check_changed_broker(node, name)
         by_name = {entry.name: entry for entry in broker_entries(node.config)}
         changes = broker_changes(_changes(resource, by_name, BROKER_ALIASES))
         for changed in changes:

@@ -13,7 +13,10 @@ from tests.broker.subject import eventually
 UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR = 3, 37, 38
 INVALID_REPLICA_ASSIGNMENT, PREFERRED_LEADER_NOT_AVAILABLE = 39, 80
 ELECTION_NOT_NEEDED, NO_REASSIGNMENT_IN_PROGRESS, ELIGIBLE_LEADERS_NOT_AVAILABLE = 84, 85, 83
+INVALID_REQUEST = 42
 PREFERRED, UNCLEAN = 0, 1
+BROKER, OF_ALL_BROKERS = 4, 3
+OVERRIDDEN = {"name": "log.retention.ms", "value": "77777"}
 RACKS = {1: "a", 2: "b", 3: "b"}
 
 _names = (f"t{number}" for number in itertools.count())
@@ -259,6 +262,48 @@ def test_moves_that_are_refused_and_one_without_effect(brokers, ask):
     epoch = brokers.image().topics[name].assignments[1].partition_epoch
     assert reassign(ask, name, [2, 1], index=1) == 0
     assert brokers.image().topics[name].assignments[1].partition_epoch == epoch
+
+
+def alter_broker(ask, broker, name, operation=0):
+    """Changes a setting under the name of a broker; its code."""
+    config = {"name": OVERRIDDEN["name"], "config_operation": operation, "value": None}
+    if operation == 0:
+        config["value"] = OVERRIDDEN["value"]
+    resource = {"resource_type": BROKER, "resource_name": name, "configs": [config]}
+    (got,) = ask(broker, "IncrementalAlterConfigs", 1, resources=[resource], validate_only=False)[
+        "responses"
+    ]
+    return got["error_code"]
+
+
+def test_settings_are_changed_for_all_brokers(ask):
+    assert alter_broker(ask, 1, "1") == INVALID_REQUEST
+    assert alter_broker(ask, 1, "") == 0
+
+    def seen(broker):
+        resource = {
+            "resource_type": BROKER,
+            "resource_name": str(broker),
+            "configuration_keys": [OVERRIDDEN["name"], "node.id"],
+        }
+        answer = ask(
+            broker,
+            "DescribeConfigs",
+            4,
+            resources=[resource],
+            include_synonyms=True,
+            include_documentation=False,
+        )
+        configs = {each["name"]: each for each in answer["results"][0]["configs"]}
+        assert configs["node.id"]["value"] == str(broker)
+        return configs[OVERRIDDEN["name"]]
+
+    for broker in RACKS:
+        found = eventually(lambda b=broker: seen(b)["value"] == OVERRIDDEN["value"] and seen(b))
+        assert found["config_source"] == OF_ALL_BROKERS
+        assert found["synonyms"][0]["source"] == OF_ALL_BROKERS
+        assert len(found["synonyms"]) > 1, "the value that it would have without the change"
+    assert alter_broker(ask, 3, "", operation=1) == 0
 
 
 def check_move(brokers, ask, name):
