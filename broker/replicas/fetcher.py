@@ -180,7 +180,7 @@ class Fetcher:
         cluster = self._host.cluster
         message = replica_fetch(cluster.me, cluster.epoch, {}, max_bytes=0, max_wait_ms=0)
         try:
-            with contextlib.suppress(ClientError):  # the fetch fails, too
+            with contextlib.suppress(ClientError, OSError):  # the fetch fails, too
                 await connection.ask(
                     message, apis.FETCH, timeout_s=_ANSWER_S, least_version=SINCE_VERSION
                 )
