@@ -296,6 +296,14 @@ class ClusterMetadata:
         await self._refresh()
         return revision
 
+    async def catch_up(self) -> None:
+        """Updates the image with what other brokers have stored until now.
+
+        A change that one broker has answered is then seen by a change that another one is asked
+        for next. Raises KafkaStorageError.
+        """
+        await self._refresh()
+
     async def _transact(self, compares: Sequence[Compare], operations: Sequence[Operation]) -> bool:
         """Commits and updates the image; returns False if a comparison was false."""
         return await self.transact(compares, operations) is not None

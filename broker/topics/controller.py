@@ -56,6 +56,8 @@ def _in_order(
         self: Controller, /, *arguments: Parameters.args, **named: Parameters.kwargs
     ) -> Result:
         async with self.order:
+            if not self._is_alone:
+                await self._metadata.catch_up()
             return await decide(self, *arguments, **named)
 
     return ordered

@@ -139,6 +139,7 @@ async def _store(
     end_s = node.clock.monotonic_s() + timeout_ms / 1000
     failed: dict[TopicPartition, BrokerError] = {}
     left, limit = dict(decide), MOST_OPERATIONS
+    await node.metadata.catch_up()
     while left:
         image = node.metadata.image
         changes: dict[tuple[UUID, int], tuple[TopicPartition, PartitionChange]] = {}
