@@ -79,7 +79,7 @@ def load(directory: Path, known: Known, index_interval_bytes: int) -> Loaded:
             return Loaded(tuple(segments), None, 0, gaps.NOWHERE)
         return Loaded(tuple(segments), times.last_append_time_ms, times.back_offset, gaps.NOWHERE)
     clean_stop.adopt_times(segments, times, was_clean=known.was_clean)
-    is_ours = not clean_stop.was_open_in_kafka(segments[-1])
+    is_ours = _lost_power_as_replica(known) or not clean_stop.was_open_in_kafka(segments[-1])
     end_offset = None
     if known.was_clean:
         end_offset = clean_stop.clean_end(segments[-1], known.recovery_point, times)
@@ -121,6 +121,16 @@ def load(directory: Path, known: Known, index_interval_bytes: int) -> Loaded:
     adopted = unknown_append_times.adopted(segments, adopted, known.now_ms)
     gaps_end = min(gaps_end, segments[-1].tail.end_offset)
     return Loaded(tuple(segments), last_time, back_offset, gaps_end, adopted, lost_offset)
+
+
+def _lost_power_as_replica(known: Known) -> bool:
+    """Returns whether the power has gone under a replica, which Kafka has no part in.
+
+    Zeros at the end of an index, which Kafka leaves in a log that it has open, are then bytes that
+    were never written.
+    """
+    times = known.times
+    return times is not None and times.is_replicated and times.boot_id != known.boot_id
 
 
 def _described(directory: Path, base_offsets: Sequence[int], start_offset: int) -> list[Segment]:
