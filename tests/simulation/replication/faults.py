@@ -41,7 +41,7 @@ class Faults:
             (self.cut_coordinator, 3),
             (self.isolate, 2),
             (self.slow_down, 2),
-            (self.leave_behind, 2),
+            (self.leave_behind, 4),
             (self.lose_quorum, 1),
             (self.end_leases, 1),
             (self.forget_answers, 2),
@@ -210,11 +210,16 @@ class Faults:
             self._cut(broker, COORDINATOR)
 
     def leave_behind(self) -> None:
-        """Cuts a follower off until it is out of the ISR, then the leader dies when it comes back."""
-        parts = [part for part in self.world.checker.stored.parts.values() if part.leader > 0]
+        """Cuts a follower off until it is out of the ISR; it comes back to the next leader.
+
+        That is one that has what was committed, and does not know yet that it was.
+        """
+        used = {client.key for client in self.world.clients}
+        stored = self.world.checker.stored.parts.items()
+        parts = [(key, part) for key, part in stored if part.leader > 0 and key in used]
         if not parts:
             return
-        part = self.pick.choice(parts)
+        key, part = self.pick.choice(parts)
         others = [each for each in part.replicas if each != part.leader]
         if len(others) < 2:
             return
@@ -222,28 +227,71 @@ class Faults:
         for other in (part.leader, *rest):
             self.world.network.cut(behind, other, both_ways=True)
         self.world.say("left behind", behind)
-        after_ms = self.world.lag_time_max_ms + 2_500
-        if self.pick.random() < 0.5:
-            self.world.timeline.after(after_ms, self._hand_over, behind, part.leader, rest)
-        else:
-            self.world.timeline.after(after_ms, self._come_back, behind, part.leader, rest)
+        leader, world = part.leader, self.world
+        is_settled_soon = world.settle_ms < HOUR_MS // 4 and (
+            len(rest) == 1 or self.pick.random() < 0.5
+        )
+        go = self._hand_over if is_settled_soon else self._die
 
-    def _hand_over(self, behind: int, leader: int, rest: list[int]) -> None:
-        for other in (leader, *rest):
-            self._join(behind, other)
-        self._cut(leader, rest[0])
+        def knows_less() -> bool:
+            logs = [self.world.brokers[each].disk.logs.get(key) for each in (leader, rest[0])]
+            theirs, mine = logs
+            if theirs is None or mine is None:
+                return False
+            return mine.high_watermark < mine.end <= theirs.high_watermark
+
+        def end() -> None:
+            world.network.slow.pop((leader, rest[0]), None)
+            go(key, behind, leader, rest)
+
+        def wait() -> None:
+            world.network.slow[leader, rest[0]] = self.pick.randint(50, 500)
+            self._when(knows_less, 800, end)
+
+        world.timeline.after(world.lag_time_max_ms + 2_500, wait)
+
+    def _when(self, is_true: Callable[[], bool], tries: int, call: Callable[[], None]) -> None:
+        """Makes a call as soon as something is true, or when nobody waits for that any more."""
+        if is_true() or not tries or self.is_over:
+            call()
+        else:
+            self._later(1, 10, self._when, is_true, tries - 1, call)
+
+    def _hand_over(self, key: str, behind: int, leader: int, rest: list[int]) -> None:
+        """Another becomes the preferred leader; it cannot be reached from the old one."""
+        self.world.network.cut(leader, rest[0], both_ways=False)
+        self._later(2_000, 8_000, self._join, leader, rest[0])
         order = [rest[0], leader, *rest[1:], behind]
         self.world.timeline.after(10, self.world.administrators.reorder, order)
+        self._come_back(key, behind, rest)
 
-    def _come_back(self, behind: int, leader: int, rest: list[int]) -> None:
-        for other in (leader, *rest):
-            self._join(behind, other)
-        self.world.brokers[leader].stop("killed when a follower came back")
-        self._later(50, 3_000, self.world.brokers[leader].start)
+    def _die(self, key: str, behind: int, leader: int, rest: list[int]) -> None:
+        """The leader is killed, and the others cannot reach each other."""
+        self.world.brokers[leader].stop("killed before a follower came back")
+        self._later(1_000, 6_000, self.world.brokers[leader].start)
         for one in rest:
             for other in rest:
                 if one < other:
                     self._cut(one, other)
+        self._join(behind, leader)
+        self._come_back(key, behind, rest)
+
+    def _come_back(self, key: str, behind: int, rest: list[int]) -> None:
+        """Lets a follower come back, on a slow link, when another leads."""
+        parts = self.world.checker.stored.parts
+
+        def has_new_leader() -> bool:
+            return key not in parts or parts[key].leader == rest[0]
+
+        def come_back() -> None:
+            self._join(behind, rest[0])
+            for other in self.world.brokers:
+                if other not in (behind, rest[0]):
+                    self._later(1_000, 3_000, self._join, behind, other)
+            self.world.network.slow[rest[0], behind] = self.pick.randint(50, 500)
+            self._later(2_000, 4_000, self._speed_up, rest[0])
+
+        self._when(has_new_leader, 800, come_back)
 
     def _cut(self, one: int, other: int) -> None:
         network = self.world.network

@@ -1,7 +1,7 @@
-"""Mistakes to plant: in the product's rules of replication, and in the broker simulated here.
+"""Mistakes to plant: in the product's rules of replication, in its storage, and in the broker here.
 
-Each replaces one rule, or two that catch each other's mistakes. The checker has to notice every one
-of them.
+Each replaces one rule, or more where one catches the mistake of the other (README.md says which).
+The checker has to notice every one of them.
 """
 
 from __future__ import annotations
@@ -26,19 +26,27 @@ from broker.replication.in_sync import InSyncReplicas
 from broker.replication.leader import Leader
 from broker.replication.leadership import Leadership
 from broker.replication.lease import Lease
-from broker.replication.messages import AdvanceHighWatermark
+from broker.replication.messages import NO_EPOCH, AdvanceHighWatermark, Diverging
 from protocol.errors import ErrorCode
-from tests.simulation.replication.cluster.broker import Broker
-from tests.simulation.replication.cluster.log import Log
+from storage.log import appender, reader
+from storage.log.epochs import LeaderEpochs
+from storage.log.retention.retainer import Retainer
+from storage.log.state import LogState
+from storage.segment.append_times import AppendTimes
 from tests.simulation.replication.cluster.replica import Replica
-from tests.simulation.replication.cluster.settings import due
+from tests.storage.replicas.planted import (
+    by_own_clock,
+    by_the_clock_alone,
+    keep_producers,
+    without,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ON_ANSWER = Follower.on_answer
-BECOME_FOLLOWER = Replica.become_follower
-RETAIN = Broker.retain
+BEGIN = Leader.__init__
+MEMBERS = Leadership._members_after_lag
 LED_BY = election.led_by
 
 
@@ -51,10 +59,14 @@ class Patch(NamedTuple):
 
 
 class Mistake(NamedTuple):
-    """Rules that are replaced, and a seed that catches it, tried first; a change may move it."""
+    """Rules that are replaced, and a seed that catches it, tried first; a change may move it.
+
+    `is_stored`: the mistake is in storage, so all its seeds have real storage.
+    """
 
     patches: tuple[Patch, ...]
     known: int = 1
+    is_stored: bool = False
 
 
 def always(result: Any) -> Any:
@@ -73,11 +85,46 @@ def read_the_old_value(self: Leader, change: Any) -> None:
     self._in_sync.refuse(change)
 
 
-def cut_to_high_watermark(self: Replica, record: Any) -> None:
+def nothing(*_: Any, **__: Any) -> None:
+    """Does nothing."""
+
+
+def cut_to_high_watermark(self: Follower, request: Any, answer: Any, log: Any) -> Any:
     """A follower begins by cutting its log to its own high watermark, as before KIP-101."""
-    if self.log.end > self.log.high_watermark:
-        self.log.truncate(self.log.high_watermark)
-    BECOME_FOLLOWER(self, record)
+    is_first = self._is_asked(request, log) and not self._is_compared
+    if is_first and answer.error == ErrorCode.NONE and log.high_watermark < log.log_end_offset:
+        self._asked, self._is_compared = None, True
+        return [self._truncate(log.high_watermark, log)]
+    return ON_ANSWER(self, request, answer, log)
+
+
+def name_the_offset_alone(self: Leadership, request: Any) -> Diverging | None:
+    """A leader says where an epoch ends, and not whether it ever had it, as before KIP-279."""
+    if request.last_fetched_epoch == NO_EPOCH:
+        return None
+    epoch, end_offset = self.epochs.end_of(request.last_fetched_epoch)
+    if end_offset >= request.fetch_offset:
+        return None
+    return Diverging(epoch if epoch == NO_EPOCH else request.last_fetched_epoch, end_offset)
+
+
+def remember_followers(self: Leader, me: int, assignment: Any, log: Any, *rest: Any) -> None:
+    """A new leader takes over what it knew of followers in an earlier epoch."""
+    BEGIN(self, me, assignment, log, *rest)
+    known = getattr(log.epochs, "remembered", {})
+    self._remotes.update({each: known[each] for each in known if each in self._remotes})
+    log.epochs.remembered = self._remotes
+
+
+def join_without_fetch(self: Leadership, now_ms: int) -> list[int]:
+    """Whoever may join by what is known joins at a tick, without a fetch."""
+    members = MEMBERS(self, now_ms)
+    joining = [
+        broker
+        for broker, remote in self._remotes.items()
+        if broker not in self.isr and self._may_join(remote, now_ms)
+    ]
+    return [*members, *joining]
 
 
 def take_high_watermark_first(self: Follower, request: Any, answer: Any, log: Any) -> Any:
@@ -87,35 +134,6 @@ def take_high_watermark_first(self: Follower, request: Any, answer: Any, log: An
         offset = max(log.high_watermark, min(answer.high_watermark, log.log_end_offset))
         return [AdvanceHighWatermark(offset), *actions]
     return actions
-
-
-def without_asking(self: Follower, request: Any, answer: Any, log: Any) -> Any:
-    """An answer is taken by whom it did not ask, in whatever epoch."""
-    self._asked = request
-    return ON_ANSWER(self, request, answer, log)
-
-
-def leave(name: str) -> Any:
-    """Returns a truncation that leaves one of the things that lie beside the batches."""
-    cut = Log._cut_beside
-
-    def cut_the_rest(self: Log) -> None:
-        kept = getattr(self, name)
-        cut(self)
-        setattr(self, name, kept)
-
-    return cut_the_rest
-
-
-def retain_everywhere(self: Broker) -> None:
-    """Followers delete by their own clocks, as Kafka's do."""
-    RETAIN(self)
-    for key, replica in self.replicas.items():
-        if replica.leader is None:
-            settings = self.settings(key)
-            offset = due(replica.log, settings, self.clock.wall_ms(self.now_ms))
-            if offset > replica.log.start:
-                replica.log.delete_before(offset)
 
 
 def unchecked(key: str, _: int) -> Compare:
@@ -146,31 +164,72 @@ def take_all(self: Follower, answer: Any, log: Any) -> int:
 _NO_ELR = always(())
 
 PLANTED: dict[str, Mistake] = {
-    # the five likeliest
+    # the five likeliest: (a)
     "a change of the ISR counts before it is known": Mistake(
         (Patch(InSyncReplicas, "_count", count_the_proposal),)
     ),
-    "a follower cuts its log to its high watermark": Mistake(
-        (Patch(Replica, "become_follower", cut_to_high_watermark),), 16
+    # (b)
+    "a follower joins before it has reached the epoch": Mistake(
+        (Patch(Leadership, "_has_reached_epoch", always(True)),), 359
     ),
-    "append times are not cut with the log": Mistake((Patch(Log, "_cut_beside", leave("times")),)),
-    "epochs are not cut with the log": Mistake((Patch(Log, "_cut_beside", leave("epochs")),)),
-    "producers are not cut with the log": Mistake((Patch(Log, "_cut_beside", leave("producers")),)),
-    "an answer of an older leader counts": Mistake(
+    "a follower joins without a fetch in this epoch": Mistake(
         (
-            Patch(Replica, "is_followed_by", always(True)),
-            Patch(Follower, "on_answer", without_asking),
+            Patch(Leader, "__init__", remember_followers),
+            Patch(Leadership, "_members_after_lag", join_without_fetch),
+            Patch(Leadership, "_is_of_registration", always(True)),
+            Patch(isr_change, "_can_join", always(True)),
+        ),
+        38,
+    ),
+    # (c)
+    "a follower cuts its log to its high watermark": Mistake(
+        (Patch(Follower, "on_answer", cut_to_high_watermark),)
+    ),
+    "divergence is answered without the leader's epoch": Mistake(
+        (Patch(Leadership, "_diverging_epoch", name_the_offset_alone),), 89
+    ),
+    "append times are not cut with the log": Mistake(
+        (Patch(AppendTimes, "truncate", nothing),), is_stored=True
+    ),
+    "epochs are not cut with the log": Mistake(
+        (Patch(LeaderEpochs, "truncate_to", nothing),), is_stored=True
+    ),
+    "producers are not cut with the log": Mistake(
+        (Patch(LogState, "cut_ends", keep_producers),), is_stored=True
+    ),
+    # (d)
+    "an answer to an earlier question counts": Mistake(
+        (Patch(Follower, "_is_asked", always(True)),)
+    ),
+    "a fetch of another epoch counts, and is not compared": Mistake(
+        (
+            Patch(Leadership, "_judge_epoch", always(ErrorCode.NONE)),
+            Patch(Leadership, "_diverging_epoch", always(None)),
         )
+    ),
+    "a fetch of an older registration counts": Mistake(
+        (
+            Patch(Leadership, "_judge_registration", always(ErrorCode.NONE)),
+            Patch(Leadership, "_is_of_registration", always(True)),
+            Patch(isr_change, "_can_join", always(True)),
+        ),
+        44,
     ),
     "the high watermark comes from an answer that says truncate": Mistake(
         (Patch(Follower, "on_answer", take_high_watermark_first),)
     ),
+    # (e)
     "every start is clean": Mistake((Patch(clean_start, "is_clean", always(True)),)),
+    "an unknown outcome is a failure": Mistake(
+        (Patch(Leader, "on_change_unknown", read_the_old_value),), 37
+    ),
     # ours
     "a new leader stamps by its clock alone": Mistake(
-        (Patch(Broker, "append_time", lambda self, _: self.clock.wall_ms(self.now_ms)),)
+        (Patch(appender, "stamps_at", by_the_clock_alone),), is_stored=True
     ),
-    "followers delete by their own clocks": Mistake((Patch(Broker, "retain", retain_everywhere),)),
+    "followers delete by their own clocks": Mistake(
+        (Patch(Retainer, "_rules", by_own_clock),), is_stored=True
+    ),
     "a broker that hangs keeps its lease": Mistake((Patch(Lease, "may_renew", always(True)),)),
     "a pause past the lease is not noticed": Mistake(
         (Patch(Lease, "_was_paused_past_end", always(False)),), 24
@@ -227,19 +286,8 @@ PLANTED: dict[str, Mistake] = {
             Patch(Leadership, "_would_stay", always(True)),
         )
     ),
-    "a fetch of an older registration counts": Mistake(
-        (
-            Patch(Leadership, "_judge_registration", always(ErrorCode.NONE)),
-            Patch(Leadership, "_is_of_registration", always(True)),
-            Patch(isr_change, "_can_join", always(True)),
-        ),
-        44,
-    ),
-    "an unknown outcome is a failure": Mistake(
-        (Patch(Leader, "on_change_unknown", read_the_old_value),), 37
-    ),
     "the largest event time does not travel": Mistake(
-        (Patch(Log, "take_mark", always(None)),), 119
+        (Patch(reader, "leader_state", without(max_event_time=None)),), is_stored=True
     ),
     "a reassignment does not wait": Mistake(
         (Patch(reassignment, "_is_target_ready", always(True)),), 59

@@ -49,7 +49,7 @@ _TRACE_LINES = 1000
 class World:
     """One life of a cluster."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, has_storage: bool) -> None:
         self.timeline = timeline = Timeline(seed)
         pick = timeline.random
         self.network = Network(timeline, pick.choice(WEATHERS))
@@ -66,7 +66,7 @@ class World:
         self.ids: dict[str, tuple[UUID, int]] = {}
         self._keys: dict[tuple[UUID, int], str] = {}
         self._values = 0
-        self.storage = Storage(self) if has_real_storage(seed) else None
+        self.storage = Storage(self) if has_storage else None
         for number in range(1, pick.choice([3, 3, 3, 4]) + 1):
             self.brokers[number] = Broker(self, number)
         self.checker = Checker(self)
@@ -229,8 +229,9 @@ class World:
 
 def run(seed: int, plant: str | None = None) -> World:
     """Plays one seed; raises BrokenSeedError with its trace."""
+    is_stored = plant is not None and PLANTED[plant].is_stored
     with planted(plant):
-        world = World(seed)
+        world = World(seed, has_storage=is_stored or has_real_storage(seed))
         try:
             world.live()
         except Exception as error:
