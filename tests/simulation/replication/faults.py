@@ -33,7 +33,7 @@ class Faults:
             (self.lose_power, 3),
             (self.lose_all_power, 1),
             (self.wipe, 2),
-            (self.fail_disk, 1),
+            (self.fail_logs, 2) if world.storage is None else (self.fail_disk, 1),
             (self.fill_disk, 1),
             (self.pause, 3),
             (self.hang, 1),
@@ -138,13 +138,24 @@ class Faults:
         broker.disk.wipe()
         self._later(200, 6_000, broker.start)
 
+    def fail_logs(self) -> None:
+        """Syncs of some logs fail; the process goes on with the others, and ends later."""
+        broker = self._broker()
+        if not broker.is_up or broker.paused_since is not None or not broker.replicas:
+            return
+        keys = list(broker.replicas)
+        some = self.pick.sample(keys, self.pick.randint(1, len(keys)))
+        broker.failed.add(some, takes_file=self.pick.random() < 0.5)
+        self._later(500, 9_000, self._start_again, broker, broker.life)
+
     def fail_disk(self) -> None:
-        """A sync fails: the directory says so, and what was not synced may be gone."""
+        """A sync fails: the directory says so. The machine starts anew, and sees what was synced."""
         broker = self._broker()
         if not broker.is_up or broker.disk.registration is None:
             return
         broker.disk.fail()
         broker.stop("EIO")
+        broker.boot += 1
         self.world.checker.loses(broker, all_of_it=True)
         broker.disk.lose_power()
         self._later(200, 6_000, broker.start)
@@ -184,7 +195,7 @@ class Faults:
 
     def _start_again(self, broker: Broker, life: int) -> None:
         if broker.life == life:
-            broker.stop("killed while it was stopping")
+            broker.stop("killed, to start again")
             broker.start()
 
     # --- the network ------------------------------------------------------------------------------
@@ -376,8 +387,8 @@ class Faults:
         for broker in world.brokers.values():
             broker.disk.repair()
             self._make_room(broker)
-            if broker.session.is_stopping:
-                broker.stop("killed while it was stopping")
+            if broker.session.is_stopping or broker.failed.keys:
+                broker.stop("killed, to start again")
             broker.resume()
             broker.start()
         world.say("all faults are over")

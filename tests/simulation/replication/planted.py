@@ -223,6 +223,9 @@ PLANTED: dict[str, Mistake] = {
     "an unknown outcome is a failure": Mistake(
         (Patch(Leader, "on_change_unknown", read_the_old_value),), 37
     ),
+    "nobody hears that a log has failed": Mistake(
+        (Patch(registration, "report_offline", always(None)),)
+    ),
     # ours
     "a new leader stamps by its clock alone": Mistake(
         (Patch(appender, "stamps_at", by_the_clock_alone),), is_stored=True

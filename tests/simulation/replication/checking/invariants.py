@@ -20,6 +20,8 @@ from tests.simulation.replication.cluster.governing import LEASE_MS
 from tests.simulation.replication.cluster.network import CALM
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from tests.simulation.replication.checking.ledger import Ledger
     from tests.simulation.replication.cluster.broker import Broker
     from tests.simulation.replication.cluster.log import Batch, Log
@@ -202,13 +204,17 @@ class Checker:
             raise ledger.broken(5, f"{broker} and broker {known} lead in epoch {replica.epoch}")
         ledger.note_untimed(replica.log, is_wounded=broker.id in ledger.wounded)
 
-    def loses(self, broker: Broker, *, all_of_it: bool) -> None:
-        """A disk has forgotten what was not synced, or everything."""
+    def loses(
+        self, broker: Broker, *, all_of_it: bool, failed: Collection[str] | None = None
+    ) -> None:
+        """A disk has forgotten what was not synced, or everything; `failed`: only of some logs."""
         broker.lossy_life = broker.life
         for key, ledger in self.stored.ledgers.items():
             part = self.stored.parts[key]
             if broker.id in (*part.isr, *part.elr, part.last_leader):
                 keeps = self.stored.topic_of(key).is_flushed and not all_of_it
+                if failed is not None:
+                    keeps = key not in failed
                 (ledger.restarted if keeps else ledger.wounded).add(broker.id)
 
     def resumes(self, broker: Broker, paused_ms: int) -> None:

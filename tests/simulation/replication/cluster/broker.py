@@ -18,13 +18,14 @@ from tests.simulation.power_loss import PowerLoss
 from tests.simulation.replication.cluster import isr_changes
 from tests.simulation.replication.cluster.coordinator import UNKNOWN, Pushed
 from tests.simulation.replication.cluster.disk import Clock
+from tests.simulation.replication.cluster.failed_logs import FailedLogs
 from tests.simulation.replication.cluster.governing import Governing
 from tests.simulation.replication.cluster.replica import Replica
 from tests.simulation.replication.cluster.session import Session
 from tests.simulation.replication.cluster.settings import settings_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from uuid import UUID
 
     from broker.metadata.image import Image, Topic
@@ -68,6 +69,7 @@ class Broker:
     def _begin(self) -> None:
         self.builder: ImageBuilder | None = None
         self.replicas: dict[str, Replica] = {}
+        self.failed = FailedLogs(self)
         self.session = Session(self)
         self.governing = Governing(self)
 
@@ -160,6 +162,7 @@ class Broker:
         self.must_confirm = False
         self.world.say("stop", self, how)
         self.world.coordinator.watchers.pop(self.id, None)
+        self.failed.end(self._offline())
         self.disk.kill()
         self._begin()
 
@@ -296,6 +299,8 @@ class Broker:
         if replica is None:
             log = self.disk.open_log(key, topic.topic_id)
             replica = self.replicas[key] = Replica(self, key, log)
+        if key in self.failed.keys:
+            return
         rules = LeaderRules(settings.min_insync, self.world.lag_time_max_ms, settings.needs_flush)
         replica.assign(assignment, rules, may_lead=self._may_lead())
 
@@ -370,12 +375,19 @@ class Broker:
                 leader.on_log_start(log.start)
 
     def report_disk(self) -> None:
-        """Says which partitions cannot be written to, or that all can."""
-        if self.image is None or self.epoch < 0:
-            return
-        full: dict[UUID, tuple[int, ...]] = {}
-        if self.disk.is_full:
-            for key in self.replicas:
-                topic_id, index = self.world.ids[key]
-                full[topic_id] = tuple(sorted({*full.get(topic_id, ()), index}))
-        self.session.report(OfflineRecord(full=full))
+        """Says which partitions cannot be led or written to, or that all can."""
+        if self.image is not None and self.epoch >= 0:
+            self.session.report(self._offline())
+
+    def _offline(self) -> OfflineRecord:
+        directories = (self.disk.directory,) if self.failed.keys else ()
+        full = self.by_topic(self.replicas) if self.disk.is_full else {}
+        return OfflineRecord(directories, self.failed.partitions(), full)
+
+    def by_topic(self, keys: Iterable[str]) -> dict[UUID, tuple[int, ...]]:
+        """Returns the numbers of partitions, by the id of their topic."""
+        found: dict[UUID, tuple[int, ...]] = {}
+        for key in keys:
+            topic_id, index = self.world.ids[key]
+            found[topic_id] = tuple(sorted({*found.get(topic_id, ()), index}))
+        return found

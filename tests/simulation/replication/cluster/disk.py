@@ -70,7 +70,7 @@ class Disk:
         for log in self.logs.values():
             log.sync()
             log.checkpoint = log.high_watermark
-        return True
+        return not any(log.has_failed for log in self.logs.values())
 
     def sync_ms(self) -> int:
         """Returns how long a sync takes."""
@@ -88,6 +88,9 @@ class Disk:
         """The process has died; the page cache has not."""
         for log in self.logs.values():
             log.kill()
+            if log.has_failed:
+                log.has_failed = False
+                log.lose_power(self.pick)
 
     def lose_power(self) -> list[str]:
         """The machine has died; returns the partitions that lost something."""

@@ -86,6 +86,7 @@ class Log:
         self.mark = 0  # where an operator last set the append clock back
         self.synced = start
         self.checkpoint = start  # the high watermark on disk, a hint
+        self.has_failed = False  # a sync has; nothing is durable any more
         self.cuts = 0  # counts the changes after which the log may be another one
         self.changed: Callable[[], None] = lambda: None  # what the checker wants to hear
         self._event_number = 0  # batches of which the largest record time is known
@@ -315,7 +316,8 @@ class Log:
 
     def sync(self) -> None:
         """Makes all batches durable."""
-        self.synced = self.end
+        if not self.has_failed:
+            self.synced = self.end
 
     def rebuild_producers(self) -> None:
         """Makes the state of producers from the snapshot and the batches."""

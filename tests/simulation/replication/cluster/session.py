@@ -122,7 +122,10 @@ class Session:
     def _start(self) -> Start:
         broker, disk = self.broker, self.broker.disk
         is_clean = clean_start.is_clean(
-            broker.image, broker.id, [disk.registration], f"boot-{broker.boot}"
+            broker.image,
+            broker.id,
+            [broker.failed.marked(disk.registration)],
+            f"boot-{broker.boot}",
         )
         assert self.lease_id is not None
         return Start(broker.id, self.incarnation, self.lease_id, (disk.directory,), is_clean)
@@ -135,13 +138,14 @@ class Session:
         registered = self.broker.image.registrations.get(self.broker.id)
         before = registered.record.incarnation if registered and start.is_clean else ""
         try:
-            disk.registration = registration_file.begun(
+            begun = registration_file.begun(
                 disk.registration,
                 disk.directory,
                 self.incarnation,
                 before,
                 f"boot-{self.broker.boot}",
             )
+            disk.registration = self.broker.failed.marked(begun)
         except OSError as error:
             self.world.say("refused", self.broker, error.strerror)
             return False
