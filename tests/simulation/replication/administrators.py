@@ -15,6 +15,7 @@ from broker.metadata.records import PartitionRecord, TopicRecord
 from broker.metadata.store import Delete
 from broker.replication import reassignment
 from protocol.errors import BrokerError
+from tests.simulation.replication.cluster.coordinating import TOPIC
 from tests.simulation.replication.cluster.network import CLIENTS
 from tests.simulation.replication.cluster.settings import stored_assignment
 
@@ -47,6 +48,11 @@ class Administrators:
         )
         for number in range(self.topics):
             self._create(f"topic-{number}")
+        self.has_groups = pick.random() < 0.4
+        self.groups_id: UUID | None = None
+        if self.has_groups:
+            configs = {"min.insync.replicas": str(self.min_isr)}
+            self.groups_id = self._create(TOPIC, 1, configs)
         world.timeline.after(pick.randint(4_000, 8_000), self.next)
 
     def next(self) -> None:
@@ -87,11 +93,15 @@ class Administrators:
             configs["simulated.retention.event.ms"] = str(pick.choice([30_000, MINUTE_MS * 90]))
         return configs
 
-    def _create(self, name: str) -> None:
-        """Creates a topic as soon as enough brokers are there."""
+    def _create(
+        self, name: str, partitions: int | None = None, configs: dict[str, str] | None = None
+    ) -> UUID:
+        """Creates a topic as soon as enough brokers are there; returns its id."""
         topic_id = UUID(int=self.pick.getrandbits(127))
-        topic = TopicRecord(name, topic_id, self.partitions, self._configs())
-        self.world.add_topic(topic_id, self.partitions)
+        topic = TopicRecord(
+            name, topic_id, partitions or self.partitions, configs or self._configs()
+        )
+        self.world.add_topic(topic_id, topic.partitions)
 
         def create(store: MemoryState) -> bool:
             live = [
@@ -104,7 +114,7 @@ class Administrators:
             if store.read(records.deletion_key(topic_id)).pairs:
                 return False  # it was created, and deleted since
             operations: list[Operation] = [records.put_topic(topic)]
-            for index in range(self.partitions):
+            for index in range(topic.partitions):
                 replicas = tuple(self.pick.sample(live, self.factor))
                 record = PartitionRecord(replicas, replicas, replicas[0], 0)
                 operations.append(records.put_partition(topic_id, index, record))
@@ -118,6 +128,7 @@ class Administrators:
                 self.world.timeline.after(500, again)
 
         again()
+        return topic_id
 
     def create_again(self) -> None:
         """Deletes a topic, and creates another with its name."""

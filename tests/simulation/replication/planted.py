@@ -10,6 +10,7 @@ import contextlib
 from typing import TYPE_CHECKING, Any, NamedTuple
 from unittest import mock
 
+from broker.groups.ownership import Ownership
 from broker.membership import clean_start, registration
 from broker.metadata.store import Compare
 from broker.replication import (
@@ -27,7 +28,7 @@ from broker.replication.leader import Leader
 from broker.replication.leadership import Leadership
 from broker.replication.lease import Lease
 from broker.replication.messages import NO_EPOCH, AdvanceHighWatermark, Diverging
-from protocol.errors import ErrorCode
+from protocol.errors import ErrorCode, NotCoordinator
 from storage.log import appender, reader
 from storage.log.epochs import LeaderEpochs
 from storage.log.retention.retainer import Retainer
@@ -87,6 +88,19 @@ def read_the_old_value(self: Leader, change: Any) -> None:
 
 def nothing(*_: Any, **__: Any) -> None:
     """Does nothing."""
+
+
+def served_at_once(self: Ownership, index: int) -> int:
+    """The groups of a partition are served as soon as the metadata name this broker."""
+    known = self._partitions.get(index)
+    if known is None:
+        raise NotCoordinator
+    return known.epoch
+
+
+def wanted_by_any_epoch(self: Ownership, load: Any) -> bool:
+    """What was read of a partition counts, however old it is, while this broker has it."""
+    return load.partition in self._partitions
 
 
 def cut_to_high_watermark(self: Follower, request: Any, answer: Any, log: Any) -> Any:
@@ -291,6 +305,12 @@ PLANTED: dict[str, Mistake] = {
     ),
     "the largest event time does not travel": Mistake(
         (Patch(reader, "leader_state", without(max_event_time=None)),), is_stored=True
+    ),
+    "groups are served before they are loaded": Mistake(
+        (Patch(Ownership, "check", served_at_once),)
+    ),
+    "offsets that were read for an older epoch count": Mistake(
+        (Patch(Ownership, "is_wanted", wanted_by_any_epoch),)
     ),
     "a reassignment does not wait": Mistake(
         (Patch(reassignment, "_is_target_ready", always(True)),), 59

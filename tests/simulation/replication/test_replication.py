@@ -28,6 +28,7 @@ def test_no_seed_breaks_an_invariant(part):
     assert sum(world.checker.acknowledged for world in worlds) > 20 * len(worlds)
     assert sum(world.checker.read for world in worlds) > 20 * len(worlds)
     assert sum(world.checker.elections for world in worlds) > 2 * len(worlds)
+    assert sum(world.checker.committed for world in worlds) > 5 * len(worlds)
 
 
 @pytest.mark.parametrize("seed", SEEDS_PLAYED_TWICE)

@@ -29,6 +29,7 @@ from tests.simulation.replication.cluster.disk import BEGIN_MS, Disk
 from tests.simulation.replication.cluster.network import WEATHERS, Network
 from tests.simulation.replication.cluster.timeline import Timeline
 from tests.simulation.replication.faults import Faults
+from tests.simulation.replication.members import Member
 from tests.simulation.replication.planted import PLANTED, planted
 from tests.simulation.replication.real.storage import Storage, has_real_storage
 from tests.simulation.seeds import BrokenSeedError, play
@@ -62,10 +63,12 @@ class World:
         self.has_locks = pick.random() < 0.5  # a process knows that the one before it is dead
         self.impostor = pick.choice([0, 0, 0, 1])
         self.settle_ms = pick.choice([2_000, 1_000_000])
+        self.load_ms = pick.choice([50, 800, 6_000])  # at most, until groups are read
         self.quorum_ms = 0  # when the coordinator last found its quorum again
         self.ids: dict[str, tuple[UUID, int]] = {}
         self._keys: dict[tuple[UUID, int], str] = {}
         self._values = 0
+        self.commits: dict[int, tuple[int, int]] = {}  # group and offset, by the record's value
         self.storage = Storage(self) if has_storage else None
         for number in range(1, pick.choice([3, 3, 3, 4]) + 1):
             self.brokers[number] = Broker(self, number)
@@ -85,8 +88,11 @@ class World:
         for broker in self.brokers.values():
             timeline.after(pick.randint(0, 200), broker.start)
 
-    def _clients(self) -> list[Producer | Consumer]:
-        pick, clients = self.timeline.random, []
+    def _clients(self) -> list[Producer | Consumer | Member]:
+        pick = self.timeline.random
+        clients: list[Producer | Consumer | Member] = []
+        if self.administrators.has_groups:
+            clients += [Member(self, 80 + number) for number in range(pick.choice([1, 2]))]
         for number in range(pick.choice([1, 2, 3])):
             topic = f"topic-{pick.randrange(self.administrators.topics)}"
             index = pick.randrange(self.administrators.partitions)
@@ -187,6 +193,17 @@ class World:
 
         if replica is not None:
             replica.read(offset, reply)
+
+    def _coordinate(
+        self, broker: Broker, what: tuple[str, int | None], attempt: int, client: Member, known: int
+    ) -> None:
+        if client.attempt != attempt:
+            return  # its connection is closed
+
+        def reply(error: Any, offset: int | None) -> None:
+            self.network.send(broker.id, client.id, client.answered, attempt, error, known, offset)
+
+        broker.coordinating.coordinate(client.key, client.id, what[1], reply)
 
     def ask_leader(self, replica: Replica, follower: Follower, request: FetchRequest) -> None:
         """Sends a follower's fetch to its leader; what comes back goes to the follower."""

@@ -55,6 +55,7 @@ class Checker:
         self.seen: dict[tuple[int, str], Seen] = {}
         self.acknowledged = 0
         self.read = 0
+        self.committed = 0
         self.elections = 0
 
     # --- after every step -------------------------------------------------------------------------

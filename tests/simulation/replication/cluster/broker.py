@@ -16,6 +16,7 @@ from protocol.errors import KafkaStorageError
 from storage.directory.log_directory import LogDirectoryError
 from tests.simulation.power_loss import PowerLoss
 from tests.simulation.replication.cluster import isr_changes
+from tests.simulation.replication.cluster.coordinating import Coordinating
 from tests.simulation.replication.cluster.coordinator import UNKNOWN, Pushed
 from tests.simulation.replication.cluster.disk import Clock
 from tests.simulation.replication.cluster.failed_logs import FailedLogs
@@ -72,6 +73,7 @@ class Broker:
         self.failed = FailedLogs(self)
         self.session = Session(self)
         self.governing = Governing(self)
+        self.coordinating = Coordinating(self)
 
     def __repr__(self) -> str:
         return f"broker {self.id}"
@@ -290,6 +292,7 @@ class Broker:
                         return
         for key in [key for key in self.replicas if key not in mine]:
             self._remove(key)
+        self.coordinating.on_image()
         self.governing.look()
 
     def _assign(self, key: str, assignment: Assignment, topic: Topic) -> None:

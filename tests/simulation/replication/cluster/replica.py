@@ -111,6 +111,7 @@ class Replica:
         )
         self.world.say("lead", self, self.epoch, log.end)
         self.world.checker.leads(self)
+        self.broker.coordinating.on_led(self)
         self._do(self.leader.begin(self.now_ms))
 
     def stop(self, why: str) -> None:
@@ -124,6 +125,7 @@ class Replica:
             return
         self.world.say("resign", self, self.epoch, why)
         self.leader = None
+        self.broker.coordinating.on_stopped(self)
         self.log.resign()
         waiting, self.waiting = self.waiting, []
         parked, self.parked = self.parked, []
