@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 ADMINISTRATOR = CLIENTS - 1
 TIMEOUT_MS = 2_000
 MINUTE_MS = 60_000
+RESET_MS = 4_000
 
 
 class Administrators:
@@ -54,6 +55,8 @@ class Administrators:
             configs = {"min.insync.replicas": str(self.min_isr)}
             self.groups_id = self._create(TOPIC, 1, configs)
         world.timeline.after(pick.randint(4_000, 8_000), self.next)
+        if world.has_resets:
+            world.timeline.every(RESET_MS, self.reset_clock)
 
     def next(self) -> None:
         """Does something, and plans what comes next."""
@@ -171,6 +174,17 @@ class Administrators:
             configs.pop(kept, None)
         some = self.pick.sample(sorted(configs), self.pick.randint(1, len(configs)))
         self._alter(name, {key: configs[key] for key in some})
+
+    def reset_clock(self) -> None:
+        """Lets the append times of a partition go back to its leader's clock, if they are ahead."""
+        keys = [key for key, part in self.world.checker.stored.parts.items() if part.leader > 0]
+        if self.is_over or not keys:
+            return
+        key = self.pick.choice(keys)
+        broker = self.world.brokers[self.world.checker.stored.parts[key].leader]
+        replica = broker.replicas.get(key)
+        if replica is not None and broker.is_up and broker.paused_since is None:
+            broker.call(replica.reset_clock)
 
     # --- partitions -------------------------------------------------------------------------------
 

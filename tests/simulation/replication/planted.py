@@ -31,14 +31,17 @@ from broker.replication.messages import NO_EPOCH, AdvanceHighWatermark, Divergin
 from protocol.errors import ErrorCode, NotCoordinator
 from storage.log import appender, reader
 from storage.log.epochs import LeaderEpochs
+from storage.log.replication import leader_state
 from storage.log.retention.retainer import Retainer
 from storage.log.state import LogState
 from storage.segment.append_times import AppendTimes
+from tests.simulation.replication.cluster.log import Log
 from tests.simulation.replication.cluster.replica import Replica
 from tests.storage.replicas.planted import (
     by_own_clock,
     by_the_clock_alone,
     keep_producers,
+    lower_always,
     without,
 )
 
@@ -184,7 +187,7 @@ PLANTED: dict[str, Mistake] = {
     ),
     # (b)
     "a follower joins before it has reached the epoch": Mistake(
-        (Patch(Leadership, "_has_reached_epoch", always(True)),), 359
+        (Patch(Leadership, "_has_reached_epoch", always(True)),), 266
     ),
     "a follower joins without a fetch in this epoch": Mistake(
         (
@@ -209,7 +212,7 @@ PLANTED: dict[str, Mistake] = {
         (Patch(LeaderEpochs, "truncate_to", nothing),), is_stored=True
     ),
     "producers are not cut with the log": Mistake(
-        (Patch(LogState, "cut_ends", keep_producers),), is_stored=True
+        (Patch(Log, "rebuild_producers", nothing), Patch(LogState, "cut_ends", keep_producers))
     ),
     # (d)
     "an answer to an earlier question counts": Mistake(
@@ -241,6 +244,12 @@ PLANTED: dict[str, Mistake] = {
         (Patch(registration, "report_offline", always(None)),)
     ),
     # ours
+    "an operator's mark does not travel": Mistake(
+        (Patch(reader, "leader_state", without(back_offset=0)),), is_stored=True
+    ),
+    "the last append time may always go down": Mistake(
+        (Patch(leader_state, "take_last_append_time", lower_always),), is_stored=True
+    ),
     "a new leader stamps by its clock alone": Mistake(
         (Patch(appender, "stamps_at", by_the_clock_alone),), is_stored=True
     ),

@@ -14,6 +14,7 @@ exit status 1. `PLANT=list` names the mistakes that can be planted, `PLANT=name`
 
 from __future__ import annotations
 
+import random
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -68,6 +69,7 @@ class World:
         self.ids: dict[str, tuple[UUID, int]] = {}
         self._keys: dict[tuple[UUID, int], str] = {}
         self._values = 0
+        self.has_resets = random.Random(seed).random() < 0.3  # of append clocks
         self.commits: dict[int, tuple[int, int]] = {}  # group and offset, by the record's value
         self.storage = Storage(self) if has_storage else None
         for number in range(1, pick.choice([3, 3, 3, 4]) + 1):

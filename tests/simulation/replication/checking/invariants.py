@@ -42,6 +42,8 @@ class Seen:
         self.life = -1
         self.high_watermark = log.high_watermark
         self.start = log.start
+        self.mark = log.mark
+        self.times = log.known_times()
         self.equal_to = 0  # below this offset it has been compared with the ledger
 
 
@@ -102,8 +104,18 @@ class Checker:
             self._note_committed(ledger, key, replica, log, seen)
         if broker.id not in ledger.unjudged:
             self._check_log(broker, ledger, log, seen, is_new_life=is_new_life)
+        if seen.cuts == log.cuts and not is_new_life:
+            self._check_times(broker, ledger, log, seen)
+        seen.mark, seen.times = log.mark, log.known_times()
         seen.cuts, seen.life = log.cuts, broker.life
         seen.high_watermark, seen.start = log.high_watermark, log.start
+
+    def _check_times(self, broker: Broker, ledger: Ledger, log: Log, seen: Seen) -> None:
+        """Invariant 9: only a newer mark of an operator lowers what a log knows of times."""
+        now = log.known_times()
+        is_lower = now[0] < seen.times[0] or now[1] < seen.times[1]
+        if is_lower and log.mark <= seen.mark:
+            raise ledger.broken(9, f"{broker} knew {seen.times}, and now {now}: {log.mark}")
 
     def _check_shape(self, ledger: Ledger, log: Log) -> None:
         if not log.start <= log.high_watermark <= log.end:
@@ -210,6 +222,15 @@ class Checker:
     ) -> None:
         """A disk has forgotten what was not synced, or everything; `failed`: only of some logs."""
         broker.lossy_life = broker.life
+        self._count_loss(broker, all_of_it=all_of_it, failed=failed)
+
+    def fails(self, broker: Broker, failed: Collection[str]) -> None:
+        """Logs have failed: what they have counts no more, even if the process lives on."""
+        self._count_loss(broker, all_of_it=True, failed=failed)
+
+    def _count_loss(
+        self, broker: Broker, *, all_of_it: bool, failed: Collection[str] | None
+    ) -> None:
         for key, ledger in self.stored.ledgers.items():
             part = self.stored.parts[key]
             if broker.id in (*part.isr, *part.elr, part.last_leader):

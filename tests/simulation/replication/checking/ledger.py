@@ -47,7 +47,7 @@ class Ledger:
         self.unclean_epoch = -1  # of the last unclean election; older leaders promise nothing
         self.is_anew = False  # nothing has been promised since
         self.unjudged: set[int] = set()  # replicas whose past is not that of the new leader
-        self.marks: list[int] = []
+        self.marks: list[tuple[int, int]] = []  # resets of the append clock: offset, and to when
         self.sequences: dict[int, tuple[int, int, int]] = {}
         self.max_event = NO_TIME
         self.losses = 0  # how often a loss was excused
@@ -82,7 +82,7 @@ class Ledger:
             raise self.broken(9, f"{batch} has no append time")
         if self.entries and time != NO_TIME:
             last = self.entries[-1]
-            is_marked = any(last.batch.end <= mark <= batch.base for mark in self.marks)
+            is_marked = any(last.batch.end <= mark <= batch.base for mark, _ in self.marks)
             if time < last.time and not is_marked:
                 raise self.broken(9, f"{batch} was appended at {time}, {last.batch} at {last.time}")
             if epoch < last.epoch:
@@ -172,6 +172,7 @@ class Ledger:
         event_ms, append_ms = settings.retention_event_ms, settings.retention_ms
         for number in self.numbers(first, self.end):
             batch, time, _ = self.entries[number]
+            time = min([time, *(to_ms for mark, to_ms in self.marks if batch.end <= mark)])
             is_late = event_ms >= 0 and batch.record_time + event_ms < self.max_event
             is_old = append_ms >= 0 and time + append_ms < now_ms
             if not is_late and not is_old:

@@ -43,7 +43,7 @@ def _check_partition(world: World, key: str, part: Part, ledger: Ledger) -> None
         what = ledger.difference(log, 0, ledger.end)
         if what:
             raise ledger.broken(1, what)
-        is_same = log.start == leader.log.start and not ledger.losses
+        is_same = log.start == leader.log.start and not ledger.losses and not ledger.marks
         if is_same and log.max_event != leader.log.max_event:
             raise ledger.broken(
                 10,

@@ -36,6 +36,7 @@ class FailedLogs:
             replica = broker.replicas[key]
             replica.log.has_failed = True
             replica.stop("its log has failed")
+        broker.world.checker.fails(broker, keys)
         if takes_file:
             self._note_in_file()
         broker.report_disk()

@@ -54,7 +54,8 @@ class Known(NamedTuple):
     start: int
     last_append: int
     max_event: int
-    mark: int
+    mark: tuple[int, int]
+    back: int
 
 
 class Slice(NamedTuple):
@@ -83,7 +84,8 @@ class Log:
         self.high_watermark = start
         self.max_event_told = NO_TIME
         self.last_append_told = NO_TIME
-        self.mark = 0  # where an operator last set the append clock back
+        self.mark = 0, 0  # leader epoch and number of the last reset by an operator
+        self.back = 0  # where it let append times go back
         self.synced = start
         self.checkpoint = start  # the high watermark on disk, a hint
         self.has_failed = False  # a sync has; nothing is durable any more
@@ -109,8 +111,8 @@ class Log:
     @property
     def last_append(self) -> int:
         """The last append time, below which no later one may be."""
-        last = self.times[-1] if self.times else (0, NO_TIME)
-        return max(last[1], self.last_append_told)
+        base, time = self.times[-1] if self.times else (0, NO_TIME)
+        return max(time if base >= self.back else NO_TIME, self.last_append_told)
 
     @property
     def max_event(self) -> int:
@@ -176,7 +178,7 @@ class Log:
 
     def known(self) -> Known:
         """Returns what a leader tells about its log beside the batches."""
-        return Known(self.start, self.last_append, self.max_event, self.mark)
+        return Known(self.start, self.last_append, self.max_event, self.mark, self.back)
 
     # --- what changes it --------------------------------------------------------------------------
 
@@ -235,17 +237,33 @@ class Log:
             self.batches.append(batch)
             self.times.append(time)
             _note(self.producers, batch)
-        if told.known.mark <= self.end:
+        if told.known.back <= self.end:
             self.take_mark(told.known)
 
     def take_mark(self, known: Known) -> None:
-        """Takes an operator's mark, which alone lowers what is known of times."""
-        if known.mark > self.mark:
-            self.mark = known.mark
+        """Takes an operator's mark; only a newer one lowers what is known of times."""
+        is_newer = known.mark > self.mark
+        self.mark, self.back = known.mark, known.back
+        if is_newer:
             self.last_append_told, self.max_event_told = known.last_append, known.max_event
-        elif known.mark == self.mark:
+            self._event_number, self._largest = self.number_at(known.start), NO_TIME
+        else:
             self.last_append_told = max(self.last_append_told, known.last_append)
             self.max_event_told = max(self.max_event_told, known.max_event)
+
+    def reset_clock(self, epoch: int, now_ms: int) -> bool:
+        """Lets append times go back to the clock, if they are ahead; returns whether they were."""
+        if self.last_append <= now_ms:
+            return False
+        self.changed()
+        self.mark, self.back = (max(epoch, self.mark[0]), self.mark[1] + 1), self.end
+        self.last_append_told = self.max_event_told = NO_TIME
+        self._event_number, self._largest = self.number_at(self.start), NO_TIME
+        return True
+
+    def known_times(self) -> tuple[int, int]:
+        """Returns the last append time and the largest event time, which only a mark lowers."""
+        return self.last_append, self.max_event
 
     def truncate(self, offset: int, *, is_below_high_watermark: bool = False) -> None:
         """Removes all batches that end after an offset, durably, with all that belongs to them."""
@@ -265,7 +283,7 @@ class Log:
         self.high_watermark = min(self.high_watermark, end)
         self.checkpoint = min(self.checkpoint, end)
         self.start = min(self.start, end)
-        self.mark = self.mark if self.mark <= end else 0
+        self.back = self.back if self.back <= end else 0
         self.synced = end
 
     def _keep_event(self, gone: list[Batch]) -> None:

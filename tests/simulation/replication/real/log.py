@@ -75,6 +75,7 @@ class RealLog(Log):
                 f"the log ends at {end}, its last batch is {self.batches[-1]}"
             )
         self.epochs = list(state.epochs.entries)
+        self.mark, self.back = (state.mark.epoch, state.mark.number), state.back_offset
         self.synced = partition.durable_offset
         self.high_watermark = partition.believed_high_watermark
         if state.lost_offset is not None:  # what follows goes, unless this log leads
@@ -100,6 +101,19 @@ class RealLog(Log):
         with self._disk.undisturbed():
             largest = self.partition.reader.read_max_event_time()
         return NO_TIME if largest is None else largest
+
+    @property
+    def last_append(self) -> int:
+        last = self.partition.last_append_time
+        return NO_TIME if last is None else last
+
+    def known_times(self) -> tuple[int, int]:
+        return self.last_append, NO_TIME  # the largest event time would have to be read
+
+    def reset_clock(self, epoch: int, now_ms: int) -> bool:
+        is_reset = self.partition.append_clock.reset(now_ms) is not None
+        self._look(self.end)
+        return is_reset
 
     def end_of(self, epoch: int) -> tuple[int, int]:
         return self.partition.reader.end_offset_for_epoch(epoch)
