@@ -54,6 +54,8 @@ class Faults:
         count = pick.choice([1, 3, len(kinds), len(kinds)])
         self.kinds = pick.sample(kinds, count)
         self.interval_ms = pick.choice([800, 2_000, 5_000])
+        if world.fault:
+            self.kinds, self.interval_ms = [(getattr(self, world.fault), 1)], 5_000
         world.timeline.after(pick.randint(3_000, 6_000), self.next)
 
     def next(self) -> None:

@@ -65,12 +65,14 @@ class Patch(NamedTuple):
 class Mistake(NamedTuple):
     """Rules that are replaced, and a seed that catches it, tried first; a change may move it.
 
-    `is_stored`: the mistake is in storage, so all its seeds have real storage.
+    `is_stored`: the mistake is in storage, so all its seeds have real storage. `fault`: the only
+    fault that its seeds have; others would hide it from most seeds.
     """
 
     patches: tuple[Patch, ...]
     known: int = 1
     is_stored: bool = False
+    fault: str = ""
 
 
 def always(result: Any) -> Any:
@@ -187,7 +189,7 @@ PLANTED: dict[str, Mistake] = {
     ),
     # (b)
     "a follower joins before it has reached the epoch": Mistake(
-        (Patch(Leadership, "_has_reached_epoch", always(True)),), 266
+        (Patch(Leadership, "_has_reached_epoch", always(True)),), 18, fault="leave_behind"
     ),
     "a follower joins without a fetch in this epoch": Mistake(
         (

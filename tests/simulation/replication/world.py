@@ -31,7 +31,7 @@ from tests.simulation.replication.cluster.network import WEATHERS, Network
 from tests.simulation.replication.cluster.timeline import Timeline
 from tests.simulation.replication.faults import Faults
 from tests.simulation.replication.members import Member
-from tests.simulation.replication.planted import PLANTED, planted
+from tests.simulation.replication.planted import PLANTED, Mistake, planted
 from tests.simulation.replication.real.storage import Storage, has_real_storage
 from tests.simulation.seeds import BrokenSeedError, play
 
@@ -51,7 +51,9 @@ _TRACE_LINES = 1000
 class World:
     """One life of a cluster."""
 
-    def __init__(self, seed: int, *, has_storage: bool) -> None:
+    def __init__(self, seed: int, *, has_storage: bool, fault: str = "") -> None:
+        """Begins a life; `fault` is the only one that it has, if it is named."""
+        self.fault = fault
         self.timeline = timeline = Timeline(seed)
         pick = timeline.random
         self.network = Network(timeline, pick.choice(WEATHERS))
@@ -248,9 +250,10 @@ class World:
 
 def run(seed: int, plant: str | None = None) -> World:
     """Plays one seed; raises BrokenSeedError with its trace."""
-    is_stored = plant is not None and PLANTED[plant].is_stored
+    mistake = Mistake(()) if plant is None else PLANTED[plant]
     with planted(plant):
-        world = World(seed, has_storage=is_stored or has_real_storage(seed))
+        has_storage = mistake.is_stored or has_real_storage(seed)
+        world = World(seed, has_storage=has_storage, fault=mistake.fault)
         try:
             world.live()
         except Exception as error:

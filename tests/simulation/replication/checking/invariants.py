@@ -42,7 +42,7 @@ class Seen:
         self.life = -1
         self.high_watermark = log.high_watermark
         self.start = log.start
-        self.mark = log.mark
+        self.mark, self.back = log.mark, log.back
         self.times = log.known_times()
         self.equal_to = 0  # below this offset it has been compared with the ledger
 
@@ -106,7 +106,7 @@ class Checker:
             self._check_log(broker, ledger, log, seen, is_new_life=is_new_life)
         if seen.cuts == log.cuts and not is_new_life:
             self._check_times(broker, ledger, log, seen)
-        seen.mark, seen.times = log.mark, log.known_times()
+        seen.mark, seen.back, seen.times = log.mark, log.back, log.known_times()
         seen.cuts, seen.life = log.cuts, broker.life
         seen.high_watermark, seen.start = log.high_watermark, log.start
 
@@ -114,7 +114,8 @@ class Checker:
         """Invariant 9: only a newer mark of an operator lowers what a log knows of times."""
         now = log.known_times()
         is_lower = now[0] < seen.times[0] or now[1] < seen.times[1]
-        if is_lower and log.mark <= seen.mark:
+        is_newer = log.mark > seen.mark or log.back > seen.back
+        if is_lower and not is_newer:
             raise ledger.broken(9, f"{broker} knew {seen.times}, and now {now}: {log.mark}")
 
     def _check_shape(self, ledger: Ledger, log: Log) -> None:

@@ -243,13 +243,15 @@ class Log:
     def take_mark(self, known: Known) -> None:
         """Takes an operator's mark; only a newer one lowers what is known of times."""
         is_newer = known.mark > self.mark
+        is_behind = is_newer if known.back == self.back else known.back > self.back
         self.mark, self.back = known.mark, known.back
         if is_newer:
-            self.last_append_told, self.max_event_told = known.last_append, known.max_event
+            self.max_event_told = known.max_event
             self._event_number, self._largest = self.number_at(known.start), NO_TIME
-        else:
-            self.last_append_told = max(self.last_append_told, known.last_append)
-            self.max_event_told = max(self.max_event_told, known.max_event)
+        if is_behind:  # the log has reached now where append times went back
+            self.last_append_told = known.last_append
+        self.last_append_told = max(self.last_append_told, known.last_append)
+        self.max_event_told = max(self.max_event_told, known.max_event)
 
     def reset_clock(self, epoch: int, now_ms: int) -> bool:
         """Lets append times go back to the clock, if they are ahead; returns whether they were."""
