@@ -205,16 +205,16 @@ PLANTED: dict[str, Mistake] = {
         (Patch(Follower, "on_answer", cut_to_high_watermark),)
     ),
     "divergence is answered without the leader's epoch": Mistake(
-        (Patch(Leadership, "_diverging_epoch", name_the_offset_alone),), 89
+        (Patch(Leadership, "_diverging_epoch", name_the_offset_alone),), 23
     ),
     "append times are not cut with the log": Mistake(
         (Patch(AppendTimes, "truncate", nothing),), is_stored=True
     ),
     "epochs are not cut with the log": Mistake(
-        (Patch(LeaderEpochs, "truncate_to", nothing),), is_stored=True
+        (Patch(LeaderEpochs, "truncate_to", nothing),), 6, is_stored=True
     ),
     "producers are not cut with the log": Mistake(
-        (Patch(Log, "rebuild_producers", nothing), Patch(LogState, "cut_ends", keep_producers))
+        (Patch(Log, "rebuild_producers", nothing), Patch(LogState, "cut_ends", keep_producers)), 65
     ),
     # (d)
     "an answer to an earlier question counts": Mistake(
@@ -224,7 +224,8 @@ PLANTED: dict[str, Mistake] = {
         (
             Patch(Leadership, "_judge_epoch", always(ErrorCode.NONE)),
             Patch(Leadership, "_diverging_epoch", always(None)),
-        )
+        ),
+        18,
     ),
     "a fetch of an older registration counts": Mistake(
         (
@@ -240,17 +241,17 @@ PLANTED: dict[str, Mistake] = {
     # (e)
     "every start is clean": Mistake((Patch(clean_start, "is_clean", always(True)),)),
     "an unknown outcome is a failure": Mistake(
-        (Patch(Leader, "on_change_unknown", read_the_old_value),), 37
+        (Patch(Leader, "on_change_unknown", read_the_old_value),), 11
     ),
     "nobody hears that a log has failed": Mistake(
         (Patch(registration, "report_offline", always(None)),)
     ),
     # ours
     "an operator's mark does not travel": Mistake(
-        (Patch(reader, "leader_state", without(back_offset=0)),), is_stored=True
+        (Patch(reader, "leader_state", without(back_offset=0)),), 55, is_stored=True
     ),
     "the last append time may always go down": Mistake(
-        (Patch(leader_state, "take_last_append_time", lower_always),), is_stored=True
+        (Patch(leader_state, "take_last_append_time", lower_always),), 11, is_stored=True
     ),
     "a new leader stamps by its clock alone": Mistake(
         (Patch(appender, "stamps_at", by_the_clock_alone),), is_stored=True
@@ -258,9 +259,9 @@ PLANTED: dict[str, Mistake] = {
     "followers delete by their own clocks": Mistake(
         (Patch(Retainer, "_rules", by_own_clock),), is_stored=True
     ),
-    "a broker that hangs keeps its lease": Mistake((Patch(Lease, "may_renew", always(True)),)),
+    "a broker that hangs keeps its lease": Mistake((Patch(Lease, "may_renew", always(True)),), 47),
     "a pause past the lease is not noticed": Mistake(
-        (Patch(Lease, "_was_paused_past_end", always(False)),), 24
+        (Patch(Lease, "_was_paused_past_end", always(False)),), 37
     ),
     # the rest
     "the high watermark moves below min.insync.replicas": Mistake(
@@ -302,11 +303,13 @@ PLANTED: dict[str, Mistake] = {
     "a change of the ISR compares no revision": Mistake(
         (Patch(isr_change, "unmodified", unchecked),)
     ),
-    "divergence is not noticed": Mistake((Patch(Leadership, "_diverging_epoch", always(None)),)),
+    "divergence is not noticed": Mistake(
+        (Patch(Leadership, "_diverging_epoch", always(None)),), 18
+    ),
     "a follower takes a high watermark beyond its log": Mistake(
         (Patch(Follower, "_high_watermark", take_all),)
     ),
-    "a retry is appended again": Mistake((Patch(Replica, "known", always(None)),)),
+    "a retry is appended again": Mistake((Patch(Replica, "known", always(None)),), 11),
     "who fetches is in sync": Mistake(
         (
             Patch(Leadership, "_has_committed", always(True)),
@@ -315,16 +318,16 @@ PLANTED: dict[str, Mistake] = {
         )
     ),
     "the largest event time does not travel": Mistake(
-        (Patch(reader, "leader_state", without(max_event_time=None)),), is_stored=True
+        (Patch(reader, "leader_state", without(max_event_time=None)),), 79, is_stored=True
     ),
     "groups are served before they are loaded": Mistake(
-        (Patch(Ownership, "check", served_at_once),)
+        (Patch(Ownership, "check", served_at_once),), 39
     ),
     "offsets that were read for an older epoch count": Mistake(
-        (Patch(Ownership, "is_wanted", wanted_by_any_epoch),)
+        (Patch(Ownership, "is_wanted", wanted_by_any_epoch),), 11
     ),
     "a reassignment does not wait": Mistake(
-        (Patch(reassignment, "_is_target_ready", always(True)),), 59
+        (Patch(reassignment, "_is_target_ready", always(True)),), 44
     ),
 }
 
