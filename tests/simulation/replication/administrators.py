@@ -22,6 +22,7 @@ from tests.simulation.replication.cluster.settings import stored_assignment
 if TYPE_CHECKING:
     from broker.metadata.memory import MemoryState
     from broker.metadata.store import Operation
+    from tests.simulation.replication.cluster.replica import Replica
     from tests.simulation.replication.world import World
 
 ADMINISTRATOR = CLIENTS - 1
@@ -184,7 +185,18 @@ class Administrators:
         broker = self.world.brokers[self.world.checker.stored.parts[key].leader]
         replica = broker.replicas.get(key)
         if replica is not None and broker.is_up and broker.paused_since is None:
-            broker.call(replica.reset_clock)
+            broker.call(self._reset, replica)
+
+    def _reset(self, replica: Replica) -> None:
+        broker, ledger = replica.broker, self.world.checker.stored.ledgers[replica.key]
+        if replica.leader is None or broker.lease.is_lost(broker.now_ms):
+            return  # only a leader does
+        now_ms = broker.clock.wall_ms(broker.now_ms)
+        ledger.marks.append((replica.log.end, now_ms))
+        if replica.log.reset_clock(replica.epoch, now_ms):
+            self.world.say("reset", replica, replica.log, now_ms)
+        else:
+            ledger.marks.pop()
 
     # --- partitions -------------------------------------------------------------------------------
 

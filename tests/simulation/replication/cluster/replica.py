@@ -225,18 +225,6 @@ class Replica:
             leader.on_change_unknown(change)
             self.world.checker.check_leader(self)
 
-    def reset_clock(self) -> None:
-        """An operator lets append times go back to this broker's clock; only a leader does."""
-        ledger = self.world.checker.stored.ledgers.get(self.key)
-        if self.leader is None or ledger is None or self.broker.lease.is_lost(self.now_ms):
-            return
-        now_ms = self.broker.clock.wall_ms(self.now_ms)
-        ledger.marks.append((self.log.end, now_ms))
-        if self.log.reset_clock(self.epoch, now_ms):
-            self.world.say("reset", self, self.log, now_ms)
-        else:
-            ledger.marks.pop()
-
     # --- producers --------------------------------------------------------------------------------
 
     def produce(self, request: Produce, reply: Callable[..., None]) -> None:
