@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 import pytest
+from kafka import KafkaProducer
 
 ROOT = Path(__file__).parents[3]
 WITHIN_S = 60
@@ -119,6 +120,18 @@ def test_a_broker_that_dies_comes_back_on_its_port(tmp_path):
         subject.wait_for_log('"a broker has ended" broker=2 signal=SIGKILL starts_again_in_s=0.25')
         subject.wait_for_log(r"broker=2 .* msg=ready", count=2)
         assert connects(subject.bootstrap[1])
+        assert subject.stop() == 0
+
+
+def test_a_broker_that_came_back_is_in_sync_again(tmp_path):
+    with serving(tmp_path) as subject:
+        producer = KafkaProducer(bootstrap_servers=subject.bootstrap, acks="all")
+        offsets = [producer.send("t", b"before", partition=0).get(WITHIN_S).offset]
+        os.kill(subject.pids[0], signal.SIGKILL)
+        offsets.append(producer.send("t", b"after", partition=0).get(WITHIN_S).offset)
+        producer.close()
+        assert offsets == [0, 1]
+        subject.wait_for_log(r'"in-sync replicas changed" log=t-0 isr="\[[123], [123], [123]\]"')
         assert subject.stop() == 0
 
 
