@@ -15,7 +15,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from broker.api.describe_configs import BROKER, TOPIC, check_changed_broker, no_such_resource
+from broker.api.describe_configs import BROKER, TOPIC, check_broker, check_of_all, no_such_resource
 from broker.api.incremental_alter_configs import altered, topic_to_alter
 from broker.topics.settings import (
     BASIS,
@@ -59,12 +59,13 @@ async def _replace(node: Node, resource: AlterConfigsResource, *, validate_only:
         changes = _complete(topic_changes(_named(resource)), current)
         await node.topics.alter(name, changes, validate_only=validate_only)
     elif resource.resource_type == BROKER:
-        check_changed_broker(node, name)
+        check_broker(node, name)
         fixed = {entry.name for entry in broker_entries(node.config) if entry.read_only}
         changes = _complete(broker_changes(_named(resource)), image.broker_configs)
         for changed in changes:
             if changed in fixed:
                 raise InvalidRequest(f"{changed} can only be set when the broker starts")
+        check_of_all(node, name, changes)
         await node.topics.alter_broker(changes, validate_only=validate_only)
     else:
         raise no_such_resource(resource.resource_type)

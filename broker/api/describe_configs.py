@@ -147,13 +147,17 @@ def check_broker(node: Node, name: str) -> None:
         raise InvalidRequest(f"this is broker {node.config.node_id}, not {name!r}")
 
 
-def check_changed_broker(node: Node, name: str) -> None:
-    """Checks that a broker's settings can be changed under a name; see `check_broker`.
+def check_of_all(node: Node, name: str, changes: Mapping[str, str | None]) -> None:
+    """Checks that changes of settings, None for one that is removed, may be made under a name.
 
-    What is changed while brokers run holds for all. Raises InvalidRequest if one of several is named.
+    What is changed while brokers run holds for all. Raises InvalidRequest for a change under the
+    name of one of several brokers. Kafka's tools remove settings there that are not set: that is no
+    change.
     """
-    check_broker(node, name)
-    if name and node.cluster is not None:
+    if not name or node.cluster is None:
+        return
+    now = node.metadata.image.broker_configs
+    if any(now.get(setting) != value for setting, value in changes.items()):
         raise InvalidRequest(
             f"settings are changed for all brokers, not for broker {name} alone: name none"
         )

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, TypeVar
 from broker.api.describe_configs import (
     BROKER,
     TOPIC,
-    check_changed_broker,
+    check_broker,
+    check_of_all,
     no_such_resource,
     require_on,
 )
@@ -98,12 +99,13 @@ async def _alter(node: Node, resource: AlterConfigsResource, *, validate_only: b
         changes = topic_changes(_changes(resource, by_name, TOPIC_ALIASES))
         await node.topics.alter(name, changes, validate_only=validate_only)
     elif resource.resource_type == BROKER:
-        check_changed_broker(node, name)
+        check_broker(node, name)
         by_name = {entry.name: entry for entry in broker_entries(node.config)}
         changes = broker_changes(_changes(resource, by_name, BROKER_ALIASES))
         for changed in changes:
             if changed in by_name and by_name[changed].read_only:
                 raise InvalidRequest(f"{changed} can only be set when the broker starts")
+        check_of_all(node, name, changes)
         await node.topics.alter_broker(changes, validate_only=validate_only)
     else:
         raise no_such_resource(resource.resource_type)

@@ -283,7 +283,9 @@ def alter_broker(ask, broker, name, operation=0):
 
 def test_settings_are_changed_for_all_brokers(ask):
     assert alter_broker(ask, 1, "1") == INVALID_REQUEST
+    assert alter_broker(ask, 1, "1", operation=1) == 0, "it is not set, so nothing changes"
     assert alter_broker(ask, 1, "") == 0
+    assert alter_broker(ask, 1, "1", operation=1) == INVALID_REQUEST
 
     def seen(broker):
         resource = {
