@@ -64,6 +64,39 @@ class ClusterConfig:
         low=0,
         dynamic=False,
     )
+    replica_lag_time_max_ms: int = setting(
+        "replica.lag.time.max.ms",
+        Type.LONG,
+        30_000,
+        "A follower that has not had the leader's whole log for so many ms leaves the in-sync "
+        "replicas.",
+        low=1,
+        dynamic=False,
+    )
+    replica_fetch_wait_max_ms: int = setting(
+        "replica.fetch.wait.max.ms",
+        Type.INT,
+        500,
+        "How long, in ms, a leader lets a follower's fetch wait for records.",
+        low=0,
+        dynamic=False,
+    )
+    replica_fetch_max_bytes: int = setting(
+        "replica.fetch.max.bytes",
+        Type.INT,
+        1 << 20,
+        "How many bytes of one partition a follower asks for at once; a larger batch comes whole.",
+        low=0,
+        dynamic=False,
+    )
+    replica_fetch_response_max_bytes: int = setting(
+        "replica.fetch.response.max.bytes",
+        Type.INT,
+        10 << 20,
+        "How many bytes of all partitions a follower asks for at once; a larger batch comes whole.",
+        low=0,
+        dynamic=False,
+    )
     cordoned_brokers: tuple[int, ...] = setting(
         "cordoned.brokers",
         Type.LIST,

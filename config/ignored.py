@@ -102,9 +102,9 @@ _IGNORED_BROKER_NAMES = """
     remote.log.metadata.manager.listener.name remote.log.reader.max.pending.tasks
     remote.log.reader.threads remote.log.storage.manager.class.name
     remote.log.storage.manager.class.path remote.log.storage.manager.impl.prefix
-    remote.log.storage.system.enable replica.fetch.backoff.ms replica.fetch.max.bytes
-    replica.fetch.min.bytes replica.fetch.response.max.bytes replica.fetch.wait.max.ms
-    replica.high.watermark.checkpoint.interval.ms replica.lag.time.max.ms replica.selector.class
+    remote.log.storage.system.enable replica.fetch.backoff.ms
+    replica.fetch.min.bytes
+    replica.high.watermark.checkpoint.interval.ms replica.selector.class
     replica.socket.receive.buffer.bytes replica.socket.timeout.ms replication.quota.window.num
     replication.quota.window.size.seconds request.timeout.ms reserved.broker.max.id
     sasl.client.callback.handler.class sasl.enabled.mechanisms sasl.jaas.config

@@ -2,8 +2,10 @@
 
 Behaviour: each partition succeeds or fails on its own. Its log start offset rises to the requested
 offset, -1 being the high watermark; it never falls. The response's low watermark is the new log
-start. The offset may lie within a batch: a fetch then returns the whole batch, and clients skip the
-records before the offset. An offset above the high watermark, or any other negative offset, is
+start; of several replicas it is the smallest one, and the response waits until the live replicas
+have followed (REQUEST_TIMED_OUT after timeout_ms; the leader has deleted them all the same). The
+offset may lie within a batch: a fetch then returns the whole batch, and clients skip the records
+before the offset. An offset above the high watermark, or any other negative offset, is
 OFFSET_OUT_OF_RANGE. A topic whose cleanup.policy lacks `delete` is POLICY_VIOLATION, and an
 internal topic is INVALID_TOPIC_EXCEPTION. The new start is durable before the response is sent: no
 crash restores the records.
@@ -49,7 +51,7 @@ async def handle(
                     node,
                     "delete_records",
                     topic.partitions,
-                    partial(_one, node, context.session, topic.name),
+                    partial(_one, node, context.session, topic.name, request.timeout_ms),
                     _failed,
                 ),
             )
@@ -59,7 +61,7 @@ async def handle(
 
 
 async def _one(
-    node: Node, session: Session, topic: str, wanted: DeleteRecordsPartition
+    node: Node, session: Session, topic: str, timeout_ms: int, wanted: DeleteRecordsPartition
 ) -> DeleteRecordsPartitionResult:
     node.authorizer.require(session, Operation.DELETE, ResourceType.TOPIC, topic)
     partition = await node.open_leader_partition(topic, wanted.partition_index)
@@ -78,6 +80,8 @@ async def _one(
     low_watermark = await node.pools.syncs.of(partition).run(
         partition.retainer.delete_records_before, offset
     )
+    if node.replicas is not None:
+        low_watermark = await node.replicas.deleted_everywhere(partition, offset, timeout_ms)
     return DeleteRecordsPartitionResult(
         partition_index=wanted.partition_index, low_watermark=low_watermark
     )

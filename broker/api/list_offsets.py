@@ -26,7 +26,12 @@ from protocol.api.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from protocol.errors import InvalidRequest, UnsupportedVersion
+from protocol.errors import (
+    InvalidRequest,
+    LeaderNotAvailable,
+    OffsetNotAvailable,
+    UnsupportedVersion,
+)
 from protocol.records.layout import NO_TIMESTAMP
 from storage.time.lookup import Target, is_target
 
@@ -36,6 +41,7 @@ if TYPE_CHECKING:
     from broker.network.context import Context
     from broker.node import Node
     from broker.pools import Permit
+    from broker.replicas.replicas import Replicas
     from protocol.api.list_offsets import ListOffsetsPartition, ListOffsetsRequest
     from protocol.errors import BrokerError
     from protocol.records.layout import OffsetAndTimestamp
@@ -51,6 +57,7 @@ _TARGET_SINCE = {
     Target.EARLIEST_PENDING_UPLOAD: 11,
 }
 _READ_COMMITTED = 1
+_OFFSET_NOT_AVAILABLE_SINCE = 5
 
 
 def handle(
@@ -84,7 +91,10 @@ def _answer(
         partition = node.leader_partition(
             name, wanted.partition_index, wanted.current_leader_epoch, permit.may_block
         )
-        return _look_up(partition, wanted, request.isolation_level, version, permit.may_block)
+        found = _look_up(partition, wanted, request.isolation_level, version, permit.may_block)
+        if node.replicas is not None:
+            _check_end_known(node.replicas, partition, found, wanted.timestamp, version)
+        return found
 
     return ListOffsetsResponse(
         topics=[
@@ -97,6 +107,28 @@ def _answer(
             for topic in request.topics
         ]
     )
+
+
+def _check_end_known(
+    replicas: Replicas,
+    partition: Partition,
+    found: ListOffsetsPartitionResponse,
+    target: int,
+    version: int,
+) -> None:
+    """Refuses an end that an earlier leader may have been beyond (KIP-207).
+
+    Raises OffsetNotAvailable, or LeaderNotAvailable in a version that does not know it.
+    """
+    is_end = target == Target.LATEST or (not is_target(target) and found.offset < 0)
+    if not is_end:
+        return
+    try:
+        replicas.check_end_known(partition)
+    except OffsetNotAvailable:
+        if version < _OFFSET_NOT_AVAILABLE_SINCE:
+            raise LeaderNotAvailable from None
+        raise
 
 
 def _look_up(

@@ -17,9 +17,9 @@ import logging
 from typing import TYPE_CHECKING
 
 from broker.metadata import records
-from broker.metadata.image import Image, ImageBuilder, Topic
+from broker.metadata.image import Image, ImageBuilder, Topic, deleters
 from broker.metadata.names import check_topic_name, new_id, written_id
-from broker.metadata.records import PartitionRecord, TopicRecord
+from broker.metadata.records import DeletionRecord, PartitionRecord, TopicRecord
 from broker.metadata.store import (
     CompactedError,
     Delete,
@@ -206,7 +206,7 @@ class ClusterMetadata:
                 raise UnknownTopicOrPartition(f"there is no topic {name} of that id")
             operations: list[Operation] = [
                 Delete(records.topic_key(name)),
-                records.put_deletion(topic.topic_id, name),
+                records.put_deletion(topic.topic_id, name, deleters(image, topic)),
             ]
             operations += [
                 Delete(records.partition_key(topic.topic_id, index))
@@ -217,8 +217,30 @@ class ClusterMetadata:
                 return topic
 
     async def deletion_done(self, topic_id: UUID) -> None:
-        """Records that all logs of a deleted topic are gone."""
-        await self._transact((), (Delete(records.deletion_key(topic_id)),))
+        """Records that the logs of a deleted topic are gone here, or everywhere.
+
+        The last of the brokers that had to delete some removes the deletion.
+        """
+        key = records.deletion_key(topic_id)
+        while True:
+            image, deletion = self.image, self._deletion(topic_id)
+            if deletion is None or not deletion.brokers:
+                await self._transact((), (Delete(key),))
+                return
+            left = [broker for broker in deletion.brokers if broker != self.node_id]
+            put = records.put_deletion(topic_id, deletion.name, left)
+            operation = put if left else Delete(key)
+            if await self._transact(unchanged_since(key, image.revision), (operation,)):
+                return
+
+    def must_delete(self, topic_id: UUID) -> bool:
+        """Returns whether this broker has not said yet that it has deleted a topic's logs."""
+        deletion = self._deletion(topic_id)
+        return deletion is not None and (not deletion.brokers or self.node_id in deletion.brokers)
+
+    def _deletion(self, topic_id: UUID) -> DeletionRecord | None:
+        assert self._builder is not None
+        return self._builder.deletion(topic_id)
 
     async def alter_topic_configs(
         self, name: str, changes: Mapping[str, str | None], *, since: Image | None = None

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from broker.metadata.members import Controller, LiveBroker, Offline, Registration
-    from broker.metadata.records import PartitionRecord, Record, TopicRecord
+    from broker.metadata.records import DeletionRecord, PartitionRecord, Record, TopicRecord
     from broker.metadata.store import Change, KeyValue
 
 
@@ -104,6 +104,13 @@ class Image(NamedTuple):
         return known.mod_revisions[index]
 
 
+def deleters(image: Image, topic: Topic) -> set[int]:
+    """Returns the brokers that have logs of a topic; none if there is one broker alone."""
+    if not image.brokers:
+        return set()
+    return {broker for record in topic.assignments for broker in record.replicas}
+
+
 class _Stored(NamedTuple):
     """A key's record, and the revisions that created it and last modified it."""
 
@@ -146,6 +153,11 @@ class ImageBuilder:
         """Returns the name of the topic that has a key; None if there is none."""
         record = self._record(key)
         return record.name if isinstance(record, records.TopicRecord) else None
+
+    def deletion(self, topic_id: UUID) -> DeletionRecord | None:
+        """Returns the deletion of a topic whose logs may still exist; None if there is none."""
+        record = self._record(records.deletion_key(topic_id))
+        return record if isinstance(record, records.DeletionRecord) else None
 
     def _record(self, key: str) -> Record | None:
         stored = self._stored.get(key)

@@ -16,7 +16,7 @@ from broker.metadata.values import numbers, put, text
 from config import BROKER_ALIASES, TOPIC_ALIASES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from uuid import UUID
 
     from broker.metadata.broker_records import BrokerRecord
@@ -107,9 +107,14 @@ class ProducerIdsRecord(NamedTuple):
 
 
 class DeletionRecord(NamedTuple):
-    """A deleted topic whose logs may still exist."""
+    """A deleted topic whose logs may still exist.
+
+    `brokers` are those that have not said yet that they have deleted theirs; a broker that is alone
+    is not named.
+    """
 
     name: str
+    brokers: tuple[int, ...] = ()
 
 
 Record: TypeAlias = (
@@ -186,9 +191,12 @@ def put_producer_ids(next_id: int) -> Put:
     return put(PRODUCER_IDS, {"next": next_id})
 
 
-def put_deletion(topic_id: UUID, name: str) -> Put:
-    """Returns the operation that records that a topic's logs must be deleted."""
-    return put(deletion_key(topic_id), {"name": name})
+def put_deletion(topic_id: UUID, name: str, brokers: Iterable[int] = ()) -> Put:
+    """Returns the operation that records that a topic's logs must be deleted, by these brokers."""
+    said: dict[str, object] = {"name": name}
+    if named := sorted(brokers):
+        said["brokers"] = named
+    return put(deletion_key(topic_id), said)
 
 
 def read(key: str, value: bytes) -> Record:
@@ -217,7 +225,7 @@ def _read(key: str, said: dict[str, Any]) -> Record:
         return _partition(said)
     if key.startswith(DELETION_PREFIX):
         deletion_of(key)
-        return DeletionRecord(text(said["name"]))
+        return DeletionRecord(text(said["name"]), numbers(said.get("brokers", ())))
     if key.startswith(MEMBER_KEYS):
         from broker.metadata import broker_records  # a broker that is alone has no such key
 

@@ -129,10 +129,9 @@ class Fetcher:
 
     def _next(self) -> dict[Name, _Sent]:
         """Returns what to ask for, in turn: the first ones come last the next time."""
-        now_s = self._host.monotonic_s()
         sent: dict[Name, _Sent] = {}
         for name, followed in self._followed.items():
-            request = followed.next_fetch(now_s)
+            request = followed.next_fetch()
             if request is not None:
                 sent[name] = _Sent(followed, request)
         if len(sent) > 1:

@@ -43,7 +43,7 @@ _RETRY_S = 1.0  # after records that could not be stored
 class Followed:
     """The follower of a partition, around its log."""
 
-    __slots__ = ("_host", "follower", "is_stopped", "name", "not_before_s", "partition", "work")
+    __slots__ = ("_host", "follower", "is_stopped", "name", "partition", "waits", "work")
 
     def __init__(
         self, host: Replicas, name: Name, partition: Partition, follower: Follower
@@ -54,12 +54,12 @@ class Followed:
         self.partition = partition
         self.follower = follower
         self.is_stopped = False
-        self.not_before_s = 0.0  # when it asks again
+        self.waits = False  # until `go_on`
         self.work: asyncio.Future[None] | None = None  # what is done to its log in a thread
 
-    def next_fetch(self, now_s: float) -> FetchRequest | None:
+    def next_fetch(self) -> FetchRequest | None:
         """Returns what to ask the leader now; None while there is something else to do or wait for."""
-        if self.work is not None or self.is_stopped or now_s < self.not_before_s:
+        if self.work is not None or self.is_stopped or self.waits:
             return None
         request = self.follower.next_fetch(follower_log(self.partition))
         if request is None:  # it has led, and not made all durable
@@ -136,8 +136,13 @@ class Followed:
         )
 
     def _wait(self, seconds: float) -> None:
-        self.not_before_s = self._host.monotonic_s() + seconds
+        self.waits = True
         self._host.ask_later(self, seconds)
+
+    def go_on(self) -> None:
+        """Asks again: its wait is over."""
+        self.waits = False
+        self._host.ask_again(self)
 
     # --- anywhere ---------------------------------------------------------------------------------
 

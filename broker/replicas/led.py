@@ -12,9 +12,8 @@ import logging
 from typing import TYPE_CHECKING
 
 from broker.replicas.acknowledgements import Acknowledgements, refusal
-from broker.replication.leader import ACKS_ALL
 from broker.replication.messages import AdvanceHighWatermark, ChangeIsr, StepDown, WakeFetches
-from protocol.errors import ErrorCode
+from protocol.errors import ErrorCode, RequestTimedOut
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,6 +32,7 @@ class Led:
     """The leader of a partition, around its log."""
 
     __slots__ = (
+        "_fetched",
         "_host",
         "_timer",
         "_waiting",
@@ -52,12 +52,8 @@ class Led:
         self.parked: dict[FollowerFetch, FetchRequest] = {}  # fetches that wait for news
         self.told_s: dict[int, float] = {}  # when each follower last got an answer
         self._waiting = Acknowledgements()
+        self._fetched: asyncio.Future[None] | None = None  # done with the next fetch
         self._timer: asyncio.TimerHandle | None = None  # for the first producer to wait too long
-
-    @property
-    def key(self) -> Name:
-        """The topic's id, and the partition's number."""
-        return self.name
 
     # --- what the machine wants -------------------------------------------------------------------
 
@@ -102,6 +98,7 @@ class Led:
         self._host.leads_no_more(self)
         if self._timer is not None:
             self._timer.cancel()
+        self._note_fetch()
         self._waiting.refuse_all(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         for fetch in list(self.parked):
             fetch.wake()
@@ -142,6 +139,8 @@ class Led:
         """Takes a follower's fetch, and returns what to answer."""
         self._bring_up_to_date()
         answer, actions = self.leader.on_fetch(request, self._host.now_ms())
+        if self._fetched is not None:
+            self._note_fetch()
         if actions:
             self.do(actions)
             if not self.leader.is_leading:
@@ -152,6 +151,31 @@ class Led:
         """Returns what to answer to a fetch that was parked."""
         self._bring_up_to_date()
         return self.leader.on_wake(request, self._host.now_ms())
+
+    async def deleted_everywhere(self, offset: int, timeout_ms: int) -> int:
+        """Waits until the live replicas have deleted what is before an offset.
+
+        Returns the smallest log start of all. Raises NotLeaderOrFollower and RequestTimedOut.
+        """
+        self._bring_up_to_date()
+        for fetch in self.parked:
+            fetch.wake()
+        try:
+            async with asyncio.timeout(max(timeout_ms, 0) / 1000):
+                while (low_watermark := self.leader.low_watermark()) < offset:
+                    self.leader.check_leading(self._host.now_ms())
+                    if self._fetched is None:
+                        self._fetched = asyncio.get_running_loop().create_future()
+                    await asyncio.shield(self._fetched)
+        except TimeoutError:
+            raise RequestTimedOut("not all live replicas have deleted the records yet") from None
+        return low_watermark
+
+    def _note_fetch(self) -> None:
+        """Lets those look again who wait for what followers say of their logs."""
+        fetched, self._fetched = self._fetched, None
+        if fetched is not None:
+            fetched.set_result(None)
 
     # --- producers --------------------------------------------------------------------------------
 
@@ -201,6 +225,3 @@ class Led:
     def check_append(self, acks: int) -> None:
         """Checks an append; see `Leader.check_append`."""
         self.leader.check_append(acks, self._host.now_ms())
-
-
-__all__ = ["ACKS_ALL", "Led"]

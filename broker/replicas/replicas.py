@@ -37,12 +37,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("tidelog.replicas")
 
-_LAG_TIME_MAX_MS = 30_000
-_FETCH_WAIT_MS = 500
-_PARTITION_MAX_BYTES = 1 << 20
-_RESPONSE_MAX_BYTES = 10 << 20
-_LONGEST_TICK_S = 1.0
-
 
 class Replicas:
     """Every partition that has a replica here."""
@@ -58,9 +52,14 @@ class Replicas:
         self.monotonic_s = node.clock.monotonic_s
         self.clock_ms = node.clock.now_ms
         self.isr_changes = IsrChanges(self)
-        self.fetch_wait_ms = _FETCH_WAIT_MS
-        self.partition_max_bytes = _PARTITION_MAX_BYTES
-        self.response_max_bytes = _RESPONSE_MAX_BYTES
+        config = node.config
+        self._lag_time_max_ms = config.replica_lag_time_max_ms
+        self.fetch_wait_ms = config.replica_fetch_wait_max_ms
+        self.partition_max_bytes = config.replica_fetch_max_bytes
+        self.response_max_bytes = config.replica_fetch_response_max_bytes
+        self._tick_s = (
+            min(config.broker_session_timeout_ms / 3, config.replica_lag_time_max_ms / 2) / 1000
+        )
         self._replicas: dict[Name, LocalReplica] = {}
         self._led: dict[Partition, Led] = {}
         self._led_by_name: dict[Name, Led] = {}
@@ -101,17 +100,23 @@ class Replicas:
     def _apply_topic(self, topic: Topic, *, may_lead: bool) -> None:
         me, rules = self.cluster.me, self._rules(topic)
         for index, record in enumerate(topic.assignments):
-            if me not in record.replicas or (record.leader == me and not may_lead):
-                continue
             name = (topic.topic_id, index)
             replica = self._replicas.get(name)
+            if me not in record.replicas:
+                if replica is not None:
+                    replica.stop("another broker has this replica now")
+                continue
+            if record.leader == me and not may_lead:
+                continue
             if replica is None:
                 replica = self._replicas[name] = LocalReplica(self, name, topic.name)
             replica.assign(Assignment(record, topic.mod_revisions[index]), rules)
 
     def _rules(self, topic: Topic) -> LeaderRules:
         config = self._node.store.config_of(topic.name)
-        return LeaderRules(config.min_insync_replicas, _LAG_TIME_MAX_MS, config.flush_messages == 1)
+        return LeaderRules(
+            config.min_insync_replicas, self._lag_time_max_ms, config.flush_messages == 1
+        )
 
     def _lead_nothing(self, reason: str) -> None:
         for replica in self._replicas.values():
@@ -193,15 +198,7 @@ class Replicas:
 
     def ask_later(self, followed: Followed, seconds: float) -> None:
         """A partition can be fetched again after a while."""
-        asyncio.get_running_loop().call_later(seconds, self._ask_if_due, followed)
-
-    def _ask_if_due(self, followed: Followed) -> None:
-        """Asks again, or a little later: the loop's clock is rounded, so its timers may be early."""
-        left_s = followed.not_before_s - self.monotonic_s()
-        if left_s > 0:
-            self.ask_later(followed, left_s)
-        else:
-            self.ask_again(followed)
+        asyncio.get_running_loop().call_later(seconds, followed.go_on)
 
     def stop_all(self, reason: str) -> None:
         """Neither leads nor follows anything: the session has ended."""
@@ -224,7 +221,7 @@ class Replicas:
     async def run(self) -> None:
         """Ticks until it is cancelled."""
         while True:
-            await asyncio.sleep(_LONGEST_TICK_S)
+            await asyncio.sleep(self._tick_s)
             try:
                 self.tick()
             except Exception:
@@ -247,6 +244,20 @@ class Replicas:
         if led is None:
             raise NotLeaderOrFollower
         led.leader.check_leading(self.now_ms())
+
+    def check_end_known(self, partition: Partition) -> None:
+        """Checks an answer that depends on the log's end (KIP-207).
+
+        Raises NotLeaderOrFollower and OffsetNotAvailable.
+        """
+        self._led_of(partition).leader.check_end_known(self.now_ms())
+
+    async def deleted_everywhere(self, partition: Partition, offset: int, timeout_ms: int) -> int:
+        """Waits until all live replicas have deleted what is before an offset (KIP-107).
+
+        Returns the low watermark. Raises NotLeaderOrFollower and RequestTimedOut.
+        """
+        return await self._led_of(partition).deleted_everywhere(offset, timeout_ms)
 
     def check_append(self, partition: Partition, acks: int) -> None:
         """Checks an append. Raises NotLeaderOrFollower and NotEnoughReplicas."""

@@ -169,6 +169,8 @@ class Reconciler:
         failed = dict(self._failures)  # each stays recorded until it has been tried again
         self._settings.use(image)
         for topic_id, name in image.deletions.items():
+            if not self._metadata.must_delete(topic_id):
+                continue
             # If the topic was never complete, a log that names no topic is not the topic's.
             served = None if before is None or topic_id in failed else before.topics_by_id
             await self._delete(topic_id, name, served.get(topic_id) if served else None)
@@ -177,6 +179,7 @@ class Reconciler:
             known = None if before is None else before.topics_by_id.get(topic.topic_id)
             changed = known is None or known.assignments != topic.assignments
             if changed or topic.topic_id in failed:
+                await self._leave(topic)
                 if topic.topic_id not in self._held_back and (
                     self.replicas is None
                     or known is None
@@ -190,6 +193,19 @@ class Reconciler:
         self._applied = image
         if self.replicas is not None:
             self.replicas.apply(image)
+
+    async def _leave(self, topic: Topic) -> None:
+        """Deletes the logs of partitions that are not assigned to this broker any more."""
+        if self.replicas is None:
+            return
+        try:
+            for index in sorted(self._store.indexes(topic.name).difference(self._here(topic))):
+                if self._store.topic_id(topic.name, index) == topic.topic_id:
+                    await self.replicas.release([(topic.topic_id, index)])
+                    await self._pool.run(self._store.delete_partition, topic.name, index)
+                    log.info("replica removed", extra={"log": f"{topic.name}-{index}"})
+        except BrokerError as error:
+            log.error("a replica was not removed: %s", error.message, extra={"topic": topic.name})
 
     def _here(self, topic: Topic) -> list[int]:
         """Returns the partitions of a topic whose logs belong here."""

@@ -29,6 +29,7 @@ from broker.replication.lease import Lease
 from client import apis
 from client.async_connection import open_connection
 from config import BrokerConfig
+from protocol.api import delete_records, list_offsets
 from protocol.api import fetch as fetch_api
 from protocol.api import produce as produce_api
 from protocol.records.batch import build, records, scan
@@ -105,11 +106,17 @@ class Broker:
         await self.node.topics._reconciler.reconcile()
         self.replicas._session_begun(revision)
 
-    async def lose_session(self) -> None:
-        """Ends the session, as this broker sees it; returns when no fetch of it is under way."""
+    async def lose_session(self, *, is_noticed: bool = True) -> None:
+        """Ends the session; returns when no fetch of it is under way.
+
+        Unless it `is_noticed`, the metadata still have the session, so a leader waits for this
+        broker as long as it counts as caught up.
+        """
         self.cluster.epoch = NO_SESSION
         self.cluster.lease.on_lost()
         self.replicas.stop_all("the test says so")
+        if is_noticed:
+            await self.node.metadata.transact((), (Delete(live_key(self.number)),))
         await asyncio.sleep(0.1)
 
     async def stop(self, *, is_clean: bool = True) -> None:
@@ -257,6 +264,25 @@ async def consume(broker: Broker, topic: str, index: int = 0, offset: int = 0):
     )
     answer = await ask(broker, request, apis.FETCH)
     return answer.responses[0].partitions[0]
+
+
+async def list_end(broker: Broker, topic: str, *, index: int = 0):
+    """Asks for a partition's end; returns the answer's part of the partition."""
+    wanted = list_offsets.ListOffsetsPartition(partition_index=index, timestamp=-1)
+    request = list_offsets.ListOffsetsRequest(
+        replica_id=-1, topics=[list_offsets.ListOffsetsTopic(name=topic, partitions=[wanted])]
+    )
+    return (await ask(broker, request, apis.LIST_OFFSETS)).topics[0].partitions[0]
+
+
+async def delete_before(broker: Broker, topic: str, offset: int, *, timeout_ms: int = 20_000):
+    """Deletes the records before an offset; returns the answer's part of the partition."""
+    wanted = delete_records.DeleteRecordsPartition(partition_index=0, offset=offset)
+    request = delete_records.DeleteRecordsRequest(
+        topics=[delete_records.DeleteRecordsTopic(name=topic, partitions=[wanted])],
+        timeout_ms=timeout_ms,
+    )
+    return (await ask(broker, request, apis.DELETE_RECORDS)).topics[0].partitions[0]
 
 
 def values_of(log) -> list[bytes]:
