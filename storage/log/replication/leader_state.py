@@ -120,3 +120,19 @@ def take_last_append_time(state: LogState, leader: LeaderState, *, is_newer: boo
         state.last_append_time_ms = leader.last_append_time_ms
     else:
         state.last_append_time_ms = later(state.last_append_time_ms, leader.last_append_time_ms)
+
+
+def tells_more(state: LogState, leader: LeaderState) -> bool:
+    """Returns whether a leader tells of times what this log's own batches do not show.
+
+    They are those of records that the leader has deleted. A process that is killed must have
+    written them down. Needs the append lock, before the largest event time is kept.
+    """
+    segments = state.version.segments
+    if not any(segment.tail.size for segment in reversed(segments)):
+        return True
+    told = leader.max_event_time
+    if told is None or later(told, state.largest_event.kept) == state.largest_event.kept:
+        return False
+    events = (segment.known_times[0].event for segment in reversed(segments))
+    return not any(later(event, told) == event for event in events)

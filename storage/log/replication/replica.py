@@ -7,6 +7,7 @@ times that it receives: segment borders may differ between replicas, results of 
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from operator import attrgetter
 from typing import TYPE_CHECKING
@@ -309,7 +310,11 @@ class Replica:
             except OSError as error:
                 raise storage_error(state, "no segment could be begun", error) from error
             leader_state.take_last_append_time(state, leader, is_newer=is_newer)
+            tells_more = leader_state.tells_more(state, leader)
             state.largest_event.keep(leader.max_event_time)
+            if tells_more:
+                with contextlib.suppress(OSError):  # the next answer tells it again
+                    state.saved_times.save_covered(durable=False)
 
     def _follow(self, leader: LeaderState) -> None:
         """Applies the leader's high watermark and log start, up to the log's end."""
