@@ -19,13 +19,14 @@ _TOPIC: Final = 2
 _BROKER: Final = 4
 _SET: Final = 0
 _DELETE: Final = 1
+_ALL_BROKERS: Final = -1
 
 
 class Resource(NamedTuple):
-    """A topic by its name, or a broker by its id."""
+    """A topic by its name, a broker by its id, or with neither all brokers."""
 
     topic: str | None = None
-    node_id: int = -1
+    node_id: int = _ALL_BROKERS
 
     @property
     def kind(self) -> int:
@@ -35,15 +36,20 @@ class Resource(NamedTuple):
     @property
     def name(self) -> str:
         """The name of the resource in the protocol."""
-        return str(self.node_id) if self.topic is None else self.topic
+        if self.topic is not None:
+            return self.topic
+        return "" if self.node_id == _ALL_BROKERS else str(self.node_id)
 
     @property
     def target(self) -> Target:
-        """The broker to ask: a broker for its own settings, any broker for a topic's."""
-        return Node(self.node_id) if self.topic is None else AnyBroker()
+        """The broker to ask: a broker for its own settings, any broker for others."""
+        is_one = self.topic is None and self.node_id != _ALL_BROKERS
+        return Node(self.node_id) if is_one else AnyBroker()
 
     def __str__(self) -> str:
-        return f"broker {self.node_id}" if self.topic is None else f"topic {self.topic}"
+        if self.topic is not None:
+            return f"topic {self.topic}"
+        return "all brokers" if self.node_id == _ALL_BROKERS else f"broker {self.node_id}"
 
 
 class Setting(NamedTuple):

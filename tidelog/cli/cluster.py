@@ -258,8 +258,12 @@ class Cluster:
     def alter(
         self, topic: str | None, changes: Mapping[str, str | None], *, validate_only: bool = False
     ) -> None:
-        """Changes settings, all or none; the value None removes a setting."""
-        resource = self._resource(topic)
+        """Changes settings, all or none; the value None removes a setting.
+
+        Without a topic they are changed for all brokers, for those of a cluster are not changed for
+        one.
+        """
+        resource = setting_calls.Resource(topic)
         self._perform(setting_calls.alter(resource, changes, validate_only=validate_only))
 
     def _resource(self, topic: str | None) -> setting_calls.Resource:
