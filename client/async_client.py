@@ -2,7 +2,7 @@
 
 It runs the same steps as the synchronous client, so it retries, looks up leaders and gives up in
 the same way. After a failed connection it waits before it tries the broker again, each time longer.
-A client belongs to one event loop. Only tests use it until brokers replicate.
+A client belongs to one event loop.
 """
 
 from __future__ import annotations

@@ -121,6 +121,10 @@ class LocalReplica:
                     log.error("the role is not taken: %s", error.message, extra=self._fields())
                     await asyncio.sleep(_RETRY_S)
                     continue
+                except Exception:
+                    log.exception("the role is not taken", extra=self._fields())
+                    await asyncio.sleep(_RETRY_S)
+                    continue
                 if part == self._wanted:
                     self._has = part
                     if part is not None:

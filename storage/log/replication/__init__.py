@@ -2,7 +2,7 @@
 
 Promises that a crash during a truncation leaves the log as it was, or that the next start completes
 the truncation, and that replicas stamp, judge and look up alike: what a leader knows of its log's
-times comes with its batches. Only tests append as a follower until brokers replicate.
+times comes with its batches.
 
     leading or following from now on                               roles.py
     what a leader tells of its log, and how it is taken over       leader_state.py
