@@ -82,6 +82,7 @@ def test_a_partition_moves(run_tool, tmp_path, brokers, topic):
     assert (
         "No partition reassignments found." in run_tool("kafka-reassign-partitions", "--list").out
     )
+    eventually(lambda: not (brokers[1].log_dir / f"{topic}-0").exists())
 
 
 def test_leaders_are_elected(run_tool, brokers, topic):
