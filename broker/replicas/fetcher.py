@@ -185,6 +185,8 @@ class Fetcher:
                 )
         finally:
             self._ends_wait = None
+        if self._ready.is_set() and self._is_asking:  # more are ready since the last fetch was sent
+            self.ask_again()
 
     def _take(self, sent: dict[Name, _Sent], answer: Any) -> None:
         for topic in answer.responses:
