@@ -7,7 +7,6 @@ every role, and registers anew. `session.py` has what one session writes.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from typing import TYPE_CHECKING
 
@@ -60,7 +59,6 @@ class Cluster:
         self._directories.log_missing(node.metadata.image)
         self._session = Session(node, self._directories, self.now_ms)
         self._disks = Disks(node, self._directories)
-        self._logs_failed = asyncio.Event()
         self._endpoints: tuple[Endpoint, ...] = ()
         self._rules = Rules(node.settings)
         self._governing = Governing(node, self, self._rules)
@@ -118,10 +116,6 @@ class Cluster:
         """Hears that the store has ended the lease: the broker steps down and registers anew."""
         self.lease.on_lost()
         self._news.set()
-
-    def log_failed(self) -> None:
-        """Hears that a log took no append or no flush: the disks are looked at now, not in a while."""
-        self._logs_failed.set()
 
     # -- start and stop -------------------------------------------------------------------------
 
@@ -259,10 +253,7 @@ class Cluster:
                     self._news.set()
             except Exception:
                 log.exception("the disks were not looked at")
-            self._logs_failed.clear()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_DISKS_S):
-                    await self._logs_failed.wait()
+            await asyncio.sleep(_DISKS_S)
 
     def _step_down(self, why: str) -> None:
         had_begun = self.epoch != NO_SESSION

@@ -28,8 +28,8 @@ def test_three_brokers_register_and_one_is_the_controller(brokers):
     assert unfenced(image) == {1, 2, 3}
     assert image.controller.broker in (1, 2, 3)
     for broker, live in image.brokers.items():
-        (endpoint,) = live.record.endpoints
-        assert f"{endpoint.host}:{endpoint.port}" == brokers[broker].bootstrap
+        told = [f"{each.host}:{each.port}" for each in live.record.endpoints]
+        assert told == [brokers[broker].bootstrap, brokers[broker].http]
         assert live.record.rack == "r1"
         assert image.registrations[broker].epoch == live.epoch
         assert image.registrations[broker].record.is_clean
