@@ -79,6 +79,11 @@ class Connection(asyncio.Protocol):
         self.on_more: Callable[[], None] | None = None  # called when a request waits for its turn
 
     @property
+    def has_more(self) -> bool:
+        """Returns whether a request waits for its turn."""
+        return bool(self._waiting)
+
+    @property
     def is_busy(self) -> bool:
         """Returns whether a request is being served."""
         return self._task is not None

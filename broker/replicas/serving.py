@@ -119,6 +119,8 @@ class FollowerFetch:
         connection = self._context.connection
         timer = loop.call_later(self._request.max_wait_ms / 1000, self.wake)
         connection.on_more = self.wake
+        if connection.has_more:  # it came together with this fetch
+            self.wake()
         for each in self._asked:
             if each.led is not None:
                 each.led.parked[self] = each.request
