@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
 LONG_MAX = 2**63 - 1
+SHORT_MAX = 2**15 - 1
 INT_MAX = 2**31 - 1
 
 _INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
@@ -49,6 +50,7 @@ class Type(IntEnum):
     BOOLEAN = 1
     STRING = 2
     INT = 3
+    SHORT = 4
     LONG = 5
     DOUBLE = 6
     LIST = 7
@@ -160,6 +162,7 @@ def _list(text: str) -> tuple[str, ...]:
 _READERS: Mapping[Type, Callable[[str], Any]] = {
     Type.BOOLEAN: _boolean,
     Type.STRING: str,
+    Type.SHORT: lambda text: _integer(text, SHORT_MAX),
     Type.INT: lambda text: _integer(text, INT_MAX),
     Type.LONG: lambda text: _integer(text, LONG_MAX),
     Type.DOUBLE: _double,

@@ -82,5 +82,5 @@ def test_kafkas_own_quick_start_environment_is_accepted():
     assert set(config.ignored) == {
         "process.roles",
         "controller.quorum.voters",
-        "offsets.topic.replication.factor",
     }
+    assert config.offsets_topic_replication_factor == 1
