@@ -1,7 +1,12 @@
 """FindCoordinator (key 10): the coordinator of a group or a transaction.
 
-Behaviour: this broker coordinates every group. Transactions are not served: INVALID_REQUEST, which
-a producer reports instead of retrying for ever. The request creates and reads nothing.
+Behaviour: the leader of the group's partition of __consumer_offsets coordinates the group. The
+response has its address for the listener that received the request. While no broker leads the
+partition, or the leader has no such listener, the error is COORDINATOR_NOT_AVAILABLE. If there is no
+__consumer_offsets yet, one of several brokers creates it, as in Kafka. A broker that is alone
+coordinates every group, and this request creates and reads nothing there.
+
+Transactions are not served: INVALID_REQUEST, which a producer reports instead of retrying for ever.
 
 Version notes: 0 groups only; 1 key type, error message, throttle time; 3 flexible; 4 several keys
 in one request; 6 share groups, which are INVALID_REQUEST, too.
@@ -14,9 +19,11 @@ from typing import TYPE_CHECKING
 from broker.network.per_partition import per_partition
 from protocol.acl import Operation, ResourceType
 from protocol.api.find_coordinator import Coordinator, FindCoordinatorResponse
-from protocol.errors import InvalidRequest
+from protocol.errors import CoordinatorNotAvailable, InvalidRequest
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
     from broker.network.context import Context
     from broker.node import Node
     from protocol.api.find_coordinator import FindCoordinatorRequest
@@ -29,28 +36,54 @@ _NO_ERROR = "NONE"  # Kafka's message if there is no error
 
 def handle(
     node: Node, request: FindCoordinatorRequest, context: Context
-) -> FindCoordinatorResponse:
-    """Returns this broker, with the address of the listener that received the request."""
+) -> FindCoordinatorResponse | Coroutine[None, None, FindCoordinatorResponse]:
+    """Returns the coordinators; later, if the topic of groups has to be created."""
     if context.version > 0 and request.key_type != _GROUP:
         return refuse(request, InvalidRequest("transactions are not served by this broker"))
-    host, port = context.connection.listener.advertised
-    node_id = node.config.node_id
-    if context.version < _SEVERAL_KEYS_SINCE:
-        node.authorizer.require(
-            context.session, Operation.DESCRIBE, ResourceType.GROUP, request.key
-        )
-        text = _NO_ERROR if context.version > 0 else None
-        return FindCoordinatorResponse(node_id=node_id, host=host, port=port, error_message=text)
+    if node.cluster is not None and node.coordinator.lacks_topic:
+        return _found_after_creation(node, request, context)
+    return _found(node, request, context)
 
+
+async def _found_after_creation(
+    node: Node, request: FindCoordinatorRequest, context: Context
+) -> FindCoordinatorResponse:
+    await node.coordinator.create_topic()
+    return _found(node, request, context)
+
+
+def _found(
+    node: Node, request: FindCoordinatorRequest, context: Context
+) -> FindCoordinatorResponse:
     def find(key: str) -> Coordinator:
         node.authorizer.require(context.session, Operation.DESCRIBE, ResourceType.GROUP, key)
+        node_id, host, port = _coordinator_of(node, key, context)
         return Coordinator(key=key, node_id=node_id, host=host, port=port)
 
+    if context.version < _SEVERAL_KEYS_SINCE:
+        found = find(request.key)
+        text = _NO_ERROR if context.version > 0 else None
+        return FindCoordinatorResponse(
+            node_id=found.node_id, host=found.host, port=found.port, error_message=text
+        )
     return FindCoordinatorResponse(
         coordinators=per_partition(
             node, "find_coordinator", request.coordinator_keys, find, _none_for_key
         )
     )
+
+
+def _coordinator_of(node: Node, group_id: str, context: Context) -> tuple[int, str, int]:
+    """Returns the broker that coordinates a group, and its address. Raises CoordinatorNotAvailable."""
+    listener = context.connection.listener
+    if node.cluster is None:
+        return node.config.node_id, *listener.advertised
+    broker = node.coordinator.leader_of(group_id)
+    live = node.metadata.image.brokers.get(broker)
+    for endpoint in () if live is None else live.record.endpoints:
+        if endpoint.listener == listener.name:
+            return broker, endpoint.host, endpoint.port
+    raise CoordinatorNotAvailable(f"broker {broker}, the coordinator of {group_id}, is not there")
 
 
 def _none(error: BrokerError) -> FindCoordinatorResponse:

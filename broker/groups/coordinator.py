@@ -38,6 +38,7 @@ from protocol.wire import STRING_MAX
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from broker.groups.clustered import ClusterGroups
     from broker.groups.group import Action
     from broker.groups.ownership import Load
     from broker.groups.store import Committed, Loading, StoredGroup, Written
@@ -64,20 +65,34 @@ class Coordinator(GroupRegistry):
             loaded=self._loaded,
             resigned=self._resigned,
         )
+        self._cluster_groups: ClusterGroups | None = None
         self._chores: list[asyncio.Task[None]] = []
 
     # -- start and stop -------------------------------------------------------------------------
 
+    def join_cluster(self) -> None:
+        """Coordinates only the groups of partitions that this broker leads, of several brokers."""
+        from broker.groups.clustered import ClusterGroups  # a broker that is alone needs none of it
+
+        self.ownership.join()
+        self._cluster_groups = ClusterGroups(
+            self._node, self.ownership, self._loader.carry_out, self.forget_topic
+        )
+
     def start(self) -> None:
-        """Reads the stored groups and starts the timer."""
-        if TOPIC in self._node.metadata.image.topics:
+        """Starts to read the stored groups, and the timer."""
+        work = [self._loader.run(), self._watch(), self._expire()]
+        if self._cluster_groups is not None:
+            work.append(self._cluster_groups.run())
+        elif TOPIC in self._node.metadata.image.topics:
             self._loader.carry_out(self.ownership.begin_alone(self._log.partitions()))
         loop = asyncio.get_running_loop()
-        self._chores = [
-            loop.create_task(self._loader.run()),
-            loop.create_task(self._watch()),
-            loop.create_task(self._expire()),
-        ]
+        self._chores = [loop.create_task(each) for each in work]
+
+    def roles_changed(self) -> None:
+        """Hears that a log on this broker leads now, or leads no more."""
+        if self._cluster_groups is not None:
+            self._cluster_groups.look_again()
 
     async def stop(self) -> None:
         """Answers all waiting members, because the broker stops."""

@@ -17,6 +17,10 @@ from protocol.errors import (
     CoordinatorNotAvailable,
     KafkaStorageError,
     NotCoordinator,
+    NotEnoughReplicas,
+    NotEnoughReplicasAfterAppend,
+    NotLeaderOrFollower,
+    RequestTimedOut,
     TopicAlreadyExists,
     UnknownTopicOrPartition,
 )
@@ -34,7 +38,7 @@ if TYPE_CHECKING:
     from broker.groups.store import Log, Written
     from broker.node import Node
     from protocol.records.batch import Record
-    from storage.log.partition import Partition
+    from storage.log.partition import Appended, Partition
     from storage.log.times.append_clock import AppendClock
     from storage.time.trusted_clock import Change
 
@@ -42,6 +46,13 @@ TOPIC = "__consumer_offsets"
 _READ_BYTES = 1 << 20
 _PRODUCE_VERSION = 13
 _RECORDS_PER_BATCH = 1_000
+_ACKS_ALL = -1
+_NOT_AVAILABLE = (
+    UnknownTopicOrPartition,
+    NotEnoughReplicas,
+    NotEnoughReplicasAfterAppend,
+    RequestTimedOut,
+)
 
 
 class GroupLog:
@@ -130,6 +141,8 @@ class GroupLog:
 
     def append_now(self, group_id: str, records: Sequence[Written]) -> tuple[Log, int] | None:
         """Like `append` without waiting; None, with nothing written, if it would have to wait."""
+        if self._node.replicas is not None:
+            return None  # the others must have it first
         partition = self._opened_now(group_id)
         if partition is None:
             return None
@@ -156,22 +169,53 @@ class GroupLog:
         try:
             partition = await self._opened(group_id)
             self._check_epoch(partition.index, epoch)
-            appended = self._node.append(partition, self._batch(records), _PRODUCE_VERSION)
+            appended = self._append(partition, self._batch(records))
             if isinstance(appended, asyncio.Future):
                 appended = await appended
         except BrokerError as error:
             raise _as_not_coordinator(error) from None
         return (partition.topic_id, partition.index), appended.base_offset
 
+    def _append(self, partition: Partition, made: bytes) -> Appended | asyncio.Future[Appended]:
+        """Appends a batch; with replicas the result comes when all that are in sync have it.
+
+        Raises, or the future raises, what a producer with acks=all gets.
+        """
+        replicas = self._node.replicas
+        if replicas is None:
+            return self._node.append(partition, made, _PRODUCE_VERSION)
+        replicas.check_append(partition, _ACKS_ALL)
+        appended = self._node.append(partition, made, _PRODUCE_VERSION)
+        timeout_ms = self._node.config.offsets_commit_timeout_ms
+        return replicas.acknowledged(partition, appended, timeout_ms)
+
     async def append_all(self, group_id: str, records: Sequence[Written], epoch: int) -> None:
         """Writes any number of records to a group's log, in batches of bounded size."""
         for at in range(0, len(records), _RECORDS_PER_BATCH):
             await self.append(group_id, records[at : at + _RECORDS_PER_BATCH], epoch)
 
+    def check_leading(self, index: int, epoch: int) -> None:
+        """Checks that the log of a partition leads in an epoch now, whatever was said before.
+
+        Raises NotCoordinator. A broker that was paused finds here that its lease has ended.
+        """
+        topic, replicas = self._node.metadata.image.topics.get(TOPIC), self._node.replicas
+        led = replicas.led_by_id(topic.topic_id, index) if replicas and topic else None
+        if led is None or led.leader.leader_epoch != epoch:
+            raise NotCoordinator(
+                f"partition {index} of the groups is not led here in epoch {epoch}"
+            )
+        try:
+            led.check_leading()
+        except NotLeaderOrFollower as error:
+            raise NotCoordinator(error.message) from None
+
     def _check_epoch(self, index: int, epoch: int) -> None:
         """Raises NotCoordinator if this broker coordinates a partition in another epoch, or not."""
-        if epoch != NO_EPOCH and self._ownership.check(index) != epoch:
-            raise NotCoordinator(f"epoch {epoch} of partition {index} of the groups is over")
+        if epoch != NO_EPOCH:
+            if self._ownership.check(index) != epoch:
+                raise NotCoordinator(f"epoch {epoch} of partition {index} of the groups is over")
+            self.check_leading(index, epoch)
 
     def _batch(self, records: Sequence[Written]) -> bytes:
         return batches.build_plain(records, self._clock.now_ms())
@@ -187,26 +231,43 @@ class GroupLog:
 
     async def _opened(self, group_id: str) -> Partition:
         """Returns the partition of a group, opened if necessary; creates the topic."""
+        await self.create_topic()
+        return await self._node.open_partition(TOPIC, self.index_of(group_id))
+
+    async def create_topic(self) -> None:
+        """Creates the topic if there is none. Raises what `Topics.create` raises."""
         node, config = self._node, self._node.config
-        if TOPIC not in node.metadata.image.topics:
-            async with self._creating:
-                if TOPIC not in node.metadata.image.topics:
-                    settings = {
-                        "cleanup.policy": "compact",
-                        "compression.type": "producer",
-                        "segment.bytes": str(config.offsets_topic_segment_bytes),
-                    }
-                    with contextlib.suppress(TopicAlreadyExists):
-                        await node.topics.create(
-                            TOPIC, partitions=config.offsets_topic_num_partitions, configs=settings
-                        )
-        return await node.open_partition(TOPIC, self.index_of(group_id))
+        if TOPIC in node.metadata.image.topics:
+            return
+        settings = {
+            "cleanup.policy": "compact",
+            "compression.type": "producer",
+            "segment.bytes": str(config.offsets_topic_segment_bytes),
+        }
+        async with self._creating:
+            if TOPIC not in node.metadata.image.topics:
+                with contextlib.suppress(TopicAlreadyExists):
+                    await node.topics.create(
+                        TOPIC,
+                        partitions=config.offsets_topic_num_partitions,
+                        factor=self._factor(),
+                        configs=settings,
+                    )
+
+    def _factor(self) -> int:
+        """Returns how many replicas the partitions of the topic can have now."""
+        if self._node.cluster is None:
+            return 1
+        from broker.groups.raising import factor  # a broker that is alone needs none of it
+
+        image = self._node.metadata.image
+        return factor(image, self._node.config.offsets_topic_replication_factor)
 
 
 def _as_not_coordinator(error: BrokerError) -> BrokerError:
     """Returns the error that makes clients look for another coordinator, as Kafka does."""
-    if isinstance(error, UnknownTopicOrPartition):
+    if isinstance(error, _NOT_AVAILABLE):
         return CoordinatorNotAvailable(error.message)
-    if isinstance(error, KafkaStorageError):
+    if isinstance(error, KafkaStorageError | NotLeaderOrFollower):
         return NotCoordinator(error.message)
     return error

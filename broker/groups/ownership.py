@@ -96,6 +96,10 @@ class Ownership:
 
     # -- metadata and logs ----------------------------------------------------------------------
 
+    def join(self) -> None:
+        """Becomes that of one of several brokers, before anything is served."""
+        self.is_alone = self.serves_all = False
+
     def on_image(self, topic_id: UUID | None, led: Mapping[int, int]) -> list[Action]:
         """Takes the partitions that the metadata give to this broker, with their leader epochs.
 

@@ -16,12 +16,14 @@ from typing import TYPE_CHECKING
 from broker.clock import ManualClock, SystemClock
 from broker.groups.group import Group, State
 from broker.groups.offset_expiry import correct_times, expired_offsets
-from broker.groups.offsets_topic import GroupLog
+from broker.groups.offsets_topic import TOPIC, GroupLog
 from broker.groups.ownership import NO_EPOCH, Ownership
 from broker.groups.store import StoredGroup
+from broker.metadata.records import NO_LEADER
 from protocol.errors import (
     BrokerError,
     CoordinatorLoadInProgress,
+    CoordinatorNotAvailable,
     GroupIdNotFound,
     InvalidGroupId,
     NonEmptyGroup,
@@ -71,11 +73,37 @@ class GroupRegistry:
         """
         if self.ownership.serves_all:
             return NO_EPOCH
-        return self.ownership.check(self._log.index_of(group_id))
+        index = self._log.index_of(group_id)
+        epoch = self.ownership.check(index)
+        if epoch != NO_EPOCH:
+            self._log.check_leading(index, epoch)
+        return epoch
 
     def _is_kept(self, kept: StoredGroup) -> bool:
         """Returns whether a group is still the one of its name here."""
         return self._groups.get(kept.group.group_id) is kept
+
+    @property
+    def lacks_topic(self) -> bool:
+        """Whether there is no __consumer_offsets yet."""
+        return TOPIC not in self._node.metadata.image.topics
+
+    async def create_topic(self) -> None:
+        """Creates __consumer_offsets if there is none. Raises CoordinatorNotAvailable."""
+        try:
+            await self._log.create_topic()
+        except BrokerError as error:
+            raise CoordinatorNotAvailable(error.message) from None
+
+    def leader_of(self, group_id: str) -> int:
+        """Returns the broker that coordinates a group, by the metadata.
+
+        Raises CoordinatorNotAvailable if no broker leads the group's partition.
+        """
+        record = self._node.metadata.image.assignment(TOPIC, self._log.index_of(group_id))
+        if record is None or record.leader == NO_LEADER:
+            raise CoordinatorNotAvailable(f"no broker leads the partition of group {group_id}")
+        return record.leader
 
     def find(self, group_id: str, *, may_be_empty: bool = False) -> StoredGroup | None:
         """Returns the group, None if there is none.

@@ -225,3 +225,7 @@ class Led:
     def check_append(self, acks: int) -> None:
         """Checks an append; see `Leader.check_append`."""
         self.leader.check_append(acks, self._host.now_ms())
+
+    def check_leading(self) -> None:
+        """Checks an answer that only the leader gives; see `Leader.check_leading`."""
+        self.leader.check_leading(self._host.now_ms())
