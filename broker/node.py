@@ -112,6 +112,7 @@ class Node:
         replicas = self.replicas = Replicas(self, cluster)
         self.appends.replicate(replicas.appended, replicas.flushed)
         self.topics.replicate(replicas)
+        self.coordinator.join_cluster()
         return replicas
 
     # -- lookups --------------------------------------------------------------------------------

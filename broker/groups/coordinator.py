@@ -13,11 +13,12 @@ expiry of offsets follow the machine's clock, or the broker's with clock.scope=a
 from __future__ import annotations
 
 import asyncio
-import heapq
 import logging
 import uuid
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from broker.groups.deadlines import Deadlines
 from broker.groups.group import Answer, Group, Join, Joined, State, Store, Synced
 from broker.groups.loading import GroupLoader
 from broker.groups.offsets_topic import TOPIC
@@ -30,13 +31,14 @@ from protocol.errors import (
     InvalidSessionTimeout,
     MessageTooLarge,
     NotCoordinator,
+    RebalanceInProgress,
     RecordListTooLarge,
     UnknownMemberId,
 )
 from protocol.wire import STRING_MAX
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Coroutine, Mapping, Sequence
 
     from broker.groups.clustered import ClusterGroups
     from broker.groups.group import Action
@@ -53,10 +55,9 @@ class Coordinator(GroupRegistry):
 
     def __init__(self, node: Node) -> None:
         super().__init__(node)
-        self._due: list[tuple[int, str]] = []  # a heap of deadlines, some of them outdated
-        self._next: dict[str, int] = {}  # the current deadline of each group
-        self._woken = asyncio.Event()
+        self._deadlines = Deadlines(self._clock, self._deadline_reached)
         self._tasks: set[asyncio.Task[None]] = set()
+        self._storing: dict[str, asyncio.Task[None]] = {}  # the last write of each group under way
         self._loader = GroupLoader(
             node,
             self._log,
@@ -81,7 +82,7 @@ class Coordinator(GroupRegistry):
 
     def start(self) -> None:
         """Starts to read the stored groups, and the timer."""
-        work = [self._loader.run(), self._watch(), self._expire()]
+        work = [self._loader.run(), self._deadlines.run(), self._expire()]
         if self._cluster_groups is not None:
             work.append(self._cluster_groups.run())
         elif TOPIC in self._node.metadata.image.topics:
@@ -128,7 +129,7 @@ class Coordinator(GroupRegistry):
         for group_id, kept in list(self._groups.items()):
             if self._log.index_of(group_id) in gone:
                 del self._groups[group_id]
-                self._next.pop(group_id, None)
+                self._deadlines.forget(group_id)
                 for ticket in kept.group.tickets():
                     _resolve(ticket, NotCoordinator(f"group {group_id} is coordinated elsewhere"))
 
@@ -202,16 +203,41 @@ class Coordinator(GroupRegistry):
         """Carries out actions: at once, or in a task if something must be written."""
         kept.noted(self._clock.now_ms())
         self._schedule(kept.group)
-        if not any(isinstance(action, Store) for action in actions):
-            for action in actions:
-                if isinstance(action, Answer):
-                    _resolve(action.ticket, action.outcome)
+        group_id = kept.group.group_id
+        if any(isinstance(action, Store) for action in actions):
+            storing = self._task(self._store_then_answer(kept, kept.group_record(), actions))
+            self._storing[group_id] = storing
+            storing.add_done_callback(partial(self._stored, group_id))
             return
-        task = asyncio.get_running_loop().create_task(
-            self._store_then_answer(kept, kept.group_record(), actions)
-        )
+        before = self._storing.get(group_id)
+        for action in actions:
+            if isinstance(action, Answer):
+                if before is not None and isinstance(action.outcome, Synced):
+                    self._task(self._answer_after(before, kept, action))
+                else:
+                    _resolve(action.ticket, action.outcome)
+
+    def _task(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
+
+    def _stored(self, group_id: str, storing: asyncio.Task[None]) -> None:
+        if self._storing.get(group_id) is storing:
+            del self._storing[group_id]
+
+    async def _answer_after(
+        self, storing: asyncio.Task[None], kept: StoredGroup, action: Answer
+    ) -> None:
+        """Gives a member its assignment when that is in the log.
+
+        A coordinator that takes over would not know an assignment that is not, and would give the
+        same generation to others.
+        """
+        await asyncio.wait([storing])
+        is_stored = kept.group.state is State.STABLE and self._is_kept(kept)
+        _resolve(action.ticket, action.outcome if is_stored else RebalanceInProgress())
 
     async def _store_then_answer(
         self, kept: StoredGroup, written: Written, actions: Sequence[Action]
@@ -305,45 +331,15 @@ class Coordinator(GroupRegistry):
     # -- time -----------------------------------------------------------------------------------
 
     def _schedule(self, group: Group) -> None:
-        """Sets a group's next deadline.
+        self._deadlines.set(group.group_id, group.next_deadline_ms())
 
-        An outdated entry of the heap is ignored when it comes up.
-        """
-        at_ms, known_ms = group.next_deadline_ms(), self._next.get(group.group_id)
-        if at_ms is None or (known_ms is not None and known_ms <= at_ms):
+    def _deadline_reached(self, group_id: str, now_ms: int) -> None:
+        kept = self._groups.get(group_id)
+        if kept is None:
             return
-        self._next[group.group_id] = at_ms
-        heapq.heappush(self._due, (at_ms, group.group_id))
-        self._woken.set()
-
-    async def _watch(self) -> None:
-        """Calls the groups whose deadline has come, until the broker stops."""
-        while True:
-            self._woken.clear()
-            self._tick()
-            waits: list[asyncio.Future[Any]] = [asyncio.ensure_future(self._woken.wait())]
-            if self._due:
-                waits.append(asyncio.ensure_future(self._clock.reached(self._due[0][0])))
-            try:
-                await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                for wait in waits:
-                    wait.cancel()
-
-    def _tick(self) -> None:
-        now_ms = self._clock.steady_ms()
-        while self._due and self._due[0][0] <= now_ms:
-            at_ms, group_id = heapq.heappop(self._due)
-            if self._next.get(group_id) != at_ms:
-                continue
-            del self._next[group_id]
-            kept = self._groups.get(group_id)
-            if kept is None:
-                continue
-            try:
-                self._act(kept, kept.group.tick(now_ms))
-            except Exception:  # one group must not stop the timer of the others
-                log.exception("group failed at its time", extra={"group": group_id})
+        try:
+            self._act(kept, kept.group.tick(now_ms))
+        finally:
             if kept.is_idle and not kept.group.generation:
                 self._groups.pop(group_id, None)  # no member joined
 
