@@ -219,21 +219,6 @@ def test_a_commit_waits_for_the_replicas_that_are_in_sync(tmp_path):
                 cluster[broker].resume()
 
 
-def test_a_coordinator_that_was_paused_serves_no_more(tmp_path):
-    with brokers_in(tmp_path, *ALL, **{"broker.session.timeout.ms": 500}) as cluster:
-        create(cluster, "t")
-        home = coordinator_of(cluster, "g")
-        commit_once_known(cluster, home, "g", 1)
-        with cluster[home].connect() as connection:
-            cluster[home].pause()
-            heir = coordinator_of(cluster, "g", others(home))
-            commit_once_known(cluster, heir, "g", 2)
-            cluster[home].resume()
-            assert fetched(connection, "g", "t")[3] == NOT_COORDINATOR
-            assert commit(connection, "g", "t", 3) == NOT_COORDINATOR
-        assert coordinator_of(cluster, "g") in ALL
-
-
 def test_replicas_are_added_when_brokers_come(tmp_path):
     with brokers_in(tmp_path, 1) as cluster:
         create(cluster, "t", factor=1)
@@ -247,10 +232,6 @@ def test_replicas_are_added_when_brokers_come(tmp_path):
             return all(sorted(each.isr) == [1, 2, 3] and not each.adding for each in found)
 
         cluster.eventually(is_raised, 60)
-        leaders = cluster.eventually(
-            lambda image: {each.leader for each in image.topics[TOPIC].assignments} == {1, 2, 3}, 60
-        )
-        assert leaders
         cluster[1].kill()
         with cluster[coordinator_of_rest(cluster)].connect() as connection:
             assert all_fetched(connection, "g") == {("t", 0): 1}
