@@ -2,7 +2,8 @@
 
 Proposals that come while one transaction is on its way are written together by the next one. If
 that is refused, each is written on its own, so that one that was decided on something old does not
-take the others with it.
+take the others with it. Of a partition only the newest proposal is written, and only while the
+leader that has made it leads.
 """
 
 from __future__ import annotations
@@ -52,15 +53,24 @@ class IsrChanges:
     async def _write(self) -> None:
         try:
             while self._proposed:
-                together = self._proposed[:_MOST_TOGETHER]
-                del self._proposed[:_MOST_TOGETHER]
-                await self._write_all(together)
+                together = self._newest()
+                self._proposed = together[_MOST_TOGETHER:]
+                await self._write_all(together[:_MOST_TOGETHER])
         except Exception:
             log.exception("changes of in-sync replicas were not written")
         finally:
             self._writing = None
             if self._proposed:
                 self._writing = asyncio.get_running_loop().create_task(self._write())
+
+    def _newest(self) -> list[tuple[Led, ChangeIsr]]:
+        """Returns the last proposal of each partition, if its leader leads still.
+
+        A leader proposes again when a newer state is stored, and a leader of the next epoch may
+        propose before what is left of the one before was written. Nobody counts on those any more.
+        """
+        newest = {led.name: (led, change) for led, change in self._proposed}
+        return [each for each in newest.values() if each[0].leader.is_leading]
 
     async def _write_all(self, together: list[tuple[Led, ChangeIsr]]) -> None:
         wanted: list[tuple[Led, ChangeIsr, Transaction]] = []

@@ -93,8 +93,10 @@ class Led:
                 fetch.wake_soon()
 
     def stop(self, reason: str) -> None:
-        """Leads no more: everybody who waits is told."""
+        """Leads no more: everybody who waits is told, and the log deletes nothing by itself."""
         log.info("leads no more", extra=self._fields(reason=reason))
+        self.leader.resign(reason)
+        self.partition.roles.resign()
         self._host.leads_no_more(self)
         if self._timer is not None:
             self._timer.cancel()

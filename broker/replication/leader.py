@@ -242,6 +242,10 @@ class Leader(Leadership):
             self._end = "the lease of this broker's registration is gone"
         return self._end is not None
 
+    def resign(self, reason: str) -> None:
+        """Ends the epoch from outside: nothing is answered as leader, nor proposed, any more."""
+        self._step_down(reason)
+
     def _step_down(self, reason: str) -> list[LeaderAction]:
         self._end = self._end or reason
         return self._told()

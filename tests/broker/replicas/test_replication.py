@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
+from broker.replicas.isr_changes import IsrChanges
 from broker.replicas.serving import FollowerFetch
-from protocol.errors import ErrorCode
+from protocol.errors import ErrorCode, NotLeaderOrFollower
+from storage.log.high_watermark import Role
 from tests.broker.replicas.inside import (
     brokers,
     consume,
@@ -164,3 +168,42 @@ async def test_a_follower_that_waits_asks_again_whatever_the_clock_of_its_timer_
             monkeypatch.setattr(replicas, "monotonic_s", lambda: 0.0)  # it seems to stand still
             followed._wait(0.1)
         assert (await produce(three[1], "t", b"a")).error_code == 0
+
+
+async def test_a_change_of_an_earlier_leader_epoch_that_waits_is_not_written(
+    tmp_path, monkeypatch, caplog
+):
+    async with brokers(tmp_path) as three:
+        await three.create("t", replicas=((1, 2, 3), (1, 2, 3)))
+        await three[3].lose_session(is_noticed=False)  # it does not join again
+        commit, goes_on = IsrChanges._commit, asyncio.Event()
+
+        async def late(changes, wanted):
+            await goes_on.wait()
+            return await commit(changes, wanted)
+
+        def propose(index):
+            led = three[1].replicas.led(three[1].log("t", index))
+            led.do([led.leader._propose((1, 2))])
+
+        monkeypatch.setattr(IsrChanges, "_commit", late)
+        propose(1)
+        await asyncio.sleep(0)  # it is on its way
+        propose(0)
+        await three.elect("t", 2)
+        await three.elect("t", 1)
+        propose(0)
+        goes_on.set()
+        await eventually(lambda: all(three.record("t", at).isr == (1, 2) for at in (0, 1)))
+        assert "has no outcome" not in caplog.text
+
+
+async def test_a_leader_that_has_stopped_answers_nobody_and_leaves_its_log_alone(tmp_path):
+    async with brokers(tmp_path) as three:
+        await three.create("t")
+        led = three[1].replicas.led(three[1].log("t"))
+        assert three[1].log("t").state.role is Role.LEADER
+        await three[1].lose_session()
+        assert three[1].log("t").state.role is Role.FOLLOWER
+        with pytest.raises(NotLeaderOrFollower):
+            led.check_leading()
