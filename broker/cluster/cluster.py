@@ -189,6 +189,7 @@ class Cluster:
         is_fenced = True  # a process that registers again has followed the metadata all the time
         while not self._is_stopping:
             try:
+                await self._disks.look(self.now_ms())  # a log may have failed since the last look
                 epoch = await self._session.begin(
                     self._endpoints, self._rules, self._news.set, is_fenced=is_fenced
                 )

@@ -48,6 +48,7 @@ class Directories:
             if state is not None:
                 self._check(path, state)
         self._new_ids = {path: written_id(new_id()) for path in self._states}
+        self._failed: set[Path] = set()  # since this process began, whatever the files hold
 
     @property
     def by_path(self) -> Mapping[Path, str]:
@@ -59,8 +60,11 @@ class Directories:
 
     @property
     def states(self) -> tuple[DirectoryState | None, ...]:
-        """What the files hold; None for each that is missing or damaged."""
-        return tuple(self._states.values())
+        """What the files hold; None for each that is missing or damaged.
+
+        A directory with a log that has failed in this process says so, even if its file does not.
+        """
+        return tuple(state and self._marked(path, state) for path, state in self._states.items())
 
     def log_missing(self, image: Image) -> None:
         """Logs which directories of the last registration are not here, and which logs therefore.
@@ -96,8 +100,8 @@ class Directories:
     def begin(self, incarnation: str, registered: str) -> None:
         """Makes the files durable that must be there before a session begins.
 
-        `registered` is the incarnation that is registered so far, "" if the start is unclean. Raises
-        OSError.
+        `registered` is the incarnation that is registered so far, "" if the start is unclean. A log
+        that has failed in this process stays noted: it is as bad in the next session. Raises OSError.
         """
         for path, state in self._states.items():
             if state is None or state.incarnation != incarnation:
@@ -110,7 +114,7 @@ class Directories:
                     cluster=self._cluster,
                     broker=self._broker,
                 )
-                self._write(path, next_state)
+                self._write(path, self._marked(path, next_state))
 
     def note_use(self) -> None:
         """Writes down that logs change outside of any session. Raises OSError.
@@ -126,6 +130,7 @@ class Directories:
 
     def note_failure(self, path: Path) -> None:
         """Writes down that a log in a directory has failed. Raises OSError."""
+        self._failed.add(path)
         state = self._states[path]
         if state is not None and not state.has_failed:
             self._write(path, state._replace(has_failed=True))
@@ -140,6 +145,9 @@ class Directories:
         for path, state in self._states.items():
             if is_flushed and state is not None:
                 self._write(path, state._replace(is_stopped=True, boot_id=self.boot_id))
+
+    def _marked(self, path: Path, state: DirectoryState) -> DirectoryState:
+        return state._replace(has_failed=True) if path in self._failed else state
 
     def _check(self, path: Path, state: DirectoryState) -> None:
         if state.cluster != self._cluster:

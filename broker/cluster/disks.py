@@ -67,7 +67,7 @@ class Disks:
         if free_bytes < _ROOM_BYTES:
             return
         log.info("disk with room again", extra={"directory": str(path), "bytes": free_bytes})
-        del self._full[path]
+        self._full.pop(path, None)
         for partition in opened:
             if partition.directory.parent == path:
                 partition.note_room()

@@ -131,3 +131,33 @@ class TestUseOutsideOfASession:
         state = read_state(written)
         assert state.has_failed
         assert not state.is_stopped
+
+
+class TestAnotherSession:
+    """What `Directories` says when a process registers again, some logs of which have failed."""
+
+    def test_a_log_that_failed_stays_noted_and_the_start_is_unclean(self, tmp_path):
+        directories = Directories([tmp_path], "boot-1", "c", 1)
+        directories.begin("a", "")
+        directories.note_failure(tmp_path)
+        directories.begin("b", "")
+        assert read_state(tmp_path).has_failed
+        assert [state.has_failed for state in directories.states] == [True]
+
+    def test_it_counts_though_the_disk_did_not_take_it(self, tmp_path, monkeypatch):
+        def fails(*_args):
+            raise OSError("no write")
+
+        directories = Directories([tmp_path], "boot-1", "c", 1)
+        directories.begin("a", "")
+        with monkeypatch.context() as patched:
+            patched.setattr("broker.cluster.directories.write_state", fails)
+            with pytest.raises(OSError, match="no write"):
+                directories.note_failure(tmp_path)
+        assert [state.has_failed for state in directories.states] == [True]
+
+    def test_the_next_process_has_recovered_its_logs(self, tmp_path):
+        Directories([tmp_path], "boot-1", "c", 1).begin("a", "")
+        write_state(tmp_path, read_state(tmp_path)._replace(has_failed=True))
+        Directories([tmp_path], "boot-1", "c", 1).begin("b", "")
+        assert not read_state(tmp_path).has_failed
