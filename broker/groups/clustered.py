@@ -128,7 +128,8 @@ class ClusterGroups:
         if image.controller is None or image.controller.broker != metadata.node_id:
             return
         wanted = self._node.config.offsets_topic_replication_factor
-        for transaction in raising(image, TOPIC, wanted):
+        cordoned = self._node.settings.cordoned(image)
+        for transaction in raising(image, TOPIC, wanted, cordoned):
             if await metadata.store.transact(transaction.compares, transaction.operations):
                 changes = len(transaction.changes)
                 log.info("replicas added", extra={"topic": TOPIC, "partitions": changes})

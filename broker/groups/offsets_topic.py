@@ -261,7 +261,8 @@ class GroupLog:
         from broker.groups.raising import factor  # a broker that is alone needs none of it
 
         image = self._node.metadata.image
-        return factor(image, self._node.config.offsets_topic_replication_factor)
+        wanted = self._node.config.offsets_topic_replication_factor
+        return factor(image, wanted, self._node.settings.cordoned(image))
 
 
 def _as_not_coordinator(error: BrokerError) -> BrokerError:

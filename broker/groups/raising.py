@@ -2,7 +2,8 @@
 
 The first broker that needs the topic creates it with the brokers that are there. When more can
 lead, the controller's broker adds replicas by reassignments (KIP-455), and spreads the preferred
-leaders, because each coordinates the groups of its partitions. Replicas are never removed.
+leaders, because each coordinates the groups of its partitions. Replicas are never removed. Brokers
+that are cordoned get none, and are not counted: an operator empties them.
 
 Everything is a function of the image.
 """
@@ -23,26 +24,30 @@ if TYPE_CHECKING:
     from broker.replication.transactions import PartitionChange, Transaction
 
 
-def factor(image: Image, wanted: int) -> int:
+def factor(image: Image, wanted: int, cordoned: frozenset[int] = frozenset()) -> int:
     """Returns how many replicas each partition can have now, of `wanted` ones."""
-    return max(1, min(wanted, len(able(image).brokers)))
+    return max(1, min(wanted, len(able(image).brokers - cordoned)))
 
 
-def raising(image: Image, topic: str, wanted: int) -> list[Transaction]:
+def raising(
+    image: Image, topic: str, wanted: int, cordoned: frozenset[int] = frozenset()
+) -> list[Transaction]:
     """Returns what the controller writes to give each partition of a topic `wanted` replicas.
 
-    Nothing is returned while all have as many as there are brokers that can lead. A partition that
-    is being reassigned is left alone.
+    Nothing is returned while all have as many as there are brokers that can lead and are not
+    `cordoned`. A partition that is being reassigned is left alone.
     """
     if image.controller is None:
         return []
     guard = Compare(CONTROLLER, "create", "=", image.controller.epoch)
-    return batched(_changes(image, topic, wanted), (guard,))
+    return batched(_changes(image, topic, wanted, cordoned), (guard,))
 
 
-def _changes(image: Image, topic: str, wanted: int) -> list[PartitionChange]:
-    known, brokers = image.topics.get(topic), able(image).brokers
-    count = factor(image, wanted)
+def _changes(
+    image: Image, topic: str, wanted: int, cordoned: frozenset[int]
+) -> list[PartitionChange]:
+    known, brokers = image.topics.get(topic), able(image).brokers - cordoned
+    count = factor(image, wanted, cordoned)
     if known is None or all(len(each.replicas) >= count for each in known.assignments):
         return []
     has: Counter[int] = Counter(b for each in known.assignments for b in reassignment.target(each))

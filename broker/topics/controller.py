@@ -174,7 +174,7 @@ class Controller:
 
     @property
     def _cordoned(self) -> frozenset[int]:
-        return frozenset(self._settings.broker.cordoned_brokers)
+        return self._settings.cordoned(self._metadata.image)
 
     @_in_order
     async def delete_topic(self, name: str) -> Topic:

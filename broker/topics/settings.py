@@ -7,6 +7,7 @@ controller writes it.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
@@ -51,6 +52,7 @@ BASIS, BROKER_BASIS = "retention.time.basis", "log.retention.time.basis"
 IMPLIED_BASIS, IMPLIED_BROKER_BASIS = f"{BASIS}.implied", f"{BROKER_BASIS}.implied"
 _BASIS: Mapping[str, str] = MappingProxyType({IMPLIED_BASIS: APPEND_BASIS})
 _BROKER_BASIS: Mapping[str, str] = MappingProxyType({IMPLIED_BROKER_BASIS: APPEND_BASIS})
+_CORDONED = "cordoned.brokers"
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 
 
@@ -70,6 +72,15 @@ class Settings:
     def use(self, image: Image) -> None:
         """Uses the broker settings of an image. Raises InvalidConfig if they are inconsistent."""
         self.broker = self._reconfigured(image.broker_configs)
+
+    def cordoned(self, image: Image) -> frozenset[int]:
+        """Returns the brokers that get no new replicas, by an image that may not be used yet."""
+        if _CORDONED not in image.broker_configs:
+            return frozenset(self._start.cordoned_brokers)
+        config = self.broker
+        with contextlib.suppress(InvalidConfig):
+            config = self._reconfigured(image.broker_configs)
+        return frozenset(config.cordoned_brokers)
 
     def of_topic(
         self, name: str, overrides: Mapping[str, str], broker: BrokerConfig | None = None

@@ -24,11 +24,10 @@ def cluster():
     return found
 
 
-def raise_replicas(cluster, wanted=3):
+def raise_replicas(cluster, wanted=3, cordoned=()):
     """Writes what is to be written; returns how many partitions were changed."""
-    return sum(
-        len(each.changes) for each in raising(cluster.image, TOPIC, wanted) if cluster.commit(each)
-    )
+    found = raising(cluster.image, TOPIC, wanted, frozenset(cordoned))
+    return sum(len(each.changes) for each in found if cluster.commit(each))
 
 
 def catch_up(cluster):
@@ -87,6 +86,26 @@ def test_a_fenced_or_stopping_broker_is_not_counted(cluster):
     cluster.live(3, is_stopping=True)
     assert factor(cluster.image, 3) == 1
     assert raise_replicas(cluster) == 0
+
+
+def test_a_cordoned_broker_gets_no_replica_and_is_not_counted(cluster):
+    cluster.live(2, 3)
+    assert factor(cluster.image, 3, frozenset({3})) == 2
+    raise_replicas(cluster, cordoned=[3])
+    assert {record.adding for record in cluster.image.topics[TOPIC].assignments} == {(2,)}
+    catch_up(cluster)
+    assert raise_replicas(cluster, cordoned=[3]) == 0
+    assert raise_replicas(cluster, cordoned=[1, 2, 3]) == 0
+
+
+def test_a_partition_that_leaves_a_cordoned_broker_keeps_what_it_has(cluster):
+    """An operator who empties broker 3 is not hindered where nobody can take its replicas."""
+    cluster.live(2, 3)
+    cluster.set(TOPIC, 0, state("1* 2", "1 2", partition_epoch=10))
+    cluster.set(TOPIC, 1, state("3* 1", "3 1", partition_epoch=10))
+    raise_replicas(cluster, cordoned=[3])
+    assert not cluster.state(TOPIC, 0).adding
+    assert not cluster.state(TOPIC, 1).adding
 
 
 def test_nothing_is_removed_when_brokers_die(cluster):
