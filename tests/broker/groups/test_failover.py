@@ -219,6 +219,21 @@ def test_a_commit_waits_for_the_replicas_that_are_in_sync(tmp_path):
                 cluster[broker].resume()
 
 
+def test_a_coordinator_that_was_paused_serves_no_more(tmp_path):
+    with brokers_in(tmp_path, *ALL, **{"broker.session.timeout.ms": 500}) as cluster:
+        create(cluster, "t")
+        home = coordinator_of(cluster, "g")
+        commit_once_known(cluster, home, "g", 1)
+        with cluster[home].connect() as connection:
+            cluster[home].pause()
+            heir = coordinator_of(cluster, "g", others(home))
+            commit_once_known(cluster, heir, "g", 2)
+            cluster[home].resume()
+            assert fetched(connection, "g", "t")[3] == NOT_COORDINATOR
+            assert commit(connection, "g", "t", 3) == NOT_COORDINATOR
+        assert coordinator_of(cluster, "g") in ALL
+
+
 def test_replicas_are_added_when_brokers_come(tmp_path):
     with brokers_in(tmp_path, 1) as cluster:
         create(cluster, "t", factor=1)
