@@ -66,7 +66,7 @@ def test_an_emptied_directory_is_not_elected_though_nobody_else_is_there(brokers
     brokers[2].kill()
     shutil.rmtree(brokers[1].log_dir)
     brokers[1].restart()
-    assert leader(brokers.image()) == -1
+    brokers.eventually(lambda image: leader(image) == -1, SOON_S)
     brokers[2].restart()
     brokers.eventually(lambda image: leader(image) == 2, SOON_S)
 
