@@ -2,23 +2,28 @@
 
 What the broker asks of it is done by a `Partition` of `storage.log`. What the checker looks at is a
 copy, read back through the partition's reader after each change: only what the change may have
-touched. The copy stays as it was when the process dies.
+touched. A change that storage refuses may be done in part. The copy stays as it was when the process
+dies.
 """
 
 from __future__ import annotations
 
+import contextlib
 from bisect import bisect_left
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.partitions import replication_state
 from protocol.api.fetch import FetchPartition, PartitionData
+from protocol.errors import KafkaStorageError
 from storage.log import lookup
 from tests.simulation.replication.checking.ledger import BrokenInvariantError
 from tests.simulation.replication.cluster.log import NO_TIME, Batch, Log
 from tests.simulation.replication.real.batches import parsed, produced, stored
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from storage.log.partition import Partition
     from storage.log.replication.leader_state import LeaderState
     from tests.simulation.replication.cluster.broker import Broker
@@ -84,6 +89,20 @@ class RealLog(Log):
             self.high_watermark = max(self.start, min(self.high_watermark, lost))
         self.changed()
 
+    @contextlib.contextmanager
+    def _changing(self, unchanged: int) -> Iterator[None]:
+        """Reads again what a call has changed, also if storage has refused the rest of it.
+
+        `unchanged`: the call changes no batch before this offset.
+        """
+        try:
+            yield
+        except KafkaStorageError:
+            if not self.is_offline:  # one that is offline cannot be read
+                self._look(unchanged)
+            raise
+        self._look(unchanged)
+
     def look_durable(self) -> None:
         """Sees how far the log is durable now."""
         self.synced = self.partition.durable_offset
@@ -103,6 +122,13 @@ class RealLog(Log):
         return NO_TIME if largest is None else largest
 
     @property
+    def counted_event(self) -> int | None:
+        state = self.partition.state
+        if any(segment.known_times[1] < segment.tail.size for segment in state.version.segments):
+            return None  # the checker does not read what storage has not read
+        return NO_TIME if state.max_event_time is None else state.max_event_time
+
+    @property
     def last_append(self) -> int:
         last = self.partition.last_append_time
         return NO_TIME if last is None else last
@@ -111,9 +137,8 @@ class RealLog(Log):
         return self.last_append, NO_TIME  # the largest event time would have to be read
 
     def reset_clock(self, epoch: int, now_ms: int) -> bool:
-        is_reset = self.partition.append_clock.reset(now_ms) is not None
-        self._look(self.end)
-        return is_reset
+        with self._changing(self.end):
+            return self.partition.append_clock.reset(now_ms) is not None
 
     def end_of(self, epoch: int) -> tuple[int, int]:
         return self.partition.reader.end_offset_for_epoch(epoch)
@@ -137,14 +162,14 @@ class RealLog(Log):
     # --- roles ------------------------------------------------------------------------------------
 
     def begin_epoch(self, epoch: int) -> None:
-        self.partition.roles.lead(epoch)
-        self._look(self.end)
+        with self._changing(self.end):
+            self.partition.roles.lead(epoch)
 
     def follow(self, epoch: int) -> None:
         """Follows in an epoch; batches without append times go, because the leader has them."""
         self.cuts += 1
-        self.partition.roles.follow(epoch)
-        self._look(0)
+        with self._changing(0):
+            self.partition.roles.follow(epoch)
 
     def resign(self) -> None:
         self.partition.roles.resign()
@@ -163,9 +188,8 @@ class RealLog(Log):
         Storage stamps it, and checks its sequence. Raises BrokerError.
         """
         data, version = produced(request, settings.format)
-        end = self.end
-        told = self.partition.append(data, now_ms=self._now_ms, produce_version=version)
-        self._look(end)
+        with self._changing(self.end):
+            told = self.partition.append(data, now_ms=self._now_ms, produce_version=version)
         if told.duplicate:
             number = self.number_at(told.base_offset)
             if number < len(self.batches) and self.batches[number].base == told.base_offset:
@@ -199,42 +223,44 @@ class RealLog(Log):
         return self.read(self.end, 0, 0).known
 
     def append_as_follower(self, told: Told) -> None:
-        end, start, data = self.end, self.start, told.data
-        self.partition.replica.append_as_follower(
-            b"".join(data.records or ()),
-            replication_state.received_append_times(data),
-            replication_state.received_epochs(data.replication_state),
-            told.known,
-            now_ms=self._now_ms,
-        )
+        start, data = self.start, told.data
+        with self._changing(self.end):
+            self.partition.replica.append_as_follower(
+                b"".join(data.records or ()),
+                replication_state.received_append_times(data),
+                replication_state.received_epochs(data.replication_state),
+                told.known,
+                now_ms=self._now_ms,
+            )
         if self.partition.segments[0].base_offset < start:
             self.cuts += 1  # an empty log began with a batch in which the leader's log starts
-            end = 0
-        self._look(end)
+            self._look(0)
 
     def take_mark(self, known: LeaderState) -> None:
-        self.partition.replica.append_as_follower(b"", (), (), known, now_ms=self._now_ms)
-        self._look(self.end)
+        with self._changing(self.end):
+            self.partition.replica.append_as_follower(b"", (), (), known, now_ms=self._now_ms)
 
     # --- what goes --------------------------------------------------------------------------------
 
     def truncate(self, offset: int, *, is_below_high_watermark: bool = False) -> None:
-        self.partition.truncater.truncate_to(offset, below_high_watermark=is_below_high_watermark)
         self.cuts += 1
-        self._look(0)
+        with self._changing(0):
+            self.partition.truncater.truncate_to(
+                offset, below_high_watermark=is_below_high_watermark
+            )
 
     def restart_at(self, offset: int) -> None:
-        self.partition.truncater.start_at(offset)
         self.cuts += 1
-        self._look(0)
+        with self._changing(0):
+            self.partition.truncater.start_at(offset)
 
     def delete_before(self, offset: int) -> None:
-        self.partition.retainer.delete_records_before(offset)
-        self._look(self.end)
+        with self._changing(self.end):
+            self.partition.retainer.delete_records_before(offset)
 
     def retain(self, settings: Settings, trusted_ms: int) -> None:
-        self.partition.retainer.apply_retention(trusted_ms)
-        self._look(self.end)
+        with self._changing(self.end):
+            self.partition.retainer.apply_retention(trusted_ms)
 
     def tidy(self, now_ms: int) -> None:
         """Plays a round of retention, in which a follower deletes no more than its leader has."""

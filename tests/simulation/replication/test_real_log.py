@@ -1,0 +1,69 @@
+"""A stored log as the simulated broker sees it, when storage does only a part of a change."""
+
+from __future__ import annotations
+
+import random
+from uuid import UUID
+
+import pytest
+
+from protocol.errors import KafkaStorageError
+from storage import files
+from tests.simulation.replication.cluster.disk import BEGIN_MS
+from tests.simulation.replication.cluster.requests import Produce
+from tests.simulation.replication.cluster.settings import Settings
+from tests.simulation.replication.real.disk import RealDisk
+from tests.storage.replicas.replica import Router
+
+KEY = "topic/0"
+BATCHES = 8
+SETTINGS = Settings(
+    min_insync=1,
+    is_stamped=False,
+    format=2,
+    needs_flush=False,
+    allows_unclean=False,
+    retention_ms=-1,
+    retention_event_ms=-1,
+)
+
+
+@pytest.fixture
+def logs(tmp_path):
+    """Return a leader's log with some batches, an empty log that follows, and its disk."""
+    router = Router()
+    before = files.use(router)
+    disks = [
+        RealDisk(random.Random(1), lambda _: None, lambda: BEGIN_MS, tmp_path / name, router)
+        for name in ("leader", "follower")
+    ]
+    leader, follower = (_opened(disk) for disk in disks)
+    leader.begin_epoch(1)
+    follower.follow(1)
+    for number in range(BATCHES):
+        request = Produce(KEY, number, 1, 1, BEGIN_MS + number, -1, -1, -1)
+        leader.produce(request, SETTINGS, 1, broker=None)
+    yield leader, follower, disks[1]
+    for disk in disks:
+        disk.kill()
+    files.use(before)
+
+
+def _opened(disk):
+    disk.start(1)
+    disk.configure("topic", SETTINGS)
+    return disk.open_log(KEY, UUID(int=1))
+
+
+def test_what_a_full_disk_had_room_for_is_seen(logs):
+    leader, follower, disk = logs
+    answer = leader.read(0, leader.end, BATCHES)
+    disk._power.room = len(b"".join(answer.data.records)) // 2
+    with pytest.raises(KafkaStorageError, match="the disk is full"):
+        follower.append_as_follower(answer)
+    assert 0 < follower.partition.log_end_offset < leader.end
+    assert follower.end == follower.partition.log_end_offset
+    assert follower.batches == leader.batches[: len(follower.batches)]
+    disk.repair()
+    follower.append_as_follower(leader.read(follower.end, leader.end, BATCHES))
+    assert (follower.end, follower.batches) == (leader.end, leader.batches)
