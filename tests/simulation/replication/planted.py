@@ -318,7 +318,7 @@ PLANTED: dict[str, Mistake] = {
         )
     ),
     "the largest event time does not travel": Mistake(
-        (Patch(reader, "leader_state", without(max_event_time=None)),), 79, is_stored=True
+        (Patch(reader, "leader_state", without(max_event_time=None)),), 12, is_stored=True
     ),
     "groups are served before they are loaded": Mistake(
         (Patch(Ownership, "check", served_at_once),), 39

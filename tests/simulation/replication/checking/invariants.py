@@ -271,6 +271,17 @@ class Checker:
             raise ledger.broken(
                 3, f"{replica.log} of {replica.broker} is no prefix of {theirs.log}"
             )
+        if replica.log.high_watermark == theirs.log.high_watermark:
+            self._check_event_time(ledger, replica, theirs)
+
+    def _check_event_time(self, ledger: Ledger, replica: Replica, leader: Replica) -> None:
+        """Invariant 10: a follower knows the event times that its leader has counted."""
+        known, theirs = replica.log.counted_event, leader.log.counted_event
+        if None in (known, theirs) or ledger.marks:
+            return  # not read yet, or a mark may have lowered one of both
+        if known < theirs:
+            what = f"{replica.broker} has the largest event time {known}, its leader has {theirs}"
+            raise ledger.broken(10, what)
 
     def acknowledges(self, replica: Replica, batch: Batch, acks: int) -> None:
         """A leader has answered a producer: invariants 1 and 8."""

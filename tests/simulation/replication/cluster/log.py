@@ -124,6 +124,11 @@ class Log:
         self._event_number = number
         return max(self._largest, self.max_event_told)
 
+    @property
+    def counted_event(self) -> int | None:
+        """The largest event time, if it is known; None: batches would have to be read for it."""
+        return self.max_event
+
     def number_at(self, offset: int) -> int:
         """Returns the number of the first batch that ends after an offset."""
         number = bisect_right(self.batches, offset, key=_BASE)
