@@ -71,7 +71,7 @@ class Replica:
         batch with an unknown append time ages from when the leader adopted it, or from `now_ms` if
         the leader does not say. Returns the log end offset. Raises
         CorruptMessage for batches that cannot follow this log, and then nothing is stored;
-        KafkaStorageError.
+        KafkaStorageError, and then the batches before the one that failed may be stored.
         """
         state = self._state
         state.check_online()

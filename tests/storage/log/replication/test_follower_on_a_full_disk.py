@@ -1,4 +1,4 @@
-"""A follower whose disk refuses a correction of its leader: the next answer brings it again."""
+"""A follower whose disk refuses a part of an answer: a later answer brings it again."""
 
 import errno
 
@@ -123,3 +123,21 @@ def test_a_batch_behind_a_correction_survives_each_refused_write(followed, numbe
     if followed.partition.log_end_offset == 2:
         store()
     check(followed, 2, 510)
+
+
+def test_batches_before_the_refused_one_stay_and_the_next_fetch_goes_on_behind_them(log):
+    log.partition.roles.follow(2)
+    batches = [build([Record(offset, 10 + offset, b"k", b"v")]) for offset in range(3)]
+    entries, leader = [AppendedFrom(0, 20)], LeaderState(0, 0, 20, 12)
+    replica = log.partition.replica
+
+    def store(first):
+        replica.append_as_follower(b"".join(batches[first:]), entries, (), leader, now_ms=600)
+
+    replica.append_as_follower(batches[0], entries, (), leader, now_ms=600)  # it makes the files
+    refused = refusal(1, lambda: store(1))
+    assert "disk is full" in refused
+    assert log.partition.log_end_offset == 2
+    store(2)
+    assert log.partition.log_end_offset == 3
+    assert _opened_again(log).partition.log_end_offset == 3
