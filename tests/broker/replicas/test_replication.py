@@ -7,7 +7,11 @@ import asyncio
 import pytest
 
 from broker.replicas.isr_changes import IsrChanges
-from broker.replicas.serving import FollowerFetch
+from broker.replicas.serving import SINCE_VERSION, FollowerFetch
+from client import apis
+from client.async_connection import AsyncConnection, open_connection
+from client.calls.replication import replica_fetch
+from protocol.api.fetch import FetchPartition, FetchRequest
 from protocol.errors import ErrorCode, NotLeaderOrFollower
 from storage.log.high_watermark import Role
 from tests.broker.replicas.inside import (
@@ -133,6 +137,66 @@ async def test_a_partition_that_comes_while_a_fetch_is_parked_does_not_wait_for_
         await three.create("second")
         answer = await produce(three[1], "second", b"a")
         assert answer.error_code == 0
+
+
+async def test_a_partition_that_comes_while_a_fetch_is_being_ended_is_asked_for_afterwards(
+    tmp_path, monkeypatch
+):
+    async with brokers(tmp_path) as three:
+        for each in three.all.values():
+            each.replicas.fetch_wait_ms = 60_000  # longer than this test waits for anything
+        await three.create("first")
+        leader = three[1].replicas.led(three[1].log("first"))
+        await eventually(lambda: len(leader.parked) == 2)
+        ask, goes_on = AsyncConnection.ask, asyncio.Event()
+
+        async def late(connection, message, *args, **options):
+            answer = await ask(connection, message, *args, **options)
+            if isinstance(message, FetchRequest) and not message.topics:
+                await goes_on.wait()
+            return answer
+
+        monkeypatch.setattr(AsyncConnection, "ask", late)
+        before = set(leader.parked)
+        fetchers = [three[number].replicas._fetchers[1] for number in (2, 3)]
+        for fetcher in fetchers:
+            fetcher.ask_again()
+        await eventually(lambda: len(leader.parked) == 2 and before.isdisjoint(leader.parked))
+        await three.create("second")
+        await eventually(lambda: all(len(fetcher) == 2 for fetcher in fetchers))
+        goes_on.set()
+        assert (await produce(three[1], "second", b"a", timeout_ms=5_000)).error_code == 0
+
+
+async def test_a_request_that_comes_together_with_a_fetch_ends_its_wait(tmp_path):
+    async with brokers(tmp_path) as three:
+        topic = await three.create("t")
+        epoch = three[3].cluster.epoch
+        await three[3].lose_session(is_noticed=False)  # the test fetches for it
+        wanted = FetchPartition(
+            partition=0,
+            current_leader_epoch=0,
+            fetch_offset=0,
+            last_fetched_epoch=-1,
+            log_start_offset=0,
+            partition_max_bytes=1 << 20,
+        )
+        parked = replica_fetch(
+            3, epoch, {topic.topic_id: [wanted]}, max_bytes=1 << 20, max_wait_ms=60_000
+        )
+        empty = replica_fetch(3, epoch, {}, max_bytes=0, max_wait_ms=0)
+        connection = await open_connection("127.0.0.1", three[1].port, "test", timeout_s=10)
+        try:
+            await connection.ask(empty, apis.FETCH, timeout_s=10, least_version=SINCE_VERSION)
+            asked = [
+                connection.ask(each, apis.FETCH, timeout_s=10, least_version=SINCE_VERSION)
+                for each in (parked, empty)
+            ]
+            answers = await asyncio.gather(*asked)
+        finally:
+            connection.close()
+            await connection.wait_closed()
+        assert [answer.error_code for answer in answers] == [0, 0]
 
 
 async def test_an_append_just_before_a_fetch_parks_wakes_it(tmp_path, monkeypatch):
