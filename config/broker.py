@@ -322,29 +322,11 @@ class BrokerConfig(ClusterConfig):
         low=1,
         dynamic=False,
     )
-    offsets_topic_replication_factor: int = setting(
-        "offsets.topic.replication.factor",
-        Type.SHORT,
-        3,
-        "How many replicas each partition of __consumer_offsets has. Where fewer brokers are there, "
-        "it has as many as there are brokers, and gets the others when more brokers come.",
-        low=1,
-        dynamic=False,
-    )
     offsets_topic_segment_bytes: int = setting(
         "offsets.topic.segment.bytes",
         Type.INT,
         100 * 2**20,
         "The segment.bytes of __consumer_offsets when it is created.",
-        low=1,
-        dynamic=False,
-    )
-    offsets_commit_timeout_ms: int = setting(
-        "offsets.commit.timeout.ms",
-        Type.INT,
-        5_000,
-        "How long, in ms, offsets and groups that are written wait for the in-sync replicas of their "
-        "partition of __consumer_offsets.",
         low=1,
         dynamic=False,
     )

@@ -105,3 +105,21 @@ class ClusterConfig:
         "Not a Kafka setting.",
         convert=parse_broker_ids,
     )
+    offsets_topic_replication_factor: int = setting(
+        "offsets.topic.replication.factor",
+        Type.SHORT,
+        3,
+        "How many replicas each partition of __consumer_offsets has. Where fewer brokers are there, "
+        "it has as many as there are brokers, and gets the others when more brokers come.",
+        low=1,
+        dynamic=False,
+    )
+    offsets_commit_timeout_ms: int = setting(
+        "offsets.commit.timeout.ms",
+        Type.INT,
+        5_000,
+        "How long, in ms, offsets and groups that are written wait for the in-sync replicas of their "
+        "partition of __consumer_offsets.",
+        low=1,
+        dynamic=False,
+    )

@@ -55,7 +55,6 @@ if TYPE_CHECKING:
     from broker.network.context import Context
     from broker.node import Node
     from broker.pools import Permit
-    from broker.replicas.replicas import Replicas
     from protocol.api.fetch import FetchPartition, FetchRequest, FetchTopic
     from protocol.errors import BrokerError, ErrorCode
     from protocol.topic_partition import TopicPartition
@@ -80,8 +79,8 @@ def handle(
         raise FetchSessionIdNotFound("fetch sessions are answered statelessly")
     if request.session_epoch > 0:
         raise InvalidFetchSessionEpoch("fetch sessions are answered statelessly")
-    if node.replicas is not None and request.replica_state is not None:
-        answer = _for_follower(node, node.replicas, request, context)
+    if node.replicas is not None and request.replica_state and _is_replica(request):
+        answer = node.replicas.fetch(request, context)
         if answer is not None:
             return answer
     if len(request.topics) != 1 or len(request.topics[0].partitions) != 1:
@@ -93,17 +92,6 @@ def handle(
     if attempt.is_enough():
         return attempt.answer()
     return _wait(node, request, context, attempt)
-
-
-def _for_follower(
-    node: Node, replicas: Replicas, request: FetchRequest, context: Context
-) -> FetchResponse | Coroutine[Any, Any, FetchResponse] | None:
-    """Answers a broker that fetches for its replicas; None if that is not who asks."""
-    if not _is_replica(request) or not node.authorizer.allows_on_cluster(
-        context.connection.session, Operation.CLUSTER_ACTION
-    ):
-        return None
-    return replicas.fetch(request, context)
 
 
 def _name_each_once(request: FetchRequest, *, by_id: bool) -> None:

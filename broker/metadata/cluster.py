@@ -315,23 +315,19 @@ class ClusterMetadata:
         raises.
         """
         revision = await self.store.transact(compares, operations)
-        await self._refresh()
+        await self.catch_up()
         return revision
-
-    async def catch_up(self) -> None:
-        """Updates the image with what other brokers have stored until now.
-
-        A change that one broker has answered is then seen by a change that another one is asked
-        for next. Raises KafkaStorageError.
-        """
-        await self._refresh()
 
     async def _transact(self, compares: Sequence[Compare], operations: Sequence[Operation]) -> bool:
         """Commits and updates the image; returns False if a comparison was false."""
         return await self.transact(compares, operations) is not None
 
-    async def _refresh(self) -> None:
-        """Updates the image to the store's newest revision. Raises KafkaStorageError."""
+    async def catch_up(self) -> None:
+        """Updates the image to the store's newest revision.
+
+        A change that one broker has answered is then seen by a change that another one is asked
+        for next. Raises KafkaStorageError.
+        """
         try:
             self._take(await self.store.changes(self.image.revision))
         except CompactedError:

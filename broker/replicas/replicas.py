@@ -16,6 +16,7 @@ from broker.replicas.local_replica import LocalReplica
 from broker.replicas.serving import FollowerFetch
 from broker.replicas.views import brokers_of
 from broker.replication.messages import Assignment, LeaderRules
+from protocol.acl import Operation
 from protocol.errors import NotLeaderOrFollower
 
 if TYPE_CHECKING:
@@ -267,8 +268,11 @@ class Replicas:
 
     def fetch(
         self, request: FetchRequest, context: Context
-    ) -> FetchResponse | Coroutine[Any, Any, FetchResponse]:
-        """Answers a follower's fetch."""
+    ) -> FetchResponse | Coroutine[Any, Any, FetchResponse] | None:
+        """Answers a broker that fetches for its replicas; None if it has no right to."""
+        session = context.connection.session
+        if not self._node.authorizer.allows_on_cluster(session, Operation.CLUSTER_ACTION):
+            return None
         return FollowerFetch(self._node, self, request, context).answer()
 
     def appended(self, partition: Partition, appended: Appended) -> None:
