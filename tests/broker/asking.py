@@ -26,7 +26,7 @@ TOPIC, BROKER = 2, 4
 # API -> highest version served; the lowest is 0 for all of them.
 VERSIONS = {
     "Produce": 13,
-    "Fetch": 16,
+    "Fetch": 18,
     "ListOffsets": 11,
     "Metadata": 13,
     "OffsetCommit": 9,

@@ -10,7 +10,7 @@ import pytest
 
 from tests.broker import asking
 from tests.broker.subject import Subject, eventually
-from tidelog import process
+from tidelog import serving
 
 STORAGE_ERROR = 56
 SIZE = "6m"
@@ -34,7 +34,7 @@ def small(tmp_path, monkeypatch):
     launcher = tmp_path / "python"
     launcher.write_text(_NAMESPACE.format(size=SIZE, data=data, python=sys.executable))
     launcher.chmod(0o755)
-    monkeypatch.setattr(process.sys, "executable", str(launcher))
+    monkeypatch.setattr(serving.sys, "executable", str(launcher))
     settings = {"log.retention.check.interval.ms": "1000", "log.segment.delete.delay.ms": "0"}
     with Subject(data, settings, clock="manual") as broker:
         yield broker

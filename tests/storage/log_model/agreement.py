@@ -24,7 +24,11 @@ def check(partition: Partition, model: ModelLog, *, is_trimmed: bool) -> None:
     assert partition.high_watermark == model.high_watermark
     assert partition.state.back_offset == model.mark
     assert partition.last_append_time == model.last_append
-    assert partition.reader.read_max_event_time() == model.counted
+    counted = partition.reader.read_max_event_time()
+    if partition.state.awaits_role:  # only what was saved counts before that
+        assert counted is None or (model.counted is not None and counted <= model.counted)
+    else:
+        assert counted == model.counted
     contents(partition, model, is_trimmed=is_trimmed)
 
 
@@ -159,7 +163,17 @@ def learn(partition: Partition, model: ModelLog) -> None:
         assert partition.last_append_time is not None
         assert partition.last_append_time >= stored[-1]
     model.last_append, model.mark = partition.last_append_time, partition.state.back_offset
-    model.counted = partition.reader.read_max_event_time()
+    learn_counted(partition, model)
+
+
+def learn_counted(partition: Partition, model: ModelLog) -> None:
+    """Take over the largest event time that counts as soon as the log has a role."""
+    partition.reader.read_max_event_time()
+    state = partition.state
+    with state.append_lock:
+        model.counted = state.largest_event.below(
+            partition.high_watermark, state.version.segments, state.judge
+        )
 
 
 def which(partition: Partition, candidates: Sequence[ModelLog], *, is_trimmed: bool) -> ModelLog:

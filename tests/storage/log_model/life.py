@@ -165,6 +165,8 @@ class Life(Host):
         self.partition.truncater.truncate_to(offset, below_high_watermark=unclean)
         self.model = self.after
         self.count_what_came_back()
+        if self.partition.state.awaits_role:  # of what is cut, only what was saved counts
+            agreement.learn_counted(self.partition, self.model)
         self.now_acknowledged(self.after.end)
 
     def begin_anew(self) -> None:
