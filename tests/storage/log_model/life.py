@@ -60,6 +60,8 @@ class Life(Host):
     def live(self) -> None:
         for _ in range(self.random.choice([5, STEPS])):
             self.step()
+            if self.partition.state.awaits_role:  # of what is cut then, only what was saved counts
+                agreement.learn_counted(self.partition, self.model)
             agreement.check(self.partition, self.model, is_trimmed=self.is_trimmed)
         self.store._release()
 
@@ -165,8 +167,6 @@ class Life(Host):
         self.partition.truncater.truncate_to(offset, below_high_watermark=unclean)
         self.model = self.after
         self.count_what_came_back()
-        if self.partition.state.awaits_role:  # of what is cut, only what was saved counts
-            agreement.learn_counted(self.partition, self.model)
         self.now_acknowledged(self.after.end)
 
     def begin_anew(self) -> None:
