@@ -35,7 +35,9 @@ def test_a_start_warns_of_each_in_a_line_of_its_own(start, name, value, conseque
 
 
 def test_a_start_warns_of_nothing_that_asks_for_nothing(start):
-    broker = start({"authorizer.class.name": "", "replica.fetch.min.bytes": "1", "log.preallocate": "true"})
+    broker = start(
+        {"authorizer.class.name": "", "replica.fetch.min.bytes": "1", "log.preallocate": "true"}
+    )
     assert warnings(broker) == []
     for name in ("replica.fetch.min.bytes", "log.preallocate"):
         assert broker.lines("level=info", "setting accepted and ignored", f"setting={name}")
