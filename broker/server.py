@@ -148,7 +148,7 @@ async def _run(config: BrokerConfig, clock: Clock, faults: Faults | None) -> int
 
 
 async def _serve(node: Node, stop: asyncio.Event, started_s: float, faults: Faults | None) -> None:
-    """Listens, prints that it is ready, and waits for the end."""
+    """Listens, prints the ready line, and serves until the broker is told to stop."""
     loop = asyncio.get_running_loop()
     servers = []
     bound = []

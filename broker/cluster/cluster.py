@@ -18,7 +18,6 @@ from broker.cluster.rules import Rules
 from broker.cluster.session import Session, SessionLostError
 from broker.membership.controlled_shutdown import may_stop
 from broker.metadata.broker_records import Endpoint
-from broker.replication.messages import BrokerStatus
 from protocol.errors import BrokerError
 
 if TYPE_CHECKING:
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
     from broker.network.listener import Listener
     from broker.node import Node
     from broker.replication.lease import Lease
-    from broker.replication.messages import BrokerView
 
 log = logging.getLogger("tidelog.cluster")
 
@@ -83,11 +81,6 @@ class Cluster:
         return self._session.lease_id
 
     @property
-    def revision(self) -> int:
-        """The revision of the image."""
-        return self._metadata.image.revision
-
-    @property
     def is_serving(self) -> bool:
         """Whether this broker is registered, and not fenced in its own image."""
         live = self._metadata.image.brokers.get(self.me)
@@ -96,13 +89,6 @@ class Cluster:
     def now_ms(self) -> int:
         """Returns milliseconds of the monotonic clock by which the lease is measured."""
         return int(self._node.clock.monotonic_s() * 1000)
-
-    def view(self) -> BrokerView:
-        """Returns the brokers that have a session in the image."""
-        return {
-            broker: BrokerStatus(live.epoch, live.record.is_fenced, live.record.is_stopping)
-            for broker, live in self._metadata.image.brokers.items()
-        }
 
     def on_session(self, begun: Callable[[int], None], lost: Callable[[str], None]) -> None:
         """Calls `begun` with the broker epoch of each session, and `lost` with why it has ended.
@@ -235,7 +221,7 @@ class Cluster:
     async def _hear_news(self) -> None:
         """Wakes the session and the controller for each new image."""
         while True:
-            await self._metadata.newer_image(self.revision)
+            await self._metadata.newer_image(self._metadata.image.revision)
             self._news.set()
             self._governing.news.set()
 

@@ -73,7 +73,7 @@ class _Partition:
 
 
 class Ownership:
-    """The partitions that one broker coordinates, and how far it is with each."""
+    """The partitions of __consumer_offsets whose groups one broker coordinates, and the phase of each."""
 
     def __init__(self, *, is_alone: bool) -> None:
         """Begins without any partition. A broker that is alone serves those that it knows nothing of."""

@@ -61,7 +61,7 @@ class Acknowledgements:
             _answer(each, code)
 
     def look(self, decide: Decide) -> None:
-        """Answers all that can be answered, also those whose time is over."""
+        """Answers every producer whose append is acknowledged, refused or timed out by now."""
         left: deque[_Waiting] = deque()
         for each in self._waiting:
             code = decide(each.appended.last_offset + 1, each.deadline_ms)

@@ -18,6 +18,7 @@ from protocol.errors import ErrorCode, RequestTimedOut
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from broker.replicas.acknowledgements import Decide
     from broker.replicas.local_replica import Name
     from broker.replicas.replicas import Replicas
     from broker.replicas.serving import FollowerFetch
@@ -76,12 +77,7 @@ class Led:
             state.advance_high_watermark(offset)
         self._host.waiting.advanced(self.partition)
         if self._waiting:
-            now_ms = self._host.now_ms()
-            self._waiting.advanced(
-                lambda end_offset, deadline_ms: self.leader.acknowledgement(
-                    end_offset, now_ms, deadline_ms
-                )
-            )
+            self._waiting.advanced(self._acknowledge_now())
 
     def _wake(self) -> None:
         """Wakes the fetches for which there is news: records at once, the rest a little later."""
@@ -217,11 +213,13 @@ class Led:
 
     def look_at_producers(self) -> None:
         """Answers producers whose time is over, or whom the end of the lease concerns."""
-        now_ms = self._host.now_ms()
-        self._waiting.look(
-            lambda end_offset, deadline_ms: self.leader.acknowledgement(
-                end_offset, now_ms, deadline_ms
-            )
+        self._waiting.look(self._acknowledge_now())
+
+    def _acknowledge_now(self) -> Decide:
+        """Returns how the machine answers appends at this moment."""
+        leader, now_ms = self.leader, self._host.now_ms()
+        return lambda end_offset, deadline_ms: leader.acknowledgement(
+            end_offset, now_ms, deadline_ms
         )
 
     def check_append(self, acks: int) -> None:

@@ -243,10 +243,7 @@ class Replicas:
 
     def check_leading(self, partition: Partition) -> None:
         """Checks an answer that only the leader gives. Raises NotLeaderOrFollower."""
-        led = self._led.get(partition)
-        if led is None:
-            raise NotLeaderOrFollower
-        led.leader.check_leading(self.now_ms())
+        self._led_of(partition).check_leading()
 
     def check_end_known(self, partition: Partition) -> None:
         """Checks an answer that depends on the log's end (KIP-207).

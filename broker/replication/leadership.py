@@ -258,7 +258,7 @@ class Leadership:
         return not may_advance(self.record, self.rules.min_insync)
 
     def _is_about_to_join(self, remote: RemoteReplica, now_ms: int) -> bool:
-        """Returns whether to wait for a follower that is not in the ISR yet.
+        """Returns whether the high watermark waits for a follower that is not in the ISR yet.
 
         One that may not join would hold the high watermark for nothing (KAFKA-15021).
         """
