@@ -14,12 +14,14 @@ LISTEN ?= 127.0.0.1:9092
 HTTP ?= 127.0.0.1:8080
 SEEDS ?= 20000
 FROM ?= 1
+ROUNDS ?= 200
+SEED ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup serve test test-long test-clients test-docker test-spark simulate simulate-clocks oracle check style types imports derived derive rewrite bench bench-full bench-logs bench-pipeline bench-streaming image compose-up compose-down fuzz clean
+.PHONY: help setup serve test test-long test-clients test-docker test-spark simulate simulate-clocks nemesis oracle check style types imports derived derive rewrite bench bench-cluster bench-full bench-logs bench-partitions bench-pipeline bench-silence bench-streaming image compose-up compose-down compose-cluster-up compose-cluster-down fuzz clean
 
 help: ## list the commands
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## make .venv with everything needed to serve, test and check
 
@@ -37,21 +39,25 @@ serve: setup ## serve on 127.0.0.1:9092, HTTP on 127.0.0.1:8080, logs below ./da
 test: setup ## run the tests (heavy parts that are missing are skipped with a reason)
 	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m 'not (oracle or clients or docker or spark or long)'
 
-test-long: setup ## the long profiles: a million mutated frames, more kills
+test-long: setup ## the long profiles: a million mutated frames, more kills, 200 rounds of faults
 	TIDELOG_EVERY_CASE=1 TIDELOG_FUZZ_FRAMES=1000000 TIDELOG_MODEL_LOOKUPS=100000 TIDELOG_MODEL_DECISIONS=10000 TIDELOG_LOG_MODEL_RUNS=10000 TIDELOG_REPLICA_RUNS=10000 $(BIN)/python -m pytest -q -m 'long or not (oracle or clients or docker or spark)' --timeout 3600
 
-test-clients: setup ## every real client against every other, the matrix printed
+test-clients: setup ## every real client against every other; Kafka's tools, Connect and Streams on three brokers
 	@$(BIN)/python tests/clients/environments.py
-	$(BIN)/python -m pytest -q -s -m clients --timeout 1800 tests/clients tests/field
+	@for version in tools-3.9.1 tools-4.1.1 connect-3.9.1 connect-4.1.1; do $(FETCH) $$version >/dev/null || $(FETCH) $$version >/dev/null || true; done
+	$(BIN)/python -m pytest -q -s -m clients --timeout 1800 tests/clients tests/field tests/tools
 
 test-docker: setup ## the image and the compose stack, with docker or podman
 	$(BIN)/python -m pytest -q -s -m docker --timeout 900 tests/docker
 
 simulate: setup ## lives of a cluster with faults: SEEDS=10000 FROM=1; PLANT=list names mistakes to plant
-	@SEEDS=$(SEEDS) FROM=$(FROM) PLANT="$(PLANT)" STORAGE="$(STORAGE)" $(BIN)/python -m tests.simulation.replication.world
+	@SEEDS=$(SEEDS) FROM=$(FROM) PLANT="$(PLANT)" STORAGE="$(STORAGE)" $(BIN)/python -m tests.simulation.replication.lives
 
 simulate-clocks: setup ## lives with wrong clocks: SEEDS=20000 FROM=1; PLANT=list names mistakes to plant
 	@SEEDS=$(SEEDS) FROM=$(FROM) PLANT="$(PLANT)" $(BIN)/python -m tests.simulation.clocks
+
+nemesis: setup ## rounds of faults against three brokers under load: ROUNDS=200 SEED=1; STORE=etcd over etcd
+	@$(BIN)/python -m tests.nemesis --rounds $(ROUNDS) --seed $(SEED) $(if $(filter etcd,$(STORE)),--etcd)
 
 test-spark: setup ## the pipeline's jobs on Spark; installs PySpark into .venv, needs Java
 	$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --editable '.[dev,spark,avro,iceberg]'
@@ -98,10 +104,19 @@ derive: setup ## write the derived pages anew
 rewrite: setup ## rewrite the expected output of the time scripts (then read the diff)
 	TIDELOG_REWRITE=1 $(BIN)/python -m pytest -q tests/time
 
-bench: setup ## ratios against Apache Kafka, under 8 minutes
+bench: setup bench-cluster ## ratios against Apache Kafka, under 13 minutes
 	$(BIN)/python benchmarks/run.py
 	$(BIN)/python benchmarks/logs.py --small
 	@echo "The pipeline beside stock Spark is measured by: make bench-pipeline (needs Java)"
+
+bench-cluster: setup ## three brokers beside three of Apache Kafka, under 5 minutes
+	$(BIN)/python benchmarks/cluster/measure.py
+
+bench-silence: setup ## how long producers wait when a leader is killed, beside Apache Kafka; needs a JDK
+	$(BIN)/python benchmarks/cluster/silence.py
+
+bench-partitions: setup ## 10,000 partitions of three brokers over etcd: creation, fail-over, start
+	$(BIN)/python benchmarks/cluster/many_partitions.py
 
 bench-logs: setup ## lookups in 100 M records, 10,000 partitions, recovery, flushing; resumable
 	$(BIN)/python benchmarks/logs.py
@@ -127,6 +142,12 @@ compose-up: image ## broker, Prometheus and Grafana in containers (SERVICES=brok
 
 compose-down: ## stop and remove them; their volumes stay
 	@docker/containers.sh down
+
+compose-cluster-up: image ## three brokers, three members of etcd, Prometheus and Grafana in containers
+	@docker/containers.sh cluster-up $(SERVICES)
+
+compose-cluster-down: ## stop and remove them; their volumes stay
+	@docker/containers.sh cluster-down
 
 clean: ## remove what was built
 	rm -rf $(STAMP) build *.egg-info protocol/records/_kernels*.so protocol/records/_kernels.c .mypy_cache .ruff_cache .pytest_cache .hypothesis

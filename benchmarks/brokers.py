@@ -185,14 +185,19 @@ class Tidelog:
         if process is None:
             return
         process.send_signal(signal.SIGCONT)
-        process.terminate()
-        try:
-            process.wait(STOP_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait(STOP_TIMEOUT_S)
-        if process.stdout is not None:
-            process.stdout.close()
+        end(process)
+
+
+def end(process: subprocess.Popen[str]) -> None:
+    """Stops a process with SIGTERM; kills it if it does not end."""
+    process.terminate()
+    try:
+        process.wait(STOP_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait(STOP_TIMEOUT_S)
+    if process.stdout is not None:
+        process.stdout.close()
 
 
 class Kafka:

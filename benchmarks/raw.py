@@ -184,7 +184,7 @@ class _Sender(asyncio.Protocol):
 
 
 def pipelined(
-    port: int,
+    port: int | Sequence[int],
     requests: Sequence[bytes],
     depth: int,
     error_at: int,
@@ -193,16 +193,18 @@ def pipelined(
 ) -> Pipelined:
     """Sends each request again and again on a connection of its own, `depth` in flight on each.
 
-    Every response must have the same size (same topic, no errors). Raises RawError.
+    `port` is that of all of them, or one for each. Every response must have the same size (same topic,
+    no errors). Raises RawError.
     """
+    ports = [port] * len(requests) if isinstance(port, int) else port
 
     async def run() -> Pipelined:
         loop = asyncio.get_running_loop()
         senders = []
         transports = []
-        for request in requests:
+        for request, at in zip(requests, ports, strict=True):
             sender = _Sender(request, depth, error_at)
-            transport, _ = await loop.create_connection(lambda one=sender: one, "127.0.0.1", port)
+            transport, _ = await loop.create_connection(lambda one=sender: one, "127.0.0.1", at)
             senders.append(sender)
             transports.append(transport)
         for sender in senders:

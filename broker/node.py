@@ -90,7 +90,7 @@ class Node:
             removed=self._topic_removed,
             leader_changed=self.waiting.wake,
         )
-        controller = Controller(metadata, self.settings, self._unclaimed)
+        controller = Controller(metadata, self.settings, self._unclaimed, self.catch_up)
         self.topics = Topics(controller, reconciler, self.settings, self._forget_topic)
         self.cluster: Cluster | None = None  # None for a broker that is alone
         self.replicas: Replicas | None = None
@@ -114,6 +114,15 @@ class Node:
         self.topics.replicate(replicas)
         self.coordinator.join_cluster()
         return replicas
+
+    async def catch_up(self) -> None:
+        """Updates the image by what other brokers have stored until now; called before a change.
+
+        Another broker may have answered the change before this one, which the image does not show yet.
+        A broker that is alone has nothing to catch up with. Raises KafkaStorageError.
+        """
+        if self.cluster is not None:
+            await self.metadata.catch_up()
 
     # -- lookups --------------------------------------------------------------------------------
 
@@ -179,7 +188,7 @@ class Node:
             or not 0 <= index < len(known.assignments)
             or known.assignments[index].leader != metadata.node_id
         ):
-            check_leader(metadata, topic, index)  # raises
+            check_leader(metadata, topic, index, epoch)  # raises
         found = self.store.opened_partition(topic, index)
         if found is None or found.state.offline is not None:
             lookup = self.partition if may_block else self.opened_partition
@@ -214,10 +223,10 @@ class Node:
 
     def topic_name(self, topic_id: UUID) -> str:
         """The name of a topic; raises UnknownTopicId."""
-        topic = self.metadata.image.topics_by_id.get(topic_id)
-        if topic is None:
+        name = self.metadata.image.topic_name(topic_id)
+        if name is None:
             raise UnknownTopicId(f"there is no topic with id {topic_id}")
-        return topic.name
+        return name
 
     def code_for(self, code: ErrorCode, before_storage_errors: bool) -> int:
         """The code to send: clients older than KAFKA_STORAGE_ERROR know it by another name."""

@@ -29,6 +29,7 @@ _FIRST_APPEND_THREADS = 4
 _READ_THREADS = 6
 _CONVERSION_THREADS = 2
 _SYNC_THREADS = 8  # of each log directory
+_PROBE_THREADS = 1  # of each log directory, which has one probe at a time
 _CHECKPOINT_THREADS = 2
 _MAINTENANCE_THREADS = 6
 _TOPIC_THREADS = 2
@@ -133,15 +134,26 @@ class SyncPools:
     """
 
     def __init__(self, log_dirs: Iterable[Path]) -> None:
-        self._pools = {path: Pool("sync", _SYNC_THREADS) for path in log_dirs}
+        self._pools: dict[Path, Pool] = {}
+        self._probes: dict[Path, Pool] = {}
+        for path in log_dirs:
+            self._pools[path] = Pool("sync", _SYNC_THREADS)
+            self._probes[path] = Pool("probe", _PROBE_THREADS)
 
     def of(self, partition: Partition) -> Pool:
-        """The threads of the log directory a partition is in."""
+        """Returns the threads of the log directory a partition is in."""
         return self._pools[partition.directory.parent]
+
+    def probe_of(self, path: Path) -> Pool:
+        """Returns the thread that probes the disk of a log directory.
+
+        A probe waits for no other work: the time that it takes is the disk's.
+        """
+        return self._probes[path]
 
     def stop(self) -> None:
         """Takes no more work, and returns when what was given has ended."""
-        for pool in self._pools.values():
+        for pool in (*self._pools.values(), *self._probes.values()):
             pool.stop()
 
 

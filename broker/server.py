@@ -1,7 +1,8 @@
 """From start to stop: open the logs, listen, say `ready`, serve, and flush everything on SIGTERM.
 
 `run` prints exactly one line to standard output, beginning `ready`, when clients may connect; it names
-the ports that were bound. HTTP, and the control listener where there is one, come up right after it.
+the ports that were bound. HTTP, and the control listener where there is one, answer before, while one
+of several brokers waits for the others.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from broker.node import Node
 from broker.pools import NoDefaultPool
 from broker.topics.startup import open_topics
 from broker.unenforced_settings import log_ignored, log_unenforced_in
-from config.listeners import EVERY_INTERFACE
+from config.broker.listeners import EVERY_INTERFACE
 from protocol.errors import BrokerError
 from protocol.records import kernels
 from storage.directory.log_directory import LogDirectoryError
@@ -56,6 +57,7 @@ _LINGER_S = 0.5  # how long peers may take to close their side
 # How long a thread of a pool may compute in Python while the event loop waits. Python's 5 ms would
 # be added to each turn of the loop while a log is read in a pool.
 _SWITCH_INTERVAL_S = 0.001
+_STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 def run(config: BrokerConfig, clock: Clock | None = None) -> int:
@@ -69,6 +71,10 @@ def run(config: BrokerConfig, clock: Clock | None = None) -> int:
         except (LogDirectoryError, MetadataError, BrokerError, OSError) as error:
             log.critical("stopped: %s", error)
             return 1
+        finally:
+            # Python gives the signals back to the system when it ends: another one would still end
+            # the process then, and its exit status would be that of a crash.
+            signal.pthread_sigmask(signal.SIG_BLOCK, _STOP_SIGNALS)
 
 
 def _clock(config: BrokerConfig) -> Clock:
@@ -105,7 +111,7 @@ async def _run(config: BrokerConfig, clock: Clock, faults: Faults | None) -> int
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     loop.set_default_executor(NoDefaultPool())
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in _STOP_SIGNALS:
         loop.add_signal_handler(number, stop.set)
     log_ignored(config)
     if kernels.IMPLEMENTATION != "compiled":
@@ -150,44 +156,41 @@ async def _run(config: BrokerConfig, clock: Clock, faults: Faults | None) -> int
 async def _serve(node: Node, stop: asyncio.Event, started_s: float, faults: Faults | None) -> None:
     """Listens, prints the ready line, and serves until the broker is told to stop."""
     loop = asyncio.get_running_loop()
-    servers = []
-    bound = []
-    for listening, listener in _listeners(node.config):
-        bound.append(listener)
-        servers.append(
-            await loop.create_server(
-                partial(Connection, node, listener), sock=listening, backlog=_BACKLOG
-            )
-        )
+    servers, bound = await _bound_servers(node)
     http_socket = _listen(*node.config.http) if node.config.http else None
     control_socket = _listen(*node.config.control) if node.config.control else None
     rounds, compaction = Rounds(node), CompactionRounds(node)
-    if node.cluster is not None:
-        told = [] if http_socket is None else [_http_listener(http_socket)]
-        await node.cluster.start([*bound, *told])
-    node.ready = True
-    node.coordinator.start()
-    _say_ready(node, bound, http_socket, control_socket)
-    log.info("ready", extra={"after_s": round(node.clock.monotonic_s() - started_s, 3)})
+    # HTTP answers while the broker still waits to be unfenced, and says so.
     https = [loop.create_task(start_http(node, http_socket))] if http_socket else []
     if control_socket is not None and faults is not None:
         control = partial(_start_control, node, (rounds, compaction), faults)
         https.append(loop.create_task(control(control_socket)))
-    gc.collect()
-    gc.freeze()  # what start-up made stays; the collector need not look at it again
-    chores = [
-        loop.create_task(work)
-        for work in (
-            _chores(node),
-            rounds.run(),
-            compaction.run(),
-            node.topics.run(),
-            node.clock_watch.run(),
-            *([] if node.cluster_watch is None else [node.cluster_watch.run()]),
-            *([] if node.replicas is None else [node.replicas.run()]),
-        )
-    ]
-    await stop.wait()
+    told = bound if http_socket is None else [*bound, _http_listener(http_socket)]
+    try:
+        if await _has_joined(node, told, stop):
+            node.ready = True
+            node.coordinator.start()
+            for server in servers:
+                await server.start_serving()
+            _say_ready(node, bound, http_socket, control_socket)
+            log.info("ready", extra={"after_s": round(node.clock.monotonic_s() - started_s, 3)})
+            gc.collect()
+            gc.freeze()  # what start-up made stays; the collector need not look at it again
+            chores = _begin_chores(node, rounds, compaction)
+            await stop.wait()
+            await _stop_serving(node, servers, chores, faults)
+    finally:
+        for http in https:
+            await _stop_http(http)
+
+
+async def _stop_serving(
+    node: Node,
+    servers: list[asyncio.Server],
+    chores: list[asyncio.Task[None]],
+    faults: Faults | None,
+) -> None:
+    """Hands over what this broker leads, and lets the requests under way finish."""
     log.info("stopping")
     if node.cluster is not None:
         await node.cluster.hand_over()
@@ -203,8 +206,65 @@ async def _serve(node: Node, stop: asyncio.Event, started_s: float, faults: Faul
     await _drain(node)
     if node.replicas is not None:
         await node.replicas.close()
-    for http in https:
-        await _stop_http(http)
+
+
+async def _has_joined(node: Node, told: list[Listener], stop: asyncio.Event) -> bool:
+    """Waits until the other brokers let this one serve; returns False if it is to stop before.
+
+    A broker that is alone need not wait.
+    """
+    if node.cluster is None:
+        return True
+    loop = asyncio.get_running_loop()
+    joining = loop.create_task(node.cluster.start(told))
+    stopping = loop.create_task(stop.wait())
+    await asyncio.wait((joining, stopping), return_when=asyncio.FIRST_COMPLETED)
+    if joining.done():
+        stopping.cancel()
+        joining.result()  # raises what the start has failed with
+        return True
+    log.info("stopping before the broker was unfenced")
+    joining.cancel()
+    await asyncio.wait([joining])
+    return False
+
+
+def _begin_chores(
+    node: Node, rounds: Rounds, compaction: CompactionRounds
+) -> list[asyncio.Task[None]]:
+    """Begins what runs beside the requests."""
+    loop = asyncio.get_running_loop()
+    return [
+        loop.create_task(work)
+        for work in (
+            _chores(node),
+            rounds.run(),
+            compaction.run(),
+            node.topics.run(),
+            node.clock_watch.run(),
+            *([] if node.cluster_watch is None else [node.cluster_watch.run()]),
+            *([] if node.replicas is None else [node.replicas.run()]),
+        )
+    ]
+
+
+async def _bound_servers(node: Node) -> tuple[list[asyncio.Server], list[Listener]]:
+    """Binds every listener for clients; nobody can connect before its server is started.
+
+    What a broker knows before it is unfenced would mislead clients.
+    """
+    servers, bound = [], []
+    for waiting, listener in _listeners(node.config):
+        bound.append(listener)
+        servers.append(
+            await asyncio.get_running_loop().create_server(
+                partial(Connection, node, listener),
+                sock=waiting,
+                backlog=_BACKLOG,
+                start_serving=False,
+            )
+        )
+    return servers, bound
 
 
 async def _start_control(
@@ -234,17 +294,17 @@ async def _stop_http(http: asyncio.Task[Any]) -> None:
 
 
 def _listeners(config: BrokerConfig) -> list[tuple[socket.socket, Listener]]:
-    """Binds every listener; a port of 0 is replaced by the one the system gave."""
+    """Binds every listener, which does not listen yet; a port of 0 becomes one that is free."""
     advertised = {name: (host, port) for name, host, port in config.advertised_listeners}
     result = []
     for name, host, port in config.listeners:
-        listening = _listen(host, port)
-        actual = listening.getsockname()[1]
+        waiting = _bind(host, port)
+        actual = waiting.getsockname()[1]
         told_host, told_port = advertised.get(name, (host, 0))
         if told_host in EVERY_INTERFACE:
             told_host = socket.gethostname()
         listener = Listener(name, host, actual, (told_host, told_port or actual))
-        result.append((listening, listener))
+        result.append((waiting, listener))
     return result
 
 
@@ -257,12 +317,26 @@ def _http_listener(bound: socket.socket) -> Listener:
 
 def _listen(host: str, port: int) -> socket.socket:
     """A listening socket; an empty host means every interface."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listening = socket.create_server(
-        (host, port), family=family, backlog=_BACKLOG, reuse_port=False
-    )
-    listening.setblocking(False)
+    listening = _bind(host, port)
+    listening.listen(_BACKLOG)
     return listening
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    """A socket with an address, to which nobody can connect until it listens."""
+    is_ipv6 = ":" in host
+    bound = socket.socket(socket.AF_INET6 if is_ipv6 else socket.AF_INET)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if is_ipv6:
+            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        bound.bind((host, port))
+    except OSError as error:
+        bound.close()
+        what = f"{error.strerror} (while attempting to bind on address {(host, port)!r})"
+        raise OSError(error.errno, what) from None
+    bound.setblocking(False)
+    return bound
 
 
 def _say_ready(

@@ -12,14 +12,21 @@ import logging
 import sys
 import time
 
+from protocol.errors import BrokerError
+
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
 class Logfmt(logging.Formatter):
-    """Formats a record as logfmt; exceptions follow as their own lines, indented."""
+    """Formats a record as logfmt.
+
+    An exception follows as a traceback in its own lines, indented. An error with a code of the
+    protocol, such as a metadata store that does not answer, is not a fault in the program: its
+    sentence ends the line as `reason`.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line, and the traceback if there is one."""
+        """Returns one line, and the traceback if there is one."""
         moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
         line = (
             f"ts={moment}.{int(record.msecs):03d}Z level={record.levelname.lower()} "
@@ -28,7 +35,9 @@ class Logfmt(logging.Formatter):
         for key, value in vars(record).items():
             if key not in _STANDARD:
                 line += f" {key}={_quoted(str(value))}"
-        if record.exc_info:
+        if record.exc_info and isinstance(record.exc_info[1], BrokerError):
+            line += f" reason={_quoted(record.exc_info[1].message)}"
+        elif record.exc_info:
             line += "\n  " + self.formatException(record.exc_info).replace("\n", "\n  ")
         return line
 

@@ -15,7 +15,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from client import apis
-from client.calls.records import PRODUCE_WAIT_MS, produce_request, read_produced
+from client.calls.records import produce_request, read_produced
 from client.errors import (
     ClusterUnreachable,
     ConnectionBroken,
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from protocol.records.column_batches import EncodedBatch
 
 IN_FLIGHT: Final = 5  # as many as a broker remembers of a producer to detect duplicates
-_WAIT_S: Final = PRODUCE_WAIT_MS / 1000
 _PAUSE_S: Final = 0.1
 _LONGEST_PAUSE_S: Final = 2.0
 _FENCED: Final = frozenset(
@@ -105,16 +104,17 @@ class Appender:
 
     def _receive(self) -> Appended:
         """Returns the answer to the oldest batch, which may be sent several times."""
-        deadline = time.monotonic() + self._client.timeout_s
+        deadline: float | None = None  # counts from the first failure
         pause_s = _PAUSE_S
         where = f"{self._topic}-{self._partition}"
         while True:
             try:
                 connection = self._connection or self._send_again()
-                answer = connection.receive(wait_s=_WAIT_S)
+                answer = connection.receive(wait_s=0.0)
                 result = read_produced(answer, where)
                 return Appended(self._waiting.popleft(), result.base_offset, result.append_time_ms)
             except ConnectionBroken as error:
+                deadline = deadline or time.monotonic() + self._client.timeout_s
                 if time.monotonic() > deadline:
                     raise ClusterUnreachable(str(error)) from error
                 self._recover()
@@ -127,6 +127,7 @@ class Appender:
                     ) from error
                 if error.code in _GAP:
                     raise SequenceGap(str(error)) from error
+                deadline = deadline or time.monotonic() + self._client.timeout_s
                 if not error.retriable or time.monotonic() > deadline:
                     raise
                 self._recover()

@@ -170,27 +170,34 @@ class AsyncClient:
             steps.close()
 
     async def _ask(self, step: Ask) -> Any:
-        connection = await self._any_of(step.addresses)
-        return await connection.ask(
-            step.message,
-            step.key,
-            timeout_s=self.request_timeout_s + step.wait_s,
-            has_answer=step.has_answer,
-        )
+        address, connection = await self._any_of(step.addresses)
+        try:
+            answer = await connection.ask(
+                step.message,
+                step.key,
+                timeout_s=self.request_timeout_s + step.wait_s,
+                has_answer=step.has_answer,
+            )
+        except ConnectionBroken:
+            self._state.doubt(address)
+            raise
+        self._state.heard(address)  # nothing is awaited until the answer is read
+        return answer
 
-    async def _any_of(self, addresses: Sequence[Address]) -> AsyncConnection:
-        """Returns a connection to one of these: an open one, else the first that can be reached."""
-        for address in addresses:
-            known = self._brokers.get(address)
-            if known is not None and known.usable is not None:
-                return known.usable
+    async def _any_of(self, addresses: Sequence[Address]) -> tuple[Address, AsyncConnection]:
+        """Returns the first of these, by their standing, that can be reached, and a connection."""
         failures = []
-        for address in addresses:
+        for address in self._state.by_standing(addresses, self._is_open):
             try:
-                return await self._connect(address)
+                return address, await self._connect(address)
             except ConnectionBroken as error:
+                self._state.doubt(address)
                 failures.append(error)
         raise none_reached(failures)
+
+    def _is_open(self, address: Address) -> bool:
+        known = self._brokers.get(address)
+        return known is not None and known.usable is not None
 
     def _check_open(self) -> None:
         if self._is_closed:

@@ -68,13 +68,7 @@ class AsyncConnection(asyncio.BufferedProtocol):
         if self._frames.must_renew:
             await self._access.prepare_on(self._loop)
             self._frames.renew()
-        if self._failure is not None:
-            raise ConnectionBroken(str(self._failure))
-        self._frames.send(message, api_key, has_answer=has_answer, least_version=least_version)
-        self._flush()
-        answer: asyncio.Future[Any] = self._loop.create_future()
-        if has_answer:
-            self._answers.append(answer)
+        answer = self.post(message, api_key, has_answer=has_answer, least_version=least_version)
         try:
             async with asyncio.timeout(timeout_s):
                 await self._may_write.wait()
@@ -83,6 +77,23 @@ class AsyncConnection(asyncio.BufferedProtocol):
             failure = ConnectionBroken(f"{self.address} did not answer in time")
             self._fail(failure)
             raise failure from None
+
+    def post(
+        self, message: Message, api_key: int, *, has_answer: bool = True, least_version: int = 0
+    ) -> asyncio.Future[Any]:
+        """Sends a request now, and returns a future of its answer, which has no time limit.
+
+        The future raises ConnectionBroken. A session that has to be renewed is not. Raises
+        ConnectionBroken or VersionMismatch.
+        """
+        if self._failure is not None:
+            raise ConnectionBroken(str(self._failure))
+        self._frames.send(message, api_key, has_answer=has_answer, least_version=least_version)
+        self._flush()
+        answer: asyncio.Future[Any] = self._loop.create_future()
+        if has_answer:
+            self._answers.append(answer)
+        return answer
 
     def close(self) -> None:
         """Closes the connection; requests in flight fail with ConnectionBroken."""
@@ -107,18 +118,18 @@ class AsyncConnection(asyncio.BufferedProtocol):
         """Processes received bytes; an answer goes to the oldest request."""
         if self._failure is not None:
             return
+        frames, answers = self._frames, self._answers
+        frames.filled(nbytes)
         try:
-            answer = self._frames.filled(nbytes)
+            while (answer := frames.next_answer()) is not None:
+                waiting = answers.popleft()
+                if not waiting.done():
+                    waiting.set_result(answer)
         except (ConnectionBroken, AuthenticationFailed) as error:
             self._fail(error)
             return
-        if answer is not None:
-            waiting = self._answers.popleft()
-            if not waiting.done():
-                waiting.set_result(answer)
-            return
         self._flush()  # the next step of a handshake
-        if self._frames.is_ready and not self.ready.done():
+        if frames.is_ready and not self.ready.done():
             self.ready.set_result(None)
 
     def connection_lost(self, exc: Exception | None) -> None:

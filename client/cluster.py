@@ -12,7 +12,7 @@ from client.errors import RequestError, raise_for_code
 from protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 GROUP: Final = 0
 TRANSACTION: Final = 1
@@ -46,9 +46,36 @@ class ClusterState:
         self.controller = -1
         self._topics: dict[str, TopicInfo] = {}
         self._coordinators: dict[tuple[int, str], Address] = {}
+        self._doubts: dict[Address, int] = {}
+        self._last_heard: Address | None = None
+        self._told_by: Address | None = None
+
+    def heard(self, address: Address) -> None:
+        """Records who sends the answer that is read next."""
+        self._last_heard = address
+
+    def doubt(self, address: Address) -> None:
+        """Puts a broker behind all others for questions that any broker can answer."""
+        self._doubts[address] = max(self._doubts.values(), default=0) + 1
+
+    def by_standing(
+        self, addresses: Iterable[Address], is_open: Callable[[Address], bool]
+    ) -> list[Address]:
+        """Returns the order to try brokers in: those never doubted, then by the last doubt.
+
+        Among brokers never doubted, the ones with an open connection come first.
+        """
+        return sorted(addresses, key=lambda one: (self._doubts.get(one, 0), not is_open(one)))
 
     def forget(self) -> None:
-        """Forgets leaders, coordinators and the controller; the addresses of brokers stay."""
+        """Forgets leaders, coordinators and the controller; the addresses of brokers stay.
+
+        The broker that named them is doubted: one that is cut off from the metadata names the old
+        leaders again and again, and another broker should be asked.
+        """
+        if self._told_by is not None:
+            self.doubt(self._told_by)
+            self._told_by = None
         self._topics.clear()
         self._coordinators.clear()
         self.controller = -1
@@ -63,6 +90,7 @@ class ClusterState:
 
     def learn_metadata(self, answer: Any) -> dict[str, TopicInfo]:
         """Stores a Metadata answer; returns its topics. Raises RequestError for a refused topic."""
+        self._told_by = self._last_heard
         self.nodes = {one.node_id: (one.host, one.port) for one in answer.brokers}
         self.controller = answer.controller_id
         found = {}
@@ -106,6 +134,7 @@ class ClusterState:
 
     def learn_coordinator(self, kind: int, key: str, answer: Any) -> Address:
         """Stores a FindCoordinator answer; returns the address. Raises RequestError."""
+        self._told_by = self._last_heard
         what = "transactional id" if kind == TRANSACTION else "group"
         raise_for_code(answer.error_code, f"coordinator of {what} {key}", answer.error_message)
         address = self._coordinators[kind, key] = (answer.host, answer.port)

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from protocol.errors import ERRORS, ErrorCode
+from protocol.error_codes import ERRORS
+from protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -119,11 +120,11 @@ class RequestError(ClientError):
 
     def __init__(self, code: int, doing: str, message: str | None = None) -> None:
         known = ERRORS.get(code)
-        self.code = known.code if known is not None else ErrorCode.UNKNOWN_SERVER_ERROR
+        self.code = known if known is not None else ErrorCode.UNKNOWN_SERVER_ERROR
         self.name = known.name if known is not None else f"error {code}"
         self.message = message
         self.reason = message or (known.sentence if known is not None else "")
-        self.retriable = known is not None and (known.retriable or known.code in _STALE_METADATA)
+        self.retriable = known is not None and (known.retriable or known in _STALE_METADATA)
         super().__init__(f"{doing}: {self.name}" + (f": {self.reason}" if self.reason else ""))
 
 

@@ -1,7 +1,8 @@
 """The state of one connection without a socket: encodes requests and decodes answers.
 
 A shell sends what `take_output` returns, and fills the buffer that `room` returns with what it
-receives. It passes the number of bytes to `filled`, which returns an answer when one is complete.
+receives. It passes the number of bytes to `filled`, and takes answers with `next_answer` until there
+is none: one read may bring several. A large answer is received where it stays, without a copy.
 The connection begins with a handshake: it asks for the broker's API versions, and then runs an
 `Authenticator` (for example SASL). Answers arrive in the order of the requests; anything else is
 `ConnectionBroken`.
@@ -29,9 +30,14 @@ if TYPE_CHECKING:
 
     from client.apis import VersionRange
     from protocol.message import Message
+    from protocol.wire import Buffer
 
 MAX_ANSWER_BYTES: Final = 1 << 30
+_READ_BYTES: Final = (
+    16_384  # answers that fit are copied out of the buffer, so that one read takes them
+)
 _SIZE = Struct(">i")
+_LEAST_BYTES: Final = 4  # of an answer: its correlation id
 _HEAD = Struct(">hhih")
 _UNSUPPORTED_VERSION: Final = 35
 _TLS_RECORDS: Final = (b"\x15\x03", b"\x16\x03")  # how an alert and a handshake begin
@@ -104,9 +110,10 @@ class Frames:
         self._sent: deque[_Sent] = deque()
         self._held: list[_Held] = []
         self._output: list[bytes | bytearray | memoryview] = []
-        self._buffer = bytearray(_SIZE.size)
-        self._position = 0
-        self._is_size = True  # whether the buffer is for the size of a frame
+        self._buffer = memoryview(bytearray(_READ_BYTES))
+        self._begin = self._end = 0  # of what was received in it, and not processed
+        self._large: bytearray | None = None  # the frame of an answer that does not fit
+        self._large_end = 0  # of what was received of that frame
         self._handshake: Generator[Request, Any, int] | None = self._shake_hands()
         self._write(*next(self._handshake), is_handshake=True)
 
@@ -172,41 +179,77 @@ class Frames:
 
     def room(self) -> memoryview:
         """Returns the buffer for the next bytes; it is never empty."""
-        return memoryview(self._buffer)[self._position :]
+        if self._large is not None:
+            return memoryview(self._large)[self._large_end :]
+        begin, end = self._begin, self._end
+        if begin == end:
+            self._begin = self._end = 0
+            return self._buffer
+        if begin:  # an incomplete frame goes to the front: all of it may need the room
+            self._buffer[: end - begin] = bytes(self._buffer[begin:end])
+            self._begin, self._end = 0, end - begin
+        return self._buffer[self._end :]
 
-    def filled(self, count: int) -> Any:
-        """Processes `count` received bytes; returns the answer that they complete, else None.
+    def filled(self, count: int) -> None:
+        """Notes `count` received bytes; `next_answer` processes them."""
+        if self._large is None:
+            self._end += count
+        else:
+            self._large_end += count
+
+    def next_answer(self) -> Any:
+        """Returns the next answer, or None if some of its bytes have not come yet.
 
         It also processes the answers of the handshake; call `take_output` afterwards. Raises
         ConnectionBroken or AuthenticationFailed.
         """
-        self._position += count
-        if self._position < len(self._buffer):
-            return None
-        frame, self._position = self._buffer, 0
-        if self._is_size:
-            (size,) = _SIZE.unpack(frame)
-            if not self.served and frame.startswith(_TLS_RECORDS):
-                raise AuthenticationFailed(
-                    f"{self.address} speaks TLS: set security.protocol to SSL or SASL_SSL"
-                )
-            if not 4 <= size <= MAX_ANSWER_BYTES:
-                raise ConnectionBroken(f"{self.address} announces an answer of {size} bytes")
-            self._buffer, self._is_size = bytearray(size), False
-            return None
-        self._buffer, self._is_size = bytearray(_SIZE.size), True
-        if not self._sent:
-            raise ConnectionBroken(f"{self.address} answers a request that was not sent")
-        sent = self._sent.popleft()
-        try:
-            answer = _decode(frame, sent)
-        except DecodeError as error:
-            raise ConnectionBroken(f"{self.address}: {error}") from error
-        if not sent.is_handshake:
-            self._is_answered = True
-            return answer
-        self._go_on(answer)
+        while (frame := self._next_frame()) is not None:
+            if not self._sent:
+                raise ConnectionBroken(f"{self.address} answers a request that was not sent")
+            sent = self._sent.popleft()
+            try:
+                answer = _decode(frame, sent)
+            except DecodeError as error:
+                raise ConnectionBroken(f"{self.address}: {error}") from error
+            if not sent.is_handshake:
+                self._is_answered = True
+                return answer
+            self._go_on(answer)
         return None
+
+    def _next_frame(self) -> Buffer | None:
+        """Returns the next complete frame. Raises ConnectionBroken and AuthenticationFailed."""
+        large = self._large
+        if large is not None:
+            if self._large_end < len(large):
+                return None
+            self._large = None
+            return large
+        begin, received = self._begin, self._end - self._begin
+        if received < _SIZE.size:
+            return None
+        (size,) = _SIZE.unpack_from(self._buffer, begin)
+        begin += _SIZE.size
+        if _SIZE.size + size <= received and size >= _LEAST_BYTES:
+            self._begin = begin + size
+            return bytes(self._buffer[begin : self._begin])
+        self._check_size(size)
+        if _SIZE.size + size > _READ_BYTES:
+            self._large = large = bytearray(size)
+            self._large_end = self._end - begin
+            large[: self._large_end] = self._buffer[begin : self._end]
+            self._begin = self._end = 0
+        return None
+
+    def _check_size(self, size: int) -> None:
+        """Raises ConnectionBroken and AuthenticationFailed if no answer begins like this."""
+        begin = self._begin
+        if not self.served and bytes(self._buffer[begin : begin + 2]) in _TLS_RECORDS:
+            raise AuthenticationFailed(
+                f"{self.address} speaks TLS: set security.protocol to SSL or SASL_SSL"
+            )
+        if not _LEAST_BYTES <= size <= MAX_ANSWER_BYTES:
+            raise ConnectionBroken(f"{self.address} announces an answer of {size} bytes")
 
     # --- internal --------------------------------------------------------------------------------
 
@@ -269,7 +312,7 @@ class Frames:
         return (yield from self._authenticator.steps(self.address, self.served))
 
 
-def _decode(frame: bytearray, sent: _Sent) -> Any:
+def _decode(frame: Buffer, sent: _Sent) -> Any:
     """Returns the message in a frame; records are views of it.
 
     Raises ConnectionBroken or DecodeError.

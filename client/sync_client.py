@@ -85,6 +85,7 @@ class Client:
 
         The client can be used again.
         """
+        self._doubt_lost()
         for one in self._open.values():
             one.close()
         self._open.clear()
@@ -95,6 +96,33 @@ class Client:
     def perform(self, call: Call[Result]) -> Result:
         """Performs a call of `client.calls`."""
         return self._run(flow.perform(self._state, call, self._retry()))
+
+    def begin(
+        self, call: Call[Result], *, otherwise: Callable[[], Call[Result]] | None = None
+    ) -> Callable[[], Result]:
+        """Sends a call; the returned function waits for its answer, once, and retries as `perform`.
+
+        With `otherwise` the call is tried only once: if it fails, what `otherwise` returns is
+        performed instead. The client must not be used for anything else meanwhile.
+        """
+
+        def again() -> Result:
+            self._state.forget()
+            return self.perform(call if otherwise is None else otherwise())
+
+        try:
+            connection = self._run(self._reach(call.target))
+            connection.send(call.message, call.key)
+        except (ConnectionBroken, RequestError, VersionMismatch):
+            return again
+
+        def end() -> Result:
+            try:
+                return call.read(connection.receive(wait_s=call.wait_s))
+            except (ConnectionBroken, RequestError):
+                return again()
+
+        return end
 
     def retrying(self, once: Callable[[], Steps[Result]]) -> Result:
         """Runs steps of `client.flow`, again after failures that may pass."""
@@ -169,15 +197,24 @@ class Client:
     def list_offsets(
         self, topic: str, times_ms: Mapping[int, int], *, isolation: int = READ_UNCOMMITTED
     ) -> dict[int, FoundOffset]:
-        """Returns for each partition the first offset at or after a time.
+        """Returns for each partition the first offset at or after a time; asks each leader once.
 
         `EARLIEST` and `LATEST` are the ends. Raises RequestError: UNSUPPORTED_VERSION for a time
         before 1970 on a broker that does not support it.
         """
-        return {
-            at: self.perform(records.list_offset(topic, at, time_ms, isolation=isolation))
-            for at, time_ms in times_ms.items()
-        }
+
+        def once() -> Steps[dict[int, FoundOffset]]:
+            led: dict[tuple[Address, ...], dict[int, int]] = {}
+            for partition, time_ms in times_ms.items():
+                leader = yield from flow.resolve(self._state, Leader(topic, partition))
+                led.setdefault(leader, {})[partition] = time_ms
+            found: dict[int, FoundOffset] = {}
+            for leader, asked in led.items():
+                call = records.list_offsets_of(topic, asked, isolation=isolation)
+                found |= call.read((yield Ask(leader, call.message, call.key)))
+            return found
+
+        return self.retrying(once)
 
     def end_offset(self, topic: str, partition: int, *, isolation: int = READ_UNCOMMITTED) -> int:
         """Returns a partition's high watermark, or for read_committed its last stable offset."""
@@ -247,12 +284,12 @@ class Client:
 
     def _connected(self, target: flow.Target) -> Connection:
         """Returns a connection to a target, after retries and pauses."""
+        return self.retrying(lambda: self._reach(target))
 
-        def once() -> Steps[Connection]:
-            addresses = yield from flow.resolve(self._state, target)
-            return self._connect(addresses)
-
-        return self.retrying(once)
+    def _reach(self, target: flow.Target) -> Steps[Connection]:
+        """Returns a connection to a target."""
+        addresses = yield from flow.resolve(self._state, target)
+        return self._connect(addresses)
 
     def _run(self, steps: Steps[Result]) -> Result:
         """Runs the steps until they return."""
@@ -284,20 +321,29 @@ class Client:
         return connection.send(step.message, step.key, has_answer=False)
 
     def _connect(self, addresses: Sequence[Address]) -> Connection:
-        """Returns a connection to one of these: an open one, else the first that can be reached."""
-        for address in addresses:
-            known = self._open.get(address)
-            if known is not None and not known.is_closed:
-                return known
+        """Returns a connection to the first of these, by their standing, that can be reached."""
+        self._doubt_lost()
         failures = []
         timeout_s = min(self.timeout_s, REQUEST_TIMEOUT_S)
-        for address in addresses:
+        for address in self._state.by_standing(addresses, self._open.__contains__):
+            self._state.heard(address)
+            known = self._open.get(address)
+            if known is not None:
+                return known
             try:
                 made = Connection(*address, self.client_id, timeout_s, self._access)
             except ConnectionBroken as error:
+                self._state.doubt(address)
                 failures.append(error)
             else:
                 self._open[address] = made
                 self._brokers.has_answered = True
                 return made
         raise none_reached(failures)
+
+    def _doubt_lost(self) -> None:
+        """Drops the connections that have failed, and doubts their brokers."""
+        lost = [address for address, one in self._open.items() if one.is_closed]
+        for address in lost:
+            del self._open[address]
+            self._state.doubt(address)

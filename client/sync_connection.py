@@ -62,6 +62,7 @@ class Connection:
             self._flush()
             while not self._frames.is_ready:
                 self._read_some(0.0)
+                self._next_answer()
         except BaseException:
             self.close()
             raise
@@ -117,8 +118,8 @@ class Connection:
 
     def receive(self, *, wait_s: float = 0.0) -> Any:
         """Waits for the answer to the oldest request in flight. Raises ConnectionBroken."""
-        while (answer := self._read_some(wait_s)) is None:
-            pass
+        while (answer := self._next_answer()) is None:
+            self._read_some(wait_s)
         return answer
 
     def _reach(self, host: str, port: int) -> socket.socket:
@@ -182,13 +183,12 @@ class Connection:
         self._limit(longest_s - patience_s)
         return self._socket.recv_into(self._frames.room())
 
-    def _read_some(self, wait_s: float) -> Any:
-        """Receives bytes, waiting for them if necessary; returns an answer once it is complete."""
+    def _read_some(self, wait_s: float) -> None:
+        """Receives bytes, waiting for them if necessary."""
         try:
             count = self._received(wait_s)
             if not count:
                 raise self._frames.closed()
-            answer = self._frames.filled(count)
         except TimeoutError as error:
             self.close()
             raise ConnectionBroken(f"{self.address} did not answer in time") from error
@@ -198,6 +198,15 @@ class Connection:
         except OSError as error:
             self.close()
             raise self._access.failure(self.address, error) from error
+        self._frames.filled(count)
+
+    def _next_answer(self) -> Any:
+        """Returns an answer if one is complete, and takes a handshake further."""
+        try:
+            answer = self._frames.next_answer()
+        except (ConnectionBroken, AuthenticationFailed):
+            self.close()
+            raise
         if answer is None:
             self._flush()  # the next step of a handshake
         return answer

@@ -3,25 +3,30 @@
 Begin with `setting.py`, which says how a setting is declared. Every error is a ConfigError of one
 sentence. The usual questions:
 - a topic's settings, such as max.message.bytes and retention.ms: `topic.py`
-- the broker's settings, such as auto.create.topics.enable: `broker.py`; listeners: `listeners.py`
+- the broker's settings, such as auto.create.topics.enable: `broker/settings.py`; which broker this
+  is, and of which cluster: `broker/cluster.py`; addresses: `broker/listeners.py`
 - names of environment variables (KAFKA_LOG_DIRS for log.dirs): `environment.py`
 - properties files: `properties.py`; which source wins: `load.py`
 - format versions (message.format.version): `versions.py`; times as people write them: `instants.py`
 - a second name of a setting: `aliases` at its declaration; two names that disagree: `load.py`
 - settings of Kafka that do nothing here: `ignored.py`; those of them that promise safety and get a
   warning: `unenforced.py`, logged by `broker/unenforced_settings.py`
+- rates of throttled replication, and which replicas they hold for: `replication_quota.py`
 - what DescribeConfigs shows of them: `describe.py`
 Who enforces a setting is found by its field: max_message_bytes leads to protocol/records/prepare.py.
 """
 
-from config.broker import BROKER_SETTINGS, BrokerConfig
+from config.broker.listeners import Listener
+from config.broker.settings import BROKER_SETTINGS, BrokerConfig
 from config.describe import Entry, Source, Synonym, broker_entries, topic_entries
-from config.listeners import Listener
 from config.load import (
     BROKER_ALIASES,
+    FOR_ONE_BROKER,
     TOPIC_ALIASES,
+    check_formats,
     load,
     reconfigured,
+    stored_as,
     topic_config,
     without_aliases,
 )
@@ -32,6 +37,7 @@ from config.unenforced import unenforced
 __all__ = [
     "BROKER_ALIASES",
     "BROKER_SETTINGS",
+    "FOR_ONE_BROKER",
     "TOPIC_ALIASES",
     "TOPIC_SETTINGS",
     "BrokerConfig",
@@ -44,8 +50,10 @@ __all__ = [
     "TopicConfig",
     "Type",
     "broker_entries",
+    "check_formats",
     "load",
     "reconfigured",
+    "stored_as",
     "topic_config",
     "topic_entries",
     "unenforced",

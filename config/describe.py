@@ -10,15 +10,15 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
-from config.broker import BROKER_SETTINGS
-from config.load import DYNAMIC
+from config.broker.settings import BROKER_SETTINGS
+from config.load import DYNAMIC, DYNAMIC_HERE
 from config.setting import Setting, Type, written
 from config.topic import TOPIC_SETTINGS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from config.broker import BrokerConfig
+    from config.broker.settings import BrokerConfig
     from config.setting import Given
     from config.topic import TopicConfig
 
@@ -76,7 +76,8 @@ def topic_entries(
         ]
         below = _given(broker, *_default_names(setting)) if counts else []
         implied = _implied(broker, setting, overrides)
-        final = Synonym(setting.broker_names[0].name, setting.default, Source.DEFAULT)
+        shared = setting.broker_names[0].name if setting.broker_names else setting.name
+        final = Synonym(shared, setting.default, Source.DEFAULT)
         synonyms = (*set_here, *below, *implied, final)
         entries.append(_entry(setting, getattr(config, attribute), synonyms, fixed=False))
     return entries
@@ -93,6 +94,8 @@ def broker_entries(broker: BrokerConfig) -> list[Entry]:
         value = getattr(broker, attribute)
         entries.append(_entry(setting, value, synonyms, fixed=not setting.dynamic))
     for attribute, setting in TOPIC_SETTINGS.items():
+        if not setting.broker_names:
+            continue
         name = setting.broker_names[0].name
         synonyms = (
             *_given(broker, *_default_names(setting)),
@@ -107,6 +110,8 @@ def broker_entries(broker: BrokerConfig) -> list[Entry]:
 
 def _default_names(setting: Setting) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Returns the equal names of a topic setting's broker default, and the weaker ones."""
+    if not setting.broker_names:
+        return (), ()
     strongest, *weaker = (each.name for each in setting.broker_names)
     aliases = (name for name in setting.broker_aliases if name not in weaker)
     return (strongest, *(name for name in aliases if name != strongest)), tuple(weaker)
@@ -124,8 +129,11 @@ def _implied(broker: BrokerConfig, setting: Setting, overrides: Mapping[str, str
 def _given(broker: BrokerConfig, equal: tuple[str, ...], weaker: tuple[str, ...]) -> list[Synonym]:
     """Returns where a setting was set on the broker, strongest first.
 
-    A value under one of the `equal` names is told under all of them, because each can replace it.
+    A value under one of the `equal` names is told under all of them, because each can replace it. A
+    change of all brokers is the default of one that is among several.
     """
+    live = Source.DYNAMIC_DEFAULT_BROKER if broker.metadata_store else Source.DYNAMIC_BROKER
+    sources = {DYNAMIC: live, DYNAMIC_HERE: Source.DYNAMIC_BROKER}
     found: dict[tuple[str, int], Given] = {}
     for name in (*equal, *weaker):
         given = broker.given.get(name)
@@ -138,7 +146,7 @@ def _given(broker: BrokerConfig, equal: tuple[str, ...], weaker: tuple[str, ...]
         Synonym(
             name,
             given.value.strip(),
-            Source.DYNAMIC_BROKER if rank == DYNAMIC else Source.STATIC_BROKER,
+            sources.get(rank, Source.STATIC_BROKER),
         )
         for (name, rank), given in ranked
     ]

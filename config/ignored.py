@@ -1,7 +1,7 @@
 """Kafka's settings that are accepted but have no effect here.
 
 The names are those of the broker and topic settings of Apache Kafka 3.9.1, 4.1.1 and 4.4.0 that
-neither broker.py nor topic.py declares. So a properties file written for Kafka is accepted: the
+neither broker/ nor topic.py declares. So a properties file written for Kafka is accepted: the
 broker logs one line for each of these settings, and warns of those that promise safety
 (unenforced.py). Any other name is an error.
 """
@@ -102,9 +102,9 @@ _IGNORED_BROKER_NAMES = """
     remote.log.storage.manager.class.path remote.log.storage.manager.impl.prefix
     remote.log.storage.system.enable replica.fetch.backoff.ms
     replica.fetch.min.bytes
-    replica.high.watermark.checkpoint.interval.ms replica.selector.class
-    replica.socket.receive.buffer.bytes replica.socket.timeout.ms replication.quota.window.num
-    replication.quota.window.size.seconds request.timeout.ms reserved.broker.max.id
+    replica.high.watermark.checkpoint.interval.ms
+    replica.socket.receive.buffer.bytes replica.socket.timeout.ms
+    request.timeout.ms reserved.broker.max.id
     sasl.client.callback.handler.class sasl.enabled.mechanisms sasl.jaas.config
     sasl.kerberos.kinit.cmd sasl.kerberos.min.time.before.relogin
     sasl.kerberos.principal.to.local.rules sasl.kerberos.service.name
@@ -168,8 +168,7 @@ _IGNORED_BROKER_NAMES = """
 IGNORED_BROKER_NAMES = frozenset(_IGNORED_BROKER_NAMES.split())
 
 _IGNORED_TOPIC_NAMES = """
-    errors.deadletterqueue.group.enable follower.replication.throttled.replicas
-    internal.segment.bytes leader.replication.throttled.replicas local.retention.bytes
+    errors.deadletterqueue.group.enable internal.segment.bytes local.retention.bytes
     local.retention.ms remote.copy.lag.bytes remote.copy.lag.ms remote.log.copy.disable
     remote.log.delete.on.disable remote.storage.enable
 """

@@ -10,11 +10,20 @@ topic's own symmetric window replaces a one-sided window of the broker.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from config.broker import BROKER_SETTINGS, BrokerConfig
-from config.broker_checks import check_clock, check_listeners
+from config.broker.checks import (
+    check_clock,
+    check_listeners,
+    check_message_format,
+    check_metadata_files,
+)
+from config.broker.cluster import SESSION_TIMEOUT_WITH_ETCD_MS
+from config.broker.etcd_address import is_etcd
+from config.broker.settings import BROKER_SETTINGS, BrokerConfig
 from config.environment import from_environment
 from config.ignored import IGNORED_TOPIC_NAMES, REPLACED, is_ignored, shown
 from config.properties import parse_properties
@@ -22,10 +31,9 @@ from config.setting import INT_MAX, BrokerName, ConfigError, Given, Setting, Typ
 from config.topic import TOPIC_SETTINGS, TopicConfig
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-    from pathlib import Path
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
-FILE, ENVIRONMENT, FLAG, DYNAMIC = 1, 2, 3, 4
+FILE, ENVIRONMENT, FLAG, DYNAMIC, DYNAMIC_HERE = 1, 2, 3, 4, 5
 TOPIC = "topic"
 # Event-time retention implies a basis where nobody has given one.
 IMPLIED_BY_TOPIC = "kept since retention.max.eventtime.ms was set on the topic"
@@ -41,9 +49,13 @@ _Candidate = tuple[int, str, Given, Any]
 
 
 def load(
-    properties: Path | None, environ: Mapping[str, str], overrides: Mapping[str, str]
+    properties: Path | Sequence[Path] | None,
+    environ: Mapping[str, str],
+    overrides: Mapping[str, str],
 ) -> BrokerConfig:
-    """Returns the broker's settings from a properties file (if any), the environment and flags.
+    """Returns the broker's settings from properties files (if any), the environment and flags.
+
+    Of several files the later wins.
 
     Raises ConfigError, in one sentence, for a file that cannot be read, a misspelt name, a value of
     the wrong type or out of range, and settings that contradict each other. A KAFKA_ variable that
@@ -51,9 +63,9 @@ def load(
     """
     given: dict[str, Given] = {}
     strays: dict[str, str] = {}
-    if properties is not None:
-        for name, value in _read(properties).items():
-            given[name] = Given(value, str(properties), FILE)
+    for path in [properties] if isinstance(properties, Path) else properties or ():
+        for name, value in _read(path).items():
+            given[name] = Given(value, str(path), FILE)
     for name, value, variable in from_environment(environ):
         if not _is_known(name) and closest(name, _known_names(), _MISSPELT) is None:
             strays[variable] = shown(name, value)
@@ -61,21 +73,44 @@ def load(
         given[name] = Given(value, f"environment variable {variable}", ENVIRONMENT)
     for name, value in overrides.items():
         given[name] = Given(value, "command line", FLAG)
-    return _build(given, strays)
+    config = _build(given, strays)
+    check_formats(config)
+    return config
 
 
-def reconfigured(broker: BrokerConfig, changes: Mapping[str, str]) -> BrokerConfig:
-    """Returns the broker's settings with changes made while it runs.
+def check_formats(config: BrokerConfig, topic: TopicConfig | None = None) -> None:
+    """Checks the message format of a topic, or the broker's default, as `check_message_format` does.
 
-    `changes` holds all changes in force, not only the newest. Raises ConfigError as `load` does,
-    and for a setting that needs a restart.
+    The settings in force are not checked again when a broker starts with an older
+    inter.broker.protocol.version: it stores the older format then (`stored_as`). Raises ConfigError.
     """
-    given = {name: value for name, value in broker.given.items() if value.rank != DYNAMIC}
-    for name, value in changes.items():
-        owner = BROKER_NAMES.get(name)
-        if owner is not None and not owner.dynamic:
-            raise ConfigError(f"{name} cannot be changed while the broker runs")
-        given[name] = Given(value, _DYNAMIC_ORIGIN, DYNAMIC, given.get(name))
+    name = "log.message.format.version" if topic is None else "message.format.version"
+    wanted = config.topic_defaults if topic is None else topic
+    check_message_format(config, wanted.message_format_version, name)
+
+
+def stored_as(config: BrokerConfig, topic: TopicConfig) -> TopicConfig:
+    """Returns a topic's settings with the newest message format that this broker stores."""
+    if topic.target_magic <= config.newest_magic:
+        return topic
+    return replace(topic, message_format_version=config.inter_broker_protocol_version)
+
+
+def reconfigured(
+    broker: BrokerConfig, changes: Mapping[str, str], own: Mapping[str, str] | None = None
+) -> BrokerConfig:
+    """Returns the broker's settings with changes made while it runs: of all brokers, and its `own`.
+
+    They hold all changes in force, not only the newest. Raises ConfigError as `load` does, and for a
+    setting that needs a restart.
+    """
+    given = {name: value for name, value in broker.given.items() if value.rank < DYNAMIC}
+    for rank, changed in ((DYNAMIC, changes), (DYNAMIC_HERE, own or {})):
+        for name, value in changed.items():
+            owner = BROKER_NAMES.get(name)
+            if owner is not None and not owner.dynamic:
+                raise ConfigError(f"{name} cannot be changed while the broker runs")
+            given[name] = Given(value, _DYNAMIC_ORIGIN, rank, given.get(name))
     return _build(given, {})
 
 
@@ -141,6 +176,7 @@ def _build(given: Mapping[str, Given], strays: Mapping[str, str]) -> BrokerConfi
     values["topic_defaults"] = _topic_defaults(given)
     config = BrokerConfig(**values, given=dict(given), ignored=ignored, sources=sources)
     check_clock(config)
+    check_metadata_files(config)
     bound = check_listeners(
         config.listeners,
         config.advertised_listeners,
@@ -148,6 +184,8 @@ def _build(given: Mapping[str, Given], strays: Mapping[str, str]) -> BrokerConfi
         config.controller_listener_names,
     )
     object.__setattr__(config, "listeners", bound)
+    if is_etcd(config.metadata_store) and "broker.session.timeout.ms" not in sources:
+        object.__setattr__(config, "broker_session_timeout_ms", SESSION_TIMEOUT_WITH_ETCD_MS)
     return config
 
 
@@ -267,11 +305,18 @@ BROKER_ALIASES: Mapping[str, str] = {
     **{
         alias: setting.broker_names[0].name
         for setting in TOPIC_SETTINGS.values()
+        if setting.broker_names
         for alias in setting.broker_aliases
         if alias not in {each.name for each in setting.broker_names}
     },
 }
 """The second names of broker settings, each with the name under which the setting is stored."""
+
+
+FOR_ONE_BROKER: frozenset[str] = frozenset(
+    setting.name for setting in BROKER_SETTINGS.values() if setting.for_one_broker
+)
+"""The broker settings that may be changed for one of several brokers alone."""
 
 
 def without_aliases(given: Mapping[str, _Text], aliases: Mapping[str, str]) -> dict[str, _Text]:

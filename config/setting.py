@@ -88,6 +88,7 @@ class Setting:
     choices: tuple[str, ...] = ()
     convert: Callable[[str], Any] | None = None  # from the text; raises ValueError(reason)
     dynamic: bool = True  # may be changed while the broker runs
+    for_one_broker: bool = False  # and for one of several brokers alone
     effective: bool = True  # False: accepted, kept and described, but nothing acts on it yet
 
     @property

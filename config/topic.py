@@ -1,8 +1,7 @@
 """Every topic setting, declared once, and the values derived from them.
 
 A TopicConfig is immutable: a change makes a new one, so a reader sees all settings change at once.
-Defaults come from the broker settings named in `broker_names`; load.py says which one wins.
-Settings with `effective=False` are stored and described, but have no effect yet.
+Defaults come from the broker settings named in `broker_names`, if any; load.py says which one wins.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from config.compression import CODECS, COMPRESSION_TYPE, GZIP_LEVEL, LZ4_LEVEL, ZSTD_LEVEL
+from config.replication_quota import FOLLOWER_REPLICAS, LEADER_REPLICAS
 from config.setting import LONG_MAX, BrokerName, Setting, Type, declared_in, setting
 from config.versions import check_release, magic_of
 
@@ -347,6 +347,8 @@ class TopicConfig:
         "Whether a replica that is behind may become leader when no other replica is left.",
         broker_names=(BrokerName("unclean.leader.election.enable"),),
     )
+    leader_replication_throttled_replicas: tuple[str, ...] = LEADER_REPLICAS
+    follower_replication_throttled_replicas: tuple[str, ...] = FOLLOWER_REPLICAS
 
     # Where each value came from, by setting name; names that are missing have their defaults.
     sources: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)

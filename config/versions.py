@@ -26,6 +26,10 @@ def check_release(text: str) -> str:
     return text
 
 
+FIRST_RELEASE_OF = {0: "0.8.0", 1: "0.10.0", 2: "0.11.0"}
+"""The first release that wrote each message format."""
+
+
 def magic_of(release: str) -> int:
     """The message format (0, 1 or 2) that a checked release writes (KIP-32, KIP-98)."""
     major, minor = (int(part) for part in release.split("-", maxsplit=1)[0].split(".")[:2])

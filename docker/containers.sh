@@ -1,16 +1,18 @@
 #!/bin/sh
-# make image, make compose-up, make compose-down: with docker or podman, whichever works here.
+# make image, make compose-up, make compose-cluster-up and so on: with docker or podman, whichever works here.
 #
-#   containers.sh image                build the image, and print its size
-#   containers.sh up [SERVICE...]      start the services of compose.yaml, or some of them
-#   containers.sh down [-v]            stop and remove them; -v: their logs and metrics too
+#   containers.sh image                      build the image, and print its size
+#   containers.sh up [SERVICE...]            start the services of compose.yaml, or some of them
+#   containers.sh down [-v]                  stop and remove them; -v: their logs and metrics too
+#   containers.sh cluster-up [SERVICE...]    the same of compose.cluster.yaml
+#   containers.sh cluster-down [-v]
 #
 # From the environment: ENGINE (docker or podman), TIDELOG_IMAGE (the tag), PYTHON_IMAGE (the base
 # image), BUILD_OPTIONS (for the engine's build), COMPOSE_PROJECT_NAME, and those of compose.yaml.
 set -eu
 cd "$(dirname "$0")/.."
 image=${TIDELOG_IMAGE:-tidelog:latest}
-export COMPOSE_PROJECT_NAME="${COMPOSE_PROJECT_NAME:-tidelog}"
+grace_s=45
 
 fail() {
     echo "$*" >&2
@@ -34,9 +36,9 @@ engine() {
 compose() {
     if [ "$engine" = docker ]; then
         docker compose version >/dev/null 2>&1 || fail "docker has no compose plugin: install docker-compose-plugin"
-        docker compose -f docker/compose.yaml "$@"
+        docker compose -f "docker/$file" "$@"
     elif command -v podman-compose >/dev/null; then
-        podman-compose -p "$COMPOSE_PROJECT_NAME" -f docker/compose.yaml "$@"
+        podman-compose -p "$COMPOSE_PROJECT_NAME" -f "docker/$file" "$@"
     else
         fail "podman needs podman-compose for this (on Debian: apt install podman-compose)"
     fi
@@ -44,6 +46,11 @@ compose() {
 
 command=${1:-}
 [ $# = 0 ] || shift
+case $command in
+cluster-*) file=compose.cluster.yaml project=tidelog-cluster brokers='broker-1 broker-2 broker-3' ;;
+*) file=compose.yaml project=tidelog brokers=broker ;;
+esac
+export COMPOSE_PROJECT_NAME="${COMPOSE_PROJECT_NAME:-$project}"
 engine=$(engine)
 case $command in
 image)
@@ -56,7 +63,12 @@ image)
     "$engine" image inspect --format '{{.Size}}' "$image" |
         awk -v image="$image" '{ printf "%s: %.0f MB\n", image, $1 / 1e6 }'
     ;;
-up) compose up -d "$@" ;;
-down) compose down "$@" ;;
-*) fail "containers.sh: expected image, up or down" ;;
+up | cluster-up) compose up -d "$@" ;;
+down | cluster-down)
+    # Podman-compose 1.0 does not know stop_grace_period: it kills after 10 s, or less.
+    # shellcheck disable=SC2086 - services are words
+    [ "$engine" = docker ] || compose stop --timeout "$grace_s" $brokers
+    compose down "$@"
+    ;;
+*) fail "containers.sh: expected image, up, down, cluster-up or cluster-down" ;;
 esac

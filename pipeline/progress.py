@@ -60,6 +60,11 @@ class Progress:
     def __exit__(self, kind: object, *_: object) -> None:
         self.close(failed=kind is not None)
 
+    def begin(self, note: str) -> None:
+        """Shows a first line at once, with a note."""
+        self._note = note
+        self._show("running")
+
     def update(self, done: int, note: str = "") -> None:
         """Sets the total done so far; `note` is shown beside it."""
         now_s = self._now_s()

@@ -91,6 +91,17 @@ class Session:
         """Whether Spark is there."""
         return self._given is not None or "spark" in self.__dict__
 
+    @property
+    def chosen(self) -> str | None:
+        """How Spark was chosen for all work, as a clause; None if it was not."""
+        if self._given is not None:
+            return "a SparkSession is given"
+        if self.master is None:
+            return "spark-submit has started it"
+        if self.master not in {AUTO, INLINE}:
+            return f"the master is {self.master}"
+        return "settings of Spark are given" if self.conf else None
+
     def close(self) -> None:
         """Stops Spark if a job has started it and no other uses it."""
         if self.__dict__.pop("spark", None) is not None and self._given is None:

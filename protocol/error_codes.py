@@ -11,7 +11,11 @@ Source: the error table of Apache Kafka 4.4 (3.9 is a prefix of it).
 from __future__ import annotations
 
 import enum
-from typing import Self
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 class ErrorCode(enum.IntEnum):
@@ -170,3 +174,7 @@ class ErrorCode(enum.IntEnum):
     GROUP_DELETION_FAILED = 134, "Deleting the group went wrong; see the message beside it."
     STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED = 135, "The topology description was not stored."
     CONTROLLER_ID_NOT_REGISTERED = 136, "No controller is registered under this id."
+
+
+ERRORS: Mapping[int, ErrorCode] = MappingProxyType({int(code): code for code in ErrorCode})
+"""Every error code by its number, for numbers that a peer sends: others are missing."""

@@ -2,35 +2,20 @@
 
 Storage and handlers raise a subclass of `BrokerError`. A handler's loop over partitions and the
 dispatcher turn it into its `code`; no other code writes error codes. The codes, with their
-sentences, are in `error_codes` (re-exported here). `ERRORS` maps an int to the facts about its
-code. Two classes for one code raise TypeError when this module is imported, unless the second is a
-subclass of the first.
+sentences, are in `error_codes` (re-exported here), the errors of groups in `group_errors`, and
+`error_class` finds the class of a code. Two classes for one code raise TypeError when their module
+is imported, unless the second is a subclass of the first.
 """
 
 from __future__ import annotations
 
-from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from protocol.error_codes import ErrorCode as ErrorCode  # noqa: PLC0414 - re-exported
 from protocol.records.layout import NO_TIMESTAMP
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
-
-class ErrorInfo(NamedTuple):
-    """The facts about one error code."""
-
-    code: ErrorCode
-    name: str
-    retriable: bool
-    sentence: str
-
-
-ERRORS: Mapping[int, ErrorInfo] = MappingProxyType(
-    {int(code): ErrorInfo(code, code.name, code.retriable, code.sentence) for code in ErrorCode}
-)
+    from collections.abc import Sequence
 
 
 class RecordError(NamedTuple):
@@ -52,7 +37,7 @@ class BrokerError(Exception):
     def __init_subclass__(cls, *, code: ErrorCode) -> None:
         """Declares the code of a subclass. Raises TypeError if a class other than a base has it."""
         super().__init_subclass__()
-        known = _CLASSES.setdefault(code, cls)
+        known = CLASSES.setdefault(code, cls)
         if not issubclass(cls, known):
             raise TypeError(f"{code.name} is raised by {known.__name__} already")
         cls.code = code
@@ -65,13 +50,8 @@ class BrokerError(Exception):
         super().__init__(self.message)
 
 
-_CLASSES: dict[ErrorCode, type[BrokerError]] = {}
-
-
-def error_class(code: int) -> type[BrokerError] | None:
-    """Returns the exception class of `code`; None if this broker never raises it."""
-    known = ERRORS.get(code)
-    return None if known is None else _CLASSES.get(known.code)
+CLASSES: dict[ErrorCode, type[BrokerError]] = {}
+"""The exception of each code, as far as their modules are imported (`error_class` imports all)."""
 
 
 class UnknownServerError(BrokerError, code=ErrorCode.UNKNOWN_SERVER_ERROR):
@@ -324,6 +304,10 @@ class NoReassignmentInProgress(BrokerError, code=ErrorCode.NO_REASSIGNMENT_IN_PR
     """There is no reassignment to cancel."""
 
 
+class BrokerIdNotRegistered(BrokerError, code=ErrorCode.BROKER_ID_NOT_REGISTERED):
+    """No broker is registered under this id."""
+
+
 class MismatchedEndpointType(BrokerError, code=ErrorCode.MISMATCHED_ENDPOINT_TYPE):
     """The request is for a controller, but the listener is a broker's."""
 
@@ -365,86 +349,3 @@ class DuplicateResource(BrokerError, code=ErrorCode.DUPLICATE_RESOURCE):
 
 class RebootstrapRequired(BrokerError, code=ErrorCode.REBOOTSTRAP_REQUIRED):
     """The client expects another cluster or broker (KIP-1242)."""
-
-
-# --- groups --------------------------------------------------------------------------------------
-
-
-class CoordinatorNotAvailable(BrokerError, code=ErrorCode.COORDINATOR_NOT_AVAILABLE):
-    """There is no coordinator for this key yet."""
-
-
-class CoordinatorLoadInProgress(BrokerError, code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS):
-    """The coordinator is loading the state of this key."""
-
-
-class NotCoordinator(BrokerError, code=ErrorCode.NOT_COORDINATOR):
-    """Another broker coordinates this key."""
-
-
-class InvalidGroupId(BrokerError, code=ErrorCode.INVALID_GROUP_ID):
-    """The group id is empty but required."""
-
-
-class GroupIdNotFound(BrokerError, code=ErrorCode.GROUP_ID_NOT_FOUND):
-    """The group does not exist."""
-
-
-class UnknownMemberId(BrokerError, code=ErrorCode.UNKNOWN_MEMBER_ID):
-    """The group has no such member; a JoinGroup response carries `member_id` if it is not None."""
-
-    def __init__(self, message: str | None = None, member_id: str | None = None) -> None:
-        super().__init__(message)
-        self.member_id = member_id
-
-
-class IllegalGeneration(BrokerError, code=ErrorCode.ILLEGAL_GENERATION):
-    """The member's generation is not that of the group."""
-
-
-class RebalanceInProgress(BrokerError, code=ErrorCode.REBALANCE_IN_PROGRESS):
-    """The group is rebalancing: the member must join again."""
-
-
-class InconsistentGroupProtocol(BrokerError, code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL):
-    """The member has no protocol in common with the group, or named none."""
-
-
-class InvalidSessionTimeout(BrokerError, code=ErrorCode.INVALID_SESSION_TIMEOUT):
-    """The session timeout is outside the limits of the broker."""
-
-
-class MemberIdRequired(BrokerError, code=ErrorCode.MEMBER_ID_REQUIRED):
-    """The member must join again with this id (KIP-394)."""
-
-    def __init__(self, member_id: str) -> None:
-        super().__init__(f"join again as {member_id}")
-        self.member_id = member_id
-
-
-class FencedInstanceId(BrokerError, code=ErrorCode.FENCED_INSTANCE_ID):
-    """Another member has this instance id now (KIP-345); `member_id` as in UnknownMemberId."""
-
-    def __init__(self, message: str | None = None, member_id: str | None = None) -> None:
-        super().__init__(message)
-        self.member_id = member_id
-
-
-class GroupMaxSizeReached(BrokerError, code=ErrorCode.GROUP_MAX_SIZE_REACHED):
-    """The group already has group.max.size members."""
-
-
-class NonEmptyGroup(BrokerError, code=ErrorCode.NON_EMPTY_GROUP):
-    """The group has members, so it cannot be deleted."""
-
-
-class GroupSubscribedToTopic(BrokerError, code=ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC):
-    """The group subscribes to the topic, so its offsets cannot be deleted (KIP-496)."""
-
-
-class OffsetMetadataTooLarge(BrokerError, code=ErrorCode.OFFSET_METADATA_TOO_LARGE):
-    """The metadata of an offset exceeds offset.metadata.max.bytes."""
-
-
-class InvalidCommitOffsetSize(BrokerError, code=ErrorCode.INVALID_COMMIT_OFFSET_SIZE):
-    """The offsets of one commit do not fit into one batch of the log."""

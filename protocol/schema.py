@@ -55,8 +55,6 @@ FIXED: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 """Maps each type of fixed width to its letter in a struct format."""
-VARIABLE: Final = ("String", "Bytes", "Records", "RecordParts")
-"""The types that are written with their length in front."""
 _IMPLIED_DEFAULTS: Final[Mapping[str, Any]] = MappingProxyType(
     {"Bool": False, "Float64": 0.0, "Uuid": ZERO_UUID, "String": "", "Bytes": b""}
     | dict.fromkeys(("Int8", "Int16", "Uint16", "Int32", "Int64"), 0)

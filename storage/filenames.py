@@ -4,7 +4,8 @@ The names are Apache Kafka's, so its tools work on our directories. The files of
 `<base offset, 20 digits><suffix>`, a partition's directory `<topic>-<partition>`, one that waits
 for its removal `<topic>-<partition>.<unique>-delete`, and one that belongs to no topic
 `<topic>-<partition>.<unique>-stray`. Only `.appendtimes`,
-`.negativetimes`, `max-latency-checkpoint`, `registration` and the checkpoints of the clock are ours.
+`.negativetimes`, `max-latency-checkpoint`, `registration`, `disk-probe` and the checkpoints of the clock
+are ours.
 """
 
 from __future__ import annotations
@@ -51,6 +52,8 @@ MAX_LATENCY_CHECKPOINT = "max-latency-checkpoint"  # ours: the longest delays of
 CLOCK_CHECKPOINT = "clock-checkpoint"  # ours: what is known about the clock
 RECENT_CLOCK_CHECKPOINT = "recent-clock-checkpoint"  # its last reading; a power loss may lose it
 REGISTRATION_FILE = "registration"  # ours: by which broker, and how, the directory is used
+DISK_PROBE_FILE = "disk-probe"  # ours: what is written to see how fast the disk is
+BROKERS_DIRECTORY = "brokers"  # ours: the directories of the other brokers of a machine
 META_PROPERTIES_FILE = "meta.properties"  # Kafka's: which broker of which cluster
 
 LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"

@@ -274,13 +274,20 @@ def make_directory(path: Path) -> None:
 
 
 def make_directories(path: Path) -> None:
-    """Creates a directory, unless it exists, and its parents, durably; raises OSError."""
+    """Creates a directory, unless it exists, and its parents, durably; raises OSError.
+
+    Another process may create the same directories at the same time.
+    """
     missing = []
     while not path.is_dir():
         missing.append(path)
         path = path.parent
     for each in reversed(missing):
-        make_directory(each)
+        try:
+            make_directory(each)
+        except FileExistsError:
+            if not each.is_dir():
+                raise
         sync(each.parent)
 
 

@@ -40,23 +40,30 @@ class BrokerCluster:
         clock: str | None = None,
         faults: bool = True,
         ready_within_s: float = READY_WITHIN_S,
+        own_settings: Mapping[int, Mapping[str, object]] | None = None,
     ) -> None:
         """Starts all brokers at once; `settings` are those of each.
 
+        `own_settings` are those of single brokers, by their ids, and win.
+
+        Their metadata are in a file, unless `metadata.store` is one of the settings.
+
         With clock="manual" each broker has a manual clock of its own, and all start at one time.
         """
-        same: dict[str, object] = {"default.replication.factor": min(_REPLICAS, brokers)}
-        same |= settings or {}
-        same["metadata.store"] = f"sqlite:{directory / 'tidelog.sqlite'}"
+        same: dict[str, object] = {
+            "default.replication.factor": min(_REPLICAS, brokers),
+            "metadata.store": f"sqlite:{directory / 'tidelog.sqlite'}",
+            **(settings or {}),
+        }
         if clock == "manual":
             same.setdefault("clock.start.ms", time.time_ns() // 1_000_000)
         directory.mkdir(parents=True, exist_ok=True)
 
         def start(broker: int) -> BrokerProcess:
-            own = directory if broker == 1 else directory / "brokers" / str(broker)
+            place = directory if broker == 1 else directory / "brokers" / str(broker)
             return BrokerProcess(
-                own,
-                {**same, "node.id": broker},
+                place,
+                {**same, **(own_settings or {}).get(broker, {}), "node.id": broker},
                 clock=clock,
                 faults=faults,
                 ready_within_s=ready_within_s,

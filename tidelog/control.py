@@ -55,9 +55,12 @@ class ControlClient:
                 self._connection.request(method, path, text, {"Content-Type": "application/json"})
                 response = self._connection.getresponse()
                 status, answer = response.status, json.loads(response.read())
-            except (OSError, http.client.HTTPException):
+            except OSError:
                 self._connection.close()  # a late answer would be taken for the next one
                 raise
+            except http.client.HTTPException as error:
+                self._connection.close()
+                raise ConnectionError(f"{self.address} broke off its answer: {error}") from None
         if status >= 400:
             raise ControlError(answer["error"], answer["message"])
         return dict(answer)

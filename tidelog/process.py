@@ -12,6 +12,7 @@ tidelog.control. After a restart the clock continues from its last time; faults 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import signal
@@ -35,6 +36,9 @@ STOP_WITHIN_S = 60.0
 
 _SHOWN_LINES = 20
 _LONGEST_READY_LINE = 65_536
+_PAUSES = 20
+_PAUSE_AGAIN_S = 0.02
+_LOCKED_S = 0.5  # longer than others that are not frozen hold the lock
 
 
 class BrokerFailed(RuntimeError):
@@ -57,7 +61,10 @@ class BrokerProcess:
         faults: bool = False,
         ready_within_s: float = READY_WITHIN_S,
     ) -> None:
-        """Starts the broker; `clock` and `faults` are short for the settings they need."""
+        """Starts the broker; `clock` and `faults` are short for the settings they need.
+
+        Logs are in `log_dir`, unless `log.dirs` is one of the settings.
+        """
         self.log_dir = log_dir
         self.log_file = log_dir.with_name(log_dir.name + ".log")
         self.settings = {name: _text(value) for name, value in (settings or {}).items()}
@@ -65,6 +72,7 @@ class BrokerProcess:
         self.cluster_id = ""
         self._process: subprocess.Popen[bytes] | None = None
         self._ports = KeptPorts()
+        self._log_dirs = self.settings.pop("log.dirs", str(log_dir))
         self._listeners = self.settings.pop("listeners", "PLAINTEXT://127.0.0.1:0")
         self.http = self.settings.pop("http.listener", "127.0.0.1:0")
         if clock is not None:
@@ -201,8 +209,21 @@ class BrokerProcess:
         self._start()
 
     def pause(self) -> None:
-        """Freezes the process (SIGSTOP), like a broker that hangs."""
+        """Freezes the process (SIGSTOP), like a broker that hangs.
+
+        One of several brokers is frozen while it does not use the metadata file, for whose lock the
+        others would wait as long as it is frozen.
+        """
         os.kill(self.pid, signal.SIGSTOP)
+        kind, _, store = self.settings.get("metadata.store", "").partition(":")
+        if kind != "sqlite":
+            return
+        for _ in range(_PAUSES):
+            if _is_free(store):
+                return
+            os.kill(self.pid, signal.SIGCONT)
+            time.sleep(_PAUSE_AGAIN_S)
+            os.kill(self.pid, signal.SIGSTOP)
 
     def resume(self) -> None:
         """Continues the process after pause()."""
@@ -226,7 +247,7 @@ class BrokerProcess:
 
     def _start(self) -> None:
         command = serve_command(["--listeners", self._listeners])
-        command += ["--http", self.http, "--log-dirs", str(self.log_dir)]
+        command += ["--http", self.http, "--log-dirs", self._log_dirs]
         start_ms = None
         if self.settings.get("clock") == "manual":
             start_ms = self.settings.pop("clock.start.ms", str(self._clock_now_ms()))
@@ -258,8 +279,17 @@ class BrokerProcess:
         if start_ms is not None:
             self._clock_at = (int(start_ms), time.monotonic())
             if self._clock_rate:
-                self.clock.run(self._clock_rate)
+                self._let_clock_run()
         self.cluster_id = answer.get("cluster", "")
+
+    def _let_clock_run(self) -> None:
+        """Lets the manual clock run as it did before a restart. Raises BrokerFailed."""
+        try:
+            self.clock.run(self._clock_rate)
+        except OSError as error:
+            self.kill()
+            said = f"the broker did not take the rate of its clock ({error})"
+            raise BrokerFailed(self._with_log(said)) from None
 
     def _ready_values(self) -> dict[str, str]:
         """Waits for the line that says that clients can connect; returns its values."""
@@ -304,6 +334,19 @@ class BrokerProcess:
         lines = self.log().splitlines()[-_SHOWN_LINES:]
         shown = "\n".join(f"    {line}" for line in lines) or "    (nothing)"
         return f"{sentence}; its last log lines:\n{shown}"
+
+
+def _is_free(metadata_file: str) -> bool:
+    """Returns whether no process reads or writes a metadata file, by taking its lock for a moment."""
+    import sqlite3  # only clusters need it
+
+    with contextlib.closing(sqlite3.connect(metadata_file, _LOCKED_S)) as store:
+        try:
+            store.execute("BEGIN EXCLUSIVE")
+        except sqlite3.OperationalError:
+            return False
+        store.rollback()
+    return True
 
 
 def _text(value: object) -> str:

@@ -15,7 +15,14 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from broker.api.describe_configs import BROKER, TOPIC, check_broker, check_of_all, no_such_resource
+from broker.api.describe_configs import (
+    BROKER,
+    TOPIC,
+    changes_of_one,
+    check_broker,
+    is_one_of_several,
+    no_such_resource,
+)
 from broker.api.incremental_alter_configs import altered, topic_to_alter
 from broker.topics.settings import (
     BASIS,
@@ -61,12 +68,17 @@ async def _replace(node: Node, resource: AlterConfigsResource, *, validate_only:
     elif resource.resource_type == BROKER:
         check_broker(node, name)
         fixed = {entry.name for entry in broker_entries(node.config) if entry.read_only}
-        changes = _complete(broker_changes(_named(resource)), image.broker_configs)
+        of_one = is_one_of_several(node, name)
+        own = image.own_configs.get(node.metadata.node_id, {})
+        changes = _complete(
+            broker_changes(_named(resource)), own if of_one else image.broker_configs
+        )
         for changed in changes:
             if changed in fixed:
                 raise InvalidRequest(f"{changed} can only be set when the broker starts")
-        check_of_all(node, name, changes)
-        await node.topics.alter_broker(changes, validate_only=validate_only)
+        if of_one:
+            changes = changes_of_one(node, name, changes)
+        await node.topics.alter_broker(changes, of_one=of_one, validate_only=validate_only)
     else:
         raise no_such_resource(resource.resource_type)
 

@@ -4,7 +4,8 @@ Behaviour: each topic succeeds or fails on its own, with an error message from v
 partitions or replicas mean the broker's default (num.partitions, default.replication.factor). More
 replicas than registered brokers is INVALID_REPLICATION_FACTOR. A manual assignment names registered
 brokers, as many for each partition, one of which must be able to lead; any other is
-INVALID_REPLICA_ASSIGNMENT. Any broker creates topics, not only the controller. A name given twice is
+INVALID_REPLICA_ASSIGNMENT. Any broker creates topics, not only the controller; one whose session has
+ended answers NOT_CONTROLLER for a topic that needs several transactions. A name given twice is
 INVALID_REQUEST, in one result, and so is the name of Kafka's metadata topic. A client that may not
 describe the topic's settings gets neither them nor the numbers, but a code.
 

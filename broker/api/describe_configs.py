@@ -4,7 +4,8 @@ Behaviour: resources are topics (type 2) and brokers (type 4: this one by its id
 cluster's defaults); others are INVALID_REQUEST. A request without keys asks for all settings, each
 under its own name; one with keys gets the entry of a second name too, under that name. Each resource
 succeeds or fails on its own. What was changed while the brokers run holds for all of them: where there
-are several, its source is their default.
+are several, its source is their default, and what another broker has changed is seen at once. Only the
+rates of throttled replication (KIP-73) can be changed for one of several brokers alone.
 
 Version notes: 1 source and synonyms instead of a default flag (KIP-226); 3 type and documentation
 (KIP-569); 4 flexible.
@@ -12,13 +13,21 @@ Version notes: 1 source and synonyms instead of a default flag (KIP-226); 3 type
 
 from __future__ import annotations
 
+import contextlib
 from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.metadata.names import check_topic_name
 from broker.network.per_partition import per_partition
 from broker.security.authorizer import CLUSTER_NAME
-from config import BROKER_ALIASES, TOPIC_ALIASES, Source, broker_entries, topic_entries
+from config import (
+    BROKER_ALIASES,
+    FOR_ONE_BROKER,
+    TOPIC_ALIASES,
+    Source,
+    broker_entries,
+    topic_entries,
+)
 from protocol.acl import Operation, ResourceType
 from protocol.api.describe_configs import (
     DescribeConfigsResourceResult,
@@ -26,10 +35,10 @@ from protocol.api.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
-from protocol.errors import InvalidRequest, UnknownTopicOrPartition
+from protocol.errors import InvalidRequest, KafkaStorageError, UnknownTopicOrPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Coroutine, Iterable, Mapping
 
     from broker.network.context import Context
     from broker.node import Node
@@ -46,8 +55,25 @@ _BROKER_LOGGER = 8
 
 def handle(
     node: Node, request: DescribeConfigsRequest, context: Context
+) -> DescribeConfigsResponse | Coroutine[None, None, DescribeConfigsResponse]:
+    """Describes each resource separately, by the newest metadata where there are several brokers."""
+    if node.cluster is None:
+        return _describe_all(node, request, context)
+    return _describe_newest(node, request, context)
+
+
+async def _describe_newest(
+    node: Node, request: DescribeConfigsRequest, context: Context
 ) -> DescribeConfigsResponse:
-    """Describes each resource separately."""
+    # A broker that cannot reach the metadata store describes what it knows.
+    with contextlib.suppress(KafkaStorageError):
+        await node.catch_up()
+    return _describe_all(node, request, context)
+
+
+def _describe_all(
+    node: Node, request: DescribeConfigsRequest, context: Context
+) -> DescribeConfigsResponse:
     describe = partial(_describe, node, context.session, request)
     return DescribeConfigsResponse(
         results=per_partition(node, "describe_configs", request.resources, describe, _failed)
@@ -97,25 +123,21 @@ def _entries(node: Node, resource: DescribeConfigsResource) -> list[Entry]:
         check_broker(node, name)
         entries = broker_entries(node.config)
         if name:
-            return entries if node.cluster is None else [_renamed(entry) for entry in entries]
-        return [_of_all(entry) for entry in entries if entry.source is Source.DYNAMIC_BROKER]
+            return entries
+        live = Source.DYNAMIC_BROKER if node.cluster is None else Source.DYNAMIC_DEFAULT_BROKER
+        of_all = (_of_all(entry, live) for entry in entries)
+        return [entry for entry in of_all if entry is not None]
     raise no_such_resource(resource.resource_type)
 
 
-def _of_all(entry: Entry) -> Entry:
-    """Returns a live change as the default of all brokers, which it is, and no other value."""
-    dynamic = (each for each in entry.synonyms if each.source is Source.DYNAMIC_BROKER)
-    return _renamed(entry._replace(synonyms=tuple(dynamic)))
-
-
-def _renamed(entry: Entry) -> Entry:
-    """Returns an entry whose live change is named the default of all brokers, where it is one."""
-    live, shared = Source.DYNAMIC_BROKER, Source.DYNAMIC_DEFAULT_BROKER
-    synonyms = tuple(
-        each._replace(source=shared) if each.source is live else each for each in entry.synonyms
-    )
-    source = shared if entry.source is live else entry.source
-    return entry._replace(source=source, synonyms=synonyms)
+def _of_all(entry: Entry, live: Source) -> Entry | None:
+    """Returns a live change as the default of all brokers, and no other value; None without one."""
+    shared = Source.DYNAMIC_DEFAULT_BROKER
+    synonyms = tuple(each._replace(source=shared) for each in entry.synonyms if each.source is live)
+    if not synonyms:
+        return None
+    value = entry.value if entry.source is live else synonyms[0].value
+    return entry._replace(value=value, source=shared, synonyms=synonyms)
 
 
 def no_such_resource(kind: int) -> InvalidRequest:
@@ -147,20 +169,27 @@ def check_broker(node: Node, name: str) -> None:
         raise InvalidRequest(f"this is broker {node.config.node_id}, not {name!r}")
 
 
-def check_of_all(node: Node, name: str, changes: Mapping[str, str | None]) -> None:
-    """Checks that changes of settings, None for one that is removed, may be made under a name.
+def is_one_of_several(node: Node, name: str) -> bool:
+    """Returns whether a name is that of one of several brokers, and not of all of them."""
+    return bool(name) and node.cluster is not None
 
-    What is changed while brokers run holds for all. Raises InvalidRequest for a change under the
-    name of one of several brokers. Kafka's tools remove settings there that are not set: that is no
-    change.
+
+def changes_of_one(
+    node: Node, name: str, changes: Mapping[str, str | None]
+) -> dict[str, str | None]:
+    """Returns the changes, None for a setting that is removed, that hold for one broker alone.
+
+    What is changed while brokers run holds for all, but for the rates of throttled replication.
+    Raises InvalidRequest for a change of another setting under the name of one of several brokers.
+    Kafka's tools remove settings there that are not set: that is no change.
     """
-    if not name or node.cluster is None:
-        return
     now = node.metadata.image.broker_configs
-    if any(now.get(setting) != value for setting, value in changes.items()):
-        raise InvalidRequest(
-            f"settings are changed for all brokers, not for broker {name} alone: name none"
-        )
+    for setting, value in changes.items():
+        if setting not in FOR_ONE_BROKER and now.get(setting) != value:
+            raise InvalidRequest(
+                f"settings are changed for all brokers, not for broker {name} alone: name none"
+            )
+    return {setting: value for setting, value in changes.items() if setting in FOR_ONE_BROKER}
 
 
 def _shown(entry: Entry, request: DescribeConfigsRequest) -> DescribeConfigsResourceResult:

@@ -20,7 +20,7 @@ from protocol.api.describe_groups import (
     DescribedGroupMember,
     DescribeGroupsResponse,
 )
-from protocol.errors import GroupIdNotFound
+from protocol.group_errors import GroupIdNotFound
 
 if TYPE_CHECKING:
     from broker.groups.group import Group

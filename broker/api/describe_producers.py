@@ -1,8 +1,9 @@
 """DescribeProducers (key 61): the idempotent producers that each partition knows (KIP-664).
 
 Behaviour: each partition succeeds or fails on its own; one that is closed is opened in a thread. A
-producer's last timestamp is the append time of its last batch, because that decides when the
-producer expires. Kafka returns the batch's largest record time.
+follower tells what it knows itself, as in Kafka: operators compare replicas by it. A producer's last
+timestamp is the append time of its last batch, because that decides when the producer expires. Kafka
+returns the batch's largest record time.
 """
 
 from __future__ import annotations
@@ -53,9 +54,23 @@ async def handle(
 async def _one(node: Node, session: Session, topic: str, index: int) -> PartitionResponse:
     check_topic_name(topic)
     node.authorizer.require(session, Operation.READ, ResourceType.TOPIC, topic)
-    partition = await node.open_leader_partition(topic, index)
+    partition = await _replica(node, topic, index)
     producers = await node.pools.reads.run(_states, partition)
     return PartitionResponse(partition_index=index, active_producers=producers)
+
+
+async def _replica(node: Node, topic: str, index: int) -> Partition:
+    """Returns the log of a partition that this broker leads or follows.
+
+    Raises NotLeaderOrFollower if it does neither, UnknownTopicOrPartition and KafkaStorageError.
+    """
+    known = node.metadata.image.topics.get(topic)
+    if node.replicas is not None and known is not None:
+        followed = node.replicas.followed_by_id(known.topic_id, index)
+        if followed is not None and not followed.is_stopped:
+            followed.partition.check_online()
+            return followed.partition
+    return await node.open_leader_partition(topic, index)
 
 
 def _states(partition: Partition) -> list[ProducerState]:

@@ -14,9 +14,9 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from broker.metadata.brokers.visible import visible_brokers, visible_partition
 from broker.metadata.names import check_topic_name
 from broker.metadata.records import NO_LEADER
-from broker.metadata.visible import visible_brokers, visible_partition
 from broker.network.per_partition import per_partition
 from broker.security.authorizer import NOT_ASKED
 from broker.topics.leadership import known_leader_epoch
@@ -33,8 +33,8 @@ from protocol.errors import InvalidRequest, UnknownTopicOrPartition
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from broker.metadata.brokers.visible import VisibleBroker
     from broker.metadata.image import Image, Topic
-    from broker.metadata.visible import VisibleBroker
     from broker.network.context import Context
     from broker.node import Node
     from protocol.api.describe_topic_partitions import DescribeTopicPartitionsRequest

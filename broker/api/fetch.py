@@ -12,7 +12,8 @@ converted (`broker/partitions/conversion.py`).
 As in Kafka, a partition that is named more than once is read and returned once: with the parameters
 of its last mention, at the position of its first.
 
-Fetch sessions (KIP-227) are answered statelessly: session id 0, every partition in every response.
+Fetch sessions (KIP-227) are answered statelessly: session id 0, every partition in every response. Only
+those of other brokers are kept (`broker/replicas/serving/fetch_sessions.py`).
 
 From version 12 on, a client that asks for append times, by a tag that is our extension, gets the
 append time of each whole batch (decision 13). Their bytes do not count towards the limits: twelve
@@ -21,8 +22,9 @@ of the log (decision 31), and records above the high watermark, as far as the le
 them. It needs the right to act for the cluster; one without it is answered as a consumer.
 
 Version notes: 1 throttle time; 3 max_bytes; 4 isolation level, last stable offset; 5 log start
-offset; 7 sessions; 9 leader epoch; 11 rack and preferred replica; 12 flexible, diverging epoch; 13
-topic ids; 15 replica id moves to a tag; 16 node endpoints (left out: there is one node).
+offset; 7 sessions; 9 leader epoch; 11 rack and preferred replica, and followers serve consumers
+(`broker/replicas/consumers.py`); 12 flexible, diverging epoch; 13 topic ids; 15 replica id moves to a
+tag; 16 the leader and its address where the client knows another one (KIP-951).
 """
 
 from __future__ import annotations
@@ -31,18 +33,23 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from broker.network.per_partition import per_partition
-from broker.partitions import replication_state
-from broker.partitions.conversion import AS_STORED_SINCE, Reading, read_for_version
+from broker.partitions.conversion import AS_STORED_SINCE, Reading, carried_by, read_for_version
+from broker.partitions.fetch_parts import failed, wanted_names
+from broker.partitions.leader_hints import leader_hint
+from broker.partitions.named_once import name_each_once
 from broker.partitions.offload import offload
 from broker.pools import ON_LOOP
 from protocol.acl import Operation, ResourceType
 from protocol.api.fetch import (
     FetchableTopicResponse,
     FetchResponse,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionData,
     SegmentAppendTimes,
 )
 from protocol.errors import (
+    ErrorCode,
     FetchSessionIdNotFound,
     InvalidFetchSessionEpoch,
     UnknownTopicId,
@@ -50,14 +57,15 @@ from protocol.errors import (
 from storage.would_block import WouldBlock
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterator, Sequence
+    from collections.abc import Coroutine, Sequence
 
-    from broker.network.context import Context
+    from broker.network.context import Context, Later
     from broker.node import Node
+    from broker.partitions.leader_hints import Addresses
     from broker.pools import Permit
-    from protocol.api.fetch import FetchPartition, FetchRequest, FetchTopic
-    from protocol.errors import BrokerError, ErrorCode
-    from protocol.topic_partition import TopicPartition
+    from broker.replicas.consumers import ConsumerReads
+    from protocol.api.fetch import FetchPartition, FetchRequest
+    from protocol.errors import BrokerError
     from protocol.wire import Buffer
     from storage.log.partition import Partition
 
@@ -65,6 +73,9 @@ if TYPE_CHECKING:
 _READ_COMMITTED = 1
 _READ, _TOPIC = Operation.READ, ResourceType.TOPIC  # looked up once: it costs a call
 _TOPIC_IDS_SINCE = 13
+_RACKS_SINCE = 11
+_LEADERS_SINCE = 16
+_OTHER_LEADER = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 _SOFT_LIMIT_SINCE = 3
 
 # Places in a log's `Ends`: up to one of them a request reads.
@@ -73,18 +84,18 @@ _HIGH_WATERMARK, _LAST_STABLE_OFFSET = 1, 2
 
 def handle(
     node: Node, request: FetchRequest, context: Context
-) -> FetchResponse | Coroutine[Any, Any, FetchResponse]:
+) -> FetchResponse | Coroutine[Any, Any, FetchResponse] | Later:
     """Reads what is available; waits if it is too little."""
-    if request.session_id != 0:
-        raise FetchSessionIdNotFound("fetch sessions are answered statelessly")
-    if request.session_epoch > 0:
-        raise InvalidFetchSessionEpoch("fetch sessions are answered statelessly")
     if node.replicas is not None and request.replica_state and _is_replica(request):
         answer = node.replicas.fetch(request, context)
         if answer is not None:
             return answer
+    if request.session_id != 0:
+        raise FetchSessionIdNotFound("fetch sessions are answered statelessly")
+    if request.session_epoch > 0:
+        raise InvalidFetchSessionEpoch("fetch sessions are answered statelessly")
     if len(request.topics) != 1 or len(request.topics[0].partitions) != 1:
-        _name_each_once(request, by_id=context.version >= _TOPIC_IDS_SINCE)
+        name_each_once(request, by_id=context.version >= _TOPIC_IDS_SINCE)
     try:
         attempt = _Attempt(node, request, context, ON_LOOP)
     except WouldBlock:
@@ -92,31 +103,6 @@ def handle(
     if attempt.is_enough():
         return attempt.answer()
     return _wait(node, request, context, attempt)
-
-
-def _name_each_once(request: FetchRequest, *, by_id: bool) -> None:
-    """Keeps one mention of each partition: the last one, at the position of the first."""
-    topics = request.topics
-    keys: list[Any] = [topic.topic_id if by_id else topic.topic for topic in topics]
-    if len(set(keys)) == len(keys) and not any(map(_names_twice, topics)):
-        return
-    wanted: dict[tuple[Any, int], FetchPartition] = {}
-    for key, topic in zip(keys, topics, strict=True):
-        for partition in topic.partitions:
-            wanted[key, partition.partition] = partition
-    kept = []
-    for key, topic in zip(keys, topics, strict=True):
-        indexes = dict.fromkeys(each.partition for each in topic.partitions)
-        found = [wanted.pop((key, i)) for i in indexes if (key, i) in wanted]
-        if found or not topic.partitions:
-            topic.partitions = found
-            kept.append(topic)
-    request.topics = kept
-
-
-def _names_twice(topic: FetchTopic) -> bool:
-    partitions = topic.partitions
-    return len(partitions) > 1 and len({each.partition for each in partitions}) < len(partitions)
 
 
 async def _wait(
@@ -146,20 +132,8 @@ async def _wait(
 async def _attempt_anywhere(node: Node, request: FetchRequest, context: Context) -> _Attempt:
     """Reads on the loop; in a thread if much is to be converted or the disk has to be read."""
     attempt = partial(_Attempt, node, request, context)
-    return await offload(node, _names(node, request, context.version), attempt)
-
-
-def _names(node: Node, request: FetchRequest, version: int) -> Iterator[TopicPartition]:
-    """Yields the requested partitions that may be here."""
-    for topic in request.topics:
-        name = topic.topic
-        if version >= _TOPIC_IDS_SINCE:
-            known = node.metadata.image.topics_by_id.get(topic.topic_id)
-            if known is None:
-                continue
-            name = known.name
-        for wanted in topic.partitions:
-            yield name, wanted.partition
+    names = wanted_names(node, request, by_id=context.version >= _TOPIC_IDS_SINCE)
+    return await offload(node, names, attempt)
 
 
 class _Attempt:
@@ -170,10 +144,13 @@ class _Attempt:
         "_context",
         "_errors",
         "_is_follower",
+        "_is_sent_on",
+        "_leaders",
         "_left_bytes",
         "_name",
         "_node",
         "_permit",
+        "_reads",
         "_request",
         "_response",
         "_served",
@@ -198,8 +175,15 @@ class _Attempt:
             left_bytes = request.max_bytes
         self._left_bytes = left_bytes
         self._is_follower = request.with_replication_state and self._may_replicate()
-        self._served: list[tuple[str, int, int]] = []  # topic, bytes, down-converted records
+        self._reads: ConsumerReads | None = None  # of a consumer that may read from followers
+        if node.replicas is not None and version >= _RACKS_SINCE and not _is_replica(request):
+            listener = context.connection.listener.name
+            self._reads = node.replicas.reads_of(request.rack_id, listener)
+        self._is_sent_on = False  # to a replica from which it should read instead
+        # Topic, bytes, down-converted records, and whether the bytes are those that are stored.
+        self._served: list[tuple[str, int, int, bool]] = []
         self._errors: list[ErrorCode] = []
+        self._leaders: Addresses = {}
         self.partitions: list[Partition] = []
         self.upper_offsets: list[int] = []  # the offsets up to which the partitions were read
         self.size_bytes = 0
@@ -220,6 +204,7 @@ class _Attempt:
             self.size_bytes >= self._request.min_bytes
             or self._request.max_wait_ms <= 0
             or bool(self._errors)
+            or self._is_sent_on
             or not self.partitions
         )
 
@@ -234,12 +219,21 @@ class _Attempt:
     def answer(self) -> FetchResponse:
         """Returns the response, and counts what it serves."""
         metrics = self._node.metrics
-        for topic, size_bytes, converted in self._served:
-            metrics.bytes_out(topic, size_bytes)
+        newest_magic = carried_by(self._version)
+        for topic, size_bytes, converted, as_stored in self._served:
+            if self._is_follower:
+                metrics.bytes_out(topic, size_bytes)
+            else:
+                metrics.consumed(topic, size_bytes, newest_magic, as_stored=as_stored)
             if converted:
                 metrics.down_converted(topic, converted)
         for code in self._errors:
             metrics.fetch_failed(code)
+        if self._leaders:
+            self._response.node_endpoints = [
+                NodeEndpoint(node_id=each.broker, host=each.host, port=each.port, rack=each.rack)
+                for each in self._leaders.values()
+            ]
         return self._response
 
     def _authorized_name(self) -> str:
@@ -262,7 +256,9 @@ class _Attempt:
         permit = self._permit
         if permit.may_block:  # a permit of the loop is never withdrawn
             permit.check()
-        partition = self._node.leader_partition(
+        reads = self._reads
+        find = self._node.leader_partition if reads is None else reads.partition
+        partition = find(
             self._name or self._authorized_name(),
             wanted.partition,
             wanted.current_leader_epoch,
@@ -277,7 +273,10 @@ class _Attempt:
         self.upper_offsets.append(upper_offset)
         records: list[Buffer] = []
         append_times = None
-        if wanted.fetch_offset != upper_offset:  # the consumer has not caught up
+        preferred = -1 if reads is None else reads.preferred(partition, wanted.fetch_offset)
+        if preferred >= 0:
+            self._is_sent_on = True
+        elif wanted.fetch_offset != upper_offset:  # the consumer has not caught up
             records, append_times = self._read(partition, wanted, upper_offset)
             ends = state.ends
         result = PartitionData(
@@ -286,6 +285,7 @@ class _Attempt:
             last_stable_offset=ends[_LAST_STABLE_OFFSET],
             log_start_offset=state.version.log_start_offset,
             aborted_transactions=[] if self._at_end == _LAST_STABLE_OFFSET else None,
+            preferred_read_replica=preferred,
             records=records,
         )
         if append_times:
@@ -294,17 +294,21 @@ class _Attempt:
 
     def _serve_follower(self, partition: Partition, wanted: FetchPartition) -> PartitionData:
         """Reads one partition for a follower, with what its leader knows of the log."""
+        from broker.partitions import replication_state  # a broker that is alone has no followers
+
         self.upper_offsets.append(partition.stored_offset)
-        result, size = replication_state.read_for_follower(
+        result, size, converted = replication_state.read_for_follower(
             partition,
             wanted,
             min(wanted.partition_max_bytes, self._left_bytes),
             minimum_one=not self.size_bytes,
             may_block=self._permit.may_block,
+            newest_magic=self._request.newest_magic,
+            check=self._permit.check,
         )
         if not self._request.with_append_times:
             result.append_times = None
-        self._count(partition, size, 0)
+        self._count(partition, size, converted, as_stored=not converted)
         return result
 
     def _read(
@@ -316,10 +320,10 @@ class _Attempt:
         """
         offset, limit = wanted.fetch_offset, min(wanted.partition_max_bytes, self._left_bytes)
         is_first, may_block = not self.size_bytes, self._permit.may_block
-        append_times, converted = None, 0
+        append_times, converted, as_stored = None, 0, True
         buffers: Sequence[Buffer]
         if self._version < AS_STORED_SINCE:
-            buffers, size, converted = read_for_version(
+            buffers, size, converted, as_stored = read_for_version(
                 Reading(
                     partition, offset, limit, upper_offset, self._version, is_first, self._permit
                 )
@@ -344,38 +348,35 @@ class _Attempt:
                 )
             if size < first_batch_size:  # a batch is returned whole or not at all
                 return [], None
-        self._count(partition, size, converted)
+        self._count(partition, size, converted, as_stored=as_stored)
         return list(buffers), append_times
 
-    def _count(self, partition: Partition, size: int, converted: int) -> None:
+    def _count(self, partition: Partition, size: int, converted: int, *, as_stored: bool) -> None:
         """Counts what was read."""
         if size:
-            self._served.append((partition.topic, size, converted))
+            self._served.append((partition.topic, size, converted, as_stored))
             self.size_bytes += size
             self._left_bytes = max(0, self._left_bytes - size)
 
     def _failed(self, wanted: FetchPartition, error: BrokerError) -> PartitionData:
-        """Returns a partition's error, and remembers it."""
-        self._errors.append(error.code)
-        return _failed(wanted.partition, self._node.code_for(error.code, self._version <= 5))
+        """Returns a partition's error, with the leader for a client that knows another one."""
+        node, code = self._node, error.code
+        self._errors.append(code)
+        result = failed(wanted.partition, node.code_for(code, self._version <= 5))
+        if self._version >= _LEADERS_SINCE and code in _OTHER_LEADER:
+            topic = node.metadata.image.topics.get(self._name)
+            hint = leader_hint(node, self._context, topic, wanted.partition, self._leaders)
+            if hint is not None:
+                result.current_leader = LeaderIdAndEpoch(
+                    leader_id=hint.leader, leader_epoch=hint.leader_epoch
+                )
+        return result
 
 
 def _is_replica(request: FetchRequest) -> bool:
     """Returns whether a broker asks, for a replica of its own."""
     state = request.replica_state
     return request.replica_id >= 0 or (state is not None and state.replica_id >= 0)
-
-
-def _failed(index: int, code: int) -> PartitionData:
-    return PartitionData(
-        partition_index=index,
-        error_code=code,
-        high_watermark=-1,
-        last_stable_offset=-1,
-        log_start_offset=-1,
-        aborted_transactions=None,
-        records=b"",
-    )
 
 
 def refuse(request: FetchRequest, error: BrokerError) -> FetchResponse:
@@ -388,7 +389,7 @@ def refuse(request: FetchRequest, error: BrokerError) -> FetchResponse:
             FetchableTopicResponse(
                 topic=topic.topic,
                 topic_id=topic.topic_id,
-                partitions=[_failed(wanted.partition, error.code) for wanted in topic.partitions],
+                partitions=[failed(wanted.partition, error.code) for wanted in topic.partitions],
             )
             for topic in request.topics
         ],

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING
 from broker.network.per_partition import per_partition
 from protocol.acl import Operation, ResourceType
 from protocol.api.find_coordinator import Coordinator, FindCoordinatorResponse
-from protocol.errors import CoordinatorNotAvailable, InvalidRequest
+from protocol.errors import InvalidRequest
+from protocol.group_errors import CoordinatorNotAvailable
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from protocol.acl import Operation, ResourceType
 from protocol.api.heartbeat import HeartbeatResponse
-from protocol.errors import CoordinatorLoadInProgress
+from protocol.group_errors import CoordinatorLoadInProgress
 
 if TYPE_CHECKING:
     from broker.network.context import Context

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, TypeVar
 from broker.api.describe_configs import (
     BROKER,
     TOPIC,
+    changes_of_one,
     check_broker,
-    check_of_all,
+    is_one_of_several,
     no_such_resource,
     require_on,
 )
@@ -79,6 +80,7 @@ async def altered(
         if times[resource.resource_type, resource.resource_name] > 1:
             raise InvalidRequest("the resource is named more than once")
         require_on(node, session, Operation.ALTER_CONFIGS, resource)
+        await node.catch_up()
         await alter(node, resource)
         return resource, None
 
@@ -105,8 +107,10 @@ async def _alter(node: Node, resource: AlterConfigsResource, *, validate_only: b
         for changed in changes:
             if changed in by_name and by_name[changed].read_only:
                 raise InvalidRequest(f"{changed} can only be set when the broker starts")
-        check_of_all(node, name, changes)
-        await node.topics.alter_broker(changes, validate_only=validate_only)
+        of_one = is_one_of_several(node, name)
+        if of_one:
+            changes = changes_of_one(node, name, changes)
+        await node.topics.alter_broker(changes, of_one=of_one, validate_only=validate_only)
     else:
         raise no_such_resource(resource.resource_type)
 

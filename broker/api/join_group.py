@@ -20,8 +20,8 @@ from broker.groups.coordinator import new_member_id
 from broker.groups.group import Join
 from protocol.acl import Operation, ResourceType
 from protocol.api.join_group import JoinGroupResponse, JoinGroupResponseMember
-from protocol.errors import (
-    BrokerError,
+from protocol.errors import BrokerError
+from protocol.group_errors import (
     FencedInstanceId,
     GroupMaxSizeReached,
     MemberIdRequired,

@@ -20,8 +20,8 @@ from collections.abc import Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from broker.metadata.brokers.visible import visible_brokers, visible_partition
 from broker.metadata.names import check_topic_name
-from broker.metadata.visible import visible_brokers, visible_partition
 from broker.network.context import listed_brokers
 from broker.network.per_partition import per_partition, per_partition_async
 from broker.security.authorizer import CLUSTER_NAME, NOT_ASKED
@@ -43,7 +43,7 @@ from protocol.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Awaitable, Iterable
 
     from broker.metadata.image import Image, Topic
     from broker.network.context import Context
@@ -61,7 +61,15 @@ _BY_ID_SINCE = 12
 def handle(
     node: Node, request: MetadataRequest, context: Context
 ) -> MetadataResponse | Coroutine[Any, Any, MetadataResponse]:
-    """Describes the cluster and the requested topics, once the leader epochs are known."""
+    """Describes the cluster and the requested topics, once the leader epochs are known.
+
+    A partition whose leader has just died is described when it has another one.
+    """
+    if node.replicas is not None:
+        new_leaders = node.replicas.new_leaders
+        topics = partial(_existing, node, request, context.version)
+        if new_leaders.is_near(topics()):
+            return _answer_later(node, request, context, new_leaders.elected(topics))
     unread = [
         (topic.name, index)
         for topic in _described(node, request, context.version)
@@ -75,9 +83,14 @@ def handle(
 
 def _described(node: Node, request: MetadataRequest, version: int) -> Iterable[Topic]:
     """Returns the requested topics that exist and whose leader epochs are in logs of this broker."""
-    image = node.metadata.image
     if node.cluster is not None:
         return ()  # the metadata know the leader epochs of every partition
+    return _existing(node, request, version)
+
+
+def _existing(node: Node, request: MetadataRequest, version: int) -> Iterable[Topic]:
+    """Returns the requested topics that exist."""
+    image = node.metadata.image
     if request.topics is None or (version == 0 and not request.topics):
         return image.topics.values()
     found = (
@@ -87,6 +100,15 @@ def _described(node: Node, request: MetadataRequest, version: int) -> Iterable[T
         for topic in request.topics
     )
     return (topic for topic in found if topic is not None)
+
+
+async def _answer_later(
+    node: Node, request: MetadataRequest, context: Context, elected: Awaitable[None]
+) -> MetadataResponse:
+    """Returns the response when leaders are elected, or after a moment."""
+    await elected
+    answer = _answer(node, request, context)
+    return await answer if isinstance(answer, Coroutine) else answer
 
 
 async def _read_and_answer(
@@ -200,7 +222,7 @@ def _partitions_alone(node: Node, topic: Topic) -> list[MetadataResponsePartitio
 
 
 def _partitions(image: Image, topic: Topic, context: Context) -> list[MetadataResponsePartition]:
-    """Describes the partitions of a topic that several brokers may have."""
+    """Describes the partitions of a topic in a cluster of several brokers."""
     reachable = visible_brokers(image, context.connection.listener.name)
     described = []
     for index, record in enumerate(topic.assignments):
@@ -243,7 +265,7 @@ def _response(
                 topic.topic_authorized_operations = node.authorizer.operations(
                     context.session, ResourceType.TOPIC, topic.name or ""
                 )
-    listed = listed_brokers(node, context)
+    listed = listed_brokers(node, context, with_departed=True)
     return MetadataResponse(
         brokers=[
             MetadataResponseBroker(

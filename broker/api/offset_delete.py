@@ -21,12 +21,8 @@ from protocol.api.offset_delete import (
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
-from protocol.errors import (
-    GroupIdNotFound,
-    GroupSubscribedToTopic,
-    NonEmptyGroup,
-    UnknownTopicOrPartition,
-)
+from protocol.errors import UnknownTopicOrPartition
+from protocol.group_errors import GroupIdNotFound, GroupSubscribedToTopic, NonEmptyGroup
 
 if TYPE_CHECKING:
     from broker.network.context import Context

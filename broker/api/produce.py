@@ -7,8 +7,8 @@ partition succeeds or fails on its own; `admit_produce` decides which requests m
 may not write to internal topics (INVALID_TOPIC_EXCEPTION).
 
 Version notes: 1 throttle time; 2 log append time (KIP-32); 3 transactional id, one format-2 batch
-per partition; 5 log start offset; 8 record errors and message (KIP-467); 9 flexible; 10 current
-leader (left out: there is one node); 13 topic ids instead of names.
+per partition; 5 log start offset; 8 record errors and message (KIP-467); 9 flexible; 10 the leader
+and its address where this broker does not lead (KIP-951); 13 topic ids instead of names.
 """
 
 from __future__ import annotations
@@ -21,34 +21,40 @@ from typing import TYPE_CHECKING, Any
 from broker.network.context import CloseConnection
 from broker.network.per_partition import per_partition
 from broker.partitions import admission
+from broker.partitions.leader_hints import leader_hint
 from protocol.api.produce import (
     BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionProduceData,
     PartitionProduceResponse,
     ProduceResponse,
+    TopicProduceData,
     TopicProduceResponse,
 )
-from protocol.errors import (
-    ERRORS,
-    ErrorCode,
-    InvalidTimestamp,
-    KafkaStorageError,
-)
+from protocol.error_codes import ERRORS
+from protocol.errors import ErrorCode, InvalidTimestamp, KafkaStorageError
 from protocol.records.layout import NO_TIMESTAMP
 from storage.log.partition import Appended, Partition
 from storage.would_block import WouldBlock
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Awaitable, Callable, Iterator
 
     from broker.network.context import Context
     from broker.node import Node
+    from broker.partitions.leader_hints import Addresses
     from broker.partitions.openings import Failures
-    from protocol.api.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+    from protocol.api.produce import ProduceRequest
     from protocol.errors import BrokerError
     from protocol.topic_partition import TopicPartition
 
+    Coming = frozenset[TopicPartition]  # what this broker is about to lead
+
 
 ACKS_ALL = -1
+_NONE_COMING: Coming = frozenset()
+_LEADERS_SINCE = 10
 _TOPIC_IDS_SINCE = 13
 
 # Errors for which Kafka's response has no log start offset.
@@ -93,57 +99,57 @@ class _Append:
 def handle(
     node: Node, request: ProduceRequest, context: Context
 ) -> ProduceResponse | Coroutine[Any, Any, ProduceResponse | None] | None:
-    """Appends the records of each partition separately; opens closed partitions first."""
+    """Appends the records of each partition separately; opens closed partitions first.
+
+    A partition that this broker is about to lead is waited for. The others of the request are not
+    delayed: their records are stored, and visible, meanwhile; only the response waits for all.
+    """
+    coming = _NONE_COMING
+    if node.replicas is not None:
+        named = _names(node, request, context.version)
+        coming = frozenset(node.replicas.new_leaders.coming(named))
     closed = node.openings.closed(_names(node, request, context.version))
+    if coming:
+        closed = [each for each in closed if each not in coming]
     if closed:
-        return _open_and_append(node, request, context, closed)
-    return _append(node, request, context, {})
+        return _open_and_append(node, request, context, closed, coming)
+    return _append(node, request, context, {}, coming)
 
 
 def _names(node: Node, request: ProduceRequest, version: int) -> Iterator[TopicPartition]:
     """Yields the partitions to append to, if they are here."""
     for topic in request.topic_data:
-        name = topic.name
-        if version >= _TOPIC_IDS_SINCE:
-            known = node.metadata.image.topics_by_id.get(topic.topic_id)
-            if known is None:
-                continue
-            name = known.name
-        for data in topic.partition_data:
-            yield name, data.index
+        name = _name_of(node, topic, version)
+        if name is not None:
+            for data in topic.partition_data:
+                yield name, data.index
+
+
+def _name_of(node: Node, topic: TopicProduceData, version: int) -> str | None:
+    """Returns the name of a topic; None if there is none with its id."""
+    if version < _TOPIC_IDS_SINCE:
+        return topic.name
+    return node.metadata.image.topic_name(topic.topic_id)
 
 
 async def _open_and_append(
-    node: Node, request: ProduceRequest, context: Context, closed: list[TopicPartition]
+    node: Node,
+    request: ProduceRequest,
+    context: Context,
+    closed: list[TopicPartition],
+    coming: Coming,
 ) -> ProduceResponse | None:
-    answer = _append(node, request, context, await node.openings.open(closed))
+    answer = _append(node, request, context, await node.openings.open(closed), coming)
     return await answer if isinstance(answer, Coroutine) else answer
 
 
 def _append(
-    node: Node, request: ProduceRequest, context: Context, not_opened: Failures
+    node: Node, request: ProduceRequest, context: Context, not_opened: Failures, coming: Coming
 ) -> ProduceResponse | Coroutine[Any, Any, ProduceResponse | None] | None:
     pending: list[_Append] = []
-
-    def append(each: _Append) -> PartitionProduceResponse:
-        admitted = _admitted(node, request, each, context, not_opened)
-        version, waits = context.version, request.acks != 0
-        if isinstance(admitted, Partition):
-            each.partition = admitted
-            appended = node.append(admitted, each.data.records or b"", version, waits=waits)
-            if request.acks == ACKS_ALL and node.replicas is not None:
-                appended = node.replicas.acknowledged(admitted, appended, request.timeout_ms)
-            if isinstance(appended, Appended):
-                return each.done(appended)
-            each.pending = appended
-        else:
-            each.pending = asyncio.ensure_future(
-                _append_when_admitted(node, each, version, admitted, waits=waits)
-            )
-        pending.append(each)
-        return each.result
-
-    failed = partial(_failed, node, context.version)
+    leaders: Addresses = {}
+    append = partial(_append_one, node, request, context, not_opened, coming, pending)
+    failed = partial(_failed, node, context, leaders)
     response = ProduceResponse(
         responses=[
             TopicProduceResponse(
@@ -161,8 +167,38 @@ def _append(
         ]
     )
     if pending:
-        return _finish(node, request, response, pending, context.version)
-    return _answer(request, response)
+        return _finish(node, request, response, pending, failed, leaders)
+    return _answer(request, response, leaders)
+
+
+def _append_one(
+    node: Node,
+    request: ProduceRequest,
+    context: Context,
+    not_opened: Failures,
+    coming: Coming,
+    pending: list[_Append],
+    each: _Append,
+) -> PartitionProduceResponse:
+    """Appends to one partition, or adds it to those that are pending."""
+    version = context.header.api_version
+    admitted: Partition | Awaitable[Partition]
+    if coming and (name := (_name_of(node, each.topic, version), each.data.index)) in coming:
+        admitted = _admitted_when_led(node, request, each, context, name)
+    else:
+        admitted = _admitted(node, request, each, context, not_opened)
+    if isinstance(admitted, Partition):
+        each.partition = admitted
+        appended = _append_to(node, request, admitted, each, version)
+        if isinstance(appended, Appended):
+            return each.done(appended)
+        each.pending = appended
+    else:
+        each.pending = asyncio.ensure_future(
+            _append_when_admitted(node, request, admitted, each, version)
+        )
+    pending.append(each)
+    return each.result
 
 
 def _admitted(
@@ -187,12 +223,43 @@ def _admitted(
         raise failure or KafkaStorageError(f"{name}-{index} is not open yet") from None
 
 
+def _append_to(
+    node: Node, request: ProduceRequest, partition: Partition, wanted: _Append, version: int
+) -> Appended | asyncio.Future[Appended]:
+    """Appends records.
+
+    Returns the result if the acks that the request asks for are there already, else a future of it.
+    """
+    waits = request.acks != 0
+    appended = node.append(partition, wanted.data.records or b"", version, waits=waits)
+    if request.acks == ACKS_ALL and node.replicas is not None:
+        return node.replicas.acknowledged(partition, appended, request.timeout_ms)
+    return appended
+
+
+async def _admitted_when_led(
+    node: Node, request: ProduceRequest, wanted: _Append, context: Context, name: TopicPartition
+) -> Partition:
+    """Returns the partition to append to when this broker leads it, or another one does.
+
+    Raises what `_admitted` raises.
+    """
+    assert node.replicas is not None
+    await node.replicas.new_leaders.led([name])
+    admitted = _admitted(node, request, wanted, context, await node.openings.open([name]))
+    return admitted if isinstance(admitted, Partition) else await admitted
+
+
 async def _append_when_admitted(
-    node: Node, wanted: _Append, version: int, admitted: asyncio.Future[Partition], *, waits: bool
+    node: Node,
+    request: ProduceRequest,
+    admitted: Awaitable[Partition],
+    wanted: _Append,
+    version: int,
 ) -> Appended:
-    """Appends after another broker has verified the request."""
-    wanted.partition = await admitted
-    appended = node.append(wanted.partition, wanted.data.records or b"", version, waits=waits)
+    """Appends after another broker has verified the request, or this one has begun to lead."""
+    wanted.partition = partition = await admitted
+    appended = _append_to(node, request, partition, wanted, version)
     return appended if isinstance(appended, Appended) else await appended
 
 
@@ -201,7 +268,8 @@ async def _finish(
     request: ProduceRequest,
     response: ProduceResponse,
     pending: list[_Append],
-    version: int,
+    failed: Callable[[_Append, BrokerError], PartitionProduceResponse],
+    leaders: Addresses,
 ) -> ProduceResponse | None:
     """Waits for the appends that run in a thread or wait for the disk."""
 
@@ -213,18 +281,22 @@ async def _finish(
         *(each.pending for each in pending if each.pending), return_exceptions=True
     )
     try:
-        per_partition(node, "produce", pending, finish, partial(_failed, node, version))
+        per_partition(node, "produce", pending, finish, failed)
     finally:
         # An error's traceback refers to this frame, and this frame to the error. Without the future
         # there is no cycle, so the append's decompressed records are freed at once.
         for each in pending:
             each.pending = None
-    return _answer(request, response)
+    return _answer(request, response, leaders)
 
 
-def _answer(request: ProduceRequest, response: ProduceResponse) -> ProduceResponse | None:
+def _answer(
+    request: ProduceRequest, response: ProduceResponse, leaders: Addresses
+) -> ProduceResponse | None:
     """Returns the response, or None for acks=0, for which an error closes the connection."""
     if request.acks != 0:
+        if leaders:
+            _tell(response, leaders)
         return response
     for topic in response.responses:
         for result in topic.partition_responses:
@@ -235,11 +307,34 @@ def _answer(request: ProduceRequest, response: ProduceResponse) -> ProduceRespon
     return None
 
 
+def _tell(response: ProduceResponse, leaders: Addresses) -> None:
+    """Adds the addresses of the leaders that a response names."""
+    response.node_endpoints = [
+        NodeEndpoint(node_id=each.broker, host=each.host, port=each.port, rack=each.rack)
+        for each in leaders.values()
+    ]
+
+
 def _failed(
-    node: Node, version: int, wanted: _Append, error: BrokerError
+    node: Node, context: Context, leaders: Addresses, wanted: _Append, error: BrokerError
 ) -> PartitionProduceResponse:
-    """Fills in one partition's error code, sentence and refused records."""
-    result, partition = wanted.result, wanted.partition
+    """Fills in one partition's error code, sentence, refused records and leader.
+
+    The leader's address is added to `leaders`.
+    """
+    result, partition, version = wanted.result, wanted.partition, context.version
+    if version >= _LEADERS_SINCE and error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+        topics = node.metadata.image
+        known = (
+            topics.topics_by_id.get(wanted.topic.topic_id)
+            if version >= _TOPIC_IDS_SINCE
+            else topics.topics.get(wanted.topic.name)
+        )
+        hint = leader_hint(node, context, known, result.index, leaders)
+        if hint is not None:
+            result.current_leader = LeaderIdAndEpoch(
+                leader_id=hint.leader, leader_epoch=hint.leader_epoch
+            )
     node.metrics.produce_failed(error.code)
     if partition is not None:
         if isinstance(error, InvalidTimestamp):
@@ -253,6 +348,23 @@ def _failed(
         for index, message in error.record_errors
     ]
     return result
+
+
+def failed_alone(
+    node: Node, appended: tuple[str, Partition], error: BrokerError, context: Context
+) -> ProduceResponse:
+    """Returns the response to a request that has appended in vain to one partition of a topic."""
+    topic, partition = appended
+    wanted = _Append(TopicProduceData(name=topic), PartitionProduceData(index=partition.index))
+    wanted.partition = partition
+    leaders: Addresses = {}
+    result = _failed(node, context, leaders, wanted, error)
+    response = ProduceResponse(
+        responses=[TopicProduceResponse(name=topic, partition_responses=[result])]
+    )
+    if leaders:
+        _tell(response, leaders)
+    return response
 
 
 def refuse(request: ProduceRequest, error: BrokerError) -> ProduceResponse:

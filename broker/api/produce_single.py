@@ -3,40 +3,50 @@
 Behaviour: the same bytes as `produce.py`; `admission.py` decides for both. Requests of another
 shape, and those that are not admitted at once, belong in a thread or fail, are left to
 `produce.py`: `shortcut` then returns None and has stored nothing, so that the ordinary path can
-start again and report the error.
+start again and report the error. With acks=all on one of several brokers the records are stored
+first, and then wait for the other replicas: what fails then is answered here.
 """
 
 from __future__ import annotations
 
+import asyncio
+from functools import partial
 from typing import TYPE_CHECKING
 
+from broker.api import produce
+from broker.network.context import Later
 from broker.partitions import admission
 from protocol.api.produce_single import read, write
 from protocol.errors import BrokerError
-from storage.log.partition import Partition
+from storage.log.partition import Appended, Partition
 from storage.would_block import WouldBlock
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from broker.network.context import Context
     from broker.node import Node
     from broker.security.session import Session
+    from protocol.api.produce import ProduceResponse
     from protocol.message import RequestHeader
     from protocol.wire import Buffer
+
+    Waited = list[Buffer] | Callable[[Context], ProduceResponse]
 
 
 def shortcut(
     node: Node, session: Session, header: RequestHeader, frame: bytes | memoryview
-) -> list[Buffer] | None:
+) -> list[Buffer] | Later | None:
     """Appends, and returns the response's frame: one buffer, or none for acks=0.
 
+    Returns what `_when_acknowledged` makes if other replicas have to store the records first.
     Returns None if the request has to take the ordinary path.
     """
     version = header.api_version
     request = read(frame, header.body_offset, version)
     if request is None:
         return None
-    acks, name, index, records = request
-    if acks == -1 and node.replicas is not None:
-        return None  # it waits for other brokers
+    acks, timeout_ms, name, index, records = request
     try:
         partition = admission.admit_produce(
             node, session, str(name, "utf-8"), index, acks, None, records
@@ -50,8 +60,22 @@ def shortcut(
         return None
     if not acks:
         return []
-    answer = write(
-        version,
+    if acks == -1 and node.replicas is not None:
+        waited: Appended | asyncio.Future[Appended]
+        try:
+            waited = node.replicas.acknowledged(partition, appended, timeout_ms)
+        except BrokerError as error:
+            waited = asyncio.get_running_loop().create_future()
+            waited.set_exception(error)
+        if not isinstance(waited, Appended):
+            finish = partial(_when_acknowledged, node, header, name, partition, waited)
+            return Later(waited, finish)
+    return [_written(header, name, index, appended)]
+
+
+def _written(header: RequestHeader, name: bytes, index: int, appended: Appended) -> bytes:
+    return write(
+        header.api_version,
         header.correlation_id,
         name,
         index,
@@ -59,4 +83,21 @@ def shortcut(
         appended.log_append_time_ms,
         appended.log_start_offset,
     )
-    return [answer]
+
+
+def _when_acknowledged(
+    node: Node,
+    header: RequestHeader,
+    name: bytes,
+    partition: Partition,
+    waited: asyncio.Future[Appended],
+) -> Waited:
+    """Returns the response's frame when all in-sync replicas have the records.
+
+    Returns a function that makes the response from the context if they may not have them.
+    """
+    try:
+        appended = waited.result()
+    except BrokerError as error:
+        return partial(produce.failed_alone, node, (str(name, "utf-8"), partition), error)
+    return [_written(header, name, partition.index, appended)]

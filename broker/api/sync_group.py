@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from protocol.acl import Operation, ResourceType
 from protocol.api.sync_group import SyncGroupResponse
-from protocol.errors import (
+from protocol.group_errors import (
     CoordinatorLoadInProgress,
     InconsistentGroupProtocol,
     RebalanceInProgress,

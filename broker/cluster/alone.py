@@ -57,8 +57,10 @@ def check_alone(image: Image, broker: int) -> None:
     if not others:
         return
     named = " and ".join(map(str, sorted(others)))
+    who = f"brokers {named} have" if len(others) > 1 else f"broker {named} has"
+    count = f"{partitions} partition{'s' if partitions > 1 else ''}"
     raise MetadataError(
-        f"broker {broker} cannot be alone: brokers {named} have replicas of {partitions} partitions; "
+        f"broker {broker} cannot be alone: {who} replicas of {count}; "
         f"start all of them with --brokers {max(broker, *others)}, and to be alone then, move what "
         f"they have with 'tidelog broker remove ID'"
     )

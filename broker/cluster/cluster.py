@@ -8,22 +8,25 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.clock import machine_boot_id
 from broker.cluster.directories import Directories
 from broker.cluster.disks import Disks
 from broker.cluster.governing import Governing
+from broker.cluster.keep_alive import KeepAlive
 from broker.cluster.rules import Rules
 from broker.cluster.session import Session, SessionLostError
 from broker.membership.controlled_shutdown import may_stop
-from broker.metadata.broker_records import Endpoint
+from broker.metadata.brokers.records import Endpoint
 from protocol.errors import BrokerError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
+    from broker.cluster.keep_alive import Renewals
     from broker.network.listener import Listener
     from broker.node import Node
     from broker.replication.lease import Lease
@@ -39,10 +42,18 @@ _TICKS = 4  # in each lease: how often the loop looks whether it was paused
 class Cluster:
     """The cluster as one of its brokers takes part in it; all methods run on the event loop."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(
+        self,
+        node: Node,
+        *,
+        boot_id: str | None = None,
+        keep_alive: Callable[..., Renewals] = KeepAlive,
+    ) -> None:
         """Reads the registration files.
 
-        Raises OSError, and LogDirectoryError if a directory belongs to another broker.
+        `boot_id` names this start of the machine, as the system does by default; `keep_alive` begins
+        the renewals of a session's lease. Raises OSError, and LogDirectoryError if a directory belongs
+        to another broker.
         """
         config = node.config
         self.me = config.node_id
@@ -52,17 +63,22 @@ class Cluster:
         self._tick_s = config.broker_session_timeout_ms / 1000 / _TICKS
         cluster_id = node.metadata.image.cluster_id
         self._directories = Directories(
-            node.store.log_dirs, machine_boot_id(), cluster_id, config.node_id
+            node.store.log_dirs,
+            machine_boot_id() if boot_id is None else boot_id,
+            cluster_id,
+            config.node_id,
         )
         self._directories.log_missing(node.metadata.image)
-        self._session = Session(node, self._directories, self.now_ms)
-        self._disks = Disks(node, self._directories)
+        self._new_session = partial(Session, node, self._directories, self.now_ms, keep_alive)
+        self._session = self._new_session()
+        self._disks = Disks(node, self._directories, self.now_ms)
         self._endpoints: tuple[Endpoint, ...] = ()
         self._rules = Rules(node.settings)
         self._governing = Governing(node, self, self._rules)
         self._news = asyncio.Event()
         self._unfenced = asyncio.Event()
         self._is_stopping = False
+        self._lost_for: str | None = None  # why the last session ended, until the next one begins
         self._handed_over = asyncio.Event()
         self._begun: list[Callable[[int], None]] = []
         self._lost: list[Callable[[str], None]] = []
@@ -86,6 +102,25 @@ class Cluster:
         live = self._metadata.image.brokers.get(self.me)
         return live is not None and live.epoch == self.epoch and not live.record.is_fenced
 
+    @property
+    def why_not_serving(self) -> str | None:
+        """What keeps this broker from serving, as a sentence; None while it serves."""
+        if self.is_serving:
+            return None
+        if self._lost_for is not None:
+            return f"the session in the cluster is lost: {self._lost_for}"
+        if self.epoch == NO_SESSION:
+            return "not registered in the cluster yet"
+        return f"fenced since it registered with broker epoch {self.epoch}: it catches up first"
+
+    @property
+    def metadata_error(self) -> str | None:
+        """Why the metadata cannot be changed now, as a sentence; None if they can.
+
+        It is known by the renewals of the session, several in each `broker.session.timeout.ms`.
+        """
+        return self._session.store_error
+
     def now_ms(self) -> int:
         """Returns milliseconds of the monotonic clock by which the lease is measured."""
         return int(self._node.clock.monotonic_s() * 1000)
@@ -99,7 +134,7 @@ class Cluster:
         self._lost.append(lost)
 
     def session_ended(self) -> None:
-        """Hears that the store has ended the lease: the broker steps down and registers anew."""
+        """Ends the session, because the store has ended its lease: the broker registers anew."""
         self.lease.on_lost()
         self._news.set()
 
@@ -114,7 +149,7 @@ class Cluster:
             for work in (
                 self._take_part(),
                 self._governing.run(),
-                self._hear_news(),
+                self._follow_images(),
                 self._watch_lease(),
                 self._watch_disks(),
             )
@@ -194,6 +229,7 @@ class Cluster:
 
     def _registered(self, epoch: int) -> None:
         self.epoch = epoch
+        self._lost_for = None
         self._governing.news.set()
         log.info("registered", extra={"broker_epoch": epoch, "is_clean": self._session.is_clean})
         for begun in self._begun:
@@ -218,7 +254,7 @@ class Cluster:
                 self._handed_over.set()
             await self._news.wait()
 
-    async def _hear_news(self) -> None:
+    async def _follow_images(self) -> None:
         """Wakes the session and the controller for each new image."""
         while True:
             await self._metadata.newer_image(self._metadata.image.revision)
@@ -226,14 +262,14 @@ class Cluster:
             self._governing.news.set()
 
     async def _watch_lease(self) -> None:
-        """Shows the lease that the loop runs, and wakes the session when it is lost."""
+        """Tells the lease that the loop runs, and wakes the session when the lease is lost."""
         while True:
             await asyncio.sleep(self._tick_s)
             if self.lease.is_lost(self.now_ms()):
                 self._news.set()
 
     async def _watch_disks(self) -> None:
-        """Wakes the session when a log has failed, or a disk is full or has room again."""
+        """Wakes the session when a log has failed, or a disk is full or slow, or is so no more."""
         while True:
             try:
                 if await self._disks.look(self.now_ms()):
@@ -245,8 +281,9 @@ class Cluster:
     def _step_down(self, why: str) -> None:
         had_begun = self.epoch != NO_SESSION
         self.epoch = NO_SESSION
+        self._lost_for = why
         self._session.end()
-        self._session = Session(self._node, self._directories, self.now_ms)
+        self._session = self._new_session()
         log.warning("session lost: %s", why)
         if had_begun:
             for lost in self._lost:

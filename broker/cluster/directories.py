@@ -66,6 +66,17 @@ class Directories:
         """
         return tuple(state and self._marked(path, state) for path, state in self._states.items())
 
+    def has_used(self, incarnation: str) -> bool:
+        """Returns whether a session with this incarnation was begun on one of the directories.
+
+        As this process has locked them, the process of that session has ended, or is this one.
+        """
+        return any(
+            incarnation in (state.incarnation, state.previous)
+            for state in self._states.values()
+            if state is not None
+        )
+
     def log_missing(self, image: Image) -> None:
         """Logs which directories of the last registration are not here, and which logs therefore.
 
@@ -154,14 +165,16 @@ class Directories:
             raise LogDirectoryError(
                 f"log directory {path} belongs to broker {state.broker} of cluster {state.cluster}, "
                 f"and this is cluster {self._cluster}: give this broker another directory "
-                f"(--log-dirs), or start broker {state.broker} with the metadata of its cluster "
-                f"(--set metadata.store=sqlite:PATH, or --brokers)"
+                f"(--log-dirs; of a container another volume), or start broker {state.broker} with "
+                f"the metadata of its cluster (--set metadata.store=sqlite:PATH or etcd://..., or "
+                f"--brokers)"
             )
         if state.broker != self._broker:
             raise LogDirectoryError(
                 f"log directory {path} belongs to broker {state.broker} of this cluster: start it "
-                f"with --set node.id={state.broker}, or give broker {self._broker} another directory "
-                f"(--log-dirs)"
+                f"with --set node.id={state.broker} (KAFKA_NODE_ID={state.broker} of a container), or "
+                f"give broker {self._broker} another directory (--log-dirs; of a container another "
+                f"volume)"
             )
 
     def _write(self, path: Path, state: DirectoryState) -> None:
@@ -188,11 +201,14 @@ def used_by(path: Path) -> str:
     return "a cluster" if state is None else f"broker {state.broker} of cluster {state.cluster}"
 
 
-def check_metadata_beside(paths: Iterable[Path], shared: Path) -> None:
-    """Raises LogDirectoryError if a log directory has metadata other than those that are shared."""
+def check_metadata_beside(paths: Iterable[Path], shared: Path | None) -> None:
+    """Raises LogDirectoryError if a log directory has metadata other than those that are shared.
+
+    `shared` is None if those are in no file.
+    """
     for path in paths:
         own = path / METADATA_FILE
-        if own.exists() and own.resolve() != shared.resolve():
+        if own.exists() and (shared is None or own.resolve() != shared.resolve()):
             raise LogDirectoryError(
                 f"log directory {path} has metadata of its own, so it belongs to another cluster: "
                 f"give this broker another directory (--log-dirs); "

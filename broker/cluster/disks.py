@@ -1,7 +1,8 @@
-"""What this broker cannot lead, by its logs: those that have failed, and those whose disk is full.
+"""What this broker should not lead: logs that have failed, and those whose disk is full or slow.
 
 A log that has failed stays so until the process ends. A disk is full from an append that found no
 room until there is some again, and for a while at least: else its leaders would go and come.
+`slow_disks.py` says which disks are slow.
 """
 
 from __future__ import annotations
@@ -11,10 +12,11 @@ import os
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from broker.metadata.broker_records import OfflineRecord
+from broker.cluster.slow_disks import SlowDisks
+from broker.metadata.brokers.records import OfflineRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
     from uuid import UUID
 
@@ -29,14 +31,18 @@ _LEAST_FULL_MS = 10_000
 
 
 class Disks:
-    """The logs of this broker that cannot lead; all methods run on the event loop."""
+    """The logs of this broker that should not lead; all methods run on the event loop."""
 
-    def __init__(self, node: Node, directories: Directories) -> None:
+    def __init__(self, node: Node, directories: Directories, now_ms: Callable[[], int]) -> None:
+        """`now_ms` is a monotonic clock, for any thread."""
         self._node, self._directories = node, directories
+        self._slow = SlowDisks(
+            node.pools.syncs, directories.by_path, node.config.log_dir_slow_ms, now_ms
+        )
         self._failed: dict[Path, list[Partition]] = {}
         self._full: dict[Path, int] = {}  # by directory: since when
         self.offline = OfflineRecord()
-        """What the broker cannot lead, as `look` has found."""
+        """What the broker should not lead, as `look` has found."""
 
     async def look(self, now_ms: int) -> bool:
         """Looks at the logs; returns whether something has changed. `now_ms` is monotonic."""
@@ -52,6 +58,7 @@ class Disks:
         for path, since_ms in list(self._full.items()):
             if now_ms - since_ms >= _LEAST_FULL_MS:
                 await self._look_for_room(path, opened)
+        self._slow.look()
         before, self.offline = self.offline, self._record(opened)
         return self.offline != before
 
@@ -73,13 +80,14 @@ class Disks:
                 partition.note_room()
 
     def _record(self, opened: Iterable[Partition]) -> OfflineRecord:
-        if not self._failed and not self._full:
+        if not self._failed and not self._full and not self._slow.slow:
             return OfflineRecord()
         ids = self._directories.by_path
         return OfflineRecord(
             tuple(ids[path] for path in self._failed),
             self._by_topic(each for found in self._failed.values() for each in found),
             self._by_topic(each for each in opened if each.directory.parent in self._full),
+            self._by_topic(each for each in opened if each.directory.parent in self._slow.slow),
         )
 
     def _by_topic(self, partitions: Iterable[Partition]) -> Mapping[UUID, tuple[int, ...]]:

@@ -9,11 +9,15 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from broker.metadata.brokers.records import OfflineRecord
 from broker.metadata.standing import SERVING, standings, state_of, why_missing
 from broker.network.http_answers import twice
 from broker.network.listener import HTTP
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from uuid import UUID
+
     from broker.metadata.image import Image
     from broker.metadata.standing import Standing
     from broker.network.http_question import Asked
@@ -38,8 +42,41 @@ def cluster(asked: Asked) -> dict[str, Any]:
         "revision": image.revision,
         "controller": told,
         **twice("now", node.clock.now_ms()),
+        "own": _own(node),
         "brokers": _brokers(node, image, found),
         "partitions": [_partition(node, image, each) for each in found],
+    }
+
+
+def _own(node: Node) -> dict[str, Any]:
+    """Returns what this broker alone knows of itself."""
+    config, member = node.config, node.cluster
+    return {
+        "not_serving": None if member is None else member.why_not_serving,
+        "metadata_error": None if member is None else member.metadata_error,
+        "inter_broker_protocol_version": config.inter_broker_protocol_version,
+        "message_format_version": config.topic_defaults.message_format_version,
+    }
+
+
+def _unable(image: Image, broker: int) -> dict[str, list[str]]:
+    """Returns the partitions of a broker whose logs have failed, or are on a full or slow disk."""
+    said = image.offline.get(broker)
+    record = OfflineRecord() if said is None else said.record
+
+    def named(found: Mapping[UUID, Iterable[int]]) -> list[str]:
+        known = image.topics_by_id
+        return sorted(
+            f"{known[topic_id].name}-{index}"
+            for topic_id, indexes in found.items()
+            if topic_id in known
+            for index in indexes
+        )
+
+    return {
+        "failed_logs": named(record.partitions),
+        "full_disk_logs": named(record.full),
+        "slow_disk_logs": named(record.slow),
     }
 
 
@@ -65,6 +102,7 @@ def _brokers(node: Node, image: Image, found: list[Standing]) -> list[dict[str, 
                 "leads": leads[broker],
                 "replicas": has[broker],
                 "in_sync": in_sync[broker],
+                **_unable(image, broker),
             }
         )
     return answer

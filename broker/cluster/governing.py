@@ -1,4 +1,4 @@
-"""This broker's turn as the controller: it stores what `broker/replication/controller.py` decides.
+"""This broker's turn as the controller: it stores what `broker/replication/controller` decides.
 
 Every broker would be the controller. It needs no more than its session: two at once do no harm.
 """
@@ -11,9 +11,8 @@ import logging
 from typing import TYPE_CHECKING
 
 from broker.membership.sessions import Sessions
-from broker.metadata.store import LeaseEndedError
-from broker.replication import controller
-from broker.replication.transactions import MOST_OPERATIONS
+from broker.metadata.store import MOST_OPERATIONS, LeaseEndedError
+from broker.replication.controller import controller
 from protocol.errors import BrokerError
 
 if TYPE_CHECKING:
@@ -38,6 +37,7 @@ class Governing:
         self.sessions = Sessions(lease_ms=0)  # the lock of a process proves that it has ended
         self._limit = MOST_OPERATIONS
         self._seen: object = None  # on what nothing had to be written
+        self._quiet: tuple[Image, object] | None = None  # the same, as the controller, and of whom
         self._governed = 0  # the last controller epoch of this broker
         self.news = asyncio.Event()
         """To be set when there is a newer image, and when a session has begun."""
@@ -91,14 +91,20 @@ class Governing:
             self._governed = image.controller.epoch
             log.info("this broker is the controller", extra={"epoch": self._governed})
         self.rules.forget(image.topics)
-        return controller.transactions(
+        concerned = (image.controller.epoch, settled, awaited)
+        quiet, then = self._quiet or (None, None)
+        found = controller.transactions(
             image,
             image.controller.epoch,
             self.rules,
             settled=settled,
             awaited=awaited,
             limit=self._limit,
+            since=quiet if concerned == then else None,
         )
+        if not found:
+            self._quiet = (image, concerned)
+        return found
 
     async def _store(self, transaction: Transaction) -> bool:
         """Stores a transaction; returns whether the next one may follow."""

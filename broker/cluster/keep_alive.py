@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from protocol.errors import BrokerError
 
@@ -24,8 +24,8 @@ log = logging.getLogger("tidelog.cluster")
 _RENEWALS = 4  # in each lease
 
 
-class KeepAlive:
-    """The renewals of one lease, from the construction until `end`."""
+class Renewals:
+    """The renewals of one lease, whoever makes them at the right times."""
 
     def __init__(
         self,
@@ -36,18 +36,62 @@ class KeepAlive:
         now_ms: Callable[[], int],
         ended: Callable[[], None],
     ) -> None:
-        """Begins. `ended` is called on the event loop if the store says that the lease is over."""
+        """`ended` is called on the event loop if the store says that the lease is over."""
         self._store, self._lease_id, self._lease = store, lease_id, lease
-        self._interval_s = lease_ms / 1000 / _RENEWALS
+        self.interval_s = lease_ms / 1000 / _RENEWALS
         self._now_ms = now_ms
         self._ended = ended
         self._loop = asyncio.get_running_loop()
+        self.is_over = False
+        self.error: str | None = None
+        """Why the store did not answer the last renewal, as a sentence; None if it did."""
+        self.refusal: str | None = None
+        """Why the store takes no writes though it answers, as a sentence; None if none is known."""
+
+    def may_go_on(self) -> bool:
+        """Returns whether the next renewal is to be made: the event loop has not hung for too long."""
+        return self._lease.may_renew(self._now_ms())
+
+    async def renew(self) -> bool:
+        """Makes one renewal; returns whether the lease goes on, as far as is known."""
+        sent_ms = self._now_ms()
+        try:
+            is_renewed = await self._store.keep_alive(self._lease_id)
+            self.error = None
+            if is_renewed:
+                self._lease.on_renewed(sent_ms)
+                return True
+        except BrokerError as error:
+            self.error = error.message
+            if not self.is_over:
+                log.warning("the session was not renewed: %s", error.message)
+            return True
+        self._lease.on_lost()
+        if not self.is_over:
+            self._loop.call_soon_threadsafe(self._ended)
+        return False
+
+    def end(self) -> None:
+        """Ends the renewals; one that is under way may still be confirmed."""
+        self.is_over = True
+
+    def join(self) -> None:
+        """Waits until nothing is under way any more."""
+
+
+class KeepAlive(Renewals):
+    """Renews a lease in a thread, from the construction until `end`."""
+
+    def __init__(self, *what: Any) -> None:
+        """Begins; see `Renewals`."""
+        super().__init__(*what)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="keep-alive", daemon=True)
         self._thread.start()
 
     def end(self) -> None:
         """Ends the renewals; one that is under way may still be confirmed."""
+        super().end()
         self._stop.set()
 
     def join(self) -> None:
@@ -56,24 +100,18 @@ class KeepAlive:
 
     def _run(self) -> None:
         with asyncio.Runner() as runner:  # the calls of a store are coroutines
-            while not self._stop.wait(self._interval_s):
-                if not self._lease.may_renew(self._now_ms()):
+            while not self._stop.wait(self.interval_s) and self.may_go_on():
+                if not runner.run(self.renew()):
                     return
-                if not runner.run(self._renew()):
-                    return
+                runner.run(self._look())
 
-    async def _renew(self) -> bool:
-        """Returns whether the lease goes on, as far as is known."""
-        sent_ms = self._now_ms()
+    async def _look(self) -> None:
+        """Asks the store whether it takes writes; waits at most half an interval for the answer."""
         try:
-            if await self._store.keep_alive(self._lease_id):
-                self._lease.on_renewed(sent_ms)
-                return True
-        except BrokerError as error:
-            if not self._stop.is_set():
-                log.warning("the session was not renewed: %s", error.message)
-            return True
-        self._lease.on_lost()
-        if not self._stop.is_set():
-            self._loop.call_soon_threadsafe(self._ended)
-        return False
+            async with asyncio.timeout(self.interval_s / 2):
+                refusal = await self._store.why_no_writes()
+        except (BrokerError, TimeoutError):
+            return  # the renewals tell whether it answers
+        if refusal is not None and self.refusal is None:
+            log.error("the metadata cannot be changed: %s", refusal)
+        self.refusal = refusal

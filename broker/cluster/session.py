@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING
 
 from broker.cluster.keep_alive import KeepAlive
 from broker.membership import clean_start, controlled_shutdown, registration
-from broker.membership.registration import Start
+from broker.membership.registration import DuplicateBrokerError, Start
+from broker.metadata.local import shared_path
 from broker.metadata.names import new_id, written_id
-from broker.metadata.store import LeaseEndedError
+from broker.metadata.store import LeaseEndedError, MetadataError
 from broker.replication.lease import Lease
 from protocol.errors import BrokerError
 
@@ -22,8 +23,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from broker.cluster.directories import Directories
+    from broker.cluster.keep_alive import Renewals
     from broker.cluster.rules import Rules
-    from broker.metadata.broker_records import Endpoint, OfflineRecord
+    from broker.metadata.brokers.members import LiveBroker
+    from broker.metadata.brokers.records import Endpoint, OfflineRecord
     from broker.metadata.image import Image
     from broker.node import Node
     from broker.replication.transactions import Transaction
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("tidelog.cluster")
 
 _RETRY_S = 0.3
+_SLACK_MS = 5_000  # etcd ends a lease up to some seconds after its time
 
 
 class SessionLostError(Exception):
@@ -40,18 +44,29 @@ class SessionLostError(Exception):
 class Session:
     """A session from its lease on; each has another incarnation."""
 
-    def __init__(self, node: Node, directories: Directories, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        node: Node,
+        directories: Directories,
+        now_ms: Callable[[], int],
+        keep_alive: Callable[..., Renewals] = KeepAlive,
+    ) -> None:
+        """`keep_alive` begins the renewals of a lease, with the arguments of `Renewals`."""
         config = node.config
         self._node, self._metadata = node, node.metadata
         self._me, self._rack = config.node_id, config.broker_rack
         self._lease_ms = config.broker_session_timeout_ms
         self._directories = directories
         self._now_ms = now_ms
-        self._keep_alive: KeepAlive | None = None
+        self._begin_renewals = keep_alive
+        self._keep_alive: Renewals | None = None
         self.incarnation = written_id(new_id())
         self.lease = Lease(self._lease_ms, now_ms())
         self.lease_id = 0
+        self._error: str | None = None  # of the last call that was not a renewal
         self.is_clean = True
+        # Brokers of one machine hold a lock on their id: an earlier process of it has ended.
+        self._is_id_locked = shared_path(config) is not None
 
     async def begin(
         self,
@@ -64,12 +79,13 @@ class Session:
         """Registers the broker; returns the broker epoch, which the image has then.
 
         `ended` is called when the store says that the lease is over. Raises SessionLostError if that
-        is so before the broker is registered.
+        is so before the broker is registered, and MetadataError if another process is this broker.
         """
         await self._grant()
-        self._keep_alive = KeepAlive(
+        self._keep_alive = self._begin_renewals(
             self._metadata.store, self.lease_id, self.lease, self._lease_ms, self._now_ms, ended
         )
+        give_up_ms = self._now_ms() + 2 * self._lease_ms + _SLACK_MS
         while True:
             self.check()
             image = self._metadata.image
@@ -77,12 +93,27 @@ class Session:
             if live is not None and live.record.incarnation == self.incarnation:
                 return live.epoch
             start = self._start(image, endpoints, is_fenced=is_fenced)
-            found = registration.next_transactions(image, start, rules, has_ended=True)
+            try:
+                found = registration.next_transactions(
+                    image, start, rules, has_ended=self._has_ended(live)
+                )
+            except DuplicateBrokerError as error:
+                # The session may be that of a process that has died, until its lease ends.
+                if self._now_ms() > give_up_ms:
+                    raise MetadataError(str(error)) from None
+                await asyncio.sleep(_RETRY_S)
+                continue
             for transaction in found:
                 if registration.begins_session(transaction):
                     await self._write_files(image)
                 if await self.store(transaction) is None:
                     break
+
+    @property
+    def store_error(self) -> str | None:
+        """Why the metadata store does not do its work now, as a sentence; None if it does."""
+        renewals = self._keep_alive
+        return self._error or (None if renewals is None else renewals.error or renewals.refusal)
 
     def check(self) -> None:
         """Raises SessionLostError if the lease is over. Each call shows that the loop runs."""
@@ -117,14 +148,17 @@ class Session:
         Raises SessionLostError.
         """
         try:
-            return await self._metadata.transact(transaction.compares, transaction.operations)
+            stored = await self._metadata.transact(transaction.compares, transaction.operations)
         except LeaseEndedError:
             self.lease.on_lost()
             raise SessionLostError("its lease has ended") from None
         except BrokerError as error:
+            self._error = error.message
             log.warning("%s not stored: %s", transaction.why, error.message)
             await asyncio.sleep(_RETRY_S)
             return None
+        self._error = None
+        return stored
 
     async def leave(self, epoch: int) -> None:
         """Ends the session in the metadata. Raises SessionLostError."""
@@ -143,15 +177,23 @@ class Session:
         if self._keep_alive is not None:
             self._keep_alive.join()
 
+    def _has_ended(self, live: LiveBroker | None) -> bool:
+        """Returns whether a session of this id is known to be over, though its lease may not be."""
+        if self._is_id_locked or live is None:
+            return True
+        return self._directories.has_used(live.record.incarnation)
+
     async def _grant(self) -> None:
         while True:
             asked_ms = self._now_ms()
             try:
                 self.lease_id = await self._metadata.store.grant(self._lease_ms)
             except BrokerError as error:
+                self._error = error.message
                 log.warning("no lease for a session: %s", error.message)
                 await asyncio.sleep(_RETRY_S)
             else:
+                self._error = None
                 self.lease = Lease(self._lease_ms, asked_ms)
                 return
 
@@ -169,6 +211,7 @@ class Session:
             is_fenced,
             endpoints,
             self._rack,
+            self._node.config.inter_broker_protocol_version,
         )
 
     async def _write_files(self, image: Image) -> None:

@@ -130,7 +130,7 @@ class ClusterGroups:
         wanted = self._node.config.offsets_topic_replication_factor
         cordoned = self._node.settings.cordoned(image)
         for transaction in raising(image, TOPIC, wanted, cordoned):
-            if await metadata.store.transact(transaction.compares, transaction.operations):
+            if await metadata.transact(transaction.compares, transaction.operations):
                 changes = len(transaction.changes)
                 log.info("replicas added", extra={"topic": TOPIC, "partitions": changes})
 

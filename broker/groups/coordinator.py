@@ -23,16 +23,15 @@ from broker.groups.group import Answer, Group, Join, Joined, State, Store, Synce
 from broker.groups.loading import GroupLoader
 from broker.groups.offsets_topic import TOPIC
 from broker.groups.registry import GroupRegistry
-from protocol.errors import (
-    BrokerError,
+from protocol.errors import BrokerError, MessageTooLarge, RecordListTooLarge
+from protocol.group_errors import (
+    CoordinatorLoadInProgress,
     CoordinatorNotAvailable,
     IllegalGeneration,
     InvalidCommitOffsetSize,
     InvalidSessionTimeout,
-    MessageTooLarge,
     NotCoordinator,
     RebalanceInProgress,
-    RecordListTooLarge,
     UnknownMemberId,
 )
 from protocol.wire import STRING_MAX
@@ -142,7 +141,11 @@ class Coordinator(GroupRegistry):
     # -- events ---------------------------------------------------------------------------------
 
     async def join(self, group_id: str, request: Join) -> Joined:
-        """Lets a member join; raises the error that the member gets."""
+        """Lets a member join; raises the error that the member gets.
+
+        A group that is being read is waited for, a few seconds at most.
+        """
+        await self._loader.until_loaded(partial(self.find, group_id))
         config = self._node.config
         least, most = config.group_min_session_timeout_ms, config.group_max_session_timeout_ms
         kept = self.find(group_id)
@@ -273,7 +276,10 @@ class Coordinator(GroupRegistry):
 
         Raises the error that the client gets.
         """
-        kept = self._committing(group_id, member_id, instance_id, generation)
+        try:
+            kept = self._committing(group_id, member_id, instance_id, generation)
+        except CoordinatorLoadInProgress:
+            return False
         if not offsets:
             return True
         kept = self._groups.setdefault(group_id, kept)
@@ -295,7 +301,11 @@ class Coordinator(GroupRegistry):
         generation: int,
         offsets: Mapping[TopicPartition, Committed],
     ) -> None:
-        """Stores offsets, all or none; raises the error that the client gets."""
+        """Stores offsets, all or none; raises the error that the client gets.
+
+        A group that is being read is waited for, a few seconds at most.
+        """
+        await self._loader.until_loaded(partial(self.find, group_id, may_be_empty=True))
         kept = self._committing(group_id, member_id, instance_id, generation)
         if not offsets:
             return

@@ -35,7 +35,7 @@ from broker.groups.messages import (
     Store,
     Synced,
 )
-from protocol.errors import (
+from protocol.group_errors import (
     CoordinatorNotAvailable,
     FencedInstanceId,
     GroupMaxSizeReached,

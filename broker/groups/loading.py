@@ -7,11 +7,13 @@ resigned is dropped at once, whatever is being read meanwhile.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from typing import TYPE_CHECKING
 
 from broker.groups.offsets_topic import TOPIC
 from broker.groups.ownership import Load, Resign
+from protocol.group_errors import CoordinatorLoadInProgress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -23,6 +25,9 @@ if TYPE_CHECKING:
     from broker.node import Node
 
 log = logging.getLogger("tidelog.groups")
+
+_WAIT_S = 5.0
+"""How long a request waits for a partition to be read: less than any client waits for an answer."""
 
 
 class GroupLoader:
@@ -49,9 +54,33 @@ class GroupLoader:
         self._loaded = loaded
         self._resigned = resigned
         self._queue: asyncio.Queue[Load] = asyncio.Queue()
+        self._changed = asyncio.Event()
+
+    async def until_loaded(self, check: Callable[[], object]) -> None:
+        """Waits while `check` raises CoordinatorLoadInProgress, for a few seconds at most.
+
+        Raises whatever `check` raises then. librdkafka gives up a commit after three such errors,
+        which is 0.3 s. A consumer of kafkajs that is told so when it joins starts anew.
+        """
+        with contextlib.suppress(CoordinatorLoadInProgress):
+            check()
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_WAIT_S):
+                while True:
+                    await self._changed.wait()
+                    with contextlib.suppress(CoordinatorLoadInProgress):
+                        check()
+                        return
+        check()
+
+    def _wake(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
 
     def carry_out(self, actions: Iterable[Action]) -> None:
         """Drops what is resigned, and puts what is to be read into the queue."""
+        self._wake()
         actions = list(actions)
         resigned = [action.partition for action in actions if isinstance(action, Resign)]
         if resigned:
@@ -75,12 +104,14 @@ class GroupLoader:
         except Exception as error:
             log.exception("groups cannot be read", extra=where)
             self._ownership.on_failed(load, str(error))
+            self._wake()
             return
         if not self._ownership.is_wanted(load):
             log.info("groups were read too late", extra={**where, "epoch": load.epoch})
             return
         self._loaded(load, loading)
         self._ownership.on_loaded(load)
+        self._wake()
         if not self._ownership.is_loading:
             log.info("groups loaded")
 

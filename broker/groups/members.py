@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from broker.groups.messages import Answer, Join, Joined, Protocols, State, Synced
-from protocol.errors import FencedInstanceId, IllegalGeneration, UnknownMemberId
+from protocol.group_errors import FencedInstanceId, IllegalGeneration, UnknownMemberId
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -9,15 +9,12 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from protocol.errors import (
-    BrokerError,
-    CoordinatorNotAvailable,
-    RebalanceInProgress,
-    UnknownMemberId,
-)
+from protocol.group_errors import CoordinatorNotAvailable, RebalanceInProgress, UnknownMemberId
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from protocol.errors import BrokerError
 
 
 class State(Enum):
@@ -107,7 +104,7 @@ class Answer(NamedTuple):
 
 
 class Store(NamedTuple):
-    """Write the group to the log, before the answers that come with it."""
+    """Write the group to the log, before the answers of the same list are sent."""
 
 
 Action = Answer | Store

@@ -14,9 +14,7 @@ from broker.groups.ownership import NO_EPOCH
 from broker.groups.store import Loading
 from protocol.errors import (
     BrokerError,
-    CoordinatorNotAvailable,
     KafkaStorageError,
-    NotCoordinator,
     NotEnoughReplicas,
     NotEnoughReplicasAfterAppend,
     NotLeaderOrFollower,
@@ -24,6 +22,7 @@ from protocol.errors import (
     TopicAlreadyExists,
     UnknownTopicOrPartition,
 )
+from protocol.group_errors import CoordinatorNotAvailable, NotCoordinator
 from protocol.group_records import partition_of
 from protocol.records import batch as batches
 from storage.time.trusted_clock import StepBack, corrected_time

@@ -20,11 +20,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TYPE_CHECKING, NamedTuple
 
-from protocol.errors import (
-    CoordinatorLoadInProgress,
-    CoordinatorNotAvailable,
-    NotCoordinator,
-)
+from protocol.group_errors import CoordinatorLoadInProgress, CoordinatorNotAvailable, NotCoordinator
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

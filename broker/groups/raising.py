@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from broker.metadata.records import CONTROLLER
 from broker.metadata.store import Compare
-from broker.replication import reassignment
-from broker.replication.controller import able
+from broker.replication.controller import reassignment
+from broker.replication.controller.controller import able
 from broker.replication.transactions import batched, change
 
 if TYPE_CHECKING:

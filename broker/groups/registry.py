@@ -20,8 +20,8 @@ from broker.groups.offsets_topic import TOPIC, GroupLog
 from broker.groups.ownership import NO_EPOCH, Ownership
 from broker.groups.store import StoredGroup
 from broker.metadata.records import NO_LEADER
-from protocol.errors import (
-    BrokerError,
+from protocol.errors import BrokerError
+from protocol.group_errors import (
     CoordinatorLoadInProgress,
     CoordinatorNotAvailable,
     GroupIdNotFound,

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from broker.metadata.broker_records import RegistrationRecord
+    from broker.metadata.brokers.records import RegistrationRecord
     from broker.metadata.image import Image
     from storage.directory.registration_file import DirectoryState
 

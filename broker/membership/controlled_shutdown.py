@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.membership.registration import is_in_charge
-from broker.metadata.broker_records import live_key, put_live, put_seen
+from broker.metadata.brokers.records import live_key, put_live, put_seen
 from broker.metadata.records import CONTROLLER
 from broker.metadata.store import Compare, Delete
 from broker.replication.transactions import Transaction, in_session

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.metadata.broker_records import (
+from broker.metadata.brokers.records import (
     LiveBrokerRecord,
     OfflineRecord,
     RegistrationRecord,
@@ -25,11 +25,10 @@ from broker.metadata.broker_records import (
     registration_key,
 )
 from broker.metadata.records import LIVE_PREFIX, NO_LEADER
-from broker.metadata.store import Delete, Put, absent
-from broker.replication.election import led_by
+from broker.metadata.store import MOST_OPERATIONS, Delete, Put, absent
+from broker.replication.controller.election import led_by
 from broker.replication.eligible_leaders import changed, elr_after
 from broker.replication.transactions import (
-    MOST_OPERATIONS,
     PartitionChange,
     Transaction,
     batched,
@@ -41,12 +40,12 @@ from broker.replication.transactions import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from broker.metadata.broker_records import Endpoint
+    from broker.metadata.brokers.members import LiveBroker
+    from broker.metadata.brokers.records import Endpoint
     from broker.metadata.image import Image, Topic
-    from broker.metadata.members import LiveBroker
     from broker.metadata.records import PartitionRecord
     from broker.metadata.store import Compare
-    from broker.replication.controller import TopicRules
+    from broker.replication.controller.controller import TopicRules
 
 
 class DuplicateBrokerError(Exception):
@@ -72,6 +71,7 @@ class Start(NamedTuple):
     is_fenced: bool = True
     endpoints: tuple[Endpoint, ...] = ()
     rack: str | None = None
+    protocol: str = ""
 
 
 def next_transactions(
@@ -123,14 +123,17 @@ def begins_session(transaction: Transaction) -> bool:
 def without(record: PartitionRecord, broker: int, min_insync: int) -> PartitionRecord | None:
     """Returns a partition's state without a broker in ISR and ELR; None if it is in neither.
 
-    A leader that leaves is the last known leader. Nobody leads until the next election.
+    A leader that leaves is the last known leader. Nobody leads until the next election. Whoever
+    leaves as the last member of both becomes the last known leader, too: it had every committed
+    record for longer than the leader, which may have lost all of them when it left.
     """
     if broker not in (*record.isr, *record.elr, record.leader):
         return None
     isr = tuple(each for each in record.isr if each != broker)
     elr = tuple(each for each in elr_after(record, isr, min_insync) if each != broker)
     if record.leader != broker:
-        return changed(record, isr=isr, elr=elr)
+        last_leader = record.last_leader if isr or elr else broker
+        return changed(record, isr=isr, elr=elr, last_leader=last_leader)
     return led_by(record, NO_LEADER, isr, elr)._replace(last_leader=broker)
 
 
@@ -189,7 +192,7 @@ def _both(known: OfflineRecord, now: OfflineRecord) -> OfflineRecord:
         for topic_id in {**known.partitions, **now.partitions}
     }
     directories = tuple(dict.fromkeys((*known.directories, *now.directories)))
-    return OfflineRecord(directories, failed, now.full)
+    return OfflineRecord(directories, failed, now.full, now.slow)
 
 
 def _leaving(
@@ -207,7 +210,9 @@ def _registration(start: Start, guards: tuple[Compare, ...]) -> Transaction:
     live = LiveBrokerRecord(
         start.incarnation, start.endpoints, start.rack, is_fenced=start.is_fenced
     )
-    registration = RegistrationRecord(start.incarnation, start.directories, start.is_clean)
+    registration = RegistrationRecord(
+        start.incarnation, start.directories, start.is_clean, start.protocol
+    )
     operations = (
         put_live(start.broker, live, start.lease),
         put_registration(start.broker, registration),

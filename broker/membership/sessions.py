@@ -2,6 +2,7 @@
 
 - A broker that has just come back does not get its partitions at once: some clients hang when
   leadership goes away and returns quickly (librdkafka#4976). It must be unfenced for a while first.
+  One that the cluster has never had before has led nothing that could return.
 - When many sessions end together, the brokers may all be alive: a coordinator that was stuck has
   ended their leases (etcd#15247). They get the time of one lease to come back.
 
@@ -28,6 +29,7 @@ class Sessions:
         self._lease_ms, self._settle_ms = lease_ms, settle_ms
         self._epochs: dict[int, int] = {}  # the sessions in the last image
         self._unfenced_ms: dict[tuple[int, int], int] = {}  # by broker and epoch
+        self._first: frozenset[int] = frozenset()  # in their first session
         self._gone_ms: dict[int, int] = {}  # since when brokers have had no session
         self._awaited_ms: dict[int, int] = {}  # those of them that went with many others
 
@@ -42,6 +44,14 @@ class Sessions:
         if gone and len(together) > 1 and len(together) >= len(image.brokers):
             self._awaited_ms.update(dict.fromkeys(together, now_ms))
         self._epochs = {broker: live.epoch for broker, live in image.brokers.items()}
+        registered = image.registrations
+        self._first = frozenset(
+            broker
+            for broker, live in image.brokers.items()
+            if broker in registered
+            and registered[broker].is_first
+            and registered[broker].epoch == live.epoch
+        )
         unfenced = {
             (broker, live.epoch): now_ms
             for broker, live in image.brokers.items()
@@ -56,7 +66,7 @@ class Sessions:
         return frozenset(
             broker
             for (broker, _), since in self._unfenced_ms.items()
-            if now_ms - since >= self._settle_ms
+            if now_ms - since >= self._settle_ms or broker in self._first
         )
 
     def awaited(self, now_ms: int) -> frozenset[int]:

@@ -16,13 +16,14 @@ import contextlib
 import logging
 from typing import TYPE_CHECKING
 
-from broker.metadata import records
+from broker.metadata import records, topic_writes
+from broker.metadata.brokers.departed import Departed
 from broker.metadata.image import Image, ImageBuilder, Topic, deleters
 from broker.metadata.names import check_topic_name, new_id, written_id
 from broker.metadata.records import DeletionRecord, PartitionRecord, TopicRecord
 from broker.metadata.store import (
+    MOST_OPERATIONS,
     CompactedError,
-    Delete,
     MetadataError,
     absent,
     unchanged_since,
@@ -36,15 +37,22 @@ from protocol.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
     from uuid import UUID
 
+    from broker.metadata.brokers.members import LiveBroker
     from broker.metadata.store import Change, Compare, KeyValueStore, Operation, Snapshot
     from protocol.topic_partition import TopicPartition
 
 log = logging.getLogger("tidelog.metadata")
 
 _WATCH_AGAIN_S = 1.0
+MOST_CHANGES = MOST_OPERATIONS // 2
+"""The most partitions that `put_partitions` changes at once: each needs two comparisons."""
+
+
+def _has_no_revision(snapshot: Snapshot) -> bool:
+    return snapshot.revision == 0
 
 
 class ChangedMeanwhileError(Exception):
@@ -57,16 +65,30 @@ class ClusterMetadata:
     image: Image
     """The newest image; there is one from `open` on."""
 
-    def __init__(self, store: KeyValueStore, node_id: int = 1) -> None:
-        """`node_id` is this broker, which leads the partitions that are created here."""
+    def __init__(
+        self,
+        store: KeyValueStore,
+        node_id: int = 1,
+        perhaps_dead: Callable[[], Collection[int]] = frozenset,
+        is_new: Callable[[Snapshot], bool] = _has_no_revision,
+    ) -> None:
+        """`node_id` is this broker, which leads the partitions that are created here.
+
+        `perhaps_dead` returns the brokers that seem to have died just now: if they have, a change
+        of the metadata will say so in a moment. `is_new` tells by all that a store holds whether
+        nobody has begun it yet.
+        """
         self.store = store
         self.node_id = node_id
+        self.perhaps_dead = perhaps_dead
+        self._is_new = is_new
+        self._departed = Departed()
         self._builder: ImageBuilder | None = None
         self._newer = asyncio.Event()  # set, and replaced, when there is a newer image
         self._watch: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
-        """Opens the store and reads it; a store without any revision gets a cluster id.
+        """Opens the store and reads it; a new store gets a cluster id.
 
         Raises MetadataError, also if a key is missing that every store has: a default in its place
         would give producer ids a second time, or forget settings that keep data.
@@ -74,10 +96,10 @@ class ClusterMetadata:
         await self.store.open()
         try:
             snapshot = await self.store.read()
-            if snapshot.revision == 0:
+            if self._is_new(snapshot):
                 await self._begin()
                 snapshot = await self.store.read()
-            self._builder = _built(snapshot)
+            self._builder = ImageBuilder(snapshot.revision, snapshot.pairs)
             self.image = self._builder.image
         except KafkaStorageError as error:
             await self.store.close()
@@ -90,12 +112,7 @@ class ClusterMetadata:
     async def _begin(self) -> None:
         """Writes what every store has, into a new one, unless another broker does so first."""
         await self.store.transact(
-            absent(records.CLUSTER),
-            (
-                records.put_cluster(written_id(new_id())),
-                records.put_producer_ids(0),
-                records.put_broker_configs({}),
-            ),
+            absent(records.CLUSTER), records.put_beginning(written_id(new_id()))
         )
 
     async def close(self) -> None:
@@ -133,18 +150,14 @@ class ClusterMetadata:
         """Stores a topic and returns it as stored.
 
         Raises InvalidTopic, TopicAlreadyExists, and ChangedMeanwhileError if what must `still` be
-        so is not.
+        so is not: then the topic needs another id. Raises NotController for a large topic if this
+        is one of several brokers and has no session.
         """
-        while True:
-            self.check_name(topic.name)
-            record = TopicRecord(topic.name, topic.topic_id, topic.partitions, topic.configs)
-            operations: list[Operation] = [records.put_topic(record)]
-            operations += _put_partitions(topic.topic_id, 0, topic.assignments)
-            compares = (*absent(records.topic_key(topic.name)), *still)
-            if await self._transact(compares, operations):
-                return self.image.topics_by_id.get(topic.topic_id, topic)
-            if still:
-                raise ChangedMeanwhileError
+        self.check_name(topic.name)
+        if await topic_writes.add(self, topic, still):
+            return self.image.topics_by_id.get(topic.topic_id, topic)
+        self.check_name(topic.name)
+        raise ChangedMeanwhileError
 
     def check_name(self, name: str) -> None:
         """Checks that a topic could have this name. Raises InvalidTopic, TopicAlreadyExists."""
@@ -178,16 +191,13 @@ class ClusterMetadata:
             mine = PartitionRecord.led_by(self.node_id)
             added = [mine] * (partitions - topic.partitions) if placed is None else placed
             assignments = (topic.assignments + tuple(added))[:partitions]
-            operations: list[Operation] = [
-                records.put_topic(TopicRecord(name, topic.topic_id, partitions, topic.configs))
-            ]
-            operations += _put_partitions(topic.topic_id, topic.partitions, added)
-            operations += [
-                Delete(records.partition_key(topic.topic_id, index))
-                for index in range(partitions, topic.partitions)
-            ]
-            compares = (*unchanged_since(records.topic_key(name), image.revision), *still)
-            if await self._transact(compares, operations):
+            before = TopicRecord(name, topic.topic_id, topic.partitions, topic.configs)
+            compares = unchanged_since(records.topic_key(name), image.revision)
+            if partitions < topic.partitions:
+                is_done = await topic_writes.shrink(self, before, partitions, compares)
+            else:
+                is_done = await topic_writes.grow(self, before, added, compares, still)
+            if is_done:
                 return topic._replace(assignments=assignments, mod_revisions=())
             if since is not None:
                 raise ChangedMeanwhileError
@@ -204,41 +214,25 @@ class ClusterMetadata:
             topic = self._known(image, name)
             if topic_id not in (None, topic.topic_id):
                 raise UnknownTopicOrPartition(f"there is no topic {name} of that id")
-            operations: list[Operation] = [
-                Delete(records.topic_key(name)),
-                records.put_deletion(topic.topic_id, name, deleters(image, topic)),
-            ]
-            operations += [
-                Delete(records.partition_key(topic.topic_id, index))
-                for index in range(topic.partitions)
-            ]
             compares = unchanged_since(records.topic_key(name), image.revision)
-            if await self._transact(compares, operations):
+            if await topic_writes.delete(self, topic, deleters(image, topic), compares):
                 return topic
 
-    async def deletion_done(self, topic_id: UUID) -> None:
+    async def deletion_done(self, topic_id: UUID, broker: int | None = None) -> None:
         """Records that the logs of a deleted topic are gone here, or everywhere.
 
-        The last of the brokers that had to delete some removes the deletion.
+        The last of the brokers that had to delete some removes the deletion. `broker` is another
+        one that is gone for good.
         """
-        key = records.deletion_key(topic_id)
-        while True:
-            image, deletion = self.image, self._deletion(topic_id)
-            if deletion is None or not deletion.brokers:
-                await self._transact((), (Delete(key),))
-                return
-            left = [broker for broker in deletion.brokers if broker != self.node_id]
-            put = records.put_deletion(topic_id, deletion.name, left)
-            operation = put if left else Delete(key)
-            if await self._transact(unchanged_since(key, image.revision), (operation,)):
-                return
+        await topic_writes.deletion_done(self, topic_id, broker)
 
     def must_delete(self, topic_id: UUID) -> bool:
         """Returns whether this broker has not said yet that it has deleted a topic's logs."""
-        deletion = self._deletion(topic_id)
+        deletion = self.deletion(topic_id)
         return deletion is not None and (not deletion.brokers or self.node_id in deletion.brokers)
 
-    def _deletion(self, topic_id: UUID) -> DeletionRecord | None:
+    def deletion(self, topic_id: UUID) -> DeletionRecord | None:
+        """Returns what is stored of the deletion of a topic; None if there is none, or it is over."""
         assert self._builder is not None
         return self._builder.deletion(topic_id)
 
@@ -283,7 +277,8 @@ class ClusterMetadata:
     ) -> None:
         """Changes the assignments of partitions, all or none; (topic, partition) names each.
 
-        Raises UnknownTopicOrPartition, and ChangedMeanwhileError if any has changed `since`.
+        At most MOST_CHANGES of them. Raises UnknownTopicOrPartition, and ChangedMeanwhileError if
+        any has changed `since`.
         """
         compares: list[Compare] = []
         operations: list[Operation] = []
@@ -342,21 +337,31 @@ class ClusterMetadata:
             self._builder.apply(newer)
         except ValueError as error:
             raise KafkaStorageError(f"the metadata is damaged: {error}") from None
-        self.image = self._builder.image
+        self._publish(self._builder.image)
+
+    def _publish(self, image: Image) -> None:
+        """Lets a newer image be seen."""
+        before, self.image = self.image, image
+        if before.brokers is not image.brokers:
+            self._departed.observe(before, image, asyncio.get_running_loop().time())
         self._newer.set()
         self._newer = asyncio.Event()
+
+    def departed(self, within_s: float) -> list[LiveBroker]:
+        """Returns the brokers whose sessions have ended not longer ago, and who have no other one."""
+        if not self._departed:
+            return []
+        return self._departed.since(asyncio.get_running_loop().time() - within_s)
 
     async def _read_again(self) -> None:
         snapshot = await self.store.read()
         if snapshot.revision <= self.image.revision:
             return
         try:
-            self._builder = _built(snapshot)
+            self._builder = ImageBuilder(snapshot.revision, snapshot.pairs)
         except ValueError as error:
             raise KafkaStorageError(f"the metadata is damaged: {error}") from None
-        self.image = self._builder.image
-        self._newer.set()
-        self._newer = asyncio.Event()
+        self._publish(self._builder.image)
 
     async def _follow(self) -> None:
         """Applies every change, of any broker, until the store is closed."""
@@ -379,19 +384,6 @@ class ClusterMetadata:
         if topic is None:
             raise UnknownTopicOrPartition(f"there is no topic {name}")
         return topic
-
-
-def _built(snapshot: Snapshot) -> ImageBuilder:
-    return ImageBuilder(snapshot.revision, snapshot.pairs)
-
-
-def _put_partitions(
-    topic_id: UUID, first: int, assignments: Sequence[PartitionRecord]
-) -> list[Operation]:
-    return [
-        records.put_partition(topic_id, index, record)
-        for index, record in enumerate(assignments, first)
-    ]
 
 
 def _changed(configs: Mapping[str, str], changes: Mapping[str, str | None]) -> dict[str, str]:

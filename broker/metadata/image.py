@@ -10,17 +10,24 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker.metadata import records
+from broker.metadata.store import Compare, Delete
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
     from uuid import UUID
 
-    from broker.metadata.members import Controller, LiveBroker, Offline, Registration
-    from broker.metadata.records import DeletionRecord, PartitionRecord, Record, TopicRecord
-    from broker.metadata.store import Change, KeyValue
+    from broker.metadata.brokers.members import Controller, LiveBroker, Offline, Registration
+    from broker.metadata.records import (
+        CreationRecord,
+        DeletionRecord,
+        PartitionRecord,
+        Record,
+        TopicRecord,
+    )
+    from broker.metadata.store import Change, KeyValue, Operation
 
 
-_NONE: MappingProxyType[int, Any] = MappingProxyType({})
+_NONE: MappingProxyType[Any, Any] = MappingProxyType({})
 
 
 class Topic(NamedTuple):
@@ -47,8 +54,15 @@ class Topic(NamedTuple):
         return len(self.assignments[0].replicas)
 
 
+class Creation(NamedTuple):
+    """The creation of a topic that is not over, and the revision that last modified its key."""
+
+    record: CreationRecord
+    mod_revision: int
+
+
 class Members(NamedTuple):
-    """The brokers of the cluster, by broker id, and the controller (`members.py`)."""
+    """The brokers of the cluster, by broker id, and the controller (`brokers/members.py`)."""
 
     brokers: Mapping[int, LiveBroker] = _NONE
     registrations: Mapping[int, Registration] = _NONE
@@ -68,6 +82,8 @@ class Image(NamedTuple):
     next_producer_id: int
     deletions: MappingProxyType[UUID, str]  # names of deleted topics whose logs may still be there
     members: Members = Members()
+    creations: Mapping[UUID, Creation] = _NONE  # that take several transactions; nobody sees them
+    own_configs: Mapping[int, Mapping[str, str]] = _NONE  # of single brokers, by broker id
 
     @property
     def brokers(self) -> Mapping[int, LiveBroker]:
@@ -89,6 +105,11 @@ class Image(NamedTuple):
         """The controller, if there is one."""
         return self.members.controller
 
+    def topic_name(self, topic_id: UUID) -> str | None:
+        """Returns the name of the topic with an id; None if there is no such topic."""
+        topic = self.topics_by_id.get(topic_id)
+        return None if topic is None else topic.name
+
     def assignment(self, topic: str, index: int) -> PartitionRecord | None:
         """Returns the assignment of a partition; None if there is no such partition."""
         known = self.topics.get(topic)
@@ -104,11 +125,41 @@ class Image(NamedTuple):
         return known.mod_revisions[index]
 
 
+def changed_partitions(image: Image, topic: Topic, before: Image | None) -> Sequence[int]:
+    """Returns the numbers of the partitions of which an earlier image says something else.
+
+    They are those whose assignments differ, and all if the topic's settings do, or there is none.
+    """
+    known = None if before is None else before.topics.get(topic.name)
+    if before is None or known is None or known.topic_id != topic.topic_id:
+        return range(topic.partitions)
+    if before.broker_configs != image.broker_configs or known.configs != topic.configs:
+        return range(topic.partitions)
+    if known is topic:
+        return ()
+    old, new = known.mod_revisions, topic.mod_revisions
+    differ = [index for index, (a, b) in enumerate(zip(old, new, strict=False)) if a != b]
+    return [*differ, *range(len(old), topic.partitions)]
+
+
 def deleters(image: Image, topic: Topic) -> set[int]:
     """Returns the brokers that have logs of a topic; none if there is one broker alone."""
     if not image.brokers:
         return set()
     return {broker for record in topic.assignments for broker in record.replicas}
+
+
+def abandonment(
+    topic_id: UUID, creation: Creation
+) -> tuple[tuple[Compare, ...], tuple[Operation, ...]]:
+    """Returns the comparisons and operations by which a creation becomes a deletion.
+
+    Its partitions then go as those of a topic that was deleted do. Nothing is done if the creation
+    has ended meanwhile.
+    """
+    key = records.creation_key(topic_id)
+    deletion = records.put_deletion(topic_id, creation.record.name)
+    return (Compare(key, "mod", "=", creation.mod_revision),), (Delete(key), deletion)
 
 
 class _Stored(NamedTuple):
@@ -195,6 +246,8 @@ class ImageBuilder:
             self._next_producer_id(),
             self._deletions(),
             self._members(),
+            self._creations(),
+            self._own_configs(),
         )
 
     def _next(self, revision: int, before: Mapping[str, _Stored | None]) -> Image:
@@ -216,6 +269,8 @@ class ImageBuilder:
                 topics[record.name] = by_id[record.topic_id] = self._topic(record)
         touches_deletions = any(key.startswith(records.DELETION_PREFIX) for key in before)
         deletions = self._deletions() if touches_deletions else self.image.deletions
+        touches_creations = any(key.startswith(records.CREATION_PREFIX) for key in before)
+        touches_own_configs = any(key.startswith(records.OWN_CONFIGS_PREFIX) for key in before)
         touches_members = any(key.startswith(records.MEMBER_KEYS) for key in before)
         return Image(
             revision,
@@ -226,6 +281,8 @@ class ImageBuilder:
             self._next_producer_id(),
             deletions,
             self._members() if touches_members else self.image.members,
+            self._creations() if touches_creations else self.image.creations,
+            self._own_configs() if touches_own_configs else self.image.own_configs,
         )
 
     def _topic(self, record: TopicRecord) -> Topic:
@@ -255,6 +312,16 @@ class ImageBuilder:
             raise _missing(records.BROKER_CONFIGS)
         return record.configs
 
+    def _own_configs(self) -> Mapping[int, Mapping[str, str]]:
+        return MappingProxyType(
+            {
+                records.own_configs_of(key): record.configs
+                for key, (record, _, _) in self._stored.items()
+                if key.startswith(records.OWN_CONFIGS_PREFIX)
+                and isinstance(record, records.BrokerConfigsRecord)
+            }
+        )
+
     def _next_producer_id(self) -> int:
         record = self._record(records.PRODUCER_IDS)
         if not isinstance(record, records.ProducerIdsRecord):
@@ -270,6 +337,15 @@ class ImageBuilder:
             }
         )
 
+    def _creations(self) -> Mapping[UUID, Creation]:
+        return MappingProxyType(
+            {
+                records.creation_of(key): Creation(record, mod_revision)
+                for key, (record, _, mod_revision) in self._stored.items()
+                if isinstance(record, records.CreationRecord)
+            }
+        )
+
     def _members(self) -> Members:
         found = [
             (key, *stored)
@@ -278,7 +354,7 @@ class ImageBuilder:
         ]
         if not found:
             return Members()
-        from broker.metadata.members import members  # a broker that is alone has none
+        from broker.metadata.brokers.members import members  # a broker that is alone has none
 
         return members(found)
 

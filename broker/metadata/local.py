@@ -1,4 +1,4 @@
-"""The metadata of brokers that store them in one file of their machine."""
+"""The metadata that a broker's settings name: in a file of its machine, or in etcd."""
 
 from __future__ import annotations
 
@@ -7,43 +7,88 @@ from typing import TYPE_CHECKING
 
 from broker.metadata.cluster import ClusterMetadata
 from broker.metadata.sqlite.store import SqliteStore
+from broker.metadata.store import MetadataError
+from config.broker.etcd_address import is_etcd, parse_etcd
 
 if TYPE_CHECKING:
+    from broker.metadata.liveness.peers import Peers
     from config import BrokerConfig
 
 FILE = "tidelog.sqlite"  # in the first log directory of a broker that is alone
 
 
 def metadata_of(config: BrokerConfig) -> ClusterMetadata:
-    """Returns the metadata that a broker's settings name, not opened yet."""
+    """Returns the metadata that a broker's settings name, not opened yet.
+
+    Raises MetadataError if they need a library that is not installed, or a file that cannot be read.
+    """
     if not config.metadata_store:
         return local_metadata(Path(config.log_dirs[0]) / FILE, config.node_id)
-    return local_metadata(shared_path(config), config.node_id, is_shared=True)
+    path = shared_path(config)
+    if path is None:
+        return _in_etcd(config)
+    patience_s = config.broker_session_timeout_ms / 1000
+    return local_metadata(path, config.node_id, is_shared=True, patience_s=patience_s)
 
 
-def shared_path(config: BrokerConfig) -> Path:
-    """Returns the path of the metadata file that several brokers share."""
-    return Path(config.metadata_store.removeprefix("sqlite:"))
+def shared_path(config: BrokerConfig) -> Path | None:
+    """Returns the path of the metadata file that several brokers share; None if it is no file."""
+    store = config.metadata_store
+    return None if is_etcd(store) else Path(store.removeprefix("sqlite:"))
 
 
-def local_metadata(path: Path, node_id: int = 1, *, is_shared: bool = False) -> ClusterMetadata:
+def _in_etcd(config: BrokerConfig) -> ClusterMetadata:
+    try:
+        from broker.metadata.etcd.login import User
+        from broker.metadata.etcd.members import Tls
+        from broker.metadata.etcd.store import EtcdStore
+    except ModuleNotFoundError as error:
+        raise MetadataError(
+            f"metadata in etcd need a library that is not installed ({error.name}): "
+            f"pip install 'tidelog[etcd]'"
+        ) from None
+    files = (
+        config.metadata_store_ca_file,
+        config.metadata_store_certificate_file,
+        config.metadata_store_key_file,
+    )
+    tls = Tls(*(Path(name) if name else None for name in files)) if any(files) else None
+    name, password_file = config.metadata_store_user, config.metadata_store_password_file
+    user = User(name, Path(password_file)) if name else None
+    store = EtcdStore(parse_etcd(config.metadata_store), tls, user=user)
+    # etcd counts the revisions of all who use it.
+    return ClusterMetadata(store, config.node_id, is_new=lambda found: not found.pairs)
+
+
+def local_metadata(
+    path: Path, node_id: int = 1, *, is_shared: bool = False, patience_s: float | None = None
+) -> ClusterMetadata:
     """Returns the metadata in a SQLite file, not opened yet, for the broker with this id.
 
     If the file is shared, other brokers of this machine have it open too: each notices at once what
-    another has committed, and that another has died, and then deletes its key `live/ID`.
+    another has committed, and that another has died, and then deletes its key `live/ID`. If a change
+    waits for others for longer than `patience_s`, the log names them.
     """
-    return ClusterMetadata(shared_store(path, node_id) if is_shared else SqliteStore(path), node_id)
+    if not is_shared:
+        return ClusterMetadata(SqliteStore(path), node_id)
+    store, peers = _shared(path, node_id, patience_s)
+    return ClusterMetadata(store, node_id, peers.perhaps_dead)
 
 
 def shared_store(path: Path, node_id: int) -> SqliteStore:
     """Returns the store of one of several brokers with the same file, not opened yet."""
+    return _shared(path, node_id)[0]
+
+
+def _shared(path: Path, node_id: int, patience_s: float | None = None) -> tuple[SqliteStore, Peers]:
     # Loaded here, because a broker that is alone needs none of it.
-    from broker.metadata.broker_records import live_key
+    from broker.metadata.brokers.records import live_key
     from broker.metadata.liveness.peers import Peers
     from broker.metadata.liveness.registration import remove_dead
 
     async def on_death(other: int) -> None:
         await remove_dead(store, path.parent, other, live_key(other))
 
-    store = SqliteStore(path, peers=Peers(path.parent, node_id, on_death))
-    return store
+    peers = Peers(path.parent, node_id, on_death)
+    store = SqliteStore(path, peers=peers, patience_s=patience_s)
+    return store, peers

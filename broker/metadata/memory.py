@@ -20,8 +20,8 @@ from broker.metadata.store import (
     LeaseEndedError,
     Put,
     Snapshot,
-    check_operations,
     check_span,
+    check_transaction,
 )
 from broker.metadata.watching import Watches
 from protocol.errors import KafkaStorageError
@@ -70,7 +70,7 @@ class MemoryState:
 
     def transact(self, compares: Sequence[Compare], operations: Sequence[Operation]) -> int | None:
         """See `KeyValueStore`."""
-        check_operations(operations)
+        check_transaction(compares, operations)
         self.end_leases()
         if not all(self._holds(compare) for compare in compares):
             return None
@@ -213,6 +213,10 @@ class MemoryStore:
     async def keep_alive(self, lease: int) -> bool:
         """See `KeyValueStore`."""
         return self.state.keep_alive(lease)
+
+    async def why_no_writes(self) -> str | None:
+        """See `KeyValueStore`. Nothing but writes would tell."""
+        return None
 
     async def revoke(self, lease: int) -> None:
         """See `KeyValueStore`."""

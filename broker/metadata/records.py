@@ -2,7 +2,7 @@
 
 Values are JSON objects in UTF-8. `read` turns a key and its value into one of the records below, or
 raises ValueError; `put_*` return the operations that write them. What brokers say of themselves is
-in `broker_records.py`.
+in `brokers/records.py`.
 """
 
 from __future__ import annotations
@@ -19,22 +19,24 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from uuid import UUID
 
-    from broker.metadata.broker_records import BrokerRecord
+    from broker.metadata.brokers.records import BrokerRecord
     from broker.metadata.store import Put
 
 CLUSTER = "cluster"
 BROKER_CONFIGS = "config/broker"
+OWN_CONFIGS_PREFIX = "config/broker/"
 PRODUCER_IDS = "producer_ids"
 TOPIC_PREFIX = "topic/"
 PARTITION_PREFIX = "partition/"
 DELETION_PREFIX = "deletion/"
+CREATION_PREFIX = "creation/"
 LIVE_PREFIX = "live/"
 REGISTRATION_PREFIX = "broker/"
 OFFLINE_PREFIX = "offline/"
 SEEN_PREFIX = "seen/"
 CONTROLLER = "controller"
 MEMBER_KEYS = (LIVE_PREFIX, REGISTRATION_PREFIX, OFFLINE_PREFIX, SEEN_PREFIX, CONTROLLER)
-"""How the keys begin that brokers write about themselves (`broker_records.py`)."""
+"""How the keys begin that brokers write about themselves (`brokers/records.py`)."""
 
 NO_LEADER = -1
 UNKNOWN_EPOCH = -1
@@ -60,10 +62,10 @@ class PartitionRecord(NamedTuple):
 
     `isr` are the in-sync replicas, `elr` the eligible leader replicas: they left the ISR while it
     was below `min.insync.replicas`, and have every committed record (KIP-966). `last_leader` is the
-    last leader of a partition whose ISR is empty. During a reassignment (KIP-455) `adding` and
-    `removing` are those of the `replicas` that come and go. `is_recovering` says that the leader
-    was in neither ISR nor ELR when it was elected (KIP-704). `nonce` makes two proposals of the
-    same state different values.
+    last leader of a partition without one, or the last member of ISR and ELR, if it left after that
+    leader. During a reassignment (KIP-455) `adding` and `removing` are those of the `replicas` that
+    come and go. `is_recovering` says that the leader was in neither ISR nor ELR when it was elected
+    (KIP-704). `nonce` makes two proposals of the same state different values.
 
     The leader NO_LEADER and the leader epoch UNKNOWN_EPOCH belong to a partition that an older
     tidelog created: only its log knows the epoch, until a broker claims it.
@@ -95,7 +97,7 @@ _PARTITION_DEFAULTS = {
 
 
 class BrokerConfigsRecord(NamedTuple):
-    """The dynamic settings of all brokers."""
+    """The dynamic settings of all brokers, or of one alone."""
 
     configs: Mapping[str, str]
 
@@ -117,9 +119,20 @@ class DeletionRecord(NamedTuple):
     brokers: tuple[int, ...] = ()
 
 
+class CreationRecord(NamedTuple):
+    """A topic whose creation takes several transactions, and is not over.
+
+    `broker` creates it, in the session with this broker epoch; 0 if it has none.
+    """
+
+    name: str
+    broker: int
+    epoch: int
+
+
 Record: TypeAlias = (
     "ClusterRecord | TopicRecord | PartitionRecord | BrokerConfigsRecord | ProducerIdsRecord"
-    " | DeletionRecord | BrokerRecord"
+    " | DeletionRecord | CreationRecord | BrokerRecord"
 )
 
 
@@ -130,12 +143,32 @@ def topic_key(name: str) -> str:
 
 def partition_key(topic_id: UUID, index: int) -> str:
     """Returns the key of a partition."""
-    return f"{PARTITION_PREFIX}{written_id(topic_id)}/{index}"
+    return f"{partition_keys(topic_id)}{index}"
 
 
 def deletion_key(topic_id: UUID) -> str:
     """Returns the key of a pending deletion."""
     return DELETION_PREFIX + written_id(topic_id)
+
+
+def creation_key(topic_id: UUID) -> str:
+    """Returns the key of a creation that is not over."""
+    return CREATION_PREFIX + written_id(topic_id)
+
+
+def own_configs_key(broker: int) -> str:
+    """Returns the key of the settings that a broker has alone."""
+    return f"{OWN_CONFIGS_PREFIX}{broker}"
+
+
+def own_configs_of(key: str) -> int:
+    """Returns the broker in the key of the settings that it has alone. Raises ValueError."""
+    return int(key.removeprefix(OWN_CONFIGS_PREFIX))
+
+
+def partition_keys(topic_id: UUID) -> str:
+    """Returns how the keys of a topic's partitions begin."""
+    return f"{PARTITION_PREFIX}{written_id(topic_id)}/"
 
 
 def partition_of(key: str) -> tuple[UUID, int]:
@@ -147,6 +180,11 @@ def partition_of(key: str) -> tuple[UUID, int]:
 def deletion_of(key: str) -> UUID:
     """Returns the topic's id in the key of a deletion. Raises ValueError."""
     return read_id(key.removeprefix(DELETION_PREFIX))
+
+
+def creation_of(key: str) -> UUID:
+    """Returns the topic's id in the key of a creation. Raises ValueError."""
+    return read_id(key.removeprefix(CREATION_PREFIX))
 
 
 def put_cluster(cluster_id: str) -> Put:
@@ -186,6 +224,20 @@ def put_broker_configs(configs: Mapping[str, str]) -> Put:
     return put(BROKER_CONFIGS, dict(configs))
 
 
+def put_beginning(cluster_id: str, next_producer_id: int = 0) -> tuple[Put, ...]:
+    """Returns the operations that write what every store has: a cluster begins with them."""
+    return (
+        put_cluster(cluster_id),
+        put_producer_ids(next_producer_id),
+        put_broker_configs({}),
+    )
+
+
+def put_own_configs(broker: int, configs: Mapping[str, str]) -> Put:
+    """Returns the operation that writes the dynamic settings that a broker has alone."""
+    return put(own_configs_key(broker), dict(configs))
+
+
 def put_producer_ids(next_id: int) -> Put:
     """Returns the operation that writes the first producer id that is free."""
     return put(PRODUCER_IDS, {"next": next_id})
@@ -197,6 +249,11 @@ def put_deletion(topic_id: UUID, name: str, brokers: Iterable[int] = ()) -> Put:
     if named := sorted(brokers):
         said["brokers"] = named
     return put(deletion_key(topic_id), said)
+
+
+def put_creation(topic_id: UUID, creation: CreationRecord) -> Put:
+    """Returns the operation that records that a topic is being created."""
+    return put(creation_key(topic_id), creation._asdict())
 
 
 def read(key: str, value: bytes) -> Record:
@@ -215,6 +272,9 @@ def _read(key: str, said: dict[str, Any]) -> Record:
         return ClusterRecord(text(said["id"]))
     if key == BROKER_CONFIGS:
         return BrokerConfigsRecord(_configs(said, BROKER_ALIASES))
+    if key.startswith(OWN_CONFIGS_PREFIX):
+        own_configs_of(key)
+        return BrokerConfigsRecord(_configs(said, BROKER_ALIASES))
     if key == PRODUCER_IDS:
         return ProducerIdsRecord(int(said["next"]))
     if key.startswith(TOPIC_PREFIX):
@@ -226,10 +286,15 @@ def _read(key: str, said: dict[str, Any]) -> Record:
     if key.startswith(DELETION_PREFIX):
         deletion_of(key)
         return DeletionRecord(text(said["name"]), numbers(said.get("brokers", ())))
+    if key.startswith(CREATION_PREFIX):
+        creation_of(key)
+        return CreationRecord(text(said["name"]), int(said["broker"]), int(said["epoch"]))
     if key.startswith(MEMBER_KEYS):
-        from broker.metadata import broker_records  # a broker that is alone has no such key
+        from broker.metadata.brokers import (
+            records as of_brokers,  # a broker that is alone has no such key
+        )
 
-        return broker_records.read(key, said)
+        return of_brokers.read(key, said)
     raise ValueError("nobody here writes such a key")
 
 

@@ -73,6 +73,8 @@ def why_missing(image: Image, standing: Standing, broker: int) -> str:
         return "its log has failed"
     if offline is not None and index in offline.record.full.get(topic_id, ()):
         return "its disk is full"
+    if offline is not None and index in offline.record.slow.get(topic_id, ()):
+        return "its disk is slow"
     return "nobody leads" if standing.is_offline else "it is behind the leader"
 
 

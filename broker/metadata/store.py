@@ -15,8 +15,9 @@ anybody, at or after its deadline, and never before. A lease proves nothing: it 
 its holder was paused. Who writes for a holder compares the revision of the holder's key in the same
 transaction.
 
-The contract is that of etcd (its API reference; a lease ends there up to a second after its
-deadline). `memory` and `sqlite` keep it; one test checks both.
+The contract is that of etcd (its API reference; a lease ends there up to some seconds after its
+deadline, and revisions have gaps, because others may use the same etcd). `memory`, `sqlite` and
+`etcd` keep it; one test checks all of them.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
+MOST_OPERATIONS = 120
+"""The most operations, and the most comparisons, of one transaction; etcd takes 128 of each."""
 KEPT_REVISIONS = 1_000  # the least number of revisions whose changes a store keeps
 NO_LEASE = 0
 
@@ -137,8 +140,9 @@ class KeyValueStore(Protocol):
         Returns the store's revision after that.
 
         Returns None if a comparison is false; then nothing is changed. Two operations on one key
-        are a ValueError. Operations that change nothing take no revision. Raises LeaseEndedError
-        if every comparison is true and an operation names a lease that has ended.
+        are a ValueError, and so are more operations or comparisons than MOST_OPERATIONS.
+        Operations that change nothing take no revision. Raises LeaseEndedError if every comparison
+        is true and an operation names a lease that has ended.
         """
         ...
 
@@ -152,6 +156,13 @@ class KeyValueStore(Protocol):
 
     async def keep_alive(self, lease: int) -> bool:
         """Gives a lease its whole span again; returns False if it has ended."""
+        ...
+
+    async def why_no_writes(self) -> str | None:
+        """Returns why the store takes no writes though it answers, as a sentence; None if it does.
+
+        A lease may be prolonged meanwhile.
+        """
         ...
 
     async def revoke(self, lease: int) -> None:
@@ -176,8 +187,16 @@ def check_span(ttl_ms: int) -> None:
         raise ValueError(f"a lease of {ttl_ms} ms has no time")
 
 
-def check_operations(operations: Sequence[Operation]) -> None:
-    """Raises ValueError if two operations are on one key: their order would be undefined."""
+def check_transaction(compares: Sequence[Compare], operations: Sequence[Operation]) -> None:
+    """Raises ValueError for a transaction that no store takes.
+
+    It is too large, or two operations are on one key: their order would be undefined.
+    """
+    if max(len(compares), len(operations)) > MOST_OPERATIONS:
+        raise ValueError(
+            f"a transaction of {len(compares)} comparisons and {len(operations)} operations: a store "
+            f"takes at most {MOST_OPERATIONS} of each"
+        )
     keys = [operation.key for operation in operations]
     if len(set(keys)) != len(keys):
         raise ValueError("a transaction may name a key once")

@@ -11,6 +11,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from broker.maintenance.compaction_counters import CompactionCounters
+from protocol.records.layout import NEWEST_MAGIC
 
 if TYPE_CHECKING:
     from protocol.errors import ErrorCode
@@ -28,6 +29,7 @@ class _TopicCounts:
         "bytes_out",
         "down_converted",
         "duplicates",
+        "fetched",
         "messages_in",
         "produce_converted",
     )
@@ -39,6 +41,9 @@ class _TopicCounts:
         self.duplicates = 0
         self.produce_converted = 0
         self.down_converted = 0
+        # Bytes for consumers by the newest format that their version carries, two for each: as
+        # stored, and converted.
+        self.fetched = [0] * (2 * (NEWEST_MAGIC + 1))
 
 
 class Metrics:
@@ -85,6 +90,12 @@ class Metrics:
     def bytes_out(self, topic: str, size_bytes: int) -> None:
         """Counts records fetched from a topic."""
         self.topics[topic].bytes_out += size_bytes
+
+    def consumed(self, topic: str, size_bytes: int, newest_magic: int, *, as_stored: bool) -> None:
+        """Counts records for a consumer whose Fetch version carries no newer message format."""
+        counts = self.topics[topic]
+        counts.bytes_out += size_bytes
+        counts.fetched[2 * newest_magic + (not as_stored)] += size_bytes
 
     def down_converted(self, topic: str, records: int) -> None:
         """Counts records converted to an older format for a fetch."""

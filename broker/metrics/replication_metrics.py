@@ -112,6 +112,18 @@ def _lags(scrape: Scrape) -> Samples:
         yield (str(broker),), lag
 
 
+def _byte_rate(side: str) -> Read:
+    """Declares the rate of throttled replication on one side; 0 where nothing is throttled."""
+
+    def read(scrape: Scrape) -> Samples:
+        replicas = scrape.node.replicas
+        quota = None if replicas is None else getattr(replicas.quotas, side)
+        now_ms = 0 if replicas is None else replicas.now_ms()
+        yield (), 0 if quota is None else quota.per_second(now_ms)
+
+    return read
+
+
 def _topics(scrape: Scrape) -> Samples:
     yield (), len(scrape.node.metadata.image.topics)
 
@@ -160,6 +172,20 @@ FAMILIES = (
         "Replicas that joined the ISR of a partition led here",
         (),
         _since_start("isr_expands"),
+    ),
+    Family(
+        "kafka_server_leaderreplication_byte_rate",
+        GAUGE,
+        "Bytes of throttled replicas that this broker sends in a second as a leader",
+        (),
+        _byte_rate("leader"),
+    ),
+    Family(
+        "kafka_server_followerreplication_byte_rate",
+        GAUGE,
+        "Bytes of throttled replicas that this broker fetches in a second as a follower",
+        (),
+        _byte_rate("follower"),
     ),
     Family(
         "tidelog_follower_max_lag_records",

@@ -69,6 +69,14 @@ def _times(scrape: Scrape) -> Samples:
         yield (names[key],), Buckets(BUCKETS_S, counts, metrics.times_sum_s[key])
 
 
+def _fetched(scrape: Scrape) -> Samples:
+    for topic, counts in list(scrape.node.metrics.topics.items()):
+        for place, size_bytes in enumerate(counts.fetched):
+            if size_bytes:
+                magic, is_converted = divmod(place, 2)
+                yield (topic, str(magic), _SERVED[is_converted]), size_bytes
+
+
 def _failed(attribute: str) -> Read:
     def read(scrape: Scrape) -> Samples:
         failed: dict[ErrorCode, int] = getattr(scrape.node.metrics, attribute)
@@ -94,6 +102,7 @@ def _kernels(_scrape: Scrape) -> Samples:
     yield (kernels.IMPLEMENTATION,), 1
 
 
+_SERVED = ("as_stored", "converted")
 _TOPIC = ("topic",)
 _PARTITION = ("topic", "partition")
 _KAFKA = "kafka_server_brokertopicmetrics_"
@@ -167,6 +176,14 @@ FAMILIES = (
         "Records converted to an older format on fetch",
         _TOPIC,
         _of_topics("down_converted"),
+    ),
+    Family(
+        "tidelog_fetch_bytes",
+        COUNTER,
+        "Bytes served to consumers, by the newest message format that their Fetch version carries, and "
+        "whether they were served as they are stored, without a copy, or converted",
+        ("topic", "format", "served"),
+        _fetched,
     ),
     Family(
         "tidelog_duplicate_batches",

@@ -22,16 +22,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from typing import TYPE_CHECKING, cast
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
 
-from broker.network.context import CloseConnection
+from broker.network.context import CloseConnection, Later
 from broker.network.dispatch import dispatch
 from broker.security.session import ANONYMOUS, Session
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable
 
-    from broker.network.dispatch import Answer
+    from broker.network.dispatch import Coming
     from broker.network.listener import Listener
     from broker.node import Node
 
@@ -66,10 +67,9 @@ class Connection(asyncio.Protocol):
         self._need = 4  # bytes that are needed to proceed: the prefix, then the whole frame
         self._waiting: deque[bytes | memoryview] = deque()  # whole frames not yet served
         self._waiting_bytes = 0
-        self._task: asyncio.Task[None] | None = (
-            None  # serves a request that could not be answered at once
-        )
-        self._may_give_up = False  # whether to cancel the task when the peer closes
+        # What a request waits for that could not be answered at once: its task, or an event.
+        self._under_way: asyncio.Future[Any] | None = None
+        self._may_give_up = False  # whether to cancel that when the peer closes
         self._turn: asyncio.Handle | None = None  # set while other connections have their turn
         self._end: str | None = None  # why reading has ended; "" if the peer has closed
         self._left = False  # the broker is stopping
@@ -77,6 +77,7 @@ class Connection(asyncio.Protocol):
         self._unsent_bytes = 0  # this connection's part of node.connections.unsent_bytes
         self._reading = True
         self.on_more: Callable[[], None] | None = None  # called when a request waits for its turn
+        self.on_lost: Callable[[], None] | None = None  # called when the connection has ended
 
     @property
     def has_more(self) -> bool:
@@ -86,7 +87,7 @@ class Connection(asyncio.Protocol):
     @property
     def is_busy(self) -> bool:
         """Returns whether a request is being served."""
-        return self._task is not None
+        return self._under_way is not None
 
     # -- the transport's calls ------------------------------------------------------------------
 
@@ -112,14 +113,16 @@ class Connection(asyncio.Protocol):
             log.info("peer left in mid-request", extra={"peer": self.peer, "bytes": self._have})
         self._chunks.clear()
         self._waiting.clear()
-        if self._task is not None and self._may_give_up:
-            self._task.cancel()
+        if self._under_way is not None and self._may_give_up:
+            self._under_way.cancel()
+        if self.on_lost is not None:
+            self.on_lost()
 
     def eof_received(self) -> bool:
         """Serves what the peer has sent, then closes. A fetch or lookup in progress is cancelled."""
-        if self._end is not None or (self._task is not None and self._may_give_up):
+        if self._end is not None or (self._under_way is not None and self._may_give_up):
             return False
-        if not self._waiting and self._task is None:
+        if not self._waiting and self._under_way is None:
             return False
         self._end = ""
         return True
@@ -132,7 +135,7 @@ class Connection(asyncio.Protocol):
         """Continues, because the peer has caught up."""
         self._writable = True
         self._count_unsent(0)
-        if self._task is None and self._turn is None:
+        if self._under_way is None and self._turn is None:
             self._serve_waiting()
 
     def data_received(self, data: bytes) -> None:
@@ -156,7 +159,11 @@ class Connection(asyncio.Protocol):
         self._cut(data)
         if self.on_more is not None and self._waiting:
             self.on_more()
-        if self._task is None and self._turn is None and (self._waiting or self._end is not None):
+        if (
+            self._under_way is None
+            and self._turn is None
+            and (self._waiting or self._end is not None)
+        ):
             self._serve_waiting()
         self._regulate()
 
@@ -260,7 +267,7 @@ class Connection(asyncio.Protocol):
         size = len(data) - 4
         return (
             not self._have
-            and self._task is None
+            and self._under_way is None
             and not self._waiting
             and self._turn is None
             and self._reading
@@ -316,7 +323,9 @@ class Connection(asyncio.Protocol):
                 self._turn = asyncio.get_running_loop().call_soon(self._go_on)
                 break
         self._write(held)
-        if self._end is not None and not (self._waiting or self._task or self._turn or self._left):
+        if self._end is not None and not (
+            self._waiting or self._under_way or self._turn or self._left
+        ):
             if self._end:
                 self._refuse(self._end)
             else:
@@ -327,18 +336,29 @@ class Connection(asyncio.Protocol):
     def _go_on(self) -> None:
         """Continues after the turn of the others."""
         self._turn = None
-        if self._task is None:
+        if self._under_way is None:
             self._serve_waiting()
 
-    def _finish_later(self, frame: bytes | memoryview, answer: Awaitable[Answer]) -> None:
-        """Waits for a response in a task; nothing else is served until it is done."""
+    def _finish_later(self, frame: bytes | memoryview, answer: Coming) -> None:
+        """Waits for a response; nothing else is served until it is done."""
         self._may_give_up = frame[:2] in _GIVEN_UP
-        self._task = asyncio.get_running_loop().create_task(self._finish(answer))
+        self._wait_for(answer)
 
-    async def _finish(self, answer: Awaitable[Answer]) -> None:
-        """Waits for one response, writes it, and continues with the queue."""
+    def _wait_for(self, answer: Coming) -> None:
+        if not isinstance(answer, Later):
+            task = asyncio.get_running_loop().create_task(answer)
+            answer = Later(task, task.result)
+        self._under_way = answer.happened
+        answer.happened.add_done_callback(partial(self._finish, answer))
+
+    def _finish(self, later: Later, happened: asyncio.Future[Any]) -> None:
+        """Writes a response that had to wait, and continues with the queue."""
+        self._under_way = None
+        if happened.cancelled():
+            later.dropped()
+            return
         try:
-            parts = await answer
+            answer = later.finish()
         except CloseConnection as reason:
             self._refuse(str(reason))
             return
@@ -346,10 +366,11 @@ class Connection(asyncio.Protocol):
             log.exception("request failed outside its handler", extra={"peer": self.peer})
             self._refuse("internal error while answering")
             return
-        finally:
-            self._task = None
-        if parts is not None:
-            self._write(parts)
+        if isinstance(answer, list):
+            self._write(answer)
+        elif answer is not None:
+            self._wait_for(answer)
+            return
         self._serve_waiting()
 
     def _write(self, parts: list[bytes | bytearray | memoryview]) -> None:

@@ -1,14 +1,23 @@
-"""What handlers share: a request's context, CloseConnection, errors as codes, whom clients can reach."""
+"""What handlers share: a request's context, answers that come later, errors, whom clients can reach."""
 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from broker.metadata.visible import VisibleBroker, controller_of, fenced_brokers, visible_brokers
+from broker.metadata.brokers.visible import (
+    VisibleBroker,
+    controller_of,
+    departed_brokers,
+    fenced_brokers,
+    visible_brokers,
+)
 from protocol.errors import BrokerError, UnknownServerError
 
 if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Callable
+
     from broker.network.connection import Connection
     from broker.node import Node
     from broker.security.session import Session
@@ -19,6 +28,22 @@ log = logging.getLogger("tidelog.dispatch")
 
 class CloseConnection(Exception):
     """The request has no response and the connection must be closed. The text says why."""
+
+
+def _nothing() -> None:
+    """Frees nothing."""
+
+
+class Later(NamedTuple):
+    """An answer that waits for one event and is then made on the event loop, without a task.
+
+    A task costs about as much as a small request. What waits for a thread, or again and again, is a
+    coroutine.
+    """
+
+    happened: asyncio.Future[Any]
+    finish: Callable[[], Any]  # makes the answer then, or returns a coroutine of it
+    dropped: Callable[[], None] = _nothing  # called instead if `happened` is cancelled
 
 
 class Context(NamedTuple):
@@ -59,17 +84,34 @@ class Listed(NamedTuple):
     controller: int
 
 
-def listed_brokers(node: Node, context: Context, *, with_fenced: bool = False) -> Listed:
+def listed_brokers(
+    node: Node, context: Context, *, with_fenced: bool = False, with_departed: bool = False
+) -> Listed:
     """Returns whom a client can reach by the listener by which it came.
 
-    A broker that is alone lists itself, and is the controller.
+    A broker that is alone lists itself, and is the controller. So does one in a cluster list itself
+    when all are fenced, or have lost their sessions at the same time: librdkafka 2.10 and newer forgets
+    every broker that is not listed, and would have nobody left to ask again.
+
+    It also loses the new leader of a partition for a while if the old one is not listed in the
+    response that names the new one. `with_departed` lists brokers for a session's time after they died.
+    Every broker is listed once, in the order of their ids: Java's clients refuse a list with duplicates.
     """
     me, listener = node.config.node_id, context.connection.listener
     if node.cluster is None:
         return Listed([VisibleBroker(me, *listener.advertised)], me)
     image = node.metadata.image
     visible = visible_brokers(image, listener.name)
-    brokers = list(visible.values())
+    found = dict(visible)
+    if not found:
+        rack = node.config.broker_rack
+        found[me] = VisibleBroker(me, *listener.advertised, rack, is_fenced=with_fenced)
+    if with_departed:
+        gone = node.metadata.departed(node.config.broker_session_timeout_ms / 1000)
+        for each in departed_brokers(gone, listener.name):
+            found.setdefault(each.broker, each)
     if with_fenced:
-        brokers = sorted(brokers + fenced_brokers(image, listener.name))
+        for each in fenced_brokers(image, listener.name):
+            found.setdefault(each.broker, each)
+    brokers = [found[broker] for broker in sorted(found)]
     return Listed(brokers, controller_of(image, visible, me))

@@ -2,7 +2,7 @@
 
 The served APIs are declared in protocol/api, one file per API. The handler of an API is the file of
 the same name in broker/api, imported with the first request. A handler is a function `(node,
-request, context)` that returns a response message, an awaitable of one, or None (acks=0). It raises
+request, context)` that returns a response message, a coroutine or `Later` of one, or None (acks=0). It raises
 `BrokerError` for a request that fails as a whole; its module's `refuse(request, error)` then makes
 the response that carries the code.
 
@@ -13,12 +13,14 @@ unknown API or version, and any error with acks=0 close the connection, as in Ka
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
+from functools import partial
 from importlib import import_module
 from types import CoroutineType, ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker.api import api_versions
-from broker.network.context import CloseConnection, Context, as_broker_error
+from broker.network.context import CloseConnection, Context, Later, as_broker_error
 from broker.security.authorizer import CLUSTER_NAME
 from protocol.acl import ResourceType
 from protocol.message import (
@@ -43,6 +45,10 @@ if TYPE_CHECKING:
     from protocol.message import Api, Message
 
 Answer = list[Buffer] | None
+Coming = Coroutine[Any, Any, Answer] | Later  # of an Answer
+# What a shortcut answers: frames; frames later, or what makes the response of a context; None if it
+# does not answer.
+Short = list[Buffer] | Later | None
 
 
 # The modules that can serve a request of the most frequent shape without message objects: their
@@ -58,7 +64,7 @@ class Route(NamedTuple):
     encode_parts: Callable[[Any], list[Buffer]]
     handle: Callable[[Node, Any, Context], Any]
     refuse: Callable[[Any, BrokerError], Any]
-    shortcut: Callable[[Node, Session, RequestHeader, Any], list[Buffer] | None] | None = None
+    shortcut: Callable[[Node, Session, RequestHeader, Any], Short] | None = None
     needs: tuple[Need, ...] = ()  # the rights on the cluster that every request requires
 
 
@@ -112,13 +118,11 @@ def _route(header: RequestHeader) -> Route:
     return route
 
 
-def dispatch(
-    node: Node, connection: Connection, frame: bytes | memoryview
-) -> Answer | Awaitable[Answer]:
+def dispatch(node: Node, connection: Connection, frame: bytes | memoryview) -> Answer | Coming:
     """Serves one frame (without its length).
 
     Returns the response's buffers, beginning with its length; None if there is no response; or an
-    awaitable of one of these. Raises CloseConnection.
+    coroutine or `Later` of one of these. Raises CloseConnection.
     """
     started_s = node.clock.monotonic_s()
     try:
@@ -130,6 +134,8 @@ def dispatch(
             answer = route.shortcut(node, connection.session, header, frame)
             if answer is not None:
                 connection.client_id = header.client_id
+                if not isinstance(answer, list):
+                    return _short_later(node, route, Context(header, connection), answer, started_s)
                 taken_s = node.clock.monotonic_s() - started_s
                 node.metrics.request_done(header.api_key, header.api_version, taken_s)
                 return answer or None
@@ -149,6 +155,29 @@ def dispatch(
     if response is None:
         _count(node, header, started_s)
         return None
+    if isinstance(response, CoroutineType):
+        return _wait(node, route, header, request, response, started_s)
+    if isinstance(response, Later):
+        finish = partial(_finish, node, route, header, request, response, started_s)
+        return Later(response.happened, finish, response.dropped)
+    return _encode(node, route, header, response, started_s)
+
+
+def _finish(
+    node: Node,
+    route: Route,
+    header: RequestHeader,
+    request: Message,
+    later: Later,
+    started_s: float,
+) -> Answer | Coroutine[Any, Any, Answer]:
+    """Finishes a request for which its handler has waited."""
+    try:
+        response = later.finish()
+    except CloseConnection:
+        raise
+    except Exception as error:
+        response = route.refuse(request, as_broker_error(node, error, route.name))
     if isinstance(response, CoroutineType):
         return _wait(node, route, header, request, response, started_s)
     return _encode(node, route, header, response, started_s)
@@ -173,6 +202,21 @@ async def _wait(
         _count(node, header, started_s)
         return None
     return _encode(node, route, header, response, started_s)
+
+
+def _short_later(
+    node: Node, route: Route, context: Context, later: Later, started_s: float
+) -> Later:
+    """Returns the answer to a request for which its shortcut waits."""
+
+    def finish() -> Answer:
+        answer = later.finish()
+        if not isinstance(answer, list):
+            return _encode(node, route, context.header, answer(context), started_s)
+        _count(node, context.header, started_s)
+        return answer
+
+    return Later(later.happened, finish)
 
 
 def _count(node: Node, header: RequestHeader, started_s: float) -> None:

@@ -1,6 +1,7 @@
 """HTTP: /metrics for Prometheus, /healthz (process serves), /readyz (clients may connect), /v1.
 
-/readyz warns of a clock that has leapt, and is 200 all the same.
+/readyz warns of a clock that has leapt, and is 200 all the same. One of several brokers is not ready
+while it is fenced or has no session; both pages answer then, too.
 
 The socket listens from the beginning. The libraries behind it are imported, in a thread, when the
 first request arrives. So a start does not wait for them, and a broker without HTTP clients does not
@@ -18,6 +19,7 @@ from broker.metrics.collector import Collector
 
 if TYPE_CHECKING:
     import socket
+    from collections.abc import Iterator
 
     from broker.node import Node
 
@@ -49,7 +51,7 @@ async def start_http(node: Node, listening: socket.socket) -> Any:
         return web.Response(text="ok\n")
 
     async def readyz(_request: Any) -> Any:
-        reasons = [] if node.ready else ["not ready"]
+        reasons = [*_not_ready(node)]
         reasons += [
             f"{each.topic}-{each.index} is offline: {each.offline}" for each in node.offline()
         ]
@@ -67,6 +69,15 @@ async def start_http(node: Node, listening: socket.socket) -> Any:
     await runner.setup()
     await web.SockSite(runner, listening).start()
     return runner
+
+
+def _not_ready(node: Node) -> Iterator[str]:
+    """Yields why clients get nothing here: the broker starts or stops, or has lost its session."""
+    why = None if node.cluster is None else node.cluster.why_not_serving
+    if why is not None:
+        yield f"not ready: {why}"
+    elif not node.ready:
+        yield "not ready"
 
 
 async def readable(listening: socket.socket) -> None:

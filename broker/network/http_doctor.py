@@ -103,7 +103,7 @@ def _partitions(asked: Asked, names: list[str]) -> Iterator[tuple[str, int]]:
             continue  # it has just been deleted
         for index in indexes:
             if not asked.node.ready:
-                raise Refused(503, "NOT_READY", "the broker is stopping")
+                raise Refused(503, "NOT_READY", "the broker starts or stops")
             yield name, index
 
 

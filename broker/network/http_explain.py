@@ -41,7 +41,7 @@ def explain(asked: Asked) -> dict[str, Any]:
     """Explains every segment: what will delete it and when, or what holds it."""
     topic = asked.topic
     changes = topic_changes(_changes(asked.given.get("set", [])))
-    config, brought = asked.node.settings.settled(topic.name, {**topic.configs, **changes})
+    config, brought = asked.node.settings.settled(topic.name, {**topic.configs, **changes}, changes)
     clock = asked.node.clock_watch.status()
     look = partial(
         _explained,

@@ -114,7 +114,7 @@ class Asked(NamedTuple):
         rows: list[dict[str, Any]] = []
         for index in self.partitions():
             if not self.node.ready:
-                raise Refused(503, "NOT_READY", "the broker is stopping")
+                raise Refused(503, "NOT_READY", "the broker starts or stops")
             try:
                 partition = self.node.partition(self.path["topic"], index)
                 try:

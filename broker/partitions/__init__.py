@@ -6,5 +6,6 @@ one place (`waiting.py`). `group_sync.py` runs one fsync for the acknowledgement
 `admission.py` decides who may produce and commit: it checks rights, that the partition exists, and
 the size of offset metadata; the member's generation is checked by `Group.check_commit` in
 `broker/groups/group.py`. `conversion.py` down-converts for older Fetch versions and says when that
-is too much for the loop; `offload.py` chooses the pool. Begin with `appends.py`.
+is too much for the loop; `offload.py` chooses the pool; `fetch_parts.py` is what all fetches
+share. Begin with `appends.py`.
 """

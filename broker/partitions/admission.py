@@ -17,10 +17,10 @@ from protocol.errors import (
     InvalidTopic,
     InvalidTxnState,
     NotEnoughReplicas,
-    OffsetMetadataTooLarge,
     TransactionalIdAuthorizationFailed,
     UnknownTopicOrPartition,
 )
+from protocol.group_errors import OffsetMetadataTooLarge
 
 if TYPE_CHECKING:
     import asyncio

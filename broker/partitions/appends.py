@@ -17,6 +17,7 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from protocol.errors import NotLeaderOrFollower
 from storage.would_block import WouldBlock
 
 if TYPE_CHECKING:
@@ -105,15 +106,24 @@ class Appends:
     def append_now(
         self, partition: Partition, records: Buffer, produce_version: int
     ) -> Appended | None:
-        """Appends on the loop; None, and nothing is appended, if it may have to wait for anything.
+        """Appends on the loop. Returns None, and appends nothing, if it may have to wait.
 
         Raises what `Partition.append` raises.
         """
         if partition.state.has_flush_rules or partition in self._queues:
             return None
-        appended = self._try(partition, records, produce_version)
-        if appended is not None:
-            self._notify(partition, appended)
+        if len(records) > _LEAST_HEAVY_BYTES and is_heavy(records, partition.config):
+            return None
+        try:  # what `_try` does, without a call: nearly every append comes by here
+            appended = partition.append(
+                records,
+                now_ms=self._clock.now_ms(),
+                produce_version=produce_version,
+                may_block=False,
+            )
+        except WouldBlock:
+            return None
+        self._notify(partition, appended)
         return appended
 
     def _try(self, partition: Partition, records: Buffer, produce_version: int) -> Appended | None:
@@ -136,7 +146,8 @@ class Appends:
         """Appends now and returns the result, or returns a future of it.
 
         Without `waits` the answer does not wait for the disk, whatever the topic asks for. Raises
-        (or the future raises) what `Partition.append` and `Partition.commit` raise. A future that
+        (or the future raises) what `Partition.append` and `Partition.commit` raise, and
+        NotLeaderOrFollower when the broker stops before a thread has taken the append. A future that
         is cancelled before its turn appends nothing; once in the thread the append goes through.
         """
         queue = self._queues.get(partition)
@@ -185,15 +196,23 @@ class Appends:
         return answer
 
     def _start(self, partition: Partition) -> None:
-        """Sends the next append whose answer was not cancelled to a thread."""
+        """Sends the next append whose answer was not cancelled to a thread.
+
+        When the broker stops, no thread takes it. All that wait are refused with an error after
+        which clients ask again, and find another broker or this one when it has started anew.
+        """
         queue = self._queues[partition]
         while queue:
             job = queue[0]
             if not job.answer.cancelled():
                 pool = self._pool if partition.is_read else self._first_appends
-                work = pool.submit(self._run, partition, job.records, job.produce_version)
-                work.add_done_callback(partial(self._done, partition))
-                return
+                try:
+                    work = pool.submit(self._run, partition, job.records, job.produce_version)
+                except RuntimeError:  # the pool takes no more work
+                    job.answer.set_exception(NotLeaderOrFollower("the broker stops"))
+                else:
+                    work.add_done_callback(partial(self._done, partition))
+                    return
             queue.popleft()
         del self._queues[partition]
 

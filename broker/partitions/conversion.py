@@ -15,7 +15,7 @@ from protocol.records import convert
 from protocol.records.batch import Compression, scan
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from broker.pools import Permit
     from protocol.records.batch import Batch
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 AS_STORED_SINCE = 10
 _RAW_SINCE = 4
 _SOFT_LIMIT_SINCE = 3
+_FORMAT_1_SINCE = 2
 
 # The most uncompressed data that is converted on the loop; more, and all compressed data, is
 # converted in a thread.
@@ -39,9 +40,42 @@ class Records(NamedTuple):
     buffers: Sequence[Buffer]
     size: int
     converted: int
+    is_as_stored: bool = True
 
 
 NO_RECORDS = Records((), 0, 0)
+
+
+def carried_by(version: int) -> int:
+    """Returns the newest message format that a Fetch version carries."""
+    return 2 if version >= _RAW_SINCE else 1 if version >= _FORMAT_1_SINCE else 0
+
+
+def _check_size(batches: Sequence[Batch], *, may_block: bool) -> None:
+    """Raises WouldConvert if converting these batches would block the loop for too long.
+
+    The decompressed size of a compressed batch is not known in advance.
+    """
+    if not may_block and (
+        len(batches) > _LOOP_BATCHES
+        or any(each.compression or each.size > _LOOP_BYTES for each in batches)
+    ):
+        raise WouldConvert
+
+
+def copied_as(
+    buffers: Sequence[Buffer], newest_magic: int, check: Callable[[], None], *, may_block: bool
+) -> Records:
+    """Converts batches for a follower that stores none of a newer format than `newest_magic`.
+
+    Raises WouldConvert without `may_block`, and what `check` raises between the steps.
+    """
+    batches = _batches(buffers)
+    if not any(each.magic > newest_magic and convert.is_convertible(each) for each in batches):
+        return Records(buffers, sum(map(len, buffers)), 0)
+    _check_size(batches, may_block=may_block)
+    data, records, _ = convert.down_convert_copy(buffers, target_magic=newest_magic, check=check)
+    return Records((data,), len(data), records)
 
 
 class Reading(NamedTuple):
@@ -65,17 +99,6 @@ class Reading(NamedTuple):
             may_block=self.permit.may_block,
         )
 
-    def may_convert(self, batches: Sequence[Batch]) -> None:
-        """Raises WouldConvert if converting these batches would block the loop for too long.
-
-        The decompressed size of a compressed batch is not known in advance.
-        """
-        if not self.permit.may_block and (
-            len(batches) > _LOOP_BATCHES
-            or any(each.compression or each.size > _LOOP_BYTES for each in batches)
-        ):
-            raise WouldConvert
-
 
 def read_for_version(reading: Reading) -> Records:
     """Reads one partition for a version before AS_STORED_SINCE.
@@ -91,19 +114,19 @@ def read_for_version(reading: Reading) -> Records:
     batches = _batches(fetched.buffers)
     if all(batch.compression is not Compression.ZSTD for batch in batches):
         return Records(fetched.buffers, fetched.size, 0)
-    reading.may_convert(batches)
+    _check_size(batches, may_block=reading.permit.may_block)
     data = convert.transcode_zstd(fetched.buffers, reading.permit.check)
-    return Records((data,), len(data), 0)
+    return Records((data,), len(data), 0, is_as_stored=False)
 
 
 def _read_old(reading: Reading) -> Records:
     """Reads for a version without format 2: converts where needed, and always makes progress."""
     hard = reading.version < _SOFT_LIMIT_SINCE
-    magic = 0 if reading.version < 2 else 1
+    magic = carried_by(reading.version)
     fetched = reading.fetch(reading.offset, minimum_one=hard or reading.is_first)
     if not fetched.size or (not hard and fetched.size < fetched.first_batch_size):
         return NO_RECORDS
-    records = 0
+    records, is_as_stored = 0, True
     buffers: Sequence[Buffer] = fetched.buffers
     batches = _batches(buffers)
     if any(batch.magic > magic for batch in batches):
@@ -111,12 +134,12 @@ def _read_old(reading: Reading) -> Records:
             raise UnsupportedVersion("message.downconversion.enable=false on this topic")
         if hard and reading.limit <= 0:
             return NO_RECORDS  # all of it would be truncated
-        reading.may_convert(batches)
+        _check_size(batches, may_block=reading.permit.may_block)
         data, records = _converted(reading, fetched, magic)
-        buffers = (data,)
+        buffers, is_as_stored = (data,), False
     if hard:
         buffers = _cut(buffers, reading.limit)
-    return Records(buffers, sum(map(len, buffers)), records)
+    return Records(buffers, sum(map(len, buffers)), records, is_as_stored)
 
 
 def _converted(reading: Reading, fetched: Fetched, magic: int) -> tuple[Buffer, int]:

@@ -17,7 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from config.setting import LONG_MAX
-from protocol.errors import BrokerError, KafkaStorageError
+from protocol.errors import KafkaStorageError, NotLeaderOrFollower
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -85,8 +85,8 @@ class GroupSync:
         """Sends one sync to a thread: it covers everything appended when it begins."""
         try:
             work = self._pool_of(partition).submit(partition.commit)
-        except RuntimeError as error:  # the broker stops; closing the logs makes them durable
-            self._failed(partition, BrokerError(str(error)))
+        except RuntimeError:  # the broker stops; closing the logs makes them durable
+            self._failed(partition, NotLeaderOrFollower("the broker stops"))
             return
         work.add_done_callback(partial(self._done, partition))
 

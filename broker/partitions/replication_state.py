@@ -5,8 +5,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from broker.partitions.conversion import copied_as
+from broker.pools import ON_LOOP
+from broker.topics.settings import is_internal
 from protocol.api.fetch import (
     AdoptedBatches,
     AppendTimeCorrection,
@@ -15,7 +18,7 @@ from protocol.api.fetch import (
     ReplicationState,
     SegmentAppendTimes,
 )
-from protocol.records.layout import NO_TIMESTAMP
+from protocol.records.layout import NEWEST_MAGIC, NO_TIMESTAMP
 from storage import checkpoints
 from storage.log.replication.leader_state import ForFollower, LeaderState, leader_state
 from storage.log.replication.received import unpacked
@@ -25,9 +28,10 @@ from storage.time.adoption import Adopted
 from storage.time.corrections import Correction, Mark
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from protocol.api.fetch import FetchPartition
+    from protocol.wire import Buffer
     from storage.log.partition import Partition
     from storage.log.replication.received import AppendedFrom
     from storage.log.slices import SliceAppendTimes
@@ -66,6 +70,14 @@ def state_alone(partition: Partition) -> ReplicationState:
         return sent_state(ForFollower(Fetched([], 0, 0), [], (), leader_state(state, version)))
 
 
+class ReadForFollower(NamedTuple):
+    """The answer for one partition, the bytes of its records, and how many were converted."""
+
+    data: PartitionData
+    size: int
+    converted: int
+
+
 def read_for_follower(
     partition: Partition,
     wanted: FetchPartition,
@@ -73,19 +85,28 @@ def read_for_follower(
     *,
     minimum_one: bool,
     may_block: bool,
-) -> tuple[PartitionData, int]:
-    """Reads one partition for a follower's fetch; returns the answer and the bytes of its records.
+    newest_magic: int = NEWEST_MAGIC,
+    check: Callable[[], None] = ON_LOOP.check,
+) -> ReadForFollower:
+    """Reads one partition for a follower's fetch.
 
-    Batches are returned whole, and as they are stored. Raises the errors of
-    `Reader.read_for_follower`.
+    Batches are returned whole. Those of a newer format than `newest_magic` are converted, unless
+    they would lose more than their times (`convert.down_convert_copy`), or belong to a topic of the
+    brokers' own. `check` is called between steps of a conversion. Raises what it raises, the errors
+    of `Reader.read_for_follower`, and without `may_block` WouldConvert.
     """
     read = partition.reader.read_for_follower(
         wanted.fetch_offset, max_bytes, minimum_one=minimum_one, may_block=may_block
     )
-    buffers, size, first_batch_size = read.fetched
+    _, size, first_batch_size = read.fetched
+    buffers: Sequence[Buffer] = read.fetched.buffers
+    converted = 0
     if size < first_batch_size:
         read = read._replace(append_times=[], epochs=())
         buffers, size = [], 0
+    elif newest_magic < NEWEST_MAGIC and not is_internal(partition.topic):
+        records = copied_as(buffers, newest_magic, check, may_block=may_block)
+        buffers, size, converted = records.buffers, records.size, records.converted
     leader = read.leader
     data = PartitionData(
         partition_index=wanted.partition,
@@ -98,7 +119,7 @@ def read_for_follower(
     )
     if read.append_times:
         data.append_times = sent_append_times(read.append_times)
-    return data, size
+    return ReadForFollower(data, size, converted)
 
 
 def received_append_times(data: PartitionData) -> list[AppendedFrom]:

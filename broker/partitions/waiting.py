@@ -49,7 +49,7 @@ class Waiting:
         self._count = count
         self.follows_replication = False
         """Whether the high watermark is another thing than what the disk has: acks=1 does not wait."""
-        self._waits: dict[Partition, set[Wait]] = {}
+        self._waits: dict[Partition, dict[Wait, None]] = {}  # in the order in which they came
         self._unreadable: dict[Partition, list[Appended]] = {}
         self._acknowledgements: dict[Partition, list[_Acknowledgement]] = {}
 
@@ -62,11 +62,13 @@ class Waiting:
     def appended(self, partition: Partition, appended: Appended) -> None:
         """Counts an append that others may read, and wakes the fetches that now have enough."""
         self._count(partition, appended)
-        waits = self._waits.get(partition)
-        if not waits or appended.duplicate:
-            return
-        for wait in waits:
-            wait.missing_bytes -= appended.size
+        if partition in self._waits and not appended.duplicate:
+            self.readable(partition, appended.size)
+
+    def readable(self, partition: Partition, size: int) -> None:
+        """Wakes the fetches that have enough with `size` more bytes that others may read."""
+        for wait in self._waits.get(partition, ()):
+            wait.missing_bytes -= size
             if wait.missing_bytes <= 0 and not wait.future.done():
                 wait.future.set_result(None)
 
@@ -150,7 +152,7 @@ class Waiting:
         wait = Wait(missing_bytes, loop.create_future())
         entered = list(partitions)
         for partition in entered:
-            self._waits.setdefault(partition, set()).add(wait)
+            self._waits.setdefault(partition, {})[wait] = None
         timer = loop.call_later(timeout_s, _expire, wait.future)
         try:
             await wait.future
@@ -161,7 +163,7 @@ class Waiting:
             for partition in entered:
                 waits = self._waits.get(partition)
                 if waits is not None:
-                    waits.discard(wait)
+                    waits.pop(wait, None)
                     if not waits:
                         del self._waits[partition]
         return True

@@ -7,8 +7,10 @@ replication itself. A broker that is alone has none of this: `node.replicas` is 
     all partitions here, by the image of the metadata             replicas.py
     one partition: its role, and the change of it                 local_replica.py
     leading: appends, acknowledgements, changes of the ISR        led.py, acknowledgements.py, isr_changes.py
-    answering followers' fetches, and parking them                serving.py
+    answering followers' fetches, and parking them                serving/
+    from which replica consumers read                             consumers.py
     following: appending what a leader sent, truncating           followed.py
     fetching: one connection to each leader                       fetcher.py
+    how fast replicas that are not in sync are copied             quotas.py, serving/throttled.py
     logs and fetches as the machines see them                     views.py
 """

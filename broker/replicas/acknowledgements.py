@@ -6,7 +6,8 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
-from protocol.errors import BrokerError, ErrorCode, error_class
+from protocol.error_class import error_class
+from protocol.errors import BrokerError, ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,7 +1,10 @@
-"""Fetches from one leader: one connection, and one request at a time for all partitions it leads.
+"""Fetches from one leader: one connection, and one session for all partitions it leads (KIP-227).
 
-A partition that is ready while the leader parks a fetch does not wait for its answer: an empty
-request on the same connection ends the wait, and the next fetch asks for it, too.
+Each fetch names the partitions that can be asked for anew: those that the leader has answered, and
+that are done with the answer. The others are asked for already. So an idle partition costs nothing.
+
+A partition that is ready while the leader parks a fetch does not wait for its answer: the next fetch
+is sent at once, and ends the wait of the first.
 """
 
 from __future__ import annotations
@@ -9,9 +12,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.replicas.serving import SINCE_VERSION
+from broker.replicas.alarm import Alarm
+from broker.replicas.serving.serving import SINCE_VERSION
 from broker.replicas.views import sent_fetch
 from client import apis
 from client.async_connection import open_connection
@@ -26,6 +31,7 @@ if TYPE_CHECKING:
     from broker.replicas.local_replica import Name
     from broker.replicas.replicas import Replicas
     from broker.replication.messages import FetchRequest
+    from broker.replication.quota import ReplicationQuota
     from client.async_connection import AsyncConnection
     from protocol.api import fetch
 
@@ -33,13 +39,27 @@ log = logging.getLogger("tidelog.replicas")
 
 _CONNECT_S = 5.0
 _ANSWER_S = 30.0  # Kafka's replica.socket.timeout.ms
+_LOOK_S = 5.0  # how often it is looked whether an answer is overdue
 _FIRST_RETRY_S = 0.02
 _LONGEST_RETRY_S = 1.0
+_MOST_UNDER_WAY = 2  # fetches: one is parked, the other ends its wait
+_LAST_EPOCH = 2**31 - 1
+
+
+class _Asked(NamedTuple):
+    """A partition that the leader has not answered yet."""
+
+    followed: Followed
+    request: FetchRequest
+    number: int  # of the fetch that asked
 
 
 class _Sent(NamedTuple):
-    followed: Followed
-    request: FetchRequest
+    """A fetch without an answer."""
+
+    number: int
+    at_s: float
+    answer: asyncio.Future[Any]
 
 
 class Fetcher:
@@ -49,12 +69,17 @@ class Fetcher:
         self._host = host
         self.leader = leader
         self._followed: dict[Name, Followed] = {}
+        self._to_ask: dict[Name, Followed] = {}  # in the order in which they became ready
+        self._asked: dict[Name, _Asked] = {}
+        self._sent: deque[_Sent] = deque()
+        self._number = 0  # of the last fetch on this connection
+        self._session_id = 0
         self._ready = asyncio.Event()
         self._connection: AsyncConnection | None = None
-        self._is_asking = False
-        self._ends_wait: asyncio.Task[None] | None = None
         self._retry_s = _FIRST_RETRY_S
         self._is_broken = False
+        self._held_back: dict[Name, Followed] = {}  # by the quota, until it is exceeded no more
+        self._quota_alarm = Alarm(self._let_go)
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     def __len__(self) -> int:
@@ -64,28 +89,33 @@ class Fetcher:
         """Fetches a partition from now on."""
         self._followed[followed.name] = followed
         self._retry_s = _FIRST_RETRY_S
-        self.ask_again()
+        self.ask_again(followed)
 
     def discard(self, followed: Followed) -> None:
-        """Fetches a partition no more."""
-        if self._followed.get(followed.name) is followed:
-            del self._followed[followed.name]
+        """Stops fetching a partition."""
+        name = followed.name
+        if self._followed.get(name) is followed:
+            del self._followed[name]
+            self._to_ask.pop(name, None)
+            self._asked.pop(name, None)
+            self._held_back.pop(name, None)
 
-    def ask_again(self) -> None:
-        """Includes what is ready now in a fetch at once."""
+    def ask_again(self, followed: Followed) -> None:
+        """Includes a partition that is ready in a fetch at once."""
+        name = followed.name
+        if self._followed.get(name) is not followed:
+            return
+        self._to_ask[name] = followed
         self._ready.set()
-        if self._is_asking and self._connection is not None and self._ends_wait is None:
-            self._ends_wait = asyncio.get_running_loop().create_task(
-                self._end_wait(self._connection)
-            )
+        if self._sent:
+            with contextlib.suppress(ClientError, OSError):  # what is under way fails, too
+                self._send()
 
     async def close(self) -> None:
-        """Fetches nothing more."""
+        """Stops fetching."""
         self._task.cancel()
-        if self._connection is not None:
-            self._connection.close()
-        tasks = [each for each in (self._task, self._ends_wait) if each is not None]
-        await asyncio.wait(tasks)
+        self._disconnect()
+        await asyncio.wait([self._task])
 
     # --- the loop ---------------------------------------------------------------------------------
 
@@ -100,98 +130,180 @@ class Fetcher:
             except Exception:
                 log.exception("fetching from broker %d failed", self.leader)
             finally:
-                self._close_connection()
+                self._disconnect()
             await asyncio.sleep(self._retry_s)
             self._retry_s = min(self._retry_s * 2, _LONGEST_RETRY_S)
 
-    def _close_connection(self) -> None:
+    def _disconnect(self) -> None:
+        """Ends the connection and its session: everything has to be asked for anew."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+        for sent in self._sent:
+            sent.answer.cancel()
+        self._sent.clear()
+        self._asked.clear()
+        self._held_back.clear()
+        self._quota_alarm.close()
+        self._to_ask = dict(self._followed)
+        if self._to_ask:
+            self._ready.set()
 
     async def _fetch_until_broken(self) -> None:
+        await self._ready.wait()
+        self._connection = await self._connect()
+        watch = asyncio.get_running_loop().create_task(self._watch(self._connection))
+        try:
+            while True:
+                self._ready.clear()
+                self._send()
+                if not self._sent:
+                    await self._ready.wait()
+                    continue
+                answer = await self._sent[0].answer
+                number = self._sent.popleft().number
+                if answer.error_code:
+                    raise ClientError(f"a fetch is refused with error {answer.error_code}")
+                self._retry_s, self._is_broken = _FIRST_RETRY_S, False
+                self._session_id = answer.session_id
+                self._take(number, answer)
+                if not self._session_id:  # the leader remembers none of the questions
+                    self._to_ask.update({name: each.followed for name, each in self._asked.items()})
+                    self._asked.clear()
+        finally:
+            watch.cancel()
+
+    async def _watch(self, connection: AsyncConnection) -> None:
+        """Ends a connection on which an answer is overdue."""
         while True:
-            self._ready.clear()
-            sent = self._next()
-            if not sent:
-                await self._ready.wait()
-                continue
-            connection = await self._connected()
-            self._is_asking = True
-            try:
-                answer = await self._ask(connection, sent)
-            finally:
-                self._is_asking = False
-            self._retry_s, self._is_broken = _FIRST_RETRY_S, False
-            if answer.error_code:
-                raise ClientError(f"a fetch is refused with error {answer.error_code}")
-            self._take(sent, answer)
+            await asyncio.sleep(_LOOK_S)
+            latest_s = self._host.monotonic_s() - _ANSWER_S - self._host.fetch_wait_ms / 1000
+            if self._sent and self._sent[0].at_s < latest_s:
+                log.warning("broker %d did not answer a fetch in time", self.leader)
+                connection.close()
+                return
 
-    def _next(self) -> dict[Name, _Sent]:
-        """Returns what to ask for, in turn: the first ones come last the next time."""
-        sent: dict[Name, _Sent] = {}
-        for name, followed in self._followed.items():
-            request = followed.next_fetch()
-            if request is not None:
-                sent[name] = _Sent(followed, request)
-        if len(sent) > 1:
-            first = next(iter(sent))
-            self._followed[first] = self._followed.pop(first)
-        return sent
+    async def _connect(self) -> AsyncConnection:
+        endpoint = self._host.endpoint(self.leader)
+        if endpoint is None:
+            raise ClientError("it is not registered")
+        self._number = self._session_id = 0
+        return await open_connection(
+            endpoint.host,
+            endpoint.port,
+            f"broker-{self._host.cluster.me}-fetcher",
+            timeout_s=_CONNECT_S,
+        )
 
-    async def _connected(self) -> AsyncConnection:
+    # --- fetches ----------------------------------------------------------------------------------
+
+    def _send(self) -> None:
+        """Sends a fetch, unless there is nothing to ask for, or enough is under way.
+
+        Raises ConnectionBroken and VersionMismatch.
+        """
         connection = self._connection
-        if connection is None or connection.is_closed:
-            endpoint = self._host.endpoint(self.leader)
-            if endpoint is None:
-                raise ClientError("it is not registered")
-            connection = self._connection = await open_connection(
-                endpoint.host,
-                endpoint.port,
-                f"broker-{self._host.cluster.me}-fetcher",
-                timeout_s=_CONNECT_S,
-            )
-        return connection
+        if connection is None or len(self._sent) >= _MOST_UNDER_WAY:
+            return
+        if not self._session_id:
+            if self._sent:
+                return  # the session has not begun yet
+            self._number = 0  # begins one, and names everything
+        by_topic = self._next()
+        if not by_topic and (self._sent or not self._asked):
+            return
+        host = self._host
+        number = self._number
+        message = replica_fetch(
+            host.cluster.me,
+            host.cluster.epoch,
+            by_topic,
+            max_bytes=host.response_max_bytes,
+            max_wait_ms=host.fetch_wait_ms,
+            session=(self._session_id, number and (number - 1) % _LAST_EPOCH + 1),
+            newest_magic=host.newest_magic,
+        )
+        answer = connection.post(message, apis.FETCH, least_version=SINCE_VERSION)
+        self._sent.append(_Sent(number, host.monotonic_s(), answer))
+        self._number += 1
 
-    async def _ask(self, connection: AsyncConnection, sent: dict[Name, _Sent]) -> Any:
+    def _next(self) -> dict[UUID, list[fetch.FetchPartition]]:
+        """Returns what to ask for: the partitions that can be fetched now, and are not asked for."""
+        ready, self._to_ask = self._to_ask, {}
+        quota = self._host.quotas.follower
+        if quota is not None:
+            ready = self._allowed(ready, quota)
         by_topic: dict[UUID, list[fetch.FetchPartition]] = {}
         most = self._host.partition_max_bytes
-        for (topic_id, index), (_, request) in sent.items():
-            wanted = sent_fetch(index, request, most)
-            by_topic.setdefault(topic_id, []).append(wanted)
-        wait_ms = self._host.fetch_wait_ms
-        message = replica_fetch(
-            self._host.cluster.me,
-            self._host.cluster.epoch,
-            by_topic,
-            max_bytes=self._host.response_max_bytes,
-            max_wait_ms=wait_ms,
-        )
-        return await connection.ask(
-            message,
-            apis.FETCH,
-            timeout_s=_ANSWER_S + wait_ms / 1000,
-            least_version=SINCE_VERSION,
-        )
+        for name, followed in ready.items():
+            request = followed.next_fetch()
+            if request is None:  # it says when it is ready again
+                continue
+            self._asked[name] = _Asked(followed, request, self._number)
+            topic_id, index = name
+            by_topic.setdefault(topic_id, []).append(sent_fetch(index, request, most))
+        return by_topic
 
-    async def _end_wait(self, connection: AsyncConnection) -> None:
-        """Lets the leader answer the fetch that it has parked."""
-        cluster = self._host.cluster
-        message = replica_fetch(cluster.me, cluster.epoch, {}, max_bytes=0, max_wait_ms=0)
-        try:
-            with contextlib.suppress(ClientError, OSError):  # the fetch fails, too
-                await connection.ask(
-                    message, apis.FETCH, timeout_s=_ANSWER_S, least_version=SINCE_VERSION
-                )
-        finally:
-            self._ends_wait = None
-        if self._ready.is_set() and self._is_asking:  # more are ready since the last fetch was sent
-            self.ask_again()
+    def _allowed(
+        self, ready: dict[Name, Followed], quota: ReplicationQuota
+    ) -> dict[Name, Followed]:
+        """Returns what may be asked for; the rest is held back until the quota is exceeded no more.
 
-    def _take(self, sent: dict[Name, _Sent], answer: Any) -> None:
+        A replica that is in sync is never held back.
+        """
+        wait_ms = quota.wait_ms(self._host.now_ms())
+        if not wait_ms:
+            return ready
+        held = {
+            name: followed
+            for name, followed in ready.items()
+            if quota.is_throttled(followed.partition.topic, followed.partition.index)
+            and not self._host.is_in_sync(name)
+        }
+        if held:
+            self._held_back |= held
+            self._quota_alarm.set(asyncio.get_running_loop().time() + wait_ms / 1000)
+        return {name: followed for name, followed in ready.items() if name not in held}
+
+    def _let_go(self) -> None:
+        """Asks for what the quota has held back."""
+        self._to_ask |= self._held_back
+        self._held_back = {}
+        self._ready.set()
+        if self._sent:
+            with contextlib.suppress(ClientError, OSError):  # what is under way fails, too
+                self._send()
+
+    def _count(self, followed: Followed, data: Any) -> None:
+        """Counts the records of an answer against the quota."""
+        quota, partition = self._host.quotas.follower, followed.partition
+        if quota is not None and quota.is_throttled(partition.topic, partition.index):
+            quota.record(len(data.records), self._host.now_ms())
+
+    def _take(self, number: int, answer: Any) -> None:
+        """Takes the answer to a fetch, and asks again for what it has answered.
+
+        What came with records, and its topic, is asked for last: a leader with little room answers
+        those without records that come late in a fetch, so each has to come early in its turn.
+        """
+        asked = self._asked
+        served: set[Name] = set()
         for topic in answer.responses:
             for data in topic.partitions:
                 name = (topic.topic_id, data.partition_index)
-                asked = sent.get(name)
-                if asked is not None and self._followed.get(name) is asked.followed:
-                    asked.followed.take(asked.request, data)
+                found = asked.get(name)
+                if found is None or found.number > number:
+                    continue  # it has changed its role since it asked
+                del asked[name]
+                self._to_ask[name] = found.followed
+                if data.records:
+                    served.add(name)
+                    self._count(found.followed, data)
+                found.followed.take(found.request, data)
+        if served and len(self._to_ask) > 1:
+            topics = {topic_id for topic_id, _ in served}
+            self._to_ask = dict(
+                sorted(
+                    self._to_ask.items(), key=lambda each: (each[0][0] in topics, each[0] in served)
+                )
+            )

@@ -7,7 +7,8 @@ thread, and the partition asks for nothing meanwhile.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from collections import deque
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker.partitions import replication_state
 from broker.replicas.views import follower_log, received_answer
@@ -20,7 +21,7 @@ from broker.replication.messages import (
     Truncate,
     WaitBefore,
 )
-from protocol.errors import BrokerError
+from protocol.errors import BrokerError, CorruptMessage
 
 if TYPE_CHECKING:
     import asyncio
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from broker.replicas.replicas import Replicas
     from broker.replication.follower import Follower
     from broker.replication.messages import FetchAnswer, FetchRequest, FollowerAction
-    from protocol.api.fetch import PartitionData
+    from protocol.api.fetch import PartitionData, ReplicationState
     from protocol.wire import Buffer
     from storage.log.partition import Partition
 
@@ -40,10 +41,28 @@ _LOOP_BYTES = 262_144
 _RETRY_S = 1.0  # after records that could not be stored
 
 
+class _Appended(NamedTuple):
+    """What one answer of the leader has brought."""
+
+    start_offset: int
+    end_offset: int
+    size: int
+
+
 class Followed:
     """The follower of a partition, around its log."""
 
-    __slots__ = ("_host", "follower", "is_stopped", "name", "partition", "waits", "work")
+    __slots__ = (
+        "_host",
+        "_readable",
+        "_unreadable",
+        "follower",
+        "is_stopped",
+        "name",
+        "partition",
+        "waits",
+        "work",
+    )
 
     def __init__(
         self, host: Replicas, name: Name, partition: Partition, follower: Follower
@@ -56,6 +75,10 @@ class Followed:
         self.is_stopped = False
         self.waits = False  # until `go_on`
         self.work: asyncio.Future[None] | None = None  # what is done to its log in a thread
+        self._readable = (
+            partition.high_watermark
+        )  # up to where consumers were told that they may read
+        self._unreadable: deque[_Appended] = deque()  # what was appended, and may not be read yet
 
     def next_fetch(self) -> FetchRequest | None:
         """Returns what to ask the leader now; None while there is something else to do or wait for."""
@@ -78,13 +101,15 @@ class Followed:
             if not data.records and self._is_as_told(data):
                 self._finish(answer)
                 return
-            if self._may_append_on_loop(data):
-                try:
+            try:
+                is_short = self._may_append_on_loop(data)
+                if is_short:
                     self._append(data)
-                except BrokerError as error:
-                    self._failed(error)
-                else:
-                    self._finish(answer)
+            except BrokerError as error:
+                self._failed(error)
+                return
+            if is_short:
+                self._finish(answer)
                 return
         if isinstance(actions[0], WaitBefore):
             self._wait(actions[0].ms / 1000)
@@ -103,13 +128,31 @@ class Followed:
             else:
                 left.append(action)
         self._host.waiting.advanced(self.partition)
+        self._tell_readers()
         if left:
             self._in_thread(self._carry_out, left, None, answer)
 
+    def _tell_readers(self) -> None:
+        """Wakes the consumers who wait here, if the high watermark has risen."""
+        before, now = self._readable, self.partition.state.ends[1]
+        if now == before:
+            return
+        self._readable, size, reached = now, 0, before
+        while self._unreadable and self._unreadable[0].end_offset <= now:
+            appended = self._unreadable.popleft()
+            if appended.start_offset == reached:
+                size, reached = size + appended.size, appended.end_offset
+        if reached == now:
+            self._host.waiting.readable(self.partition, size)
+        else:  # how many bytes there are is not known: they look
+            self._host.waiting.wake(self.partition)
+
     def _may_append_on_loop(self, data: PartitionData) -> bool:
-        """Returns whether nothing of an answer waits for the disk or takes long."""
-        state, told = self.partition.state, data.replication_state
-        assert told is not None
+        """Returns whether nothing of an answer waits for the disk or takes long.
+
+        Raises CorruptMessage.
+        """
+        state, told = self.partition.state, _state_of(data)
         records = _records_of(data)
         return (
             (not records or (state.is_read and len(records) <= _LOOP_BYTES))
@@ -151,15 +194,18 @@ class Followed:
 
         Raises CorruptMessage and KafkaStorageError.
         """
-        told = data.replication_state
-        assert told is not None
+        told, records = _state_of(data), _records_of(data)
+        start_offset = self.partition.log_end_offset
         self.partition.replica.append_as_follower(
-            _records_of(data),
+            records,
             replication_state.received_append_times(data),
             replication_state.received_epochs(told),
             replication_state.received_state(data, told),
             now_ms=self._host.clock_ms(),
         )
+        if records:
+            end_offset = self.partition.log_end_offset
+            self._unreadable.append(_Appended(start_offset, end_offset, len(records)))
 
     def _advance(self, offset: int) -> None:
         state = self.partition.state
@@ -190,6 +236,7 @@ class Followed:
             self._failed(error)
             return
         self._host.waiting.advanced(self.partition)
+        self._tell_readers()
         self._host.ask_again(self)
 
     def _failed(self, error: BaseException) -> None:
@@ -234,6 +281,7 @@ class Followed:
                     end_offset=action.offset, high_watermark=self.partition.high_watermark
                 ),
             )
+        self._unreadable.clear()
         self.partition.truncater.truncate_to(
             action.offset, below_high_watermark=action.is_below_high_watermark
         )
@@ -241,6 +289,7 @@ class Followed:
     def _restart(self, offset: int, data: PartitionData | None) -> None:
         """Begins an empty log, with the leader's times: the next fetch may bring it into the ISR."""
         log.warning("log restarts empty", extra=self._fields(offset=offset))
+        self._unreadable.clear()
         self.partition.truncater.start_at(offset)
         if data is not None and data.replication_state is not None and data.error_code:
             self._append(data)
@@ -256,6 +305,13 @@ class Followed:
             "epoch": self.follower.leader_epoch,
             **fields,
         }
+
+
+def _state_of(data: PartitionData) -> ReplicationState:
+    """Returns what an answer says of the leader's log. Raises CorruptMessage if it says nothing."""
+    if data.replication_state is None:
+        raise CorruptMessage("the leader sent records without the state of its log")
+    return data.replication_state
 
 
 def _records_of(data: PartitionData) -> Buffer:

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 from broker.metadata import records
 from broker.metadata.records import PartitionRecord, partition_key
+from broker.metadata.store import MOST_OPERATIONS
 from broker.replication import isr_change
 from broker.replication.messages import Assignment
-from broker.replication.transactions import MOST_OPERATIONS
 
 if TYPE_CHECKING:
     from broker.metadata.store import KeyValueStore
@@ -105,9 +105,10 @@ class IsrChanges:
         if revision is None:
             return False
         for led, change, _ in wanted:
-            log.info("in-sync replicas changed", extra=_fields(led, change))
             assignment = Assignment(change.record, revision)
-            led.do(led.leader.on_change_applied(assignment, self._host.now_ms()))
+            actions = led.leader.on_change_applied(assignment, self._host.now_ms())
+            led.tell_isr()
+            led.do(actions)
         return True
 
     async def _refused(self, led: Led, change: ChangeIsr) -> None:
@@ -124,17 +125,10 @@ class IsrChanges:
             record = records.read(key, found[0].value)
             assert isinstance(record, PartitionRecord)
             now = Assignment(record, found[0].mod_revision)
-        led.do(led.leader.on_change_refused(change, now, self._host.now_ms()))
+        actions = led.leader.on_change_refused(change, now, self._host.now_ms())
+        led.tell_isr()
+        led.do(actions)
 
     @property
     def _store(self) -> KeyValueStore:
         return self._host.metadata.store
-
-
-def _fields(led: Led, change: ChangeIsr) -> dict[str, object]:
-    before, after = led.leader.isr, change.record.isr
-    return {
-        "log": f"{led.partition.topic}-{led.partition.index}",
-        "isr": list(after),
-        "before": list(before),
-    }

@@ -11,22 +11,27 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
+from broker.partitions import replication_state
 from broker.replicas.acknowledgements import Acknowledgements, refusal
 from broker.replication.messages import AdvanceHighWatermark, ChangeIsr, StepDown, WakeFetches
 from protocol.errors import ErrorCode, RequestTimedOut
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
+    from broker.partitions.replication_state import ReadForFollower
     from broker.replicas.acknowledgements import Decide
     from broker.replicas.local_replica import Name
     from broker.replicas.replicas import Replicas
-    from broker.replicas.serving import FollowerFetch
+    from broker.replicas.serving.fetch_sessions import Ask
     from broker.replication.leader import Leader
     from broker.replication.messages import FetchAnswer, FetchRequest, LeaderAction
+    from protocol.api.fetch import FetchPartition
     from storage.log.partition import Appended, Partition
 
 log = logging.getLogger("tidelog.replicas")
+
+_KEPT_BYTES = 16_384
 
 
 class Led:
@@ -35,13 +40,14 @@ class Led:
     __slots__ = (
         "_fetched",
         "_host",
+        "_read",
         "_timer",
+        "_told_isr",
         "_waiting",
         "leader",
         "name",
         "parked",
         "partition",
-        "told_s",
     )
 
     def __init__(self, host: Replicas, name: Name, partition: Partition, leader: Leader) -> None:
@@ -50,8 +56,9 @@ class Led:
         self.name = name
         self.partition = partition
         self.leader = leader
-        self.parked: dict[FollowerFetch, FetchRequest] = {}  # fetches that wait for news
-        self.told_s: dict[int, float] = {}  # when each follower last got an answer
+        self.parked: dict[Ask, FetchRequest] = {}  # what followers ask, until there is news
+        self._told_isr = leader.isr
+        self._read: tuple[object, object, ReadForFollower] | None = None
         self._waiting = Acknowledgements()
         self._fetched: asyncio.Future[None] | None = None  # done with the next fetch
         self._timer: asyncio.TimerHandle | None = None  # for the first producer to wait too long
@@ -82,14 +89,14 @@ class Led:
     def _wake(self) -> None:
         """Wakes the fetches for which there is news: records at once, the rest a little later."""
         leader = self.leader
-        for fetch, request in self.parked.items():
+        for ask, request in self.parked.items():
             if request.fetch_offset < leader.fetchable_end:
-                fetch.wake()
+                ask.wake()
             elif leader.has_news(request):
-                fetch.wake_soon()
+                ask.wake_soon()
 
     def stop(self, reason: str) -> None:
-        """Leads no more: everybody who waits is told, and the log deletes nothing by itself."""
+        """Stops leading: everybody who waits is told, and the log deletes nothing by itself."""
         log.info("leads no more", extra=self._fields(reason=reason))
         self.leader.resign(reason)
         self.partition.roles.resign()
@@ -98,9 +105,18 @@ class Led:
             self._timer.cancel()
         self._note_fetch()
         self._waiting.refuse_all(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        for fetch in list(self.parked):
-            fetch.wake()
+        for ask in list(self.parked):
+            ask.wake()
         self._host.waiting.wake(self.partition)
+
+    def tell_isr(self) -> None:
+        """Logs the in-sync replicas when others are stored, by whatever way that became known."""
+        before, now = self._told_isr, self.leader.isr
+        if now != before and self.leader.is_leading:
+            self._told_isr = now
+            name = f"{self.partition.topic}-{self.partition.index}"
+            extra = {"log": name, "isr": list(now), "before": list(before)}
+            log.info("in-sync replicas changed", extra=extra)
 
     def _fields(self, **fields: object) -> dict[str, object]:
         partition = self.partition
@@ -113,8 +129,13 @@ class Led:
     # --- the log ----------------------------------------------------------------------------------
 
     def appended(self) -> None:
-        """Tells the machine where the log ends after an append."""
+        """Tells the machine where the log ends after an append, and up to where it is durable.
+
+        A checkpoint may have made it durable before the loop has heard of an append in a thread.
+        Then nobody asks for a sync that would tell.
+        """
         self.do(self.leader.on_appended(self.partition.state.ends[0], self._host.now_ms()))
+        self._note_durable()
 
     def flushed(self) -> None:
         """Tells the machine up to where the log is durable."""
@@ -126,10 +147,15 @@ class Led:
         state, leader = self.partition.state, self.leader
         if state.version.log_start_offset != leader.log_start_offset:
             leader.on_log_start(state.version.log_start_offset)
-        if leader.rules.needs_flush and state.durable_offset > leader.flushed_offset:
-            self.flushed()
         if state.ends[0] != leader.log_end_offset:
             self.appended()
+        else:
+            self._note_durable()
+
+    def _note_durable(self) -> None:
+        leader = self.leader
+        if leader.rules.needs_flush and self.partition.durable_offset > leader.flushed_offset:
+            self.flushed()
 
     # --- followers --------------------------------------------------------------------------------
 
@@ -150,14 +176,70 @@ class Led:
         self._bring_up_to_date()
         return self.leader.on_wake(request, self._host.now_ms())
 
+    def read(
+        self,
+        wanted: FetchPartition,
+        max_bytes: int,
+        *,
+        minimum_one: bool,
+        may_block: bool,
+        newest_magic: int,
+        check: Callable[[], None],
+    ) -> ReadForFollower:
+        """Reads what a follower has asked for; see `replication_state.read_for_follower`.
+
+        Followers that keep up ask the same, one after the other. So a small answer is kept until
+        something changes, or another follower has got it.
+        """
+        state = self.partition.state
+        asked = (
+            wanted.fetch_offset,
+            max_bytes,
+            minimum_one,
+            newest_magic,
+            state.version,
+            state.stored_offset,
+        )
+        facts = self.facts()
+        kept, self._read = self._read, None
+        if kept is not None and kept[0] == asked and kept[1] == facts:
+            return kept[2]
+        answer = replication_state.read_for_follower(
+            self.partition,
+            wanted,
+            max_bytes,
+            minimum_one=minimum_one,
+            may_block=may_block,
+            newest_magic=newest_magic,
+            check=check,
+        )
+        if 0 < answer.size <= _KEPT_BYTES and not answer.converted:
+            self._read = asked, facts, answer
+        return answer
+
+    def facts(self) -> object:
+        """Returns what followers should know of the log, to be compared with what they were told."""
+        state = self.partition.state
+        return (
+            state.ends,
+            state.version.log_start_offset,
+            state.last_append_time_ms,
+            state.cleaned_offset,
+            state.back_offset,
+            state.mark,
+            state.corrections,
+            state.adoptions,
+            state.clock,
+        )
+
     async def deleted_everywhere(self, offset: int, timeout_ms: int) -> int:
         """Waits until the live replicas have deleted what is before an offset.
 
         Returns the smallest log start of all. Raises NotLeaderOrFollower and RequestTimedOut.
         """
         self._bring_up_to_date()
-        for fetch in self.parked:
-            fetch.wake()
+        for ask in self.parked:
+            ask.wake()
         try:
             async with asyncio.timeout(max(timeout_ms, 0) / 1000):
                 while (low_watermark := self.leader.low_watermark()) < offset:
@@ -170,7 +252,7 @@ class Led:
         return low_watermark
 
     def _note_fetch(self) -> None:
-        """Lets those look again who wait for what followers say of their logs."""
+        """Wakes the requests that wait for followers to report their logs."""
         fetched, self._fetched = self._fetched, None
         if fetched is not None:
             fetched.set_result(None)

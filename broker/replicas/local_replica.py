@@ -18,7 +18,7 @@ from broker.replicas.led import Led
 from broker.replicas.views import leader_log
 from broker.replication.follower import Follower
 from broker.replication.leader import Leader
-from protocol.errors import BrokerError
+from protocol.errors import BrokerError, UnknownTopicOrPartition
 
 if TYPE_CHECKING:
     from broker.replicas.replicas import Replicas
@@ -73,12 +73,13 @@ class LocalReplica:
         self._want(part)
         if self.led is not None and self._has == part:
             led = self.led
-            led.do(
-                led.leader.on_assignment(assignment, self._host.view(), rules, self._host.now_ms())
-            )
+            host = self._host
+            actions = led.leader.on_assignment(assignment, host.view(), rules, host.now_ms())
+            led.tell_isr()
+            led.do(actions)
 
     def stop(self, reason: str) -> None:
-        """Neither leads nor follows, until the next assignment."""
+        """Ends the role; the next assignment brings another one."""
         self._wanted = self._has = None
         self._leave(reason)
 
@@ -105,6 +106,7 @@ class LocalReplica:
         if followed is not None:
             followed.is_stopped = True
             self._host.follows_no_more(followed)
+            self._host.waiting.wake(followed.partition)  # consumers wait here, too
 
     # --- the change -------------------------------------------------------------------------------
 
@@ -135,11 +137,16 @@ class LocalReplica:
             self._change = None
 
     async def _idle(self) -> Partition:
-        """Returns the log once nothing writes to it."""
+        """Returns the log once nothing writes to it.
+
+        Raises UnknownTopicOrPartition if the log is that of a topic that has the name now.
+        """
         followed, self.followed = self.followed, None
         if followed is not None and followed.work is not None:
             await asyncio.wait([followed.work])
         partition = await self._host.open(self.topic, self.name[1])
+        if partition.topic_id not in (None, self.name[0]):
+            raise UnknownTopicOrPartition(f"{self.topic}-{self.name[1]} is of another topic now")
         await self._host.appends.finished(partition)
         return partition
 
@@ -186,9 +193,10 @@ class LocalReplica:
             "leads",
             extra=self._fields(epoch=part.leader_epoch, end_offset=partition.log_end_offset),
         )
-        self.led = Led(host, self.name, partition, leader)
-        host.leads(self.led)
-        self.led.do(leader.begin(host.now_ms()))
+        led = self.led = Led(host, self.name, partition, leader)
+        host.leads(led)
+        led.do(leader.begin(host.now_ms()))
+        host.new_leaders.begun(led)
 
     def _fields(self, **fields: object) -> dict[str, object]:
         return {"log": f"{self.topic}-{self.name[1]}", **fields}

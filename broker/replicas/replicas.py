@@ -8,26 +8,34 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 from typing import TYPE_CHECKING
 
+from broker.metadata.image import changed_partitions
+from broker.replicas.consumers import ConsumerReads
 from broker.replicas.fetcher import Fetcher
 from broker.replicas.isr_changes import IsrChanges
 from broker.replicas.local_replica import LocalReplica
-from broker.replicas.serving import FollowerFetch
+from broker.replicas.new_leaders import NewLeaders
+from broker.replicas.quotas import Quotas
+from broker.replicas.serving.fetch_sessions import SESSIONLESS, FetchSession
+from broker.replicas.serving.serving import FollowerFetch
 from broker.replicas.views import brokers_of
+from broker.replication.isr_change import cannot_store
 from broker.replication.messages import Assignment, LeaderRules
 from protocol.acl import Operation
 from protocol.errors import NotLeaderOrFollower
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Coroutine
+    from collections.abc import Collection, Coroutine, Iterable
     from typing import Any
     from uuid import UUID
 
     from broker.cluster.cluster import Cluster
-    from broker.metadata.broker_records import Endpoint
+    from broker.metadata.brokers.records import Endpoint
     from broker.metadata.image import Image, Topic
-    from broker.network.context import Context
+    from broker.network.connection import Connection
+    from broker.network.context import Context, Later
     from broker.node import Node
     from broker.replicas.followed import Followed
     from broker.replicas.led import Led
@@ -52,9 +60,12 @@ class Replicas:
         self.open = node.open_partition
         self.monotonic_s = node.clock.monotonic_s
         self.clock_ms = node.clock.now_ms
+        self.quotas = Quotas(cluster.me, node.config)
         self.isr_changes = IsrChanges(self)
+        self.new_leaders = NewLeaders(self, node.metadata)
         config = node.config
         self._lag_time_max_ms = config.replica_lag_time_max_ms
+        self.newest_magic = config.newest_magic
         self.fetch_wait_ms = config.replica_fetch_wait_max_ms
         self.partition_max_bytes = config.replica_fetch_max_bytes
         self.response_max_bytes = config.replica_fetch_response_max_bytes
@@ -71,6 +82,7 @@ class Replicas:
         self._session = -1  # in which the replicas have their roles
         self._view: BrokerView = {}
         self._closing: set[asyncio.Task[None]] = set()
+        self._followers: dict[Connection, FetchSession] = {}
         cluster.on_session(self._session_begun, self.stop_all)
 
     # --- metadata ---------------------------------------------------------------------------------
@@ -78,6 +90,7 @@ class Replicas:
     def apply(self, image: Image) -> None:
         """Takes an image whose logs are here. Without a session nothing leads or follows."""
         self._reconciled = image
+        self.quotas.apply(image, self._node.config, self._node.store.config_of)
         cluster = self.cluster
         live = image.brokers.get(cluster.me)
         if cluster.epoch < 0 or live is None or live.epoch != cluster.epoch:
@@ -85,23 +98,27 @@ class Replicas:
         if live.record.is_fenced:
             self._lead_nothing("this broker is fenced")
         before = self._applied if self._session == cluster.epoch else None
-        is_other_view = before is None or before.brokers != image.brokers
+        is_other_view = before is None or _standing(before) != _standing(image)
         self._applied, self._session = image, cluster.epoch
         if is_other_view:
             self._view = brokers_of(image)
+        since = None if is_other_view else before
         for topic in image.topics.values():
-            if is_other_view or before is None or before.topics.get(topic.name) is not topic:
-                self._apply_topic(topic, may_lead=not live.record.is_fenced)
+            changed = changed_partitions(image, topic, since)
+            if changed:
+                self._apply_topic(image, topic, changed, may_lead=not live.record.is_fenced)
 
     def _session_begun(self, _epoch: int) -> None:
         """Takes the roles of a new session, once the reconciler has applied its image."""
         if self._reconciled is not None:
             self.apply(self._reconciled)
 
-    def _apply_topic(self, topic: Topic, *, may_lead: bool) -> None:
+    def _apply_topic(
+        self, image: Image, topic: Topic, indexes: Iterable[int], *, may_lead: bool
+    ) -> None:
         me, rules = self.cluster.me, self._rules(topic)
-        for index, record in enumerate(topic.assignments):
-            name = (topic.topic_id, index)
+        for index in indexes:
+            name, record = (topic.topic_id, index), topic.assignments[index]
             replica = self._replicas.get(name)
             if me not in record.replicas:
                 if replica is not None:
@@ -111,7 +128,11 @@ class Replicas:
                 continue
             if replica is None:
                 replica = self._replicas[name] = LocalReplica(self, name, topic.name)
-            replica.assign(Assignment(record, topic.mod_revisions[index]), rules)
+            unable = cannot_store(image, record.replicas, *name)
+            replica.assign(
+                Assignment(record, topic.mod_revisions[index]),
+                rules._replace(cannot_store=unable) if unable else rules,
+            )
 
     def _rules(self, topic: Topic) -> LeaderRules:
         config = self._node.store.config_of(topic.name)
@@ -155,25 +176,38 @@ class Replicas:
         """Returns the leader of a partition by its topic's id, if this broker leads it."""
         return self._led_by_name.get((topic_id, index))
 
+    def followed_by_id(self, topic_id: UUID, index: int) -> Followed | None:
+        """Returns the follower of a partition by its topic's id, if this broker follows its leader."""
+        replica = self._replicas.get((topic_id, index))
+        return None if replica is None else replica.followed
+
     def leads(self, led: Led) -> None:
-        """A partition leads from now on."""
+        """Notes that a partition leads from now on."""
         self._led[led.partition] = self._led_by_name[led.name] = led
         self._node.coordinator.roles_changed()
 
     def leads_no_more(self, led: Led) -> None:
-        """A partition has stopped leading."""
+        """Notes that a partition has stopped leading."""
         if self._led.get(led.partition) is led:
             del self._led[led.partition], self._led_by_name[led.name]
             self._node.coordinator.roles_changed()
 
     def stepped_down(self, led: Led) -> None:
-        """A machine has stepped down by itself; the image will say who leads."""
+        """Notes that a leader has stepped down by itself; the image will say who leads."""
         replica = self._replicas.get(led.name)
         if replica is not None and replica.led is led:
             replica.led = None
 
+    def is_in_sync(self, name: Name) -> bool:
+        """Returns whether the replica of a partition here is in sync, by the newest metadata."""
+        topic_id, index = name
+        topic = self.metadata.image.topics_by_id.get(topic_id)
+        if topic is None or index >= topic.partitions:
+            return False
+        return self.cluster.me in topic.assignments[index].isr
+
     def follows(self, followed: Followed) -> None:
-        """A partition follows from now on."""
+        """Begins to fetch a partition that follows from now on."""
         leader = followed.follower.leader
         fetcher = self._fetchers.get(leader)
         if fetcher is None:
@@ -182,7 +216,7 @@ class Replicas:
         fetcher.add(followed)
 
     def follows_no_more(self, followed: Followed) -> None:
-        """A partition has stopped following."""
+        """Ends the fetches of a partition that has stopped following."""
         fetcher = self._fetches.pop(followed, None)
         if fetcher is None:
             return
@@ -194,17 +228,17 @@ class Replicas:
             task.add_done_callback(self._closing.discard)
 
     def ask_again(self, followed: Followed) -> None:
-        """A partition can be fetched again."""
+        """Lets a partition be fetched again."""
         fetcher = self._fetches.get(followed)
         if fetcher is not None:
-            fetcher.ask_again()
+            fetcher.ask_again(followed)
 
     def ask_later(self, followed: Followed, seconds: float) -> None:
-        """A partition can be fetched again after a while."""
+        """Lets a partition be fetched again after a while."""
         asyncio.get_running_loop().call_later(seconds, followed.go_on)
 
     def stop_all(self, reason: str) -> None:
-        """Neither leads nor follows anything: the session has ended."""
+        """Ends all roles, because the session has ended."""
         self._session = -1
         for replica in self._replicas.values():
             replica.stop(reason)
@@ -216,7 +250,7 @@ class Replicas:
         return int(self.monotonic_s() * 1000)
 
     def tick(self) -> None:
-        """Lets every leader look at the time."""
+        """Tells every leader the time."""
         now_ms = self.now_ms()
         for led in list(self._led.values()):
             led.do(led.leader.on_tick(now_ms))
@@ -265,15 +299,33 @@ class Replicas:
 
     def fetch(
         self, request: FetchRequest, context: Context
-    ) -> FetchResponse | Coroutine[Any, Any, FetchResponse] | None:
+    ) -> FetchResponse | Coroutine[Any, Any, FetchResponse] | Later | None:
         """Answers a broker that fetches for its replicas; None if it has no right to."""
         session = context.connection.session
         if not self._node.authorizer.allows_on_cluster(session, Operation.CLUSTER_ACTION):
             return None
-        return FollowerFetch(self._node, self, request, context).answer()
+        follower = self._session_of(context.connection, request)
+        return FollowerFetch(self._node, follower, request, context).answer()
+
+    def reads_of(self, rack: str, listener: str) -> ConsumerReads:
+        """Returns from where a consumer reads, which names its rack, and came by a listener."""
+        return ConsumerReads(self._node, self, rack, listener)
+
+    def _session_of(self, connection: Connection, request: FetchRequest) -> FetchSession:
+        """Returns what the follower at the other end of a connection asks for."""
+        if request.session_epoch == SESSIONLESS:
+            return FetchSession(self._node, self)
+        session = self._followers.get(connection)
+        if session is None:
+            session = self._followers[connection] = FetchSession(self._node, self)
+            connection.on_lost = partial(self._follower_left, connection)
+        return session
+
+    def _follower_left(self, connection: Connection) -> None:
+        self._followers.pop(connection).close()
 
     def appended(self, partition: Partition, appended: Appended) -> None:
-        """Takes an append to a log; it is counted when it can be read."""
+        """Tells the leader of an append to its log; it is counted when it can be read."""
         led = self._led.get(partition)
         if led is None:
             return  # the epoch has ended: the records may be truncated
@@ -282,7 +334,7 @@ class Replicas:
         led.appended()
 
     def flushed(self, partition: Partition) -> None:
-        """Takes a sync of a log."""
+        """Tells the leader of a sync of its log."""
         led = self._led.get(partition)
         if led is not None:
             led.flushed()
@@ -308,6 +360,11 @@ class Replicas:
         if led is None:
             raise NotLeaderOrFollower
         return led
+
+
+def _standing(image: Image) -> tuple[object, object]:
+    """Returns what an image says of brokers that leaders look at."""
+    return image.brokers, image.offline
 
 
 async def _acknowledged_later(

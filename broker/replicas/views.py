@@ -15,7 +15,8 @@ from broker.replication.messages import (
     LeaderLog,
 )
 from protocol.api.fetch import FetchPartition
-from protocol.errors import ERRORS, ErrorCode
+from protocol.error_codes import ERRORS
+from protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from broker.metadata.image import Image
@@ -101,8 +102,7 @@ def sent_fetch(index: int, request: FetchRequest, max_bytes: int) -> FetchPartit
 
 
 def _code(number: int) -> ErrorCode:
-    known = ERRORS.get(number)
-    return ErrorCode.UNKNOWN_SERVER_ERROR if known is None else known.code
+    return ERRORS.get(number, ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
 def received_answer(data: PartitionData, leader_epoch: int) -> FetchAnswer:

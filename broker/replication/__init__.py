@@ -11,8 +11,8 @@ returns actions, which the shell carries out in their order. The usual questions
 
 What is written about partitions is decided by pure functions on an image of the metadata:
 
-- who leads, and who stays in the ISR: `election.py`; who has every record: `eligible_leaders.py`
-- what the controller writes: `controller.py`; a leader's change of its ISR: `isr_change.py`
-- how replicas come and go (KIP-455): `reassignment.py`
+- who is elected, where new replicas go, how replicas come and go (KIP-455): `controller/`
+- who has every record, and so may be elected (KIP-966): `eligible_leaders.py`
+- a leader's change of its ISR: `isr_change.py`
 - what each transaction compares, and how many changes are in one: `transactions.py`
 """

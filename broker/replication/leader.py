@@ -118,13 +118,22 @@ class Leader(Leadership):
 
     def on_appended(self, log_end_offset: int, now_ms: int) -> list[LeaderAction]:
         """Takes the log's end after an append."""
+        self._before_growth(now_ms)
         self.log_end_offset = log_end_offset
         return self._on_own_log(now_ms)
 
     def on_flushed(self, flushed_offset: int, now_ms: int) -> list[LeaderAction]:
         """Takes the offset up to which the log is durable."""
+        self._before_growth(now_ms)
         self.flushed_offset = max(self.flushed_offset, flushed_offset)
         return self._on_own_log(now_ms)
+
+    def _before_growth(self, now_ms: int) -> None:
+        """Notes which members of the ISR had all that they could have until now."""
+        end = self.fetchable_end
+        for remote in self._remotes.values():
+            if remote.broker in self.isr:
+                remote.before_growth(end, now_ms)
 
     def on_log_start(self, log_start_offset: int) -> None:
         """Takes the log's start, after retention or DeleteRecords."""

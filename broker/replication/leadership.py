@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from broker.replication.eligible_leaders import effective_min, may_advance
 from broker.replication.in_sync import InSyncReplicas, with_isr
-from broker.replication.messages import NO_EPOCH, Diverging
+from broker.replication.messages import NO_EPOCH, NO_OFFSET, Diverging
 from broker.replication.remote import RemoteReplica
 from protocol.errors import ErrorCode
 
@@ -197,11 +197,13 @@ class Leadership:
     def _is_eligible(self, remote: RemoteReplica) -> bool:
         """Returns whether its broker may be in an ISR: neither fenced nor stopping (KIP-841).
 
-        The registration of its last fetch must be the one of now (KIP-903).
+        The registration of its last fetch must be the one of now (KIP-903). A replica whose log has
+        failed or whose disk is full cannot store what is appended next.
         """
         status = self.brokers.get(remote.broker)
         return (
             status is not None
+            and remote.broker not in self.rules.cannot_store
             and not status.is_fenced
             and not status.is_stopping
             and self._is_of_registration(remote, status.epoch)
@@ -239,19 +241,31 @@ class Leadership:
     # --- the high watermark ---------------------------------------------------------------------
 
     def _high_watermark(self, now_ms: int) -> int:
-        """Returns the smallest log end of all that count, which may be less than before.
+        """Returns the smallest log end of the maximal ISR and of those about to join it.
 
-        One that has not fetched in this epoch has no known end, so nothing moves.
+        It may be less than before, and the caller then keeps the former one.
+
+        One that has not fetched in this epoch has no known end, so nothing moves; nor has one whose
+        registration this leader has not heard of.
         """
         if self._is_frozen():
             return self.high_watermark
         maximal = self.maximal_isr
         ends = [
-            remote.log_end_offset
+            remote.log_end_offset if self._is_heard_of(remote) else NO_OFFSET
             for remote in self._remotes.values()
             if remote.broker in maximal or self._is_about_to_join(remote, now_ms)
         ]
         return min([self.fetchable_end, *ends])
+
+    def _is_heard_of(self, remote: RemoteReplica) -> bool:
+        """Returns whether this leader knows the registration of a follower's last fetch.
+
+        A broker that has stopped uncleanly leaves the ISR before it registers anew (KIP-966). A leader
+        that has not heard of the one has not heard of the other, and its ISR may be too large.
+        """
+        status = self.brokers.get(remote.broker)
+        return status is not None and remote.broker_epoch <= status.epoch
 
     def _is_frozen(self) -> bool:
         """Returns whether the high watermark may not move (KIP-966, KAFKA-15583)."""
@@ -266,6 +280,22 @@ class Leadership:
 
     # --- what clients wait for ------------------------------------------------------------------
 
+    def preferred_read_replica(self, brokers: Collection[int], offset: int) -> int | None:
+        """Returns which of `brokers` a consumer should read from at an offset; None: this leader.
+
+        An in-sync one whose log has the offset, or ends there (KIP-392). One that is out of sync
+        would keep the consumer behind (KAFKA-14372). Of several the one whose log is longest, then
+        the one that was caught up last (`RackAwareReplicaSelector` of Kafka).
+        """
+        able = [
+            remote
+            for broker in brokers
+            if broker in self.isr
+            and (remote := self._remotes.get(broker)) is not None
+            and remote.log_start_offset <= offset <= remote.log_end_offset
+        ]
+        return max(able, key=_caught_up_most).broker if able else None
+
     def _has_enough_to_append(self) -> bool:
         return len(self.isr) >= self.min_isr
 
@@ -278,3 +308,9 @@ class Leadership:
     def _is_end_known(self) -> bool:
         """Returns whether the high watermark is no less than any earlier leader's (KIP-207)."""
         return self.high_watermark >= self.epoch_start_offset
+
+
+def _caught_up_most(remote: RemoteReplica) -> tuple[int, int, int]:
+    """Returns what is larger for the replica that a consumer should rather read from."""
+    caught_up_ms = -1 if remote.caught_up_ms is None else remote.caught_up_ms
+    return remote.log_end_offset, caught_up_ms, remote.broker

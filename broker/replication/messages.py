@@ -82,11 +82,12 @@ class Assignment(NamedTuple):
 
 
 class LeaderRules(NamedTuple):
-    """The settings that a leader obeys."""
+    """What a leader obeys beside the stored state: settings, and which replicas cannot store."""
 
     min_insync: int  # min.insync.replicas
     lag_time_max_ms: int  # replica.lag.time.max.ms
     needs_flush: bool = False  # flush.messages=1: only what is flushed counts
+    cannot_store: frozenset[int] = frozenset()  # replicas whose log has failed, or disk is full
 
 
 # --- logs -----------------------------------------------------------------------------------------

@@ -65,6 +65,15 @@ class RemoteReplica:
         if self.caught_up_ms is None or caught_up_ms > self.caught_up_ms:
             self.caught_up_ms = caught_up_ms
 
+    def before_growth(self, leader_end: int, now_ms: int) -> None:
+        """Notes that it had the whole log until now, if it did; `leader_end` is about to move.
+
+        A follower that has all asks once, and is answered when there is news. So its last fetch may be
+        long ago, and it begins to lag now.
+        """
+        if self.log_end_offset >= leader_end:
+            self.caught_up_ms = now_ms
+
     def is_caught_up(self, leader_end: int, now_ms: int, lag_time_max_ms: int) -> bool:
         """Returns whether it has the leader's log, or had it within `lag_time_max_ms`."""
         if self.log_end_offset == leader_end:

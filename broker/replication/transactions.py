@@ -5,16 +5,16 @@ brokers that it removes, elects or adds. The store applies a transaction whole, 
 that is still so. Therefore no order of transactions does harm, nor a transaction that is applied
 late, nor a second controller: who decided on something old changes nothing.
 
-etcd takes 128 comparisons and 128 operations in a transaction. `batched` stays below both.
+A store takes a limited number of comparisons and operations. `batched` stays within both limits.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.metadata.broker_records import live_key, offline_key
+from broker.metadata.brokers.records import live_key, offline_key
 from broker.metadata.records import partition_key, put_partition
-from broker.metadata.store import Compare
+from broker.metadata.store import MOST_OPERATIONS, Compare
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from broker.metadata.image import Image
     from broker.metadata.records import PartitionRecord
     from broker.metadata.store import Operation
-
-MOST_OPERATIONS = 120
 
 
 class PartitionChange(NamedTuple):
@@ -64,7 +62,7 @@ def as_seen(image: Image, broker: int) -> Compare:
 
 
 def offline_as_seen(image: Image, broker: int) -> Compare:
-    """Returns the condition that what a broker cannot lead is as in the image."""
+    """Returns the condition that a broker's `offline` key is as in the image, or still missing."""
     offline = image.offline.get(broker)
     return unmodified(offline_key(broker), 0 if offline is None else offline.mod_revision)
 

@@ -71,10 +71,15 @@ class Cuts:
     async def _dial(self, make: Callable[[], Any], host: str, port: int, **options: Any) -> Any:
         while self.is_cut((host, port)):  # noqa: ASYNC110 - nobody else ever waits for it
             await asyncio.sleep(_POLL_S)
-        loop = asyncio.get_running_loop()
-        _, line = await loop.create_connection(
-            lambda: _Line(make(), (host, port), self._lines), host, port, **options
-        )
+        line = _Line(make(), (host, port), self._lines)
+        try:
+            await asyncio.get_running_loop().create_connection(lambda: line, host, port, **options)
+        except BaseException:
+            # uvloop tells its protocol nothing of a connection that is given up when it is just made.
+            self._lines.discard(line)
+            raise
+        if self.is_cut(line.address):  # since it was dialled
+            line.hold()
         return line.inner
 
 
@@ -148,7 +153,7 @@ class _Line(asyncio.BufferedProtocol):
             self._transport.write(data)
 
     def abort(self) -> None:
-        """Closes the connection; the other side of a cut does not notice."""
+        """Closes this end of the connection. The other end is not told while the brokers are cut off."""
         if self._waiting is None:
             if self._transport is not None:
                 self._transport.abort()
@@ -195,6 +200,10 @@ class _CutStore:
     async def keep_alive(self, lease: int) -> bool:
         await self._reach()
         return await self._store.keep_alive(lease)
+
+    async def why_no_writes(self) -> str | None:
+        await self._reach()
+        return await self._store.why_no_writes()
 
     async def revoke(self, lease: int) -> None:
         await self._reach()

@@ -14,13 +14,15 @@ import types
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from broker.network.context import Later
 from broker.testing.faults import BY_PARTITION, BY_TOPIC
 from protocol.api.metadata import MetadataRequest, MetadataRequestTopic
-from protocol.errors import BrokerError, ErrorCode, error_class
+from protocol.error_class import error_class
+from protocol.errors import BrokerError, ErrorCode
+from protocol.wire import ZERO_UUID
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
-    from uuid import UUID
 
     from broker.network.context import Context
     from broker.network.dispatch import Route
@@ -83,7 +85,7 @@ def _parts(node: Node, api: str, request: Any) -> list[_Part]:
     found = []
     for topic in getattr(request, _TOPICS.get(api, "topics")) or ():
         name = getattr(topic, "name", None) or getattr(topic, "topic", None)
-        name = name or _name_of(node, getattr(topic, "topic_id", None))
+        name = name or node.metadata.image.topic_name(getattr(topic, "topic_id", ZERO_UUID))
         if not name:
             continue
         if api in BY_TOPIC:
@@ -97,13 +99,6 @@ def _parts(node: Node, api: str, request: Any) -> list[_Part]:
     elif api == "Metadata" and request.topics is None:
         found += [_Part(name, None) for name in node.metadata.image.topics]
     return found
-
-
-def _name_of(node: Node, topic_id: UUID | None) -> str | None:
-    try:
-        return None if topic_id is None else node.topic_name(topic_id)
-    except BrokerError:
-        return None
 
 
 async def _serve(
@@ -128,6 +123,8 @@ async def _serve(
             raise _error(fault)
     erring = cast("Node", _Erring(node, errors)) if errors and route.name != "Metadata" else node
     response = route.handle(erring, request, context)
+    if isinstance(response, Later):
+        response = await _finished(response)
     if isinstance(response, CoroutineType):
         response = await response
     if errors and route.name == "Metadata":
@@ -138,6 +135,16 @@ async def _serve(
         context.connection.hang_up()
         return None
     return response
+
+
+async def _finished(later: Later) -> Any:
+    """Returns what is made of a `Later`."""
+    try:
+        await later.happened
+    except asyncio.CancelledError:
+        later.dropped()
+        raise
+    return later.finish()
 
 
 def _of(

@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING
 from broker.metadata.image import Topic
 from broker.metadata.names import RESERVED_IDS, new_id
 from broker.metadata.records import PartitionRecord
-from broker.topics.reconciler import set_aside
 from broker.topics.settings import KEEP, is_internal
+from broker.topics.strays import set_aside
 from protocol.errors import BrokerError
 from storage.log.slices import last_batch
 
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from storage.directory.store import LogStore
 
 _MOST_MISSING = 10_000  # a directory called backup-20240131 is not a partition
+_ID_BLOCK = 1_000  # producer ids that a broker of Kafka allocates at once
 _RELEASES = ("0.9.0", "0.10.2", "3.0")  # the newest releases that wrote format 0, 1, 2
 
 _log = logging.getLogger("tidelog.node")
@@ -79,6 +80,10 @@ async def _adopt(node: Node, name: str, indexes: Sequence[int]) -> None:
     node.metadata.check_name(name)
     topic_id = await node.pools.topics.run(_give_one_id, node.store, name, indexes, image)
     epochs = await node.pools.topics.run(_leader_epochs, node, name, indexes)
+    used = await node.pools.topics.run(_largest_producer_id, node, name, indexes)
+    unsafe = (used // _ID_BLOCK + 1) * _ID_BLOCK - image.next_producer_id
+    if unsafe > 0:
+        await node.metadata.allocate_producer_ids(unsafe)  # nobody gets these
     await node.topics.adopt(
         Topic(
             name,
@@ -136,6 +141,24 @@ def _leader_epochs(node: Node, name: str, indexes: Sequence[int]) -> dict[int, i
     """Returns the latest leader epoch of each log."""
     node.store.read_leader_epochs([(name, index) for index in indexes])
     return {index: node.store.leader_epoch(name, index) or 0 for index in indexes}
+
+
+def _largest_producer_id(node: Node, name: str, indexes: Sequence[int]) -> int:
+    """Returns the largest producer id that the logs remember; -1 if they remember none.
+
+    A new producer with the id of one of theirs would be refused, or taken for its duplicate.
+    """
+    largest = -1
+    for index in indexes:
+        try:
+            partition = node.store.partition(name, index)
+            if partition is not None:
+                with partition.state.append_lock:
+                    producers = partition.state.read_producers()
+                    largest = max([largest, *(each.producer_id for each in producers)])
+        except (BrokerError, OSError) as error:
+            _log.error("log cannot be read: %s", error, extra={"log": f"{name}-{index}"})
+    return largest
 
 
 def _settings_of(node: Node, name: str, indexes: Sequence[int]) -> dict[str, str]:

@@ -11,6 +11,7 @@ import logging
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
+from broker.metadata import own_configs
 from broker.metadata.cluster import ChangedMeanwhileError
 from broker.metadata.image import Topic
 from broker.metadata.names import new_id
@@ -27,7 +28,7 @@ from broker.unenforced_settings import warn_unenforced
 from protocol.errors import InvalidPartitions, UnknownTopicOrPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
     from contextlib import AbstractAsyncContextManager
 
     from broker.metadata.cluster import ClusterMetadata
@@ -56,8 +57,7 @@ def _in_order(
         self: Controller, /, *arguments: Parameters.args, **named: Parameters.kwargs
     ) -> Result:
         async with self.order:
-            if not self._is_alone:
-                await self._metadata.catch_up()
+            await self._catch_up()
             return await decide(self, *arguments, **named)
 
     return ordered
@@ -71,8 +71,13 @@ class Controller:
         metadata: ClusterMetadata,
         settings: Settings,
         unclaimed: Callable[[str], frozenset[int]],
+        catch_up: Callable[[], Awaitable[None]],
     ) -> None:
-        """`unclaimed` returns the partitions of a name whose logs are here without a topic id."""
+        """`unclaimed` returns the partitions of a name whose logs are here without a topic id.
+
+        `catch_up` updates the image by what other brokers have changed.
+        """
+        self._catch_up = catch_up
         self._metadata = metadata
         self._settings = settings
         self._unclaimed = unclaimed
@@ -92,10 +97,11 @@ class Controller:
 
         A topic that takes over logs which name no topic keeps everything unless `configs` say
         otherwise. Raises InvalidTopic, TopicAlreadyExists, InvalidConfig, and for one of several
-        brokers InvalidReplicationFactor and InvalidReplicaAssignment.
+        brokers InvalidReplicationFactor and InvalidReplicaAssignment, and NotController if the topic
+        is large and this broker has no session.
         """
         given = {**(KEEP if self._unclaimed(name) else {}), **topic_changes(configs)}
-        _, brought = self._settings.settled(name, given)
+        _, brought = self._settings.settled(name, given, image=self._metadata.image)
         settings = {**given, **brought}
         while True:
             self._metadata.check_name(name)
@@ -195,7 +201,9 @@ class Controller:
         while True:
             image = self._metadata.image
             topic = self._known(name)
-            _, brought = self._settings.settled(name, merged(topic.configs, changes))
+            _, brought = self._settings.settled(
+                name, merged(topic.configs, changes), changes, image
+            )
             altered = differing(topic.configs, {**changes, **brought})
             if validate_only or not altered:
                 return  # mirroring tools repeat the same change
@@ -209,23 +217,59 @@ class Controller:
 
     @_in_order
     async def alter_broker(
-        self, changes: Mapping[str, str | None], *, validate_only: bool = False
+        self,
+        changes: Mapping[str, str | None],
+        *,
+        of_one: bool = False,
+        validate_only: bool = False,
     ) -> None:
-        """Changes the brokers' dynamic settings; None removes one. Raises InvalidConfig."""
+        """Changes dynamic settings of all brokers, or `of_one`: of this one; None removes one.
+
+        Raises InvalidConfig.
+        """
         changes = replacing_implied(broker_changes(changes))
+        metadata, settings = self._metadata, self._settings
         while True:
-            image = self._metadata.image
-            settled = self._settings.settled_broker(image.broker_configs, changes)
-            altered = differing(image.broker_configs, settled)
+            image = metadata.image
+            if of_one:
+                current, wanted = own_configs.of(image, metadata.node_id), dict(changes)
+                settings.check_own(image, merged(current, changes))
+            else:
+                current = image.broker_configs
+                wanted = settings.settled_broker(current, changes, image)
+            altered = differing(current, wanted)
             if validate_only or not altered:
                 return
-            try:
-                await self._metadata.alter_broker_configs(altered, since=image)
-            except ChangedMeanwhileError:
-                continue
-            log.info("broker settings changed", extra={"changes": altered})
+            if of_one:
+                if not await own_configs.alter(metadata, altered, since=image):
+                    continue
+            else:
+                try:
+                    await metadata.alter_broker_configs(altered, since=image)
+                except ChangedMeanwhileError:
+                    continue
+            log.info("broker settings changed", extra={"changes": altered, "of_one": of_one})
             warn_unenforced(altered)
             return
+
+    @_in_order
+    async def unregister_broker(self, broker: int) -> None:
+        """Forgets a broker that is gone for good, and closes it to new replicas no more.
+
+        Raises BrokerIdNotRegistered, and InvalidRequest if it runs or has replicas.
+        """
+        from broker.membership.unregistration import unregister  # a broker alone rarely needs it
+
+        metadata = self._metadata
+        while True:
+            image = metadata.image
+            configs = self._settings.without_cordon(image.broker_configs, broker)
+            forgotten = unregister(image, metadata.node_id, broker, configs)
+            if await metadata.transact(forgotten.compares, forgotten.operations) is not None:
+                break
+        for topic_id in list(metadata.image.deletions):
+            await metadata.deletion_done(topic_id, broker)
+        log.info("broker unregistered", extra={"broker": broker})
 
     async def keep_basis(self) -> None:
         """At start, stores the retention basis if event-time retention is every topic's default.

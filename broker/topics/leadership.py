@@ -6,10 +6,12 @@ leader's log begin it. A log may be ahead: a directory that Kafka wrote brings i
 
 from __future__ import annotations
 
+import contextlib
 import logging
+from itertools import islice
 from typing import TYPE_CHECKING
 
-from broker.metadata.cluster import ChangedMeanwhileError
+from broker.metadata.cluster import MOST_CHANGES, ChangedMeanwhileError
 from broker.metadata.records import UNKNOWN_EPOCH, PartitionRecord
 from protocol.errors import (
     FencedLeaderEpoch,
@@ -31,17 +33,21 @@ log = logging.getLogger("tidelog.topics")
 ANY_EPOCH = -1  # of a client that does not know the leader epoch
 
 
-def check_leader(metadata: ClusterMetadata, topic: str, index: int) -> None:
+def check_leader(metadata: ClusterMetadata, topic: str, index: int, epoch: int = ANY_EPOCH) -> None:
     """Checks that this broker leads a partition.
 
     Raises UnknownTopicOrPartition, and NotLeaderOrFollower if another broker leads it or none does.
+    A broker that has a replica first compares the leader epoch of the client with its own, and
+    raises FencedLeaderEpoch or UnknownLeaderEpoch (`Partition.getLocalLog` of Kafka).
     """
     known = metadata.image.topics.get(topic)
     if known is None or not 0 <= index < len(known.assignments):
         raise UnknownTopicOrPartition(f"there is no partition {topic}-{index}")
-    leader = known.assignments[index].leader
-    if leader != metadata.node_id:
-        raise NotLeaderOrFollower(f"broker {leader} leads {topic}-{index}")
+    record = known.assignments[index]
+    if record.leader != metadata.node_id:
+        if metadata.node_id in record.replicas:
+            check_epoch(record.leader_epoch, epoch)
+        raise NotLeaderOrFollower(f"broker {record.leader} leads {topic}-{index}")
 
 
 def check_leader_epoch(partition: Partition, epoch: int) -> None:
@@ -49,7 +55,11 @@ def check_leader_epoch(partition: Partition, epoch: int) -> None:
 
     Raises FencedLeaderEpoch for an older one, UnknownLeaderEpoch for one from the future.
     """
-    current = partition.leader_epoch
+    check_epoch(partition.leader_epoch, epoch)
+
+
+def check_epoch(current: int, epoch: int) -> None:
+    """Compares the leader epoch that a client knows with that of a partition; raises the same."""
     if epoch in (ANY_EPOCH, current):
         return
     if epoch < current:
@@ -62,39 +72,42 @@ def known_leader_epoch(store: LogStore, topic: Topic, index: int) -> int:
     return max(topic.assignments[index].leader_epoch, store.leader_epoch(topic.name, index) or 0)
 
 
-async def claim_partitions(metadata: ClusterMetadata, store: LogStore, reads: Pool) -> None:
+async def claim_partitions(
+    metadata: ClusterMetadata, store: LogStore, reads: Pool, *, unknown_only: bool = False
+) -> None:
     """Makes this broker, the only one, the leader of every partition that it does not lead.
+
+    With `unknown_only`, of those without a known leader epoch: they are of a broker that was alone,
+    and is one of several now.
 
     These are the partitions of an older tidelog's metadata, which named no leader, and those of a
     broker whose node.id was changed. If the metadata have no leader epoch, the log's epoch is read
     in the pool `reads` and used; else a new epoch begins. Raises KafkaStorageError.
     """
-    while True:
-        image = metadata.image
-        others = _led_by_others(image, metadata.node_id)
-        if not others:
-            return
+    done = 0
+    while others := _led_by_others(image := metadata.image, metadata.node_id, unknown_only):
         unknown = [name for name, record in others.items() if record.leader_epoch == UNKNOWN_EPOCH]
         closed = [name for name in unknown if store.leader_epoch(*name) is None]
         await reads.run(store.read_leader_epochs, closed)
         claimed = {
             name: PartitionRecord.led_by(metadata.node_id, _next_epoch(store, name, record))
-            for name, record in others.items()
+            for name, record in islice(others.items(), MOST_CHANGES)
         }
-        try:
+        with contextlib.suppress(ChangedMeanwhileError):
             await metadata.put_partitions(claimed, since=image)
-        except ChangedMeanwhileError:
-            continue
-        log.info("partitions claimed", extra={"partitions": len(claimed)})
-        return
+            done += len(claimed)
+    if done:
+        log.info("partitions claimed", extra={"partitions": done})
 
 
-def _led_by_others(image: Image, node_id: int) -> dict[TopicPartition, PartitionRecord]:
+def _led_by_others(
+    image: Image, node_id: int, unknown_only: bool
+) -> dict[TopicPartition, PartitionRecord]:
     return {
         (topic.name, index): record
         for topic in image.topics.values()
         for index, record in enumerate(topic.assignments)
-        if record.leader != node_id
+        if record.leader != node_id and (record.leader_epoch == UNKNOWN_EPOCH or not unknown_only)
     }
 
 

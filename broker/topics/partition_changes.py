@@ -11,10 +11,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.metadata.records import NO_LEADER
-from broker.replication import reassignment
-from broker.replication.controller import TopicRules, able, decided, elect
-from broker.replication.election import is_unclean, prefer
-from broker.replication.transactions import MOST_OPERATIONS, batched, change
+from broker.metadata.store import MOST_OPERATIONS
+from broker.replication.controller import reassignment
+from broker.replication.controller.controller import TopicRules, able, decided, elect
+from broker.replication.controller.election import is_unclean, prefer
+from broker.replication.transactions import batched, change
 from broker.topics.placing import check_chosen
 from protocol.errors import (
     BrokerError,
@@ -139,7 +140,7 @@ async def _store(
     end_s = node.clock.monotonic_s() + timeout_ms / 1000
     failed: dict[TopicPartition, BrokerError] = {}
     left, limit = dict(decide), MOST_OPERATIONS
-    await node.metadata.catch_up()
+    await node.catch_up()
     while left:
         image = node.metadata.image
         changes: dict[tuple[UUID, int], tuple[TopicPartition, PartitionChange]] = {}

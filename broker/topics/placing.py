@@ -12,8 +12,8 @@ from __future__ import annotations
 import secrets
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.replication.controller import able, new_partition
-from broker.replication.placement import circle_of, place
+from broker.replication.controller.controller import able, new_partition
+from broker.replication.controller.placement import circle_of, place
 from protocol.errors import InvalidReplicaAssignment, InvalidReplicationFactor
 
 if TYPE_CHECKING:

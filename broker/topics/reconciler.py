@@ -20,6 +20,7 @@ import logging
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.topics.forecast import announce_deletions
+from broker.topics.strays import set_aside
 from protocol.errors import BrokerError, KafkaStorageError
 
 if TYPE_CHECKING:
@@ -46,15 +47,6 @@ class Removed(NamedTuple):
 
     name: str
     partitions: list[Partition]
-
-
-def set_aside(store: LogStore, name: str, index: int, topic_id: UUID) -> None:
-    """Renames a log that names another topic to `-stray`, and logs it. Raises KafkaStorageError."""
-    away = store.set_aside(name, index)
-    log.error(
-        "log of another topic set aside",
-        extra={"log": f"{name}-{index}", "topic_id": str(topic_id), "directory": str(away)},
-    )
 
 
 class Reconciler:
@@ -168,6 +160,7 @@ class Reconciler:
         image, before = self._metadata.image, self._applied
         failed = dict(self._failures)  # each stays recorded until it has been tried again
         self._settings.use(image)
+        await self._release_gone(image)
         for topic_id, name in image.deletions.items():
             if not self._metadata.must_delete(topic_id):
                 continue
@@ -216,13 +209,19 @@ class Reconciler:
 
     # -- deletion -------------------------------------------------------------------------------
 
+    async def _release_gone(self, image: Image) -> None:
+        """Ends the roles of partitions whose topics are gone, before others get their names."""
+        if self.replicas is not None:
+            topics = image.topics_by_id
+            await self.replicas.release(
+                [one for one in self.replicas.here() if one[0] not in topics]
+            )
+
     async def _delete(self, topic_id: UUID, name: str, served: Topic | None) -> None:
         """Removes the logs of a deleted topic, then removes its deletion from the metadata.
 
         `served` is the topic, if it was served here until now.
         """
-        if self.replicas is not None:
-            await self.replicas.release([one for one in self.replicas.here() if one[0] == topic_id])
         opened = [each for each in self._store.opened() if each.topic_id == topic_id]
         try:
             try:

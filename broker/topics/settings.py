@@ -1,30 +1,35 @@
 """Settings in force: the broker's own, and each topic's over them.
 
-The broker's settings are those given at start, overridden by later changes in the metadata. This
-module writes nothing: a setting that a change implies (a retention basis) is returned, and the
-controller writes it.
+The broker's settings are those given at start, overridden by later changes in the metadata: those of
+all brokers, and over them those of this one alone. This module writes nothing: a setting that a change
+implies (a retention basis) is returned, and the controller writes it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
+from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
 
+from broker.metadata import own_configs
 from config import (
     BROKER_ALIASES,
     TOPIC_ALIASES,
     ConfigError,
+    check_formats,
     reconfigured,
+    stored_as,
     topic_config,
     without_aliases,
 )
+from config.broker.checks import check_message_format, parse_broker_ids
 from protocol.errors import InvalidConfig
 from storage.time.retention import APPEND_BASIS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from broker.metadata.image import Image, Topic
     from config import BrokerConfig, TopicConfig
@@ -53,6 +58,7 @@ IMPLIED_BASIS, IMPLIED_BROKER_BASIS = f"{BASIS}.implied", f"{BROKER_BASIS}.impli
 _BASIS: Mapping[str, str] = MappingProxyType({IMPLIED_BASIS: APPEND_BASIS})
 _BROKER_BASIS: Mapping[str, str] = MappingProxyType({IMPLIED_BROKER_BASIS: APPEND_BASIS})
 _CORDONED = "cordoned.brokers"
+_FORMAT, _BROKER_FORMAT = "message.format.version", "log.message.format.version"
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 
 
@@ -68,10 +74,16 @@ class Settings:
         """`config` is the configuration given at start."""
         self._start = config
         self.broker = config  # with the changes since the start
+        self._lowered: dict[str, str] = {}  # the format versions that were warned of, by topic
 
     def use(self, image: Image) -> None:
         """Uses the broker settings of an image. Raises InvalidConfig if they are inconsistent."""
-        self.broker = self._reconfigured(image.broker_configs)
+        own = own_configs.of(image, self._start.node_id)
+        self.broker = self._reconfigured(image.broker_configs, own)
+
+    def check_own(self, image: Image, own: Mapping[str, str]) -> None:
+        """Checks settings that this broker would have alone. Raises InvalidConfig."""
+        self._reconfigured(image.broker_configs, own)
 
     def cordoned(self, image: Image) -> frozenset[int]:
         """Returns the brokers that get no new replicas, by an image that may not be used yet."""
@@ -81,6 +93,15 @@ class Settings:
         with contextlib.suppress(InvalidConfig):
             config = self._reconfigured(image.broker_configs)
         return frozenset(config.cordoned_brokers)
+
+    def without_cordon(self, configs: Mapping[str, str], broker: int) -> Mapping[str, str]:
+        """Returns settings of the brokers in which a broker is not among `cordoned.brokers`."""
+        with contextlib.suppress(ValueError):  # then it has no effect
+            listed = parse_broker_ids(configs.get(_CORDONED, ""))
+            if broker in listed:
+                left = ",".join(str(each) for each in listed if each != broker)
+                return merged(configs, {_CORDONED: left or None})
+        return configs
 
     def of_topic(
         self, name: str, overrides: Mapping[str, str], broker: BrokerConfig | None = None
@@ -93,47 +114,84 @@ class Settings:
         internal = is_internal(name)
         if internal:
             overrides = {**overrides, **_INTERNAL}
-        try:
+        with _as_invalid():
             config = topic_config(self.broker if broker is None else broker, overrides)
-        except ConfigError as error:
-            raise InvalidConfig(str(error)) from None
         return config.without_window() if internal else config
 
     def settled(
-        self, name: str, overrides: Mapping[str, str]
+        self,
+        name: str,
+        overrides: Mapping[str, str],
+        changes: Mapping[str, str | None] | None = None,
+        image: Image | None = None,
     ) -> tuple[TopicConfig, Mapping[str, str]]:
         """Returns a topic's effective settings, and its own settings with those that they imply.
 
         Event-time retention without a basis implies retention.time.basis=append. That basis
         remains when event-time retention is switched off again, or old data that was just written
-        would be deleted at once. A basis that somebody gives wins over it. Raises InvalidConfig.
+        would be deleted at once. A basis that somebody gives wins over it.
+
+        A message format must not be newer than `inter.broker.protocol.version`, if it is among the
+        `changes` that led to the overrides (all, unless given). With an `image` that holds for every
+        broker that is registered. Raises InvalidConfig.
         """
         config = self.of_topic(name, overrides)
+        changed = overrides if changes is None else changes
+        if changed.get(_FORMAT) is not None and not is_internal(name):
+            with _as_invalid():
+                check_formats(self.broker, config)
+            self._check_others(image, _FORMAT, config)
         if not config.lacks_basis:
             return config, {}
         return self.of_topic(name, {**overrides, **_BASIS}), _BASIS
 
     def settled_broker(
-        self, current: Mapping[str, str], changes: Mapping[str, str | None]
+        self,
+        current: Mapping[str, str],
+        changes: Mapping[str, str | None],
+        image: Image | None = None,
     ) -> dict[str, str | None]:
         """Returns the changes of the broker's settings, with the changes that they imply.
 
-        Raises InvalidConfig.
+        They are those of all brokers, and are checked as such with an `image`. Raises InvalidConfig.
         """
         config = self._reconfigured(merged(current, changes))
+        if changes.get(_BROKER_FORMAT) is not None:
+            with _as_invalid():
+                check_formats(config)
+            self._check_others(image, _BROKER_FORMAT, config.topic_defaults)
         if not config.topic_defaults.lacks_basis:
             return dict(changes)
         brought = {**changes, **_BROKER_BASIS}
         self._reconfigured(merged(current, brought))
         return brought
 
+    def _check_others(self, image: Image | None, name: str, config: TopicConfig) -> None:
+        """Raises InvalidConfig if a registered broker may not store the message format of a change.
+
+        One that does not run counts, too: it will follow, or lead, with what it was started with.
+        """
+        if image is None or not self._start.metadata_store:
+            return
+        for broker, registered in sorted(image.registrations.items()):
+            protocol = registered.record.protocol
+            if not protocol or broker == self._start.node_id:
+                continue
+            others = replace(self.broker, inter_broker_protocol_version=protocol)
+            try:
+                check_message_format(others, config.message_format_version, name)
+            except ConfigError as error:
+                raise InvalidConfig(f"broker {broker}: {error}") from None
+
     def served(self, topic: Topic) -> TopicConfig:
         """Returns a topic's settings; if they are no longer valid, the broker's without deletion.
 
         Nothing is deleted then, because the topic may have asked to keep more than the broker does.
+        A message format that is newer than `inter.broker.protocol.version` is stored as that one.
         """
         try:
-            return self.of_topic(topic.name, topic.configs)
+            config = self.of_topic(topic.name, topic.configs)
+            return config if is_internal(topic.name) else self._storable(topic.name, config)
         except InvalidConfig as error:
             log.error(
                 "topic goes by the broker's settings, and nothing of it is deleted: %s",
@@ -142,15 +200,31 @@ class Settings:
             )
             return self.of_topic(topic.name, KEEP)
 
+    def _storable(self, topic: str, config: TopicConfig) -> TopicConfig:
+        """Returns a topic's settings with a message format that this broker may store."""
+        storable = stored_as(self.broker, config)
+        if storable is not config and self._lowered.get(topic) != config.message_format_version:
+            self._lowered[topic] = config.message_format_version
+            log.warning(
+                "message.format.version is newer than inter.broker.protocol.version: this broker "
+                "writes the older format",
+                extra={
+                    "topic": topic,
+                    "message_format_version": config.message_format_version,
+                    "inter_broker_protocol_version": self.broker.inter_broker_protocol_version,
+                },
+            )
+        return storable
+
     def served_topics(self, image: Image) -> dict[str, TopicConfig]:
         """Returns the settings of every topic of an image."""
         return {topic.name: self.served(topic) for topic in image.topics.values()}
 
-    def _reconfigured(self, changes: Mapping[str, str]) -> BrokerConfig:
-        try:
-            return reconfigured(self._start, changes)
-        except ConfigError as error:
-            raise InvalidConfig(str(error)) from None
+    def _reconfigured(
+        self, changes: Mapping[str, str], own: Mapping[str, str] | None = None
+    ) -> BrokerConfig:
+        with _as_invalid():
+            return reconfigured(self._start, changes, own)
 
 
 def topic_changes(changes: Mapping[str, Text]) -> dict[str, Text]:
@@ -167,8 +241,15 @@ def broker_changes(changes: Mapping[str, Text]) -> dict[str, Text]:
 
 
 def _named(changes: Mapping[str, Text], aliases: Mapping[str, str]) -> dict[str, Text]:
-    try:
+    with _as_invalid():
         return without_aliases(changes, aliases)
+
+
+@contextlib.contextmanager
+def _as_invalid() -> Iterator[None]:
+    """Raises a ConfigError as InvalidConfig, with the same sentence."""
+    try:
+        yield
     except ConfigError as error:
         raise InvalidConfig(str(error)) from None
 

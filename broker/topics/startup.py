@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.metadata import topic_writes
+from broker.metadata.local import shared_path
 from broker.topics.adoption import adopt_logs
 from broker.topics.leadership import claim_partitions
+from broker.topics.strays import set_aside_unknown
 
 if TYPE_CHECKING:
     from broker.node import Node
@@ -13,6 +16,8 @@ if TYPE_CHECKING:
 
 async def open_topics(node: Node) -> None:
     """Opens the log store, makes the logs match the metadata, and adopts logs without metadata.
+
+    One of several brokers adopts none: it sets aside those of topics that are not there.
 
     The metadata must be open, and the log directories locked if another process might use them.
     Raises InvalidConfig if the broker's settings are inconsistent, LogDirectoryError, and
@@ -24,8 +29,21 @@ async def open_topics(node: Node) -> None:
     node.store.default_config = node.config.topic_defaults
     node.store.open(node.clock.now_ms(), node.settings.served_topics(image))
     if node.cluster is not None:  # others have a say in who leads, and in what is a topic
+        await node.pools.topics.run(set_aside_unknown, node.store, image)
+        if _has_metadata_beside(node):  # those of a broker that was alone until now
+            await claim_partitions(node.metadata, node.store, node.pools.reads, unknown_only=True)
         await node.topics.start()
         return
+    await topic_writes.abandon_creations(node.metadata)
     await claim_partitions(node.metadata, node.store, node.pools.reads)
     await node.topics.start()
     await adopt_logs(node)
+
+
+def _has_metadata_beside(node: Node) -> bool:
+    """Returns whether the metadata that brokers share lie in a log directory of this one."""
+    shared = shared_path(node.config)
+    if shared is None:
+        return False
+    beside = shared.resolve().parent
+    return any(path.resolve() == beside for path in node.store.log_dirs)

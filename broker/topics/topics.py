@@ -141,14 +141,24 @@ class Topics:
         if not validate_only:
             await self._reconciler.reconcile()
 
-    async def alter_broker(self, changes: Mapping[str, str | None], *, validate_only: bool) -> None:
-        """Changes the broker's dynamic settings; new defaults of topics take effect at once.
+    async def alter_broker(
+        self, changes: Mapping[str, str | None], *, of_one: bool = False, validate_only: bool
+    ) -> None:
+        """Changes dynamic settings of all brokers, or `of_one`: of this one alone.
 
-        Raises InvalidConfig.
+        New defaults of topics take effect at once. Raises InvalidConfig.
         """
-        await self._controller.alter_broker(changes, validate_only=validate_only)
+        await self._controller.alter_broker(changes, of_one=of_one, validate_only=validate_only)
         if not validate_only:
             await self._reconciler.reconcile()
+
+    async def unregister_broker(self, broker: int) -> None:
+        """Forgets a broker that is gone for good, and closes it to new replicas no more.
+
+        Raises BrokerIdNotRegistered, and InvalidRequest if it runs or has replicas.
+        """
+        await self._controller.unregister_broker(broker)
+        await self._reconciler.reconcile()
 
     def is_whole(self, topic: Topic) -> bool:
         """Returns whether every log of a topic is there; see `Reconciler.is_whole`."""

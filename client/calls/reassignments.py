@@ -1,13 +1,14 @@
-"""The call that moves partitions to other brokers (KIP-455). Refusals raise RequestError."""
+"""Calls that move partitions to other brokers, and list the moves (KIP-455). Refusals raise RequestError."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from client import apis
 from client.errors import RequestError, raise_for_code
 from client.flow import Call, Controller
 from protocol.api import alter_partition_reassignments as alter
+from protocol.api import list_partition_reassignments as listing
 from protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -16,6 +17,31 @@ if TYPE_CHECKING:
     from protocol.topic_partition import TopicPartition
 
 WAIT_MS = 30_000
+
+
+class Move(NamedTuple):
+    """A partition that is being moved: its replicas when that is done, and those it does not have yet."""
+
+    target: tuple[int, ...]
+    adding: tuple[int, ...]
+
+
+def under_way() -> Call[dict[TopicPartition, Move]]:
+    """The partitions of all topics that are being moved."""
+
+    def read(answer: Any) -> dict[TopicPartition, Move]:
+        raise_for_code(answer.error_code, "listing what is moved", answer.error_message)
+        return {
+            (topic.name, one.partition_index): Move(
+                tuple(each for each in one.replicas if each not in one.removing_replicas),
+                tuple(one.adding_replicas),
+            )
+            for topic in answer.topics
+            for one in topic.partitions
+        }
+
+    request = listing.ListPartitionReassignmentsRequest(timeout_ms=WAIT_MS, topics=None)
+    return Call(apis.LIST_REASSIGNMENTS, request, Controller(), read)
 
 
 def reassign(

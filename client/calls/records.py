@@ -21,6 +21,7 @@ LATEST: Final = -1
 EARLIEST: Final = -2
 READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
+NO_REPLICA: Final = -1
 PRODUCE_WAIT_MS: Final = 30_000  # how long a broker may wait for replicas
 
 
@@ -36,7 +37,8 @@ class Fetched(NamedTuple):
 
     `records` may end in a partial batch. `aborted` are (producer id, first offset) of aborted
     transactions. `append_times` are (base offset, entries of `.appendtimes`) of each segment; it is
-    empty unless a tidelog broker was asked for them.
+    empty unless a tidelog broker was asked for them. `preferred_replica` is the broker that the
+    leader names for a client's rack; it then sends no records itself.
     """
 
     records: memoryview
@@ -45,6 +47,7 @@ class Fetched(NamedTuple):
     log_start_offset: int
     aborted: tuple[tuple[int, int], ...]
     append_times: tuple[tuple[int, bytes], ...]
+    preferred_replica: int = NO_REPLICA
 
 
 class Produced(NamedTuple):
@@ -55,23 +58,45 @@ class Produced(NamedTuple):
     log_start_offset: int
 
 
+def list_offsets_of(
+    topic: str, times_ms: Mapping[int, int], *, isolation: int = READ_UNCOMMITTED
+) -> Call[dict[int, FoundOffset]]:
+    """The first offset at or after a time, of partitions that have the same leader.
+
+    `EARLIEST` and `LATEST` are the ends.
+    """
+    request = list_offsets.ListOffsetsRequest(
+        replica_id=-1,
+        isolation_level=isolation,
+        topics=[
+            list_offsets.ListOffsetsTopic(
+                name=topic,
+                partitions=[
+                    list_offsets.ListOffsetsPartition(partition_index=number, timestamp=time_ms)
+                    for number, time_ms in times_ms.items()
+                ],
+            )
+        ],
+    )
+
+    def read(answer: Any) -> dict[int, FoundOffset]:
+        found = {}
+        for one in answer.topics[0].partitions:
+            raise_for_code(one.error_code, f"offsets of {topic}-{one.partition_index}")
+            found[one.partition_index] = FoundOffset(one.offset, one.timestamp)
+        return found
+
+    return Call(apis.LIST_OFFSETS, request, Leader(topic, min(times_ms)), read)
+
+
 def list_offset(
     topic: str, partition: int, time_ms: int, *, isolation: int = READ_UNCOMMITTED
 ) -> Call[FoundOffset]:
     """The first offset at or after a time; `EARLIEST` and `LATEST` are the ends."""
-    asked = list_offsets.ListOffsetsPartition(partition_index=partition, timestamp=time_ms)
-    request = list_offsets.ListOffsetsRequest(
-        replica_id=-1,
-        isolation_level=isolation,
-        topics=[list_offsets.ListOffsetsTopic(name=topic, partitions=[asked])],
+    of_all = list_offsets_of(topic, {partition: time_ms}, isolation=isolation)
+    return Call(
+        of_all.key, of_all.message, of_all.target, lambda answer: of_all.read(answer)[partition]
     )
-
-    def read(answer: Any) -> FoundOffset:
-        one = answer.topics[0].partitions[0]
-        raise_for_code(one.error_code, f"offsets of {topic}-{partition}")
-        return FoundOffset(one.offset, one.timestamp)
-
-    return Call(apis.LIST_OFFSETS, request, Leader(topic, partition), read)
 
 
 def fetch_records(
@@ -84,8 +109,12 @@ def fetch_records(
     max_wait_ms: int = 500,
     isolation: int = READ_UNCOMMITTED,
     with_append_times: bool = False,
+    rack: str = "",
 ) -> Call[Fetched]:
-    """Reads batches from the one that contains `offset` on; no records if none came in time."""
+    """Reads batches from the one that contains `offset` on; no records if none came in time.
+
+    For a `rack` the leader may name a replica to read from instead (KIP-392).
+    """
     asked = fetch.FetchPartition(
         partition=partition, fetch_offset=offset, partition_max_bytes=max_bytes
     )
@@ -95,6 +124,7 @@ def fetch_records(
         max_bytes=max_bytes,
         isolation_level=isolation,
         topics=[fetch.FetchTopic(topic=topic, partitions=[asked])],
+        rack_id=rack,
         with_append_times=with_append_times,
     )
 
@@ -163,6 +193,7 @@ def _fetched(one: Any) -> Fetched:
         one.log_start_offset,
         tuple((each.producer_id, each.first_offset) for each in one.aborted_transactions or ()),
         tuple((each.base_offset, each.entries) for each in one.append_times or ()),
+        one.preferred_read_replica,
     )
 
 

@@ -8,8 +8,12 @@ import time
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from client import Client
-from pipeline.backfill import avro, staging, tables
-from pipeline.errors import FINDINGS, OK, PipelineError, Refused, UsageError
+from pipeline.backfill import staging, tables
+from pipeline.backfill.in_process import choice
+from pipeline.backfill.in_process.errors import NeedsSpark
+from pipeline.backfill.staging import Limits, RowsOnSpark
+from pipeline.errors import FINDINGS, OK, PipelineError, Refused, SetupError, UsageError
+from pipeline.options import INLINE
 from pipeline.plan import Plan
 from pipeline.progress import Progress
 from pipeline.replay import replay, targets
@@ -25,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from pipeline.backfill.in_process.staging import RowsInProcess
     from pipeline.replay.targets import Target
     from pipeline.session import Session
     from pipeline.source.splits import Split
@@ -65,10 +70,8 @@ def prepare(
     with Client(options.to_brokers) as client:
         target = _target(client, options)
         targets.refuse_records(client, _places(target), options)
-        table = tables.opened(session, options)
         limits = _limits(target, now_ms)
-        frame = staging.rows(table, options, target.partition_count)
-        counts = _Counts(*staging.count(frame, target.partition_count, *limits))
+        rows, counts = _counted(session, options, target, limits)
         refused = _report_prediction(options, target, counts)
         if options.dry_run:
             return FINDINGS if refused else OK
@@ -79,11 +82,7 @@ def prepare(
         shutil.rmtree(partial, ignore_errors=True)
         shutil.rmtree(directory / _STAGED, ignore_errors=True)
         directory.mkdir(parents=True, exist_ok=True)
-        if options.format == staging.AVRO:  # registered only now, when nothing is refused
-            frame = staging.rows(
-                table, options, target.partition_count, avro.registered(table, options)
-            )
-        staging.stage(staging.kept(frame, options, *limits), partial, target.partition_count)
+        rows.stage(partial, limits)
         _refuse_changed(staging.staged_files(partial), counts.left_by(options))
         partial.rename(directory / _STAGED)
         if options.create:
@@ -93,6 +92,30 @@ def prepare(
         notes = targets.settle(client, _places(target), options)
     _plan(options, directory, name, now_ms, {**notes, "partitions": target.partition_count})
     return OK
+
+
+def _counted(
+    session: Session, options: argparse.Namespace, target: Target, limits: Limits
+) -> tuple[RowsInProcess | RowsOnSpark, _Counts]:
+    """Returns the rows of the table and their counts, and shows where they are made and why.
+
+    Raises UsageError, PipelineError and SetupError.
+    """
+    rows: RowsInProcess | RowsOnSpark
+    with Progress(JOB, None, unit="rows") as progress:
+        try:
+            rows = choice.rows_in_process(session, options, target.partition_count)
+            note = "in this process"
+        except NeedsSpark as reason:
+            if session.master == INLINE:
+                raise SetupError(f"--master {INLINE} has no Spark, and {reason}") from None
+            note = f"on Spark because {reason}"
+            progress.begin(note)
+            table = tables.opened(session, options)
+            rows = RowsOnSpark(table, options, target.partition_count)
+        counts = _Counts(*rows.count(limits))
+        progress.update(counts.rows, note)
+    return rows, counts
 
 
 def _refuse_changed(staged: Mapping[int, tuple[str, ...]], counted: int) -> None:
@@ -211,14 +234,14 @@ def _settings(options: argparse.Namespace) -> dict[str, str]:
     return dict(options.set)
 
 
-def _limits(target: Target, now_ms: int) -> tuple[int, int, int]:
-    """Returns the oldest and newest time the topic accepts, and the oldest that retention keeps."""
+def _limits(target: Target, now_ms: int) -> Limits:
+    """Returns the times by which rows are counted."""
     retention_ms = int(target.settings.get("retention.ms") or _KAFKAS_RETENTION_MS)
     deletes = "delete" in (target.settings.get("cleanup.policy") or "delete")
     by_event = int(target.settings.get("retention.max.eventtime.ms") or -1) >= 0
     basis = target.settings.get("retention.time.basis") or ("append" if by_event else "record")
     counts = deletes and basis == "record" and not target.is_stamped
-    return *target.window(now_ms), oldest_kept(retention_ms if counts else -1, now_ms)
+    return Limits(*target.window(now_ms), oldest_kept(retention_ms if counts else -1, now_ms))
 
 
 def _report_prediction(options: argparse.Namespace, target: Target, counts: _Counts) -> list[str]:

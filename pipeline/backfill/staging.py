@@ -9,24 +9,24 @@ from __future__ import annotations
 
 import urllib.parse
 import warnings
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from pipeline.arrival import arrive, home
 from pipeline.backfill import avro
 from pipeline.backfill.rows import LOCAL, Staging
-from pipeline.errors import UsageError
+from pipeline.backfill.wanted import check_partitions, unit_of_times, wanted
 from protocol.records.layout import NO_TIMESTAMP
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from pipeline.backfill.avro import Schema
 
 AVRO: Final = "avro"
 _PARTITION: Final = "partition="
-_LARGEST_INT: Final = 2**31 - 1
+LARGEST_INT: Final = 2**31 - 1
 _ROWS_PER_FILE: Final = 5_000_000
 _HEADERS: Final = "array<struct<key:string,value:binary>>"
 _STAGED: Final = f"partition int, timestamp_ms bigint, key binary, value binary, headers {_HEADERS}"
@@ -39,6 +39,35 @@ _JSON: Final = {
 }
 
 
+class Limits(NamedTuple):
+    """The oldest and newest time that the topic accepts, and the oldest that its retention keeps."""
+
+    oldest_ms: int
+    newest_ms: int
+    kept_ms: int
+
+
+class RowsOnSpark:
+    """The rows of a table, which Spark reads once to count them and once to stage them."""
+
+    def __init__(self, table: Any, options: argparse.Namespace, partition_count: int) -> None:
+        """Raises UsageError for what the options cannot mean."""
+        self._table, self._options, self._partition_count = table, options, partition_count
+        self._frame = rows(table, options, partition_count)
+
+    def count(self, limits: Limits) -> tuple[Any, ...]:
+        """Counts the rows, as `count` says."""
+        return count(self._frame, self._partition_count, *limits)
+
+    def stage(self, directory: Path, limits: Limits) -> None:
+        """Writes the rows that are not left out, each partition in order."""
+        frame = self._frame
+        if self._options.format == AVRO:  # registered only now, when nothing is refused
+            schema = avro.registered(self._table, self._options)
+            frame = rows(self._table, self._options, self._partition_count, schema)
+        stage(kept(frame, self._options, limits), directory, self._partition_count)
+
+
 def rows(
     table: Any, options: argparse.Namespace, partition_count: int, schema: Schema | None = None
 ) -> Any:
@@ -48,21 +77,15 @@ def rows(
     """
     from pyspark.sql import functions as sql
 
-    values = options.value_columns.split(",") if options.value_columns else table.columns
-    headers = options.header_columns.split(",") if options.header_columns else []
-    single = (options.time_column, options.key_column, options.partition_column)
-    for name in (*filter(None, single), *values, *headers):
-        if name not in table.columns:
-            raise UsageError(
-                f"the table has no column {name}; it has {', '.join(table.columns[:30])}"
-            )
-    stamp, unit = _time(sql, table, options)
+    kinds = dict(table.dtypes)
+    names = wanted(options, table.columns)
+    unit = unit_of_times(options, kinds)
     frame = table.select(
-        stamp.alias("time"),
+        _time(sql, options.time_column, kinds, unit).alias("time"),
         _text(sql, options.key_column, table).alias("key"),
-        _value(sql, options, values).alias("value"),
-        _headers(sql, headers, table).alias("headers"),
-        _partition(sql, options.partition_column, table).alias("partition"),
+        _value(sql, options, names.values).alias("value"),
+        _headers(sql, names.headers, table).alias("headers"),
+        _partition(sql, options.partition_column, kinds).alias("partition"),
     )
     if options.format == AVRO and schema is None:
         schema = avro.Schema(avro.schema_of(table, options), 0)
@@ -72,31 +95,14 @@ def rows(
         return frame.mapInArrow(_stager(how), _STAGED)
 
 
-def _time(sql: Any, table: Any, options: argparse.Namespace) -> tuple[Any, str]:
-    """Returns the time column for the engine, and its unit. Raises UsageError."""
-    name, unit = options.time_column, options.time_unit
-    kind = dict(table.dtypes)[name]
+def _time(sql: Any, name: str, kinds: Mapping[str, str], unit: str) -> Any:
+    """Returns the time column for the engine, which knows times in this unit."""
     column = _column(sql, name)
-    if kind in {"timestamp", "timestamp_ntz", "date"}:
-        if unit is not None:
-            raise UsageError(f"column {name} is a {kind}: it needs no --time-unit")
-        if kind == "timestamp":
-            return sql.unix_micros(column), "us"
-        if options.time_zone is None:
-            raise UsageError(
-                f"column {name} is a {kind}, a time without a zone: say --time-zone UTC, or that in"
-                " which it was written (Europe/Brussels)"
-            )
-        return column.cast("timestamp_ntz"), LOCAL
-    if unit is None:
-        raise UsageError(f"column {name} is {kind}: say its --time-unit")
-    if unit == "iso":
-        return column.cast("string"), unit
-    if kind in {"double", "float"} or kind.startswith("decimal"):
-        raise UsageError(
-            f"column {name} is {kind}, which is no whole number of {unit}: cast it first"
-        )
-    return column.cast("bigint"), unit
+    if kinds[name] == "timestamp":
+        return sql.unix_micros(column)
+    if unit == LOCAL:
+        return column.cast("timestamp_ntz")
+    return column.cast("string" if unit == "iso" else "bigint")
 
 
 def _column(sql: Any, name: str) -> Any:
@@ -112,7 +118,7 @@ def _text(sql: Any, name: str | None, table: Any) -> Any:
     return _column(sql, name).cast("string").cast("binary")
 
 
-def _headers(sql: Any, names: list[str], table: Any) -> Any:
+def _headers(sql: Any, names: Sequence[str], table: Any) -> Any:
     kinds = dict(table.dtypes)
     parts = [
         sql.coalesce(_column(sql, name).cast(_HEADERS), sql.array().cast(_HEADERS))
@@ -125,21 +131,17 @@ def _headers(sql: Any, names: list[str], table: Any) -> Any:
     return sql.concat(*parts) if parts else sql.lit(None).cast(_HEADERS)
 
 
-def _partition(sql: Any, name: str | None, table: Any) -> Any:
+def _partition(sql: Any, name: str | None, kinds: Mapping[str, str]) -> Any:
     if name is None:
         return sql.lit(None).cast("int")
-    kind = dict(table.dtypes)[name]
-    if kind not in {"tinyint", "smallint", "int", "bigint"}:
-        raise UsageError(
-            f"column {name} is {kind}, which is no number of a partition: cast it first"
-        )
+    check_partitions(name, kinds)
     column = _column(sql, name)
     # A larger number is in no topic either. Without ANSI mode Spark would cut it off to another one.
-    fits = column.between(0, _LARGEST_INT)
+    fits = column.between(0, LARGEST_INT)
     return sql.when(fits, column.cast("int")).when(column.isNotNull(), sql.lit(-1))
 
 
-def _value(sql: Any, options: argparse.Namespace, names: list[str]) -> Any:
+def _value(sql: Any, options: argparse.Namespace, names: Sequence[str]) -> Any:
     if options.format == "raw":
         return _column(sql, names[0]).cast("binary")
     columns = sql.struct(*(_column(sql, name) for name in names))
@@ -193,9 +195,7 @@ def count(
     return tuple(row)
 
 
-def kept(
-    frame: Any, options: argparse.Namespace, oldest_ms: int, newest_ms: int, _kept_ms: int
-) -> Any:
+def kept(frame: Any, options: argparse.Namespace, limits: Limits) -> Any:
     """Returns the rows without those that are to be left out."""
     from pyspark.sql import functions as sql
 
@@ -203,7 +203,7 @@ def kept(
     if options.without_time == "drop":
         frame = frame.where(stamp.isNotNull() & (stamp != NO_TIMESTAMP))
     if options.outside == "drop":
-        inside = (stamp >= oldest_ms) & (stamp <= newest_ms)
+        inside = (stamp >= limits.oldest_ms) & (stamp <= limits.newest_ms)
         frame = frame.where(stamp.isNull() | (stamp == NO_TIMESTAMP) | inside)
     return frame
 
@@ -215,6 +215,11 @@ def stage(frame: Any, directory: Path, partition_count: int) -> None:
     )
     writer = ordered.write.option("maxRecordsPerFile", _ROWS_PER_FILE).partitionBy("partition")
     writer.parquet(str(directory.resolve()), compression="zstd")
+
+
+def place_of(partition: int) -> str:
+    """Returns the name of the directory with the rows of a partition."""
+    return f"{_PARTITION}{partition}"
 
 
 def staged_files(directory: Path) -> dict[int, tuple[str, ...]]:

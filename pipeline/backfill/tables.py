@@ -42,9 +42,7 @@ def opened(session: Session, options: argparse.Namespace) -> Any:
         return _of_database(spark, options)
     if options.sql is not None:
         return spark.sql(options.sql)
-    kind = options.input or _ENDINGS.get(Path(options.table.rstrip("/")).suffix.lower())
-    if kind is None:
-        raise UsageError(f"what is {options.table}? say --input parquet, csv, json, orc or table")
+    kind = format_of(options)
     if kind == "table":
         return spark.table(options.table)
     reader = spark.read.format(kind)
@@ -55,6 +53,14 @@ def opened(session: Session, options: argparse.Namespace) -> Any:
         reader = reader.option(key, value)
     with _naive_times_kept(spark):
         return reader.load(options.table)
+
+
+def format_of(options: argparse.Namespace) -> str:
+    """Returns what --table is, by --input or its ending. Raises UsageError."""
+    kind = options.input or _ENDINGS.get(Path(options.table.rstrip("/")).suffix.lower())
+    if kind is None:
+        raise UsageError(f"what is {options.table}? say --input parquet, csv, json, orc or table")
+    return str(kind)
 
 
 def named(options: argparse.Namespace) -> str:

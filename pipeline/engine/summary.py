@@ -205,9 +205,8 @@ def _quantiles(
     before = np.concatenate([np.zeros(1, np.int64), reached])[np.searchsorted(keys, groups)]
     places = np.searchsorted(reached, before + ranks - zeros)
     # Two times may be further apart than a column of int64 can say.
-    bounds = {int(each): min(largest_in(int(each)), _LARGEST) for each in np.unique(buckets)}
     return [
-        None if not total else 0 if rank <= zero else bounds[int(buckets[place])]
+        None if not total else 0 if rank <= zero else min(largest_in(int(buckets[place])), _LARGEST)
         for total, rank, zero, place in zip(
             totals.tolist(), ranks.tolist(), zeros.tolist(), places.tolist(), strict=True
         )

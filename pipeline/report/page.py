@@ -11,7 +11,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from pipeline.report import drawing, units
+from pipeline.report import units
+from pipeline.report.svg import drawing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 NOW: Final = "now"
 """The policy of what a topic has set."""
 
-_MOST_POINTS: Final = 200
-
 
 class Item(NamedTuple):
     """The input of one task."""

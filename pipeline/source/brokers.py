@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from client import EARLIEST, Client, RequestError
+from client import EARLIEST, LATEST, Client, RequestError
 from client import READ_COMMITTED as ISOLATED
 from client import READ_UNCOMMITTED as OPEN
 from pipeline.source.append_times import Answer, FetchedTimes
@@ -25,6 +25,7 @@ from pipeline.source.columns import (
     POSITION,
     PRODUCER_ID,
 )
+from pipeline.source.fetching import Fetches
 from pipeline.source.reading import Filling, broken
 from pipeline.source.splits import (
     LOG_END,
@@ -49,13 +50,11 @@ from protocol.records.layout import CONTROL_BIT
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from client import Fetched
     from pipeline.source.columns import Columns, Ints
     from pipeline.source.reading import Options
     from pipeline.source.splits import OffsetRange, Selection
     from protocol.topic_partition import TopicPartition
 
-_FETCH_BYTES: Final = 8 << 20
 _FIRST_SPECIAL: Final = -6  # for ListOffsets -6 to -1 are codes
 _IDLE_FETCHES: Final = 20
 
@@ -92,12 +91,13 @@ def _ranges(selection: Selection, client: Client) -> dict[TopicPartition, Offset
     for name in sorted(topics):
         if not selection.wants(name):
             continue
-        for partition in range(len(topics[name].partitions)):
-            key = name, partition
-            if selection.wants_partition(key):
-                start = client.list_offsets(name, {partition: EARLIEST})[partition].offset
-                end = client.end_offset(name, partition, isolation=isolation)
-                found[key] = selection.range_of(key, start, end)
+        count = len(topics[name].partitions)
+        wanted = [number for number in range(count) if selection.wants_partition((name, number))]
+        starts = client.list_offsets(name, dict.fromkeys(wanted, EARLIEST))
+        ends = client.list_offsets(name, dict.fromkeys(wanted, LATEST), isolation=isolation)
+        for number in wanted:
+            key = name, number
+            found[key] = selection.range_of(key, starts[number].offset, ends[number].offset)
     selection.check_partitions(
         {(name, number) for name, one in topics.items() for number in range(len(one.partitions))}
     )
@@ -121,27 +121,23 @@ def _first_reaching(client: Client, topic: str, partition: int, time_ms: int) ->
 def read(split: Split, options: Options) -> Iterator[Columns]:
     """Reads a split by Fetch. Raises SourceError if the log no longer has it, and ClientError."""
     assert split.brokers is not None
-    isolation = ISOLATED if options.isolation == READ_COMMITTED else OPEN
     fetched_times = FetchedTimes()
     filling = Filling(split, options.wanted(split), fetched_times)
     offset, idle = split.start_offset, 0
     with Client(split.brokers) as client:
+        fetches = Fetches(client, split, options)
+        answer = fetches.begin(offset)
         while offset < split.end_offset and idle < _IDLE_FETCHES:
-            fetched = _fetch(client, split, offset, isolation)
+            fetched = answer()
             headers = _heads(fetched.records)
             if not len(headers):
                 _refuse_broken(split, filling, fetched.records)
-                end = (
-                    fetched.last_stable_offset if isolation == ISOLATED else fetched.high_watermark
-                )
-                if end < split.end_offset:
-                    raise SourceError(
-                        f"{split.topic}-{split.partition} ends at offset {end} now:"
-                        f" {split.end_offset - 1} was there when it was planned"
-                    )
+                fetches.check_end(fetched)
                 idle += 1
                 if idle == _IDLE_FETCHES:
                     _refuse_silence(client, split, offset)
+                else:
+                    answer = fetches.begin(offset)
                 continue
             idle = 0
             following = int(headers[-1, LAST_OFFSET]) + 1
@@ -150,6 +146,8 @@ def read(split: Split, options: Options) -> Iterator[Columns]:
                     f"{split.topic}-{split.partition} of {split.brokers}: asked for offset {offset}, the"
                     f" broker sends what ends before offset {following}"
                 )
+            if following < split.end_offset:  # the broker works while these are decoded
+                answer = fetches.begin(following)
             if fetched.aborted:
                 aborted = _spans(fetched.aborted, headers)
                 filling.wanted = filling.wanted._replace(aborted=aborted)
@@ -167,27 +165,9 @@ def read(split: Split, options: Options) -> Iterator[Columns]:
                     yield _taken(filling)
                     filling.append_times = fetched_times = fetched_times.of_last_answer()
             offset = following
+            del fetched  # its buffer is for the next answer
     if not filling.is_empty:
         yield _taken(filling)
-
-
-def _fetch(client: Client, split: Split, offset: int, isolation: int) -> Fetched:
-    try:
-        return client.fetch(
-            split.topic,
-            split.partition,
-            offset,
-            max_bytes=_FETCH_BYTES,
-            isolation=isolation,
-            with_append_times=True,
-        )
-    except RequestError as error:
-        if error.code != ErrorCode.OFFSET_OUT_OF_RANGE:
-            raise
-        raise SourceError(
-            f"{split.topic}-{split.partition} has no offset {offset} any more, which was there when"
-            " it was planned: retention deleted it, or the log was truncated"
-        ) from error
 
 
 def _refuse_silence(client: Client, split: Split, offset: int) -> None:

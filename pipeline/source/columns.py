@@ -114,10 +114,15 @@ class Columns:
 
         The shares of a batch add up.
         """
-        counts = self._counts
-        sizes, each = self.of_batch(self.batches[:, SIZE]), self.of_batch(counts)
-        number = np.arange(self.count) - self.of_batch(self.batches[:, ROW_END] - counts)
-        shares: Ints = sizes * (number + 1) // each - sizes * number // each
+        ends, counts = self.batches[:, ROW_END], self._counts
+        shares: Ints = np.arange(1, self.count + 1)
+        shares -= self.of_batch(ends - counts)
+        shares *= self.of_batch(self.batches[:, SIZE])
+        shares //= self.of_batch(counts)  # the bytes of a batch up to and with each record
+        firsts = (ends - counts)[counts > 0]
+        whole = shares[firsts]
+        shares[1:] -= shares[:-1].copy()
+        shares[firsts] = whole
         return shares
 
     @cached_property

@@ -14,6 +14,8 @@ from typing import Any, NamedTuple, Self
 from urllib.parse import unquote, urlsplit
 
 _FILE = "file://"
+_INDEX_CHUNK = 256 << 10
+_NO_ENTRY = 16  # so many zeros contain an entry of zeros, behind which an index has no others
 
 
 class Entry(NamedTuple):
@@ -77,6 +79,23 @@ def read(location: str) -> bytes | None:
             return file.read_at(0, file.size)
     except FileNotFoundError:
         return None
+
+
+def read_index(location: str) -> bytes | None:
+    """Reads an index, without most of the zeros that Kafka preallocates at its end; None without one.
+
+    Raises OSError.
+    """
+    parts: list[bytes] = []
+    position = 0
+    try:
+        with File(location) as file:
+            while position < file.size and (not parts or parts[-1][-_NO_ENTRY:].strip(b"\0")):
+                parts.append(file.read_at(position, _INDEX_CHUNK))
+                position += _INDEX_CHUNK
+    except FileNotFoundError:
+        return None
+    return b"".join(parts)
 
 
 class File:

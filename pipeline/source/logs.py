@@ -361,7 +361,7 @@ def _index_entries(segment: Segment) -> list[tuple[int, int]]:
     """Reads the entries of a segment's index: (last offset of a batch, its position), ascending."""
     if filenames.OFFSET_INDEX_SUFFIX not in segment.suffixes:
         return []
-    data = locations.read(segment.location(filenames.OFFSET_INDEX_SUFFIX)) or b""
+    data = locations.read_index(segment.location(filenames.OFFSET_INDEX_SUFFIX)) or b""
     entries: list[tuple[int, int]] = []
     last_offset, last_position = -1, -1
     for relative, position in zip(*offset_index.parse(data), strict=True):

@@ -44,6 +44,10 @@ __all__ = ["HEADERS", "RECORDS", "TIMES", "UNKNOWN", "Columns", "Filling", "Opti
 
 BATCH_BYTES: Final = 16 << 20
 _CHUNK: Final = 4 << 20
+_NEAR_CHUNK: Final = (
+    1 << 20
+)  # of a local file: so much stays in a processor's cache while it is decoded
+_LEAST_BATCHES: Final = 8  # the last one of a chunk is read again
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +56,7 @@ class Options:
 
     `depth`: HEADERS (of batches), TIMES (of records), or whole RECORDS. Event times are in ms, the
     first included, the second not. `batch_bytes`: the approximate size of the columns returned at
-    once, but never less than one batch of the log.
+    once, but never less than one batch of the log. `rack`: that of the reader (KIP-392), if any.
     """
 
     depth: int = RECORDS
@@ -61,6 +65,7 @@ class Options:
     verify_crc: bool = True
     isolation: str = READ_UNCOMMITTED
     batch_bytes: int = BATCH_BYTES
+    rack: str = ""
 
     @classmethod
     def of(
@@ -79,6 +84,7 @@ class Options:
             verify_crc,
             selection.isolation,
             batch_bytes,
+            selection.rack,
         )
 
     def wanted(self, split: Split) -> Wanted:
@@ -203,7 +209,7 @@ def _read_part(
     split: Split, part: Part, file: locations.File, options: Options
 ) -> Iterator[Columns]:
     filling = Filling(split, options.wanted(split), _append_times(part))
-    position, chunk = part.start, _CHUNK
+    position, chunk = part.start, _chunk(file, b"")
     while position < part.end:
         if options.low_time is not None and file.is_near:
             position = _pass_over(file, position, part.end, options.low_time)
@@ -224,7 +230,7 @@ def _read_part(
             break
         position += at
         if at:
-            chunk = _CHUNK
+            chunk = _chunk(file, data[at : at + HEADER_SIZE])
         elif len(data) < min(chunk, part.end - position) or len(data) == part.end - position:
             if data and not _is_unused(file, position, part.end):
                 raise _cut_short(split, part, file, position, data)
@@ -233,6 +239,13 @@ def _read_part(
             chunk = max(size_at(data), 2 * chunk)
     if not filling.is_empty:
         yield filling.take()
+
+
+def _chunk(file: locations.File, head: bytes) -> int:
+    """Returns how much to read at once, before a batch that begins with some bytes."""
+    if not file.is_near:
+        return _CHUNK
+    return min(max(_NEAR_CHUNK, _LEAST_BATCHES * size_at(head)), _CHUNK)
 
 
 def _cut_short(

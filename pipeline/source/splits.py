@@ -145,7 +145,7 @@ class Selection:
     `offsets`: a fixed range (start, end) for each partition. Then only those partitions are read,
     and the range begins at the log start if that is larger. Offsets that are gone are an error
     unless `allow_gone`. `assigned`: only these partitions. What is not `within` is left out too, and
-    need not exist.
+    need not exist. `rack` is that of the reader (KIP-392), if any.
     """
 
     topics: tuple[str, ...] = ()
@@ -161,6 +161,7 @@ class Selection:
     allow_gone: bool = False
     assigned: frozenset[TopicPartition] | None = None
     within: Within = Within()
+    rack: str = ""
 
     def __post_init__(self) -> None:
         """Raises SourceError for an impossible selection."""

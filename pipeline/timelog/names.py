@@ -16,6 +16,7 @@ NAMES: Final = (
     "path",
     "brokers",
     "commandConfig",
+    "rack",
     "topics",
     "topicsPattern",
     "assign",
@@ -54,6 +55,7 @@ ALIASES: Final = {
     "subscribe": "topics",
     "subscribePattern": "topicsPattern",
     "kafka.isolation.level": "isolation",
+    "kafka.client.rack": "rack",
 }
 """Names of Spark's Kafka source that mean the same."""
 

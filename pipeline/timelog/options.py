@@ -56,6 +56,8 @@ class TimelogOptions:
             raise OptionError("level segment needs a path: brokers show no segments")
         if (self._secured or security.COMMAND_CONFIG in self._given) and not has_brokers:
             raise OptionError("security settings are for brokers, and a path has none")
+        if "rack" in self._given and not has_brokers:
+            raise OptionError("rack is for brokers, and a path has none")
         is_deep = self.level in (levels.RECORD, levels.TIME)
         self.verify_crc = self._flag("verifyCrc", default=is_deep)
         self.with_headers = self._flag("includeHeaders", default=True)
@@ -113,6 +115,7 @@ class TimelogOptions:
             trust_time_index=self._flag("trustTimeIndex", default=False),
             offsets=self._offsets(),
             assigned=self._assigned(),
+            rack=self._given.get("rack", "").strip(),
         )
         if selection.assigned is not None and (selection.topics or selection.pattern is not None):
             raise OptionError(

@@ -58,6 +58,7 @@ FILES: Final[Mapping[int, str]] = MappingProxyType(
         50: "describe_user_scram_credentials",
         60: "describe_cluster",
         61: "describe_producers",
+        64: "unregister_broker",
         65: "describe_transactions",
         66: "list_transactions",
         75: "describe_topic_partitions",

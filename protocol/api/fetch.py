@@ -6,7 +6,8 @@ leader epoch (KIP-320); v10 zstd (KIP-110); v11 racks (KIP-392); v12 flexible, d
 topics by id (KIP-516); v14 tiered storage error; v15 replica state as a tag (KIP-903); v16 leaders'
 endpoints (KIP-951); v17 directory id (KIP-853); v18 the follower's high watermark (KIP-1166). Our
 extensions, from v12 on: a client that asks gets the append times of the batches (decision 13), and
-a follower that asks gets what its leader knows of the log (decision 31).
+a follower that asks gets what its leader knows of the log (decision 31), and no batches of a newer
+message format than it stores (decision 37).
 """
 
 from __future__ import annotations
@@ -29,10 +30,11 @@ from protocol.schema import (
     since,
 )
 
-# The tags of our extensions, the letters "ti" and "tj". Kafka numbers its tags 0, 1, 2, ... without a
+# The tags of our extensions, the letters "ti", "tj" and "tk". Kafka numbers its tags 0, 1, 2, ... without a
 # gap, and ignores others.
 APPEND_TIMES_TAG: Final = 0x7469
 REPLICATION_STATE_TAG: Final = 0x746A
+NEWEST_MAGIC_TAG: Final = 0x746B
 
 
 class ReplicaState(Message):
@@ -72,7 +74,11 @@ class ForgottenTopic(Message):
 
 
 class FetchRequest(Message):
-    """Read from these partitions; wait up to max_wait_ms for min_bytes."""
+    """Read from these partitions; wait up to max_wait_ms for min_bytes.
+
+    `newest_magic` is the newest message format that a follower stores; it gets records of newer ones
+    in this format, as far as nothing but times is lost.
+    """
 
     cluster_id: String | None = since(12, default=None, tag=0, ignorable=True)
     replica_id: Int32 = since(0, until=14, default=-1)
@@ -88,6 +94,7 @@ class FetchRequest(Message):
     rack_id: String = since(11, ignorable=True)
     with_append_times: Bool = since(12, tag=APPEND_TIMES_TAG, ignorable=True)
     with_replication_state: Bool = since(12, tag=REPLICATION_STATE_TAG, ignorable=True)
+    newest_magic: Int8 = since(12, default=2, tag=NEWEST_MAGIC_TAG, ignorable=True)
 
 
 class EpochEndOffset(Message):

@@ -18,7 +18,7 @@ from protocol.wire import Buffer, DecodeError, read_uvarint
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_Request = tuple[int, bytes, int, Buffer]  # acks, topic, partition, records
+_Request = tuple[int, int, bytes, int, Buffer]  # acks, timeout in ms, topic, partition, records
 
 _FIRST, _LAST = 3, 12
 _LOG_START_SINCE, _RECORD_ERRORS_SINCE, _FLEXIBLE_SINCE = 5, 8, 9
@@ -35,7 +35,7 @@ _COUNTED_NAME = Struct(">ih")
 
 
 def read(frame: bytes | memoryview, position: int, version: int) -> _Request | None:
-    """Returns acks, topic, partition and records of a request whose body begins at `position`.
+    """Returns acks, timeout, topic, partition and records of a request whose body is at `position`.
 
     Returns None for other requests and for damaged ones; `produce.py` decodes those.
     """
@@ -49,7 +49,7 @@ def read(frame: bytes | memoryview, position: int, version: int) -> _Request | N
 
 def _read(frame: bytes | memoryview, position: int) -> _Request | None:
     """Reads the body in versions 3 to 8, if it has one record set."""
-    transactional_id, acks, _, topics, length = _HEAD.unpack_from(frame, position)
+    transactional_id, acks, timeout_ms, topics, length = _HEAD.unpack_from(frame, position)
     if transactional_id != -1 or topics != 1 or length < 0:
         return None
     start = position + _HEAD.size
@@ -60,12 +60,12 @@ def _read(frame: bytes | memoryview, position: int) -> _Request | None:
         return None
     stop = at + size
     records = frame[at:stop] if size <= _COPY_BYTES else memoryview(frame)[at:stop]
-    return acks, bytes(frame[start:end]), index, records
+    return acks, timeout_ms, bytes(frame[start:end]), index, records
 
 
 def _read_flexible(frame: bytes | memoryview, position: int) -> _Request | None:
     """Reads the body in versions 9 to 12, if it has one record set; lengths are one larger."""
-    transactional_id, acks, _, topics, length = _FLEXIBLE_HEAD.unpack_from(frame, position)
+    transactional_id, acks, timeout_ms, topics, length = _FLEXIBLE_HEAD.unpack_from(frame, position)
     if transactional_id or topics != 2 or not 0 < length < 128:
         return None
     start = position + _FLEXIBLE_HEAD.size
@@ -76,7 +76,7 @@ def _read_flexible(frame: bytes | memoryview, position: int) -> _Request | None:
     if partitions != 2 or not size or frame[stop:] != _NO_TAGS:
         return None
     records = frame[at:stop] if stop - at <= _COPY_BYTES else memoryview(frame)[at:stop]
-    return acks, bytes(frame[start:end]), index, records
+    return acks, timeout_ms, bytes(frame[start:end]), index, records
 
 
 def write(

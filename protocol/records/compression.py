@@ -51,6 +51,9 @@ _LZ4_HEAD_V0 = _LZ4_MAGIC + b"\x60\x40\x1a"  # the checksum of all six bytes, as
 _LZ4_RAW = 0x80000000
 _LZ4_SIZE = Struct("<I")
 _LZ4_CONTENT_SIZE = Struct("<Q")
+# The decompressor reserves as much as it may return. malloc serves up to 32 MiB from memory that it
+# has, once such a piece was freed; the pages of more are new each time, which costs more than lz4.
+_LZ4_FIRST = 4 << 20
 _LZ4_RATIO = 255
 
 _ZSTD_CHUNK = 1 << 20
@@ -242,7 +245,9 @@ def _unlz4(data: Buffer, magic: int, limit: int) -> Buffer:
         out, used = lz4.frame.decompress(data, return_bytes_read=True)
     else:
         frame = lz4.frame.LZ4FrameDecompressor()
-        out = frame.decompress(data, max_length=limit + 1)
+        out = frame.decompress(data, max_length=min(limit + 1, _LZ4_FIRST))
+        if len(out) == _LZ4_FIRST <= limit and not frame.eof:
+            out += frame.decompress(b"", max_length=limit + 1 - len(out))
         used = len(data) - len(frame.unused_data or b"")
         if len(out) > limit:
             raise _too_large(limit)

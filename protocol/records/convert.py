@@ -6,6 +6,8 @@ batches, headers, or the fields of producers and transactions, so these are drop
 hold times. A LogAppendTime batch stays one in format 1. As in Kafka, records below the fetch offset
 are dropped from uncompressed batches only: readers of compressed batches skip them.
 
+`down_convert_copy` does so for a replica, and keeps what would lose more than its times.
+
 `transcode_zstd` keeps the format and replaces zstd, which is newer than format 2, by gzip, the one
 codec that every client has.
 """
@@ -22,8 +24,10 @@ from protocol.records.batch import stored_region
 from protocol.records.compression import STORED_LIMIT, compress, decompress
 from protocol.records.layout import (
     CODEC_MASK,
+    HAS_HEADERS,
     INT64_MAX,
     INT64_MIN,
+    NO_PRODUCER_ID,
     NO_TIMESTAMP,
     PREFIX_SIZE,
     V2_HEADER_SIZE,
@@ -85,6 +89,38 @@ def down_convert(
             parts.append(data)
             count += converted
     return Converted(b"".join(parts), count, following)
+
+
+def down_convert_copy(
+    buffers: Sequence[Buffer], *, target_magic: int, check: Callable[[], None] = _go_on
+) -> Converted:
+    """Converts stored batches for a replica that stores no newer format than `target_magic`.
+
+    A copy may lose times, as format 0 has none, and nothing else. So a batch stays as it is if it
+    has a producer id or headers, if it is a control batch, and if its last record is gone: without
+    it the copy would end before the batch does. A partial batch at the end is dropped. `check` is
+    called as in `down_convert`. Raises CorruptMessage for a broken batch.
+    """
+    stored = _joined(buffers)
+    parts: list[Buffer] = []
+    count, following = 0, -1
+    for batch in kernels.scan(stored, 0, len(stored)):
+        following = batch.last_offset + 1
+        if batch.magic > target_magic and is_convertible(batch):
+            check()
+            found = kernels.examine(stored_region(stored, batch), INT64_MIN, INT64_MAX, False)
+            if found.last_offset == batch.last_offset and not found.flags & HAS_HEADERS:
+                data, converted = _down_convert_batch(stored, batch, target_magic, INT64_MIN, check)
+                parts.append(data)
+                count += converted
+                continue
+        parts.append(memoryview(stored)[batch.position : batch.position + batch.size])
+    return Converted(b"".join(parts), count, following)
+
+
+def is_convertible(batch: Batch) -> bool:
+    """Returns whether an older format can hold a batch, by its header: it may still have headers."""
+    return batch.producer_id == NO_PRODUCER_ID and not batch.is_control and batch.count != 0
 
 
 def _down_convert_batch(

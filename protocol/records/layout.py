@@ -25,6 +25,7 @@ OffsetAndTimestamp = tuple[int, int]  # of one record; the time is the one that 
 
 NO_TIMESTAMP = -1
 NO_PRODUCER_ID = -1
+NEWEST_MAGIC = 2  # the newest message format
 
 PREFIX_SIZE = 12
 V2_HEADER_SIZE = 61

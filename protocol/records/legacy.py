@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from protocol.wire import Buffer
 
 _INT32 = Struct(">i")
-_TAIL = Struct(">ii")  # the length of the key (-1, no key) and the length of the value
 
 
 def wrapped(buffer: Buffer, batch: Batch, limit: int) -> Buffer:

@@ -13,9 +13,9 @@ import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from storage import filenames, files
-from storage.compaction.append_time_cursor import AppendTimeCursor
 from storage.segment import transaction_index
 from storage.segment.append_times import AppendTimes
+from storage.segment.appended.cursor import Cursor
 from storage.segment.appended.layout import UNKNOWN
 from storage.segment.offset_index import OffsetIndex
 from storage.segment.time_index import TimeIndex
@@ -152,7 +152,7 @@ class CleanedSegment:
         self._size = self._written = self._last_indexed = 0
         self._waiting: list[Buffer] = []
         self._sources = self._end_offset = 0
-        self._source_times: AppendTimeCursor | None = None
+        self._source_times: Cursor | None = None
         self._is_true = True
         self._bytes_read = 0
 
@@ -164,7 +164,7 @@ class CleanedSegment:
         """Continues with the batches of another segment. Raises OSError."""
         self._sources += 1
         self._end_offset = source.tail.end_offset
-        self._source_times = AppendTimeCursor(source, self._adoptions)
+        self._source_times = Cursor(source.append_times)
 
     def note_read(self, batch: Batch) -> None:
         """Counts a batch that was read."""

@@ -75,7 +75,7 @@ class PartitionIndex:
         Raises OSError, and LogDirectoryError if a partition is also in another log directory.
         """
         for path in directory.path.iterdir():
-            if not path.is_dir():
+            if not path.is_dir() or path.name == filenames.BROKERS_DIRECTORY:
                 continue
             if filenames.is_deleted_directory(path.name):
                 files.remove_directory(path)

@@ -26,7 +26,7 @@ from protocol.records.layout import NO_TIMESTAMP
 from protocol.records.prepare import inspect, prepare
 from storage import files
 from storage.log import slices
-from storage.log.failures import read_error, storage_error
+from storage.log.failures import read_error, storage_error, write_error
 from storage.log.producers import producer_snapshots, recovered_producers
 from storage.log.settings import NEWEST_MAGIC
 from storage.log.times.append_clock import AppendClock
@@ -239,11 +239,12 @@ class Appender:
                     limit,
                     settings.index_interval_bytes,
                     now_ms,
+                    ends_times=state.has_flush_rules,
                 )
                 if is_unseen:
                     state.largest_event.appended(prepared.batches, limit, active.base_offset)
             except OSError as error:
-                raise storage_error(state, "the records were not stored", error) from error
+                raise write_error(state, error) from error
             state.begins_segment = False  # also where the active segment was empty
             state.last_append_time_ms = append_time_ms
             if sequenced is not None:
@@ -295,9 +296,25 @@ class Appender:
         state.read_producers()
         try:
             state.active.learn_times()
+            self._keep_lost_times_unknown()
         except OSError as error:
             raise storage_error(state, "the log's times cannot be read", error) from error
         state.is_read = True
+
+    def _keep_lost_times_unknown(self) -> None:
+        """Keeps batches whose append times a power loss took, where no role has decided on them.
+
+        The next start must not count what is appended now among them. Raises OSError.
+        """
+        state = self._state
+        lost_offset, state.lost_offset = state.lost_offset, None
+        if lost_offset is None:
+            return
+        try:
+            state.saved_times.save_covered(durable=False)
+        except OSError:
+            state.lost_offset = lost_offset
+            raise
 
     def roll(self) -> Segment:
         """Begins a new active segment at the log's end; needs the append lock. Raises OSError.
@@ -313,6 +330,9 @@ class Appender:
             files.sync(state.directory)
         producer_snapshots.write(state.directory, base_offset, state.read_producers())
         if previous.append_times.finish(base_offset) and base_offset:
+            if previous.known_times[0].has_unknown:
+                # Without this end the next start would doubt the last append time, too.
+                previous.append_times.sync()
             # A power loss may spoil what was written just now: the next flush syncs it too.
             state.recovery_point = min(state.recovery_point, base_offset - 1)
         active = Segment(state.directory, base_offset, Tail(base_offset, 0))

@@ -27,7 +27,7 @@ from storage.segment.segment_line import SegmentLine
 from storage.time.retention import expired
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from config.topic import TopicConfig
     from storage.compaction.cleaned_segment import Cleaned
@@ -165,10 +165,7 @@ class Compactor:
             if not wanted or wanted[-1].tail.end_offset <= dirty_section.first_dirty_offset:
                 return None
             deletion.learn(wanted)  # the largest event time is kept after its segment is gone
-            for segment in wanted:
-                segment.append_times.settle()  # the cleaner has the file alone
-                segment.append_times.finish(segment.tail.end_offset)
-                segment.append_times.close()
+            _finish_append_times(wanted)
             writers = self._last_writers(version, now_ms)
         if not self._claim(wanted):
             return None
@@ -391,3 +388,11 @@ class Compactor:
             raise KafkaStorageError(
                 f"{self._state.topic}-{self._state.index}: compaction was interrupted: {reason}"
             ) from error
+
+
+def _finish_append_times(segments: Sequence[Segment]) -> None:
+    """Ends and closes the files of append times, which the cleaner then has alone."""
+    for segment in segments:
+        segment.append_times.settle()
+        segment.append_times.finish(segment.tail.end_offset)
+        segment.append_times.close()

@@ -1,12 +1,15 @@
 """What a log does when its disk fails.
 
 A sync that fails takes the log offline until the process ends, because the system reports lost data
-only once and lets the next sync succeed. A full disk is not such a failure.
+only once and lets the next sync succeed. So does a write that a disk refuses to a log of a cluster,
+where another broker may lead instead. That log may have one replica only: it is offline, too. The log
+of a broker that is alone can still be read. A full disk is no such failure.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 from typing import TYPE_CHECKING
 
@@ -25,6 +28,8 @@ from storage.log.times.saved_times import NO_BOOT
 if TYPE_CHECKING:
     from storage.log.state import LogState
     from storage.log.version import Version
+
+_BROKEN = (errno.EIO, errno.EROFS)  # of a write: the disk, or its file system, has failed
 
 _log = logging.getLogger("tidelog.storage")
 
@@ -80,3 +85,14 @@ def storage_error(state: LogState, what: str, error: OSError) -> BrokerError:
         state.logged_errors.add((what, reason))
         _log.error("storage error", extra=state.named(what=what, reason=reason))
     return KafkaStorageError(f"{state.topic}-{state.index}: {what}: {reason}")
+
+
+def write_error(state: LogState, error: OSError) -> BrokerError:
+    """Returns the error for the client whose records were not stored, or for the follower.
+
+    A disk that is broken takes a log offline that leads or follows, however many replicas it has.
+    """
+    what = "the records were not stored"
+    if error.errno in _BROKEN and state.role is not Role.ALONE and not state.is_deleted:
+        go_offline(state, f"{what}: {error.strerror or error}")
+    return storage_error(state, what, error)

@@ -89,6 +89,7 @@ class Flusher:
             for segment in state.version.segments:
                 if segment.tail.end_offset > state.durable_offset:
                     self.sync(segment.commit)
+            self.sync(state.saved_times.sync)  # it shows that the append times are this log's
             self._sync_names()
         state.mark_durable(end_offset)
         return end_offset
@@ -96,7 +97,8 @@ class Flusher:
     def _mark_end(self, active: Segment) -> None:
         """Lets the append times say that they are complete and durable, if the disk has room.
 
-        Without the mark, those that are not covered yet are unknown after a power loss.
+        In flush mode each append has done so, or was refused. Without the mark, those that are not
+        covered yet are unknown after a power loss.
         """
         state = self._state
         with state.append_lock:

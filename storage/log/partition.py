@@ -11,6 +11,7 @@ objects are also here.
 from __future__ import annotations
 
 import contextlib
+from functools import cached_property
 from typing import TYPE_CHECKING, Required, TypedDict, Unpack
 
 from protocol.errors import KafkaStorageError
@@ -21,8 +22,6 @@ from storage.log.flusher import Flusher
 from storage.log.high_watermark import believed
 from storage.log.reader import Reader
 from storage.log.recovery.opening import open_log
-from storage.log.replication.replica import Replica
-from storage.log.replication.roles import Roles
 from storage.log.replication.truncater import Truncater
 from storage.log.retention.retainer import Retainer
 from storage.time.corrections import NO_HISTORY
@@ -32,6 +31,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from config.topic import TopicConfig
+    from storage.log.replication.replica import Replica
+    from storage.log.replication.roles import Roles
     from storage.log.version import Version
     from storage.segment.segment import Segment
     from storage.time.arrivals import Arrivals
@@ -81,8 +82,6 @@ class Partition:
         self.compactor = Compactor(state, self.flusher)
         self.retainer = Retainer(state, self.appender, self.flusher, self.compactor)
         self.truncater = Truncater(state, self.flusher, self.compactor)
-        self.replica = Replica(state, self.appender, self.retainer, self.truncater)
-        self.roles = Roles(state, self.truncater)
         # Called for every request, so bound without another call in between.
         self.append = self.appender.append
         self.read = self.reader.read
@@ -93,6 +92,22 @@ class Partition:
 
     def __repr__(self) -> str:
         return f"<Partition {self.topic}-{self.index} at {self.log_end_offset}>"
+
+    # --- replicas: a broker that is alone loads nothing of this -----------------------------------
+
+    @cached_property
+    def replica(self) -> Replica:
+        """The part that follows a leader."""
+        from storage.log.replication.replica import Replica
+
+        return Replica(self.state, self.appender, self.retainer, self.truncater)
+
+    @cached_property
+    def roles(self) -> Roles:
+        """The part that makes the log lead or follow."""
+        from storage.log.replication.roles import Roles
+
+        return Roles(self.state, self.truncater)
 
     # --- settings ---------------------------------------------------------------------------------
 

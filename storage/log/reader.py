@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, TypeVar
 from protocol.errors import CorruptMessage, OffsetOutOfRange
 from storage.log import lookup, slices
 from storage.log.failures import read_error
-from storage.log.replication.leader_state import ForFollower, leader_state
 from storage.time.lookup import Target, is_target
 from storage.would_block import WouldBlock
 
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from protocol.records.layout import OffsetAndTimestamp
+    from storage.log.replication.leader_state import ForFollower
     from storage.log.slices import Fetched, SliceAppendTimes
     from storage.log.state import LogState
     from storage.log.version import Ends, Version
@@ -116,6 +116,8 @@ class Reader:
         OffsetOutOfRange, NotLeaderOrFollower and KafkaStorageError; without `may_block` also
         WouldBlock.
         """
+        from storage.log.replication import leader_state  # a broker that is alone has no followers
+
         state = self._state
 
         def look(version: Version, ends: Ends) -> ForFollower:
@@ -129,11 +131,11 @@ class Reader:
                 minimum_one=minimum_one,
                 may_block=may_block,
             )
-            return ForFollower(
+            return leader_state.ForFollower(
                 fetched,
                 slices.append_times_of(version.segments, fetched),
                 state.epochs.within(offset, slices.end_of(fetched, offset)),
-                leader_state(state, version),
+                leader_state.leader_state(state, version),
             )
 
         return self._look(look)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from config.setting import LONG_MAX
 from protocol.records.plan import Plan
 from storage.time.rolling import rolling_of
 from storage.time.stamping import Rules, Stamps, rules_of
@@ -12,6 +13,11 @@ if TYPE_CHECKING:
     from config.topic import TopicConfig
 
 NEWEST_MAGIC = 2
+
+
+def has_flush_rules(config: TopicConfig) -> bool:
+    """Returns whether some append has to wait for a commit: so each marks the end of append times."""
+    return (config.flush_messages, config.flush_ms) != (LONG_MAX, LONG_MAX)
 
 
 class Settings(NamedTuple):

@@ -23,7 +23,6 @@ import threading
 from dataclasses import KW_ONLY, InitVar, dataclass, field
 from typing import TYPE_CHECKING
 
-from config.setting import LONG_MAX
 from protocol.errors import (
     KafkaStorageError,
     NotLeaderOrFollower,
@@ -33,7 +32,7 @@ from storage.log import failures
 from storage.log.high_watermark import Role, policy_of
 from storage.log.producers.recovered_producers import load_producers
 from storage.log.retention.pending_deletes import PendingDeletes
-from storage.log.settings import NEWEST_MAGIC, settings_of
+from storage.log.settings import NEWEST_MAGIC, has_flush_rules, settings_of
 from storage.log.times import judging
 from storage.log.times.largest_event import LargestEvent
 from storage.log.times.saved_times import SavedTimes
@@ -167,7 +166,7 @@ class LogState:
         """Replaces the topic's settings, from the next append on."""
         self.config = config
         self.policy = policy_of(self.role, config.flush_messages)
-        self.has_flush_rules = (config.flush_messages, config.flush_ms) != (LONG_MAX, LONG_MAX)
+        self.has_flush_rules = has_flush_rules(config)
         self.event_slack_ms = event_slack(config)
         for segment in self.version.segments:
             segment.event_slack_ms = self.event_slack_ms
@@ -352,8 +351,9 @@ class LogState:
         with self.append_lock:
             if self.awaits_role:
                 return self.largest_event.kept
+            rules = (self.corrections, self.adoptions, self.event_slack_ms)
             return self.largest_event.below(
-                self.ends.high_watermark, self.version.segments, self.judge
+                self.ends.high_watermark, self.version.segments, self.judge, rules
             )
 
     # --- producers --------------------------------------------------------------------------------

@@ -1,14 +1,14 @@
 """The append time of each batch of a segment. Data, not an index; `appended` has the format.
 
 An entry is written before the batch it describes and is truncated with the log. So a crash leaves
-at most one entry too many, at the end of the log, and recovery removes it. The file can never be
-rebuilt. Memory holds the number of entries and the last one; others are looked up in the file.
+at most one entry too many, and recovery removes it. The file can never be rebuilt. Memory holds the
+number of entries and the last one; others are looked up in the file.
 
 An END entry says that all append times before its offset are in the file. A segment that is closed
 gets one: without it nothing is known behind the last entry. In flush mode the active file has one,
-too, so that what it covers is known even after a power loss: each append writes it behind the new
-entry, and one among the entries is left from a power loss. It cannot claim too much: sectors before
-it that were not written hold damaged entries or an older END, which `check` finds.
+too, so that times are known after a power loss: each append writes it behind the new entry and moves
+it behind the batch. One among the entries is left from a power loss. It cannot claim too much:
+sectors before it that were not written hold damaged entries or an older END, which `check` finds.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+_LOST_POWER = checks.Stop()
+
 
 class AppendTimes:
     """The append times of one segment: looked up in the file, written through at once.
@@ -46,6 +48,7 @@ class AppendTimes:
         "_descriptor",
         "_end",
         "_is_durable",
+        "_is_torn",
         "_is_whole",
         "_last",
         "_last_known",
@@ -69,6 +72,7 @@ class AppendTimes:
         self._lost_from: int | None = None  # entries are missing from this offset on
         self._is_whole = False  # of a closed segment, and with its END
         self._is_durable = False
+        self._is_torn = False  # a write has failed, and may have left a part over the END
         self._last = Entry(UNKNOWN, -1)
         self._last_known: int | None = None
         self._complete: bool | None = False  # None: not known yet
@@ -85,9 +89,8 @@ class AppendTimes:
         """Reads the file's end.
 
         False if the file is missing or not ours, and then no time is known. A torn last entry is
-        dropped. Damaged entries at the end leave unknown what follows; zeros,
-        which a power loss may leave, are dropped in a file of version 1. The entries themselves are
-        believed; see `check`. Raises OSError.
+        dropped. Damaged entries at the end leave unknown what follows; zeros, which a power loss may
+        leave, are dropped in a file of version 1. The entries are believed; see `check`. Raises OSError.
         """
         self._forget()
         self._descriptor = None
@@ -120,16 +123,20 @@ class AppendTimes:
             self._last = Entry(UNKNOWN, relative_offset)
             self._last_known = self._last_known if relative_offset else None
 
-    def close_at(self, end_offset: int, last_time: int | None = None) -> None:
+    def close_at(
+        self, end_offset: int, last_time: int | None = None, durable_offset: int = 0
+    ) -> None:
         """Takes as unknown what a closed segment's file lacks; see `checks.closed`.
 
-        `last_time` is the append time of the last batch, where that is known. Raises OSError.
+        `last_time` is the append time of the last batch, where that is known. Entries before
+        `durable_offset` are durable. Raises OSError.
         """
         if self._count and self._layout.is_checked:
             entries, end = self._entries(), self._end
             self._shorten(entries, self._count)
             self._end = end
-            self._lose(checks.closed(entries, end, end_offset - self.base_offset, last_time))
+            limit, durable = end_offset - self.base_offset, durable_offset - self.base_offset
+            self._lose(checks.closed(entries, end, limit, last_time, durable))
             self._is_whole = end is not None and self._lost_from is None
 
     def settle(self) -> None:
@@ -138,7 +145,7 @@ class AppendTimes:
         self._keep(checks.NOTHING if self._lost_from == 0 else lost)
 
     def check(
-        self, from_offset: int, time_before: int | None = None, *, lost_power: bool = True
+        self, from_offset: int, time_before: int | None = None, stop: checks.Stop = _LOST_POWER
     ) -> bool:
         """Checks the entries from a durable offset on, and keeps what `checks.check` says.
 
@@ -148,9 +155,7 @@ class AppendTimes:
         if not self._count:
             return True
         durable = from_offset - self.base_offset
-        return self._keep(
-            checks.check(self._entries(), durable, self._end, time_before, lost_power=lost_power)
-        )
+        return self._keep(checks.check(self._entries(), durable, self._end, time_before, stop))
 
     def confirm(
         self, first_time: int | None, last_time: int | None, durable_offset: int | None = None
@@ -194,6 +199,15 @@ class AppendTimes:
     def has_end(self) -> bool:
         """Whether appends keep an END entry at the file's end."""
         return self._end is not None
+
+    def restore_end(self, end_offset: int, durable_offset: int) -> bool:
+        """Writes the END entry of a closed segment again if a power loss has taken only that.
+
+        Returns whether it had to be written. Raises OSError.
+        """
+        is_durable, end = end_offset <= durable_offset, self._end
+        has_older = end is not None and end < end_offset - self.base_offset
+        return (is_durable or has_older) and self.finish(end_offset)
 
     @property
     def end_offset(self) -> int:
@@ -264,13 +278,13 @@ class AppendTimes:
     def append(self, append_time_ms: int, offset: int) -> None:
         """Notes that batches from `offset` on are appended at this time, if it is a new one.
 
-        Raises OSError, and then nothing has changed: the next entry overwrites what was written.
+        Raises OSError, and then `truncate` repairs what a part of the entry has overwritten.
         """
         count = self._count
         if append_time_ms == self._last[0] and count:
             return
         relative_offset = offset - self.base_offset
-        layout = self._layout
+        layout, has_end = self._layout, self._end is not None
         entry = layout.pack(count, append_time_ms, relative_offset)
         descriptor = self._descriptor
         if descriptor is None:
@@ -279,26 +293,26 @@ class AppendTimes:
             files.write_at(descriptor, (layout.header, entry), 0, len(HEADER) + len(entry))
             self._complete = append_time_ms != UNKNOWN
         else:
-            position = len(HEADER) + count * layout.entry_size
-            if self._end is not None:
-                self._end = relative_offset
+            if has_end:
                 entry += layout.pack(count + 1, END, relative_offset)
+            self._is_torn = has_end
+            position = len(HEADER) + count * layout.entry_size
             files.write_at(descriptor, (entry,), position, len(entry))
+            self._end, self._is_torn = relative_offset if has_end else None, False
         if append_time_ms == UNKNOWN:
             self._complete = False
         else:
             self._last_known = append_time_ms
-        self._count = count + 1
-        self._last = Entry(append_time_ms, relative_offset)
+        self._last, self._count = Entry(append_time_ms, relative_offset), count + 1
         self._is_durable = False
 
     def mark_end(self, end_offset: int) -> None:
         """Writes an END entry, which appends keep at the end; durable with the next `sync`.
 
-        Not to be called during an append. Raises OSError.
+        Not to be called during an append. Raises OSError, and then `truncate` repairs the one before.
         """
         relative_offset = end_offset - self.base_offset
-        if self._count and relative_offset != self._end:
+        if self._count and (relative_offset != self._end or self._is_torn):
             self._end = self._write_end(relative_offset)
 
     def finish(self, end_offset: int) -> bool:
@@ -320,13 +334,12 @@ class AppendTimes:
             self._end = None
 
     def _write_end(self, relative_offset: int) -> int:
-        descriptor = self._descriptor
-        if descriptor is None:
-            descriptor = self._descriptor = self.file.open(writable=True)
+        if self._descriptor is None:
+            self._descriptor = self.file.open(writable=True)
         end = self._layout.pack(self._count, END, relative_offset)
-        position = len(HEADER) + self._count * len(end)
-        files.write_at(descriptor, (end,), position, len(end))
-        self._is_durable = False
+        self._is_torn = True
+        files.write_at(self._descriptor, (end,), len(HEADER) + self._count * len(end), len(end))
+        self._is_torn = self._is_durable = False
         return relative_offset
 
     def sync(self) -> None:
@@ -338,7 +351,7 @@ class AppendTimes:
     def truncate(self, end_offset: int) -> None:
         """Forgets the times of offsets from `end_offset` on, and all after the last whole entry.
 
-        Raises OSError.
+        Raises OSError; then it is to be called again before the next append.
         """
         relative_offset, end = end_offset - self.base_offset, self._end
         lost_from: int | None = None
@@ -348,8 +361,10 @@ class AppendTimes:
             if count < entries.size and entries.at(count) is DAMAGED:  # it may lie before the cut
                 lost_from = entries.at(count - 1).offset + 1 if count else 0
             self._shorten(entries, count)
-        if end is not None and self._count and (self._end is None or end > relative_offset):
-            self._end = self._write_end(relative_offset)
+        is_lost = self._end is None or self._is_torn
+        if end is not None and self._count and (is_lost or end > relative_offset):
+            self._end = relative_offset  # also if it cannot be written yet
+            self._write_end(relative_offset)
         self._cut_file()
         if lost_from is not None and lost_from < relative_offset:
             self.mark_unknown(lost_from + self.base_offset)
@@ -378,17 +393,16 @@ class AppendTimes:
         data = layout.header + layout.pack(0, UNKNOWN, 0)
         files.replace(self.file.path, data, losable=True)
         self._forget()
-        self._last = Entry(UNKNOWN, 0)
-        self._count = 1
+        self._last, self._count = Entry(UNKNOWN, 0), 1
 
     def close(self) -> None:
         """Releases the descriptor; the times in memory stay known."""
         self._descriptor = None
 
-    def entries(self) -> Iterator[Entry]:
-        """Iterates over all entries; UNKNOWN ones stand for damaged ones. Raises OSError."""
+    def entries(self, offset: int = 0) -> Iterator[Entry]:
+        """Yields the entries that hold from an offset on, UNKNOWN for damaged ones; raises OSError."""
         if self._count:
-            yield from self._entries().known()
+            yield from self._entries().known(offset - self.base_offset)
 
     def _entries(self) -> Entries:
         return Entries(self._reader(), self._layout, self._count, self.file, self._lost_from)

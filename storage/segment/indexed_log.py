@@ -37,6 +37,9 @@ if TYPE_CHECKING:
     from storage.segment.time_index import TimeEntry
 
 _INTERVAL_BYTES = 4096  # Kafka's default index.interval.bytes
+_REMEMBER_BYTES = 256 * 1024
+_REMEMBERED_TIMES = 8
+_NO_TIMES = SegmentTimes(), 0
 
 
 class IndexedLog(LogFile):
@@ -45,10 +48,12 @@ class IndexedLog(LogFile):
     __slots__ = (
         "_append_times",
         "_durable_offset",
+        "_earlier_times",
         "_index",
         "_known_size",
         "_last_indexed",
         "_least_entries",
+        "_remembers_at",
         "_time_index",
         "_times",
         "adoptions",
@@ -73,6 +78,8 @@ class IndexedLog(LogFile):
         self._least_entries = (0, 0)  # an index file with fewer entries has lost some
         self._times = SegmentTimes()  # the times in the first `_known_size` bytes of the log
         self._known_size = 0
+        self._earlier_times: tuple[tuple[SegmentTimes, int], ...] = ()  # of both, the oldest first
+        self._remembers_at = _REMEMBER_BYTES  # the size at which the next is due
         self.is_true = not tail.size  # headers and indexes agree with the records
         self.has_true_indexes = self.is_true  # perhaps the indexes alone do
         self.is_ended = False  # the next append begins a new segment, whatever the settings say
@@ -96,11 +103,17 @@ class IndexedLog(LogFile):
     def time_index(self) -> TimeIndex:
         """The time index; if its file is not usable, both indexes are rebuilt from the log."""
         time_index = self._time_index
-        if time_index is None:
-            if not (self._read_time_index() and self._is_time_index_true()) and self.tail.size:
-                survey.rebuild_indexes(self)
-            time_index = self._time_index
-            assert time_index is not None
+        return self._load_time_index() if time_index is None else time_index
+
+    def _load_time_index(self, end_offset: int | None = None) -> TimeIndex:
+        """Reads the time index, without the entries from an offset on, or rebuilds it."""
+        is_good = self._read_time_index()
+        if end_offset is not None and self._time_index is not None:
+            self._time_index.truncate(end_offset)
+        if not (is_good and self._is_time_index_true()) and self.tail.size:
+            survey.rebuild_indexes(self)
+        time_index = self._time_index
+        assert time_index is not None
         return time_index
 
     @property
@@ -235,7 +248,10 @@ class IndexedLog(LogFile):
         last = self.index.last()
         self._last_indexed = 0 if last is None else last.position
         # A time index entry is added together with the next offset index entry, or later.
-        self.time_index.truncate(tail.end_offset)
+        if self._time_index is None:
+            self._load_time_index(tail.end_offset)
+        else:
+            self._time_index.truncate(tail.end_offset)
 
     def complete_indexes(self) -> None:
         """Adds the largest time as the last entry of the time index and writes both.
@@ -267,6 +283,36 @@ class IndexedLog(LogFile):
     @known_times.setter
     def known_times(self, known: tuple[SegmentTimes, int]) -> None:
         self._times, self._known_size = known
+        self._earlier_times = ()
+        self.remember_times()
+
+    def remember_times(self) -> None:
+        """Remembers the times so far: after a truncation they are read only from here on."""
+        self._remembers_at = self._known_size + _REMEMBER_BYTES
+        self._earlier_times = (
+            *self._earlier_times[1 - _REMEMBERED_TIMES :],
+            (self._times.copy(), self._known_size),
+        )
+
+    def forget_times(self, size: int) -> None:
+        """Goes back to what was known of the times in at most the first `size` bytes of the log."""
+        if self._known_size <= size and size:
+            return
+        created_clock = self._times.created_clock if size else None
+        self._earlier_times = tuple(each for each in self._earlier_times if each[1] <= size)
+        times, self._known_size = (
+            self._earlier_times[-1] if size and self._earlier_times else _NO_TIMES
+        )
+        self._times = times.copy()
+        self._times.created_clock = created_clock
+        self._remembers_at = self._known_size + _REMEMBER_BYTES
+        self._least_entries = (0, 0)
+
+    def take_times_of(self, other: IndexedLog) -> None:
+        """Takes what is known of the times of a longer log that begins with this one."""
+        self._times, self._known_size = other._times.copy(), other._known_size
+        self._earlier_times = other._earlier_times
+        self.forget_times(self.tail.size)
 
     @property
     def index_entries(self) -> tuple[int, int]:
@@ -331,6 +377,7 @@ class IndexedLog(LogFile):
         super().rest()
         if not self.is_active:
             self._index = self._time_index = self._append_times = None
+            self._earlier_times = ()
         elif self._append_times is not None:
             self._append_times.close()
 

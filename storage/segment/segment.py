@@ -29,7 +29,6 @@ from storage.segment.batch_headers import (
 from storage.segment.indexed_log import IndexedLog
 from storage.segment.log_file import Tail
 from storage.time.lookup import reaches
-from storage.time.segment_times import SegmentTimes
 from storage.would_block import WouldBlock
 
 if TYPE_CHECKING:
@@ -138,12 +137,14 @@ class Segment(IndexedLog):
         clock_ms: int | None = None,
         *,
         is_time_known: bool = True,
+        ends_times: bool = False,
     ) -> None:
         """Writes batches after the last one, all or nothing.
 
-        With `is_time_known` false, the batches were appended at `append_time_ms` or earlier.
-        `clock_ms` is what the clock shows. Raises OSError, and then the log ends where it ended
-        before. If truncating it fails too, the next append or recovery does that.
+        With `is_time_known` false, the batches were appended at `append_time_ms` or earlier. With
+        `ends_times` the append times say that they are complete. `clock_ms` is what the clock
+        shows. Raises OSError, and then the log ends where it ended before. If truncating it fails
+        too, the next append or recovery does that.
         """
         assert self.takes_appends, "only the active segment takes batches"
         if self._has_torn_tail:
@@ -157,6 +158,8 @@ class Segment(IndexedLog):
                 descriptor = self._writer()
             self.append_times.append(append_time_ms if is_time_known else UNKNOWN, end_offset)
             files.write_at(descriptor, buffers, position, size)
+            if ends_times:
+                self.append_times.mark_end(batches[-1].last_offset + 1)
         except OSError:
             self._has_torn_tail = True
             self.cut(self.tail)
@@ -184,6 +187,8 @@ class Segment(IndexedLog):
         else:
             times.note_append(append_time_ms, clock_ms)
         self._known_size = position + size
+        if self._known_size >= self._remembers_at:
+            self.remember_times()
         self._last_hint = (end_offset, position)
         # The same as Tail(...), without the Python frame of a NamedTuple's constructor.
         self.tail = tuple.__new__(Tail, (batches[-1].last_offset + 1, position + size))
@@ -197,16 +202,12 @@ class Segment(IndexedLog):
         """Truncates the segment at the end of a batch; raises OSError.
 
         Log, indexes, append times and aborted transactions end there together. Known times of
-        dropped batches are forgotten; the times are then read from the log again.
+        dropped batches are forgotten; part of them is then read from the log again.
         """
         self.tail = tail
         self._hints = {}
         self._last_hint = (-1, 0)
-        if self._known_size > tail.size or not tail.size:
-            clock_ms = self._times.created_clock if tail.size else None
-            self._times, self._known_size = SegmentTimes(), 0
-            self._times.created_clock = clock_ms
-            self._least_entries = (0, 0)
+        self.forget_times(tail.size)
         if self.path.stat().st_size > tail.size:
             files.truncate(self.path, tail.size)
         self.truncate_indexes(tail)
@@ -276,9 +277,7 @@ class Segment(IndexedLog):
     def _locate(
         self, descriptor: files.Descriptor, offset: int, max_bytes: int, tail: Tail
     ) -> tuple[bytes | memoryview, int]:
-        """Finds the first batch that ends at or after `offset`.
-
-        Returns bytes from it, and its position.
+        """Returns bytes from the first batch that ends at or after `offset`, and its position.
 
         The position is the tail's size if there is none. One read is usually enough: it begins at
         the index entry, and the batches before the offset are skipped in memory.
@@ -309,10 +308,7 @@ class Segment(IndexedLog):
         return b"", tail.size
 
     def position_of(self, offset: int) -> int:
-        """Returns the position of the batch that holds an offset, or of the next one.
-
-        That is the end of the log if there is none. Raises OSError.
-        """
+        """Returns the position of the batch at or after an offset, else the end; raises OSError."""
         return self._locate(self._reader(), offset, 0, self.tail)[1]
 
     def end_before(self, offset: int) -> Tail:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 NOT_OURS = -1  # the file must be replaced
+_ZEROS = bytes(64 << 10)
 
 
 class IndexFile:
@@ -51,7 +52,7 @@ class IndexFile:
         self.count = count
 
     def note_read(self, size: int, count: int) -> None:
-        """Notes that a file of `size` bytes gave `count` entries.
+        """Takes over the number of entries that were read from the file, which has `size` bytes.
 
         If there was anything else after them, the next write must not append to the file.
         """
@@ -116,7 +117,7 @@ class SparseIndex(ABC):
         self._file.count = NOT_OURS
 
     def flush(self) -> None:
-        """Brings the file up to date, not yet durably; raises OSError."""
+        """Writes new entries to the file, without fsync. Raises OSError."""
         with self.flush_lock:
             self._file.write(len(self), self._packed)
 
@@ -155,6 +156,10 @@ def flush_both(index: SparseIndex, time_index: SparseIndex) -> None:
 
 def used_part(data: bytes, entry_size: int) -> bytes:
     """Returns a file's whole entries without the zeros that Kafka preallocates at the end."""
-    used = len(data.rstrip(b"\0"))
+    used = len(data)
+    while used >= len(_ZEROS) and data.endswith(_ZEROS, 0, used):  # rstrip takes a byte at a time
+        used -= len(_ZEROS)
+    last = max(used - len(_ZEROS), 0)
+    used = last + len(data[last:used].rstrip(b"\0"))
     whole = -(-used // entry_size) * entry_size  # an entry may itself end in zeros
     return data[: min(whole, len(data) // entry_size * entry_size)]

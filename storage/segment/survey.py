@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from protocol.errors import CorruptMessage
 from protocol.records.batch import summarize
+from storage.segment.appended.cursor import Cursor
 from storage.time.event_time import capped
 from storage.time.segment_times import SegmentTimes
 from storage.time.timestamp import exceeds, or_none
@@ -43,19 +44,20 @@ def catch_up(segment: IndexedLog) -> None:
         if size >= tail.size:
             return
         times = times.copy()
-        for found in segment.walk(size, tail.size):
-            _note(segment, found, times)
+        for found, append_time_ms in _timed(segment, size, tail.size):
+            _note(segment, found, append_time_ms, times)
         segment.known_times = (times, tail.size)
 
 
-def event_times(segment: IndexedLog) -> Iterator[tuple[int, int | None]]:
+def event_times(segment: IndexedLog, position: int = 0) -> Iterator[tuple[int, int | None]]:
     """Yields the end offset of each batch, and its largest event time as it counts; reads all.
 
-    None: the batch has no event time. Raises OSError and CorruptMessage.
+    It begins at a position where a batch starts. None: the batch has no event time. Raises OSError
+    and CorruptMessage.
     """
-    for found in segment.walk():
+    for found, append_time_ms in _timed(segment, position):
         times = SegmentTimes()
-        _note(segment, found, times)
+        _note(segment, found, append_time_ms, times)
         yield found.batch.last_offset + 1, times.event
 
 
@@ -93,8 +95,8 @@ def verify(segment: IndexedLog) -> None:
         times.created_clock = segment.known_times[0].created_clock  # it is not in the log
         index, time_index = segment.new_indexes()
         last_indexed = 0
-        for found in segment.walk():
-            honest = _note(segment, found, times) and honest
+        for found, append_time_ms in _timed(segment):
+            honest = _note(segment, found, append_time_ms, times) and honest
             if found.position - last_indexed > segment.index_interval_bytes:
                 index.append(found.batch.last_offset, found.position)
                 time_index.append(times.largest, times.largest_offset)
@@ -108,14 +110,26 @@ def verify(segment: IndexedLog) -> None:
         _log.warning("headers do not tell the times", extra={"segment": segment.path})
 
 
-def _note(segment: IndexedLog, found: Found, times: SegmentTimes) -> bool:
+def _timed(
+    segment: IndexedLog, position: int = 0, end: int | None = None
+) -> Iterator[tuple[Found, int | None]]:
+    """Iterates over the batches with their append times, None where unknown; raises OSError."""
+    if end is None:
+        end = segment.tail.size  # its append times are all in the file
+    times = Cursor(segment.append_times)
+    for found in segment.walk(position, end):
+        # A wrapper of format 0 or 1 has no first offset; its last one has the same append time.
+        yield found, times.at(found.batch.last_offset)
+
+
+def _note(
+    segment: IndexedLog, found: Found, append_time_ms: int | None, times: SegmentTimes
+) -> bool:
     """Takes a batch into account by its records; False if its header disagrees with them.
 
     If its append time is unknown, the moment of its adoption stands in.
     """
     batch = found.batch
-    # A wrapper of format 0 or 1 has no first offset; its last one has the same append time.
-    append_time_ms = segment.append_times.at(batch.last_offset)
     if append_time_ms is None:
         append_time_ms = segment.adoptions.time_of(batch.last_offset)
         times.note_adopted(append_time_ms)

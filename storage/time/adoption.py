@@ -76,3 +76,16 @@ def adopt(ranges: Sequence[Adopted], end_offset: int, now_ms: int) -> tuple[Adop
     if ranges and ranges[-1].end_offset >= end_offset:
         return tuple(ranges)
     return (*ranges, Adopted(end_offset, now_ms))[-_MOST_RANGES:]
+
+
+def told_by_leader(
+    told: Sequence[Adopted], own: Sequence[Adopted], end_offset: int
+) -> tuple[Adopted, ...]:
+    """Returns the ranges of a follower that ends at `end_offset`: its leader's, then its own.
+
+    A new leader may know append times that the leader before it did not. It tells of no adoption
+    there, and what the follower has without append times stays as old as it was.
+    """
+    told_end = told[-1].end_offset if told else -1
+    behind = [each for each in adopted_below(own, end_offset) if each.end_offset > told_end]
+    return (*told, *behind)[-_MOST_RANGES:]

@@ -61,6 +61,7 @@ VERSIONS = {
     "DescribeUserScramCredentials": 0,
     "DescribeCluster": 2,
     "DescribeProducers": 0,
+    "UnregisterBroker": 0,
     "DescribeTransactions": 0,
     "ListTransactions": 2,
     "DescribeTopicPartitions": 0,
@@ -456,6 +457,7 @@ BODIES = {
         "include_fenced_brokers": True,
     },
     "DescribeProducers": {"topics": [{"name": "some-topic", "partition_indexes": [0]}]},
+    "UnregisterBroker": {"broker_id": 77},
     "DescribeTransactions": {"transactional_ids": ["some-id"]},
     "ListTransactions": {
         "state_filters": [],

@@ -287,3 +287,14 @@ def test_stopping_right_after_the_start(start, moment):
     broker.restart()
     with broker.connect() as connection:
         assert connection.ask("ApiVersions", 0)["error_code"] == 0
+
+
+def test_signals_up_to_the_very_end_of_a_stop_are_no_crash(tmp_path):
+    """Python gives the signals back to the system before it ends."""
+    where = ("--listeners", "PLAINTEXT://127.0.0.1:0", "--http", "127.0.0.1:0")
+    with serve("--log-dirs", str(tmp_path), *where) as process:
+        assert process.stdout.readline().startswith("ready ")
+        while process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+            time.sleep(0.0005)
+        assert process.returncode == 0, process.stderr.read()

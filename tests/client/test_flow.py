@@ -305,3 +305,22 @@ def test_a_first_contact_where_something_listens_has_the_whole_time(others):
 def test_several_addresses_fail_as_all_of_them_do(failures, kind):
     found = none_reached(failures)
     assert (type(found), str(found)) == (kind, "a; b")
+
+
+def test_a_broker_whose_leaders_were_wrong_is_asked_last():
+    state = ClusterState([FIRST])
+    state.heard(ONE)
+    state.learn_metadata(brokers_with(1))
+
+    def order(*opened):
+        return state.by_standing(state.any_addresses(), opened.__contains__)
+
+    assert order() == [ONE, TWO, FIRST]
+    assert order(TWO) == [TWO, ONE, FIRST]
+    state.forget()
+    assert order(ONE) == [TWO, FIRST, ONE]
+    state.forget()  # it has told nothing since then
+    state.doubt(TWO)
+    assert order(ONE, TWO) == [FIRST, ONE, TWO]
+    state.doubt(ONE)
+    assert order() == [FIRST, TWO, ONE]

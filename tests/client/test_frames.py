@@ -6,14 +6,14 @@ from struct import Struct
 
 import pytest
 
-from client.apis import API_VERSIONS, METADATA, PRODUCE
+from client.apis import API_VERSIONS, FETCH, METADATA, PRODUCE
 from client.errors import AuthenticationFailed, ConnectionBroken, HandshakeBroken, VersionMismatch
 from client.frames import Frames, Request
-from protocol.api import api_versions, metadata, produce
+from protocol.api import api_versions, fetch, metadata, produce
 from protocol.message import api_of, codec, read_request_header, response_header
 
 SIZE = Struct(">i")
-SERVED = {PRODUCE: (3, 9), METADATA: (1, 9), API_VERSIONS: (0, 3)}
+SERVED = {PRODUCE: (3, 9), FETCH: (4, 12), METADATA: (1, 9), API_VERSIONS: (0, 3)}
 
 
 def requests_in(data):
@@ -49,8 +49,8 @@ def feed(frames, data, step=None):
         count = min(len(room), len(data), step or len(data))
         room[:count] = data[:count]
         data = data[count:]
-        answer = frames.filled(count)
-        if answer is not None:
+        frames.filled(count)
+        while (answer := frames.next_answer()) is not None:
             answers.append(answer)
     return answers
 
@@ -75,6 +75,16 @@ def ready(served=SERVED, authenticator=None, clock=lambda: 0.0):
 def ask_metadata(frames):
     frames.send(metadata.MetadataRequest(topics=[]), METADATA)
     return requests_in(frames.take_output())[-1]
+
+
+def ask_fetch(frames):
+    frames.send(fetch.FetchRequest(max_wait_ms=0, min_bytes=0), FETCH)
+    return requests_in(frames.take_output())[-1]
+
+
+def fetched(records):
+    data = fetch.PartitionData(partition_index=0, high_watermark=1, records=records)
+    return fetch.FetchResponse(responses=[fetch.FetchableTopicResponse(partitions=[data])])
 
 
 def test_it_asks_for_versions_first_and_says_who_it_is():
@@ -117,6 +127,23 @@ def test_answers_come_in_the_order_of_the_requests_however_they_are_cut(step):
     )
     assert [one.controller_id for one in feed(frames, data, step)] == [0, 1, 2]
     assert frames.in_flight == 0
+
+
+@pytest.mark.parametrize("step", [None, 999, 16_384])
+def test_answers_larger_than_a_read_come_whole_between_small_ones(step):
+    frames = ready()
+    sizes = [1, 100_000, 2, 16_360, 16_390, 3]
+    data = b"".join(answer_to(ask_fetch(frames), fetched(b"x" * size)) for size in sizes)
+    answers = feed(frames, data, step)
+    assert [len(one.responses[0].partitions[0].records) for one in answers] == sizes
+
+
+def test_an_answer_can_be_kept_while_the_next_is_received():
+    frames = ready()
+    kept = feed(frames, answer_to(ask_fetch(frames), fetched(b"a" * 100)))
+    kept += feed(frames, answer_to(ask_fetch(frames), fetched(b"b" * 100_000)))
+    feed(frames, answer_to(ask_fetch(frames), fetched(b"c" * 100_000)))
+    assert [bytes(one.responses[0].partitions[0].records[:1]) for one in kept] == [b"a", b"b"]
 
 
 def test_an_answer_to_another_request_breaks_it():

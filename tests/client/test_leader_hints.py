@@ -5,16 +5,14 @@ The broker answers NOT_LEADER_OR_FOLLOWER on command, and counts the requests fo
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 from client import Client, RequestError
-from client.async_client import AsyncClient
 from client.calls import records as calls
 from client.calls import topics
 from protocol.errors import ErrorCode
 from protocol.records.batch import Record, build
+from tests.client.shells import Asyncio
 from tidelog.process import BrokerProcess
 
 pytestmark = pytest.mark.timeout(60)
@@ -33,21 +31,6 @@ def broker(one):
     """The broker of this file, with nothing planted."""
     yield one
     one.faults.clear()
-
-
-class Asyncio:
-    """The asyncio shell, for a test that is no coroutine."""
-
-    def __init__(self, bootstrap, timeout_s):
-        self.runner = asyncio.Runner()
-        self.client = AsyncClient(bootstrap, timeout_s=timeout_s)
-
-    def perform(self, call):
-        return self.runner.run(self.client.perform(call))
-
-    def close(self):
-        self.runner.run(self.client.close())
-        self.runner.close()
 
 
 @pytest.fixture(params=["sync", "asyncio"])

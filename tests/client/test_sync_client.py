@@ -24,6 +24,7 @@ from client import (
 )
 from client.apis import DESCRIBE_PRODUCERS
 from client.calls import topics
+from client.calls.records import fetch_records
 from client.errors import ConnectionBroken, NoListener
 from client.sync_connection import Connection
 from protocol.errors import ErrorCode
@@ -58,6 +59,38 @@ def test_what_is_produced_is_fetched(client, topic):
     assert len(client.fetch(topic, 0, 0, max_wait_ms=1).records) == 0
 
 
+def test_a_call_that_is_begun_is_answered_later(client, topic):
+    client.create_topic(topic, 1, {"retention.ms": "-1"})
+    client.produce(topic, 0, batch())
+    end = client.begin(fetch_records(topic, 0, 0))
+    assert [one.offset for one in records(end().records)] == [0, 1, 2, 3, 4]
+    end = client.begin(fetch_records(topic, 0, 99))
+    with pytest.raises(RequestError) as caught:
+        end()
+    assert caught.value.code == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert client.end_offset(topic, 0) == 5
+
+
+def test_a_call_that_is_begun_survives_its_broker(broker, topic):
+    with Client(broker.bootstrap, timeout_s=60) as client:
+        client.create_topic(topic, 1, {"retention.ms": "-1"})
+        client.produce(topic, 0, batch())
+        end = client.begin(fetch_records(topic, 0, 5, max_wait_ms=30_000, min_bytes=1))
+        broker.kill()
+        broker.restart()
+        with Client(broker.bootstrap) as other:
+            other.produce(topic, 0, batch())
+        assert [one.offset for one in records(end().records)] == [5, 6, 7, 8, 9]
+        broker.kill()
+        back = threading.Thread(target=broker.restart)
+        back.start()
+        try:
+            end = client.begin(fetch_records(topic, 0, 5))
+            assert [one.offset for one in records(end().records)] == [5, 6, 7, 8, 9]
+        finally:
+            back.join()
+
+
 def test_a_topic_is_validated_and_not_made(client, topic):
     given = {"retention.ms": "12345", "cleanup.policy": "compact"}
     found = client.perform(topics.validate(topic, 3, given))
@@ -79,6 +112,28 @@ def test_offsets_by_time_and_at_the_ends(client, topic):
     assert client.list_offsets(topic, {0: EARLIEST})[0].offset == 0
     assert client.list_offsets(topic, {0: 1})[0] == (4, 1_700_000_000_000)
     assert client.list_offsets(topic, {0: 2_000_000_000_000})[0] == (-1, -1)
+
+
+def test_offsets_of_several_partitions_are_asked_for_at_once(client, topic, monkeypatch):
+    client.create_topic(topic, 3, {"retention.ms": "-1"})
+    for partition, times in ((0, 2), (2, 3)):
+        for _ in range(times):
+            client.produce(topic, partition, batch())
+    assert client.list_offsets(topic, {}) == {}
+    assert client.end_offset(topic, 0) == 10
+    ask, asked = Connection.ask, []
+
+    def counted(self, *arguments, **named):
+        asked.append(arguments)
+        return ask(self, *arguments, **named)
+
+    monkeypatch.setattr(Connection, "ask", counted)
+    ends = client.list_offsets(topic, {2: LATEST, 0: LATEST, 1: EARLIEST})
+    assert len(asked) == 1
+    assert {partition: found.offset for partition, found in ends.items()} == {0: 10, 1: 0, 2: 15}
+    with pytest.raises(RequestError, match=f"{topic}-9") as caught:
+        client.list_offsets(topic, {0: LATEST, 9: LATEST})
+    assert caught.value.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def test_settings_of_a_topic(client, topic):

@@ -53,12 +53,14 @@ class Client(NamedTuple):
     no_commits: str = ""  # why it cannot commit and fetch offsets from outside a group
     rewinds: bool = True  # a member can go back to a time
     admin: tuple[str, ...] = ()  # the calls of administration.py it has
+    release: str = ""  # the release of Kafka whose protocol kafka-python speaks; empty: the newest
 
     def command(self, server: str, *, make: bool = True) -> list[str]:
         """The driver's command line; raises Unavailable when its environment cannot be had."""
         driver = DRIVERS / self.driver
         if self.environment is None:
-            return [sys.executable, str(driver), server]
+            own = [self.release] if self.release else []
+            return [sys.executable, str(driver), server, *own]
         if self.name == "kcat" and shutil.which("kcat"):
             return [sys.executable, str(driver), "-", server]
         place = environment(self.environment, make=make)
@@ -189,6 +191,9 @@ FRANZ_GO = Client(
     wrapper_times=False, unreadable_in_format_0=("lz4",), idempotence="default", admin=ALL_CALLS,
 )  # fmt: skip
 
+# Its users have a producer and a group that work for long: it takes part in the rolling restart alone.
+SARAMA = Client("sarama 1", "go", "go", ALL_CODECS, 2, 2, 11, idempotence="optional")
+
 CLIENTS = (
     KCAT, CONFLUENT, LIBRDKAFKA_1X, LIBRDKAFKA_09, KAFKA_PYTHON_3, KAFKA_PYTHON_23, KAFKA_PYTHON_20,
     KAFKA_PYTHON_14, AIOKAFKA, JAVA_08, JAVA_09, JAVA_010, JAVA_0102, JAVA_011, JAVA_11, JAVA_28,
@@ -208,6 +213,18 @@ MIXED_GROUPS = (
 # One of each family: what is run a second time, against the Python kernels.
 SHORT = (CONFLUENT, LIBRDKAFKA_09, KAFKA_PYTHON_20, AIOKAFKA, JAVA_08, JAVA_0102, JAVA_39, KAFKAJS)
 
+# Against three brokers: one of each family, and of the oldest protocols. The SimpleConsumer of Java 0.8.2 is
+# told one broker and asks no other.
+ON_THREE_BROKERS = (
+    CONFLUENT, LIBRDKAFKA_09, KAFKA_PYTHON_3, AIOKAFKA, JAVA_0102, JAVA_39, KAFKAJS, FRANZ_GO,
+    NO_KAFKA._replace(no_commits="it sends them to the leader of their partition, as if for ZooKeeper"),
+)  # fmt: skip
+
+# These work on while brokers restart.
+ROLLING = (
+    CONFLUENT, KAFKA_PYTHON_3, AIOKAFKA, JAVA_0102, JAVA_39, JAVA_41, KAFKAJS, FRANZ_GO, SARAMA,
+)  # fmt: skip
+
 # What the development environment already holds: the matrix of every `make test`. There kafka-python
 # lacks the modules it compresses snappy with, and reads lz4's old checksum with.
 QUICK = (
@@ -220,6 +237,28 @@ QUICK = (
     ),
     AIOKAFKA,
 )
+
+# kafka-python as it speaks to brokers of 0.9 (Fetch v1, format 0) and 0.10 (Fetch v2, format 1).
+_SPEAKS_OLD = QUICK[1]._replace(
+    codecs=("none", "gzip"), headers=False, negative_times=False, idempotence="default", admin=()
+)
+OLD_PROTOCOLS = (
+    _SPEAKS_OLD._replace(
+        name="kafka-python as 0.9", release="0.9", produce_magic=0, fetch_magic=0, fetch_version=1,
+        sets_timestamps=False,
+    ),
+    _SPEAKS_OLD._replace(
+        name="kafka-python as 0.10", release="0.10.0", produce_magic=1, fetch_magic=1, fetch_version=2,
+    ),
+)  # fmt: skip
+
+# These go through KIP-32's migration; the second ones also as groups that work all the time (a producer of
+# Java 3.9 that stays open is idempotent by default, which formats 0 and 1 have no place for).
+MIGRATING = (
+    JAVA_09, JAVA_010, JAVA_0102, LIBRDKAFKA_09, JAVA_39, JAVA_41, CONFLUENT, KAFKA_PYTHON_3,
+    *OLD_PROTOCOLS,
+)  # fmt: skip
+MIGRATING_GROUPS = (JAVA_0102, CONFLUENT, *OLD_PROTOCOLS)
 
 
 def driver_files() -> list[Path]:

@@ -238,7 +238,10 @@ def java_sources(version: str) -> list[str]:
     """The driver's source files for one client version."""
     classes = next(c for since, c in JAVA_GENERATIONS if numbers(version) >= numbers(since))
     extra = () if classes[-1] == "AdminNothing" else ("AdminTopics",)
-    return [f"{name}.java" for name in ("Driver", "Lines", "Json", "Producing", *classes, *extra)]
+    return [
+        f"{name}.java"
+        for name in ("Driver", "Lines", "Json", "Producing", "Sending", *classes, *extra)
+    ]
 
 
 def build_java(target: Path) -> None:

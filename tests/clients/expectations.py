@@ -70,8 +70,11 @@ class Rules(NamedTuple):
         return stages[: newest + 1]
 
 
+_TIDELOG = Rules({0: "0.9.0", 1: "0.10.2", 2: "3.0"}, zstd_for_all=True, names_refusals=True)
 BROKERS = {
-    "tidelog": Rules({0: "0.9.0", 1: "0.10.2", 2: "3.0"}, zstd_for_all=True, names_refusals=True),
+    "tidelog": _TIDELOG,
+    # The broker that changes a setting answers when it is stored; the others hear of it soon.
+    "tidelog-cluster": _TIDELOG._replace(settle_s=2.0),
     # It answers UNKNOWN_SERVER_ERROR to headers and zstd that formats 0 and 1 cannot carry.
     "kafka-2.8": Rules(
         {0: "0.9.0", 1: "0.10.2", 2: "2.8"},

@@ -30,6 +30,7 @@ PROBE_PARTITION = len(ALL_CODECS)  # beside one partition per codec
 END_OFFSETS_TIMEOUT_S = 60.0
 CREATED_AT_ONCE = 20
 CREATE_TIMEOUT_S = 100.0
+REPLICAS = -1  # what the brokers give by default: one, and three where there are three brokers
 
 
 def settings_of(topic: Topic, broker: Rules) -> dict[str, str]:
@@ -46,7 +47,7 @@ def create_topics(server: str, topics: Iterable[Topic], broker: Rules) -> None:
         NewTopic(
             topic.name,
             PROBE_PARTITION + 1,
-            1,
+            REPLICAS,
             config={**settings_of(topic, broker), "retention.ms": "-1"},
         )
         for topic in topics

@@ -93,7 +93,7 @@ def test_types_are_kafkas(row, setting):
 def test_defaults_are_kafkas(row, setting):
     if row.name in DEFAULTS:
         return
-    assert (setting.default or "null") == row.default
+    assert (setting.default or "null") == (row.default or "null")
 
 
 def test_broker_names_of_topic_settings_have_the_same_default_as_the_topic_setting():
@@ -114,7 +114,9 @@ def test_broker_names_of_topic_settings_have_the_same_default_as_the_topic_setti
 
 def test_the_differences_listed_exist():
     assert {
-        row.name for row, setting in declared() if (setting.default or "null") != row.default
+        row.name
+        for row, setting in declared()
+        if (setting.default or "null") != (row.default or "null")
     } == set(DEFAULTS)
     assert {
         (row.name, row.type) for row, setting in declared() if setting.type.name != row.type

@@ -18,6 +18,7 @@ READ_AS = {
     "message_timestamp_difference_max_ms": "timestamp_window",
     "message_format_version": "target_magic",
     "compression_type": "compression",
+    "inter_broker_protocol_version": "newest_magic",
     "http_listener": "http",
     "control_listener": "control",
 }

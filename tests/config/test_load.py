@@ -220,6 +220,31 @@ def test_files_that_cannot_be_read_are_refused(tmp_path):
         load(binary, {}, {})
 
 
+@pytest.mark.parametrize(
+    ("protocol", "wanted", "oldest"),
+    [("0.9.0", "0.10.0", "0.10.0"), ("0.10.2", "0.11.0-IV0", "0.11.0"), ("0.9.0", "2.8", "0.11.0")],
+)
+def test_a_message_format_newer_than_the_inter_broker_protocol_is_refused(protocol, wanted, oldest):
+    settings = {"inter.broker.protocol.version": protocol}
+    said = f"set inter.broker.protocol.version to {oldest} or later on every broker first"
+    with pytest.raises(ConfigError, match=f"log.message.format.version={wanted} is .*{said}"):
+        load(None, {}, {**settings, "log.message.format.version": wanted})
+    with pytest.raises(
+        ConfigError, match=r"log.message.format.version=3.0-IV1 is message format 2"
+    ):
+        load(None, {}, settings)  # the default is the newest
+
+
+@pytest.mark.parametrize(
+    ("protocol", "wanted", "magic"),
+    [("0.9.0", "0.8.2", 0), ("0.10.0-IV0", "0.10.2", 1), ("0.11.0", "3.0", 2), ("4.1", "0.9.0", 0)],
+)
+def test_a_message_format_may_be_as_new_as_the_inter_broker_protocol(protocol, wanted, magic):
+    settings = {"inter.broker.protocol.version": protocol, "message.format.version": wanted}
+    config = load(None, {}, settings)
+    assert config.topic_defaults.target_magic == magic <= config.newest_magic
+
+
 # --- topics --------------------------------------------------------------------------------------
 
 

@@ -1,7 +1,9 @@
 """The container engine of the tests: docker or podman, whichever runs here, and the images they need.
 
-What is built on and what is run beside the broker are official images, unless PYTHON_IMAGE and
-PROMETHEUS_IMAGE name others. What cannot be had is said in one sentence, as a reason to skip.
+What is built on and what is run beside the broker are official images, unless PYTHON_IMAGE, ETCD_IMAGE
+and PROMETHEUS_IMAGE name others. Where etcd's or Prometheus' cannot be pulled, Debian's is put on top of
+the image for Python, if its packages can be had. What cannot be had is said in one sentence, as a reason
+to skip.
 """
 
 from __future__ import annotations
@@ -18,13 +20,21 @@ SCRIPT = ROOT / "docker" / "containers.sh"
 OFFICIAL = {
     "PYTHON_IMAGE": "docker.io/library/python:3.11-slim-bookworm",
     "PROMETHEUS_IMAGE": "docker.io/prom/prometheus:v3.5.0",
+    "ETCD_IMAGE": "quay.io/coreos/etcd:v3.6.9",
 }
 # Where an official image cannot be pulled, a stand-in of this name may lie in the engine's own store.
 STAND_INS = {
     "PYTHON_IMAGE": "localhost/python:3.11-slim-bookworm",
-    "PROMETHEUS_IMAGE": "localhost/prometheus:2.42",
+    "PROMETHEUS_IMAGE": "localhost/prometheus:debian",
+    "ETCD_IMAGE": "localhost/etcd:debian",
+}
+# What a stand-in is built from, where it is not there.
+RECIPES = {
+    "PROMETHEUS_IMAGE": Path(__file__).parent / "stand_ins" / "prometheus.Dockerfile",
+    "ETCD_IMAGE": Path(__file__).parent / "stand_ins" / "etcd.Dockerfile",
 }
 PULL_WITHIN_S = 120
+BUILD_WITHIN_S = 600
 
 
 def run(*command, environ=None, within_s=600, status=0):
@@ -62,12 +72,24 @@ def name():
 
 @cache
 def image(variable):
-    """The image to use, here already or pulled; None where it cannot be had."""
+    """The image to use: here already, pulled, or a stand-in that is built; None where it cannot be had."""
     for candidate in (os.environ.get(variable), OFFICIAL[variable], STAND_INS[variable]):
         if candidate and _works(name(), "image", "inspect", candidate):
             return candidate
     wanted = os.environ.get(variable) or OFFICIAL[variable]
-    return wanted if _works(name(), "pull", wanted, within_s=PULL_WITHIN_S) else None
+    if _works(name(), "pull", wanted, within_s=PULL_WITHIN_S):
+        return wanted
+    return _stand_in(variable)
+
+
+def _stand_in(variable):
+    base = None if variable not in RECIPES else image("PYTHON_IMAGE")
+    if base is None or os.environ.get(variable):
+        return None
+    recipe = RECIPES[variable]
+    words = (name(), "build", "--network", "host", "--build-arg", f"PYTHON_IMAGE={base}")
+    words += ("-f", str(recipe), "-t", STAND_INS[variable], str(recipe.parent))
+    return STAND_INS[variable] if _works(*words, within_s=BUILD_WITHIN_S) else None
 
 
 def inspect(kind, what):

@@ -5,17 +5,13 @@ Run with `make test-docker`. Grafana is not started: its files are judged in tes
 
 from __future__ import annotations
 
-import json
-import re
-import secrets
 import time
-import urllib.request
-from pathlib import Path
 
 import pytest
 from kafka import KafkaProducer
 
 from tests.docker import engine
+from tests.docker.compose_stack import ComposeStack, needs_compose
 from tests.docker.containers import on_free_ports, produce, ready, values
 
 pytestmark = pytest.mark.docker
@@ -34,19 +30,11 @@ with Client("broker:29092") as client:
 """
 
 
-class Stack:
-    """The services of compose.yaml that can be run here, under a name and on ports of their own."""
+class Stack(ComposeStack):
+    """The broker of compose.yaml, and Prometheus where it can be had."""
 
     def __init__(self, image):
-        self.image = image
-        self.project = f"tidelog-test-{secrets.token_hex(4)}"
-        prometheus = engine.image("PROMETHEUS_IMAGE")
-        self.services = ["broker"] if prometheus is None else ["broker", "prometheus"]
-        self.environ = {
-            "COMPOSE_PROJECT_NAME": self.project,
-            "TIDELOG_IMAGE": image,
-            "PROMETHEUS_IMAGE": prometheus or "",
-        }
+        super().__init__(image, ["broker"])
 
     def up(self):
         on_free_ports(3, self._start)
@@ -55,49 +43,30 @@ class Stack:
             assert time.monotonic() < deadline_s, self.broker_log()
 
     def _start(self, port, http_port, prometheus_port):
-        self.port, self.http, self.prometheus = port, http_port, prometheus_port
-        self.environ |= {
-            "TIDELOG_PORT": str(port),
-            "TIDELOG_HTTP_PORT": str(http_port),
-            "PROMETHEUS_PORT": str(prometheus_port),
-        }
-        try:
-            engine.run(engine.SCRIPT, "up", *self.services, environ=self.environ)
-        except AssertionError:
-            self.down()
-            raise
-
-    def down(self, *options):
-        engine.run(engine.SCRIPT, "down", *options, environ=self.environ)
+        self.port, self.http = port, http_port
+        self.start(prometheus_port, TIDELOG_PORT=port, TIDELOG_HTTP_PORT=http_port)
 
     def broker_log(self):
         names = engine.run(engine.name(), "ps", "--all", "--format", "{{.Names}}").split()
         (name,) = (name for name in names if self.project in name and "broker" in name)
         return engine.run(engine.name(), "logs", name)
 
-    def ask_prometheus(self, path):
-        url = f"http://127.0.0.1:{self.prometheus}/api/v1/{path}"
-        with urllib.request.urlopen(url, timeout=60) as answer:
-            return json.load(answer)["data"]
-
 
 @pytest.fixture(scope="module")
 def stack(image):
-    if not engine.has_compose():
-        pytest.skip("no compose for the engine that runs here (podman-compose, docker compose)")
+    needs_compose()
     stack = Stack(image)
     try:
         stack.up()
         yield stack
     finally:
-        stack.down("-v")  # older versions of podman-compose leave the network
-        engine.run(engine.name(), "network", "rm", f"{stack.project}_default", status=None)
+        stack.remove()
 
 
 def test_clients_on_the_host_and_inside_the_network(stack):
     bootstrap = f"localhost:{stack.port}"
     produce(bootstrap, "both", 1, partition=0)
-    words = [engine.name(), "run", "--rm", "--network", f"{stack.project}_default"]
+    words = [engine.name(), "run", "--rm", "--network", stack.network]
     words += ["--entrypoint", "/opt/tidelog/bin/python", stack.image, "-c", INSIDE]
     told = engine.run(*words, within_s=240)
     assert "told broker:29092\n" in told
@@ -110,23 +79,7 @@ def test_clients_on_the_host_and_inside_the_network(stack):
 
 
 def test_prometheus_scrapes_the_broker_and_knows_the_alerts(stack):
-    if "prometheus" not in stack.services:
-        pytest.skip(
-            f"{engine.OFFICIAL['PROMETHEUS_IMAGE']} cannot be pulled; PROMETHEUS_IMAGE names another"
-        )
-    deadline_s = time.monotonic() + 120
-    up = {}
-    while up != {"tidelog": "up", "prometheus": "up"}:
-        assert time.monotonic() < deadline_s, up
-        try:
-            targets = stack.ask_prometheus("targets")["activeTargets"]
-        except OSError:  # it starts
-            continue
-        up = {target["labels"]["job"]: target["health"] for target in targets}
-    rules = stack.ask_prometheus("rules")["groups"][0]["rules"]
-    file = Path(engine.ROOT / "docker/prometheus/alerts.yml").read_text(encoding="utf-8")
-    assert [rule["name"] for rule in rules] == re.findall(r"- alert: (\w+)", file)
-    assert all(not rule.get("lastError") for rule in rules)
+    stack.check_prometheus(["tidelog", "prometheus"])
 
 
 def test_the_logs_outlive_the_containers(stack):

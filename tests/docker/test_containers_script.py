@@ -43,4 +43,4 @@ def test_a_failed_build_fails(tmp_path):
 
 def test_a_wrong_word_is_told(tmp_path):
     told = run(SCRIPT, "start", environ=fake(tmp_path, "docker"), status=1)
-    assert told == "containers.sh: expected image, up or down\n"
+    assert told == "containers.sh: expected image, up, down, cluster-up or cluster-down\n"

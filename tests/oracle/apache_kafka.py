@@ -300,6 +300,35 @@ class Process:
         return "\n".join(text)
 
 
+class Place(NamedTuple):
+    """Which node of a KRaft quorum a broker is: its id, and the ports of all nodes by their ids."""
+
+    node_id: int
+    ports: Mapping[int, NodePorts]
+
+
+class NodePorts(NamedTuple):
+    """Where a node listens on the loopback interface."""
+
+    clients: int
+    controller: int
+
+
+def start_again_if_passing(start: Callable[[], None], stop: Callable[[], None]) -> None:
+    """Starts what another process may hold a port of, three times at most.
+
+    Raises the ApacheKafkaError of the last start, or the first one that has another cause.
+    """
+    for attempts_left in (2, 1, 0):
+        try:
+            start()
+            return
+        except ApacheKafkaError as error:
+            stop()
+            if not attempts_left or PASSING not in str(error):
+                raise
+
+
 class ApacheKafka:
     """One Apache Kafka broker on the loopback interface.
 
@@ -307,7 +336,8 @@ class ApacheKafka:
     again on it). `properties` win over the defaults here. `cpu` pins the processes to one CPU. A broker whose
     `properties` name an `inter.broker.protocol.version` runs with a ZooKeeper: one without has no such thing,
     nor a message format of its own. `listeners` are more listeners of a broker without a ZooKeeper, each with
-    its security protocol; `ports` has their ports.
+    its security protocol; `ports` has their ports. With a `place` it is one node of a quorum whose ports are
+    chosen already, and everything that concerns replication keeps Kafka's default.
     """
 
     def __init__(
@@ -318,6 +348,7 @@ class ApacheKafka:
         cpu: int | None = None,
         heap: str = "512m",
         listeners: Mapping[str, str] | None = None,
+        place: Place | None = None,
     ) -> None:
         self.version = version
         self.directory = Path(directory).resolve()
@@ -325,6 +356,7 @@ class ApacheKafka:
         self.cpu = cpu
         self.heap = heap
         self.listeners = dict(listeners or {})
+        self.place = place
         self.ports: dict[str, int] = {}
         self.port = 0
         self.start_seconds = 0.0
@@ -368,14 +400,7 @@ class ApacheKafka:
             raise ApacheKafkaError(java.reason)
         self.directory.mkdir(parents=True, exist_ok=True)
         begin = time.monotonic()
-        for attempts_left in (2, 1, 0):
-            try:
-                self._start_once()
-                break
-            except ApacheKafkaError as error:
-                self.stop()
-                if not attempts_left or PASSING not in str(error):
-                    raise
+        start_again_if_passing(self._start_once, self.stop)
         self.start_seconds = time.monotonic() - begin
 
     def stop(self) -> None:
@@ -404,31 +429,37 @@ class ApacheKafka:
         self._wait(self._broker, self.port, answers_metadata)
 
     def _start_kraft_broker(self) -> None:
-        self.port, controller, *more = free_ports(2 + len(self.listeners))
+        place, more = self._place_and_more_ports()
+        self.port, controller = place.ports[place.node_id]
         self.ports = dict(zip(self.listeners, more, strict=True))
         listeners = {"PLAINTEXT": self.port, **self.ports, "CONTROLLER": controller}
         protocols = {"PLAINTEXT": "PLAINTEXT", **self.listeners, "CONTROLLER": "PLAINTEXT"}
+        voters = (f"{node}@127.0.0.1:{ports.controller}" for node, ports in place.ports.items())
         config = self._write_properties(
             "server.properties",
             {
-                "node.id": 1,
+                "node.id": place.node_id,
                 "process.roles": "broker,controller",
                 "listeners": ",".join(f"{name}://127.0.0.1:{p}" for name, p in listeners.items()),
                 "controller.listener.names": "CONTROLLER",
                 "listener.security.protocol.map": ",".join(map(":".join, protocols.items())),
-                "controller.quorum.voters": f"1@127.0.0.1:{controller}",
-                "transaction.state.log.replication.factor": 1,
-                "transaction.state.log.min.isr": 1,
-                "transaction.state.log.num.partitions": 1,
-                "broker.session.timeout.ms": SESSION_MS,
+                "controller.quorum.voters": ",".join(voters),
                 "initial.broker.registration.timeout.ms": START_TIMEOUT_S * 1000,
-                **self._common_properties(),
+                "log.dirs": self.log_dir,
+                **(self._lone_broker_properties() if self.place is None else {}),
                 **self.properties,
             },
         )
         if not (self.log_dir / "meta.properties").exists():
             self._format_storage(config)
         self._broker = self._java("broker", "kafka.Kafka", [str(config)], self.heap)
+
+    def _place_and_more_ports(self) -> tuple[Place, list[int]]:
+        """Returns the node's place, a quorum of its own unless it is given one, and `listeners`' ports."""
+        if self.place is not None:
+            return self.place, free_ports(len(self.listeners))
+        clients, controller, *more = free_ports(2 + len(self.listeners))
+        return Place(1, {1: NodePorts(clients, controller)}), more
 
     def _format_storage(self, config: Path) -> None:
         """What kafka-storage.sh does: give the node's directory a cluster id."""
@@ -475,6 +506,16 @@ class ApacheKafka:
             },
         )
         self._broker = self._java("broker", "kafka.Kafka", [str(config)], self.heap)
+
+    def _lone_broker_properties(self) -> dict[str, object]:
+        """What a KRaft broker without another one, which a test may pause, needs."""
+        return {
+            "transaction.state.log.replication.factor": 1,
+            "transaction.state.log.min.isr": 1,
+            "transaction.state.log.num.partitions": 1,
+            "broker.session.timeout.ms": SESSION_MS,
+            **self._common_properties(),
+        }
 
     def _common_properties(self) -> dict[str, object]:
         return {
@@ -543,9 +584,14 @@ def _ask(port: int, request: bytes, size: int) -> bytes:
 
 def answers_metadata(port: int) -> bool:
     """Whether a broker on `port` answers a Metadata v1 request with at least one broker."""
+    return named_brokers(port) > 0
+
+
+def named_brokers(port: int) -> int:
+    """How many brokers the one on `port` names in a Metadata v1 answer; 0 if nobody answers."""
     request = bytes.fromhex("0003 0001 00000007 ffff ffffffff")
     answer = _ask(port, len(request).to_bytes(4, "big") + request, 12)
-    return len(answer) == 12 and int.from_bytes(answer[8:], "big") > 0
+    return int.from_bytes(answer[8:], "big") if len(answer) == 12 else 0
 
 
 def answers_ruok(port: int) -> bool:

@@ -17,12 +17,24 @@ import uuid
 from typing import TYPE_CHECKING, Any, Self
 
 from kafka.protocol import admin, consumer, metadata, producer
+from kafka.protocol.api_message import ApiMessage
 
 if TYPE_CHECKING:
     from types import TracebackType
 
 CLIENT_ID = "oracle"
 ANSWER_TIMEOUT_S = 60  # a process may stand still for a while
+
+_OURS = "tests.oracle.schemas"
+
+
+class UnregisterBrokerRequest(ApiMessage, load_json=_OURS):  # type: ignore[misc,call-arg]
+    """Key 64, which kafka-python lacks."""
+
+
+class UnregisterBrokerResponse(ApiMessage, load_json=_OURS):  # type: ignore[misc,call-arg]
+    """Its answer."""
+
 
 SCHEMAS: dict[str, tuple[Any, Any]] = {
     "Produce": (producer.ProduceRequest, producer.ProduceResponse),
@@ -79,6 +91,7 @@ SCHEMAS: dict[str, tuple[Any, Any]] = {
         admin.DescribeUserScramCredentialsRequest,
         admin.DescribeUserScramCredentialsResponse,
     ),
+    "UnregisterBroker": (UnregisterBrokerRequest, UnregisterBrokerResponse),
     "DescribeTransactions": (admin.DescribeTransactionsRequest, admin.DescribeTransactionsResponse),
     "ListTransactions": (admin.ListTransactionsRequest, admin.ListTransactionsResponse),
     "ListGroups": (admin.ListGroupsRequest, admin.ListGroupsResponse),

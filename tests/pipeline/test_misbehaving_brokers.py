@@ -17,14 +17,15 @@ from client.appender import Appender
 from client.sync_connection import Connection
 from pipeline.source.access import read
 from pipeline.source.reading import Options
-from pipeline.source.splits import READ_COMMITTED, SourceError, Split
-from protocol.api import api_versions, describe_configs, fetch, metadata, produce
+from pipeline.source.splits import READ_COMMITTED, READ_UNCOMMITTED, SourceError, Split
+from protocol.api import api_versions, describe_configs, fetch, list_offsets, metadata, produce
 from protocol.message import api_of, codec
 from protocol.records.batch import Record, build
 from protocol.records.column_batches import EncodedBatch
 
 SERVED = {
     1: (4, 11),
+    2: (1, 5),
     3: (1, 8),
     18: (0, 3),
     32: (1, 3),
@@ -37,6 +38,7 @@ class Scripted:
     """A broker on a port: it leads topic `t`, and answers each fetch with the next of some answers."""
 
     policy = "delete"
+    end = 5
 
     def __init__(self, fetches, served=SERVED):
         self.fetches = fetches
@@ -84,6 +86,12 @@ class Scripted:
             topic = metadata.MetadataResponseTopic(name="t", partitions=[partition])
             node = metadata.MetadataResponseBroker(node_id=1, host="127.0.0.1", port=self.port)
             return metadata.MetadataResponse(brokers=[node], topics=[topic], controller_id=1)
+        if key == 2:
+            end = list_offsets.ListOffsetsPartitionResponse(
+                partition_index=0, offset=self.end, timestamp=-1
+            )
+            topic = list_offsets.ListOffsetsTopicResponse(name="t", partitions=[end])
+            return list_offsets.ListOffsetsResponse(topics=[topic])
         if key == 32:
             policy = describe_configs.DescribeConfigsResourceResult(
                 name="cleanup.policy", value=self.policy, config_source=5
@@ -115,9 +123,9 @@ def batch(count=5, offset=0):
     return build([Record(offset + n, 1000 + n, None, b"v") for n in range(count)])
 
 
-def offsets_read(answers, end=5, *, policy="delete", **how):
+def offsets_read(answers, end=5, *, policy="delete", log_end=5, **how):
     with Scripted(answers) as broker:
-        broker.policy = policy
+        broker.policy, broker.end = policy, log_end
         split = Split("t", 0, 0, end, 1, brokers=f"127.0.0.1:{broker.port}")
         return [int(one) for columns in read(split, Options(**how)) for one in columns.offset]
 
@@ -145,7 +153,15 @@ def test_a_stable_offset_that_went_back_is_no_end():
     held = fetched(b"", last_stable_offset=3)
     answers = itertools.chain([fetched(batch(3))], itertools.repeat(held))
     with pytest.raises(SourceError, match="ends at offset 3 now: 4 was there"):
-        offsets_read(answers, policy="compact", isolation=READ_COMMITTED)
+        offsets_read(answers, policy="compact", isolation=READ_COMMITTED, log_end=3)
+
+
+@pytest.mark.parametrize("isolation", [READ_COMMITTED, READ_UNCOMMITTED])
+def test_a_new_leader_that_does_not_know_the_high_watermark_yet_is_waited_for(isolation):
+    """Its fetches name a smaller one, when ListOffsets has the right one already."""
+    early = fetched(b"", high_watermark=3, last_stable_offset=3)
+    answers = iter([fetched(batch(3)), early, early, fetched(batch(2, 3))])
+    assert offsets_read(answers, isolation=isolation) == [0, 1, 2, 3, 4]
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from kafka.protocol import consumer
 from protocol.api.fetch import (
     API,
     APPEND_TIMES_TAG,
+    NEWEST_MAGIC_TAG,
     REPLICATION_STATE_TAG,
     AdoptedBatches,
     AppendTimeCorrection,
@@ -81,11 +82,23 @@ def uvarint(number):
     return bytes([number & 127 | 128, number >> 7]) if number > 127 else bytes([number])
 
 
-def test_the_tag_is_the_next_one_of_ours():
+def test_the_tags_are_the_next_ones_of_ours():
     assert REPLICATION_STATE_TAG == 29802 == APPEND_TIMES_TAG + 1
+    assert NEWEST_MAGIC_TAG == 29803
     for cls in (FetchRequest, PartitionData):
         others = {field.tag for field in cls.declared_fields} - {None}
-        assert max(others - {APPEND_TIMES_TAG, REPLICATION_STATE_TAG}) < 1000
+        assert max(others - {APPEND_TIMES_TAG, REPLICATION_STATE_TAG, NEWEST_MAGIC_TAG}) < 1000
+
+
+@pytest.mark.parametrize("version", FLEXIBLE)
+def test_a_follower_of_an_older_format_says_so_in_a_tag(version):
+    any_format = codec(FetchRequest, version).encode(request(asks=True, newest_magic=2))
+    assert any_format == codec(FetchRequest, version).encode(request(asks=True))
+    old = codec(FetchRequest, version).encode(request(asks=True, newest_magic=0))
+    before = bytes.fromhex("01 eae801 01 01")
+    assert old == any_format[: -len(before)] + bytes.fromhex("02 eae801 01 01 ebe801 01 00")
+    assert codec(FetchRequest, version).decode(old)[0].newest_magic == 0
+    assert codec(FetchRequest, version).decode(any_format)[0].newest_magic == 2
 
 
 @pytest.mark.parametrize("version", FLEXIBLE)

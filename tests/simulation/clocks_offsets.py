@@ -22,7 +22,7 @@ from broker.groups.offsets_topic import TOPIC, GroupLog
 from broker.groups.ownership import Ownership
 from broker.groups.store import Committed, StoredGroup
 from broker.topics.settings import Settings
-from config.broker import BrokerConfig
+from config.broker.settings import BrokerConfig
 from config.topic import TopicConfig
 from protocol.records.batch import Record, build
 from protocol.records.layout import NO_TIMESTAMP

@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 from broker.groups.group import Answer, Group, Join, Joined, State, Store, Synced
 from broker.groups.store import Committed, Loading, StoredGroup
-from protocol.errors import BrokerError, ErrorCode, MemberIdRequired
+from protocol.errors import BrokerError, ErrorCode
+from protocol.group_errors import MemberIdRequired
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

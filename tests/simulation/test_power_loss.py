@@ -319,6 +319,11 @@ class Life:
             agree(partition, log, killed=killed)
 
 
+def end_of_promised_times(partition, log):
+    """Return the offset before which no append time may be lost: in flush mode a commit is enough."""
+    return log.acknowledged if partition.has_flush_rules else log.covered
+
+
 def agree(partition, log, *, killed):
     """Compare a partition with what is known of its log, and know from then on what is there."""
     start, end = partition.log_start_offset, partition.log_end_offset
@@ -335,7 +340,8 @@ def agree(partition, log, *, killed):
     assert found == [(o, r.time, r.value) for o, r in rows.items()]
     for offset, row in rows.items():
         time = partition.reader.append_time_of(offset)
-        promised = [row.append] if killed or offset < log.acknowledged else [row.append, None]
+        is_promised = killed or offset < end_of_promised_times(partition, log)
+        promised = [row.append] if is_promised else [row.append, None]
         assert time in promised, (offset, time, row.append, log.acknowledged)
         row.append = time
     if not (killed or log.is_promised):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import socket
+import sqlite3
+import threading
 import time
 
 import pytest
@@ -44,6 +46,24 @@ def test_a_life(tmp_path):
         assert cluster.stop(3) == 0
         assert not cluster[3].is_running
     assert not any(broker.is_running for broker in cluster)
+
+
+def test_a_broker_is_not_paused_while_the_metadata_is_locked(tmp_path):
+    with BrokerCluster(tmp_path / "data", 2) as cluster:
+        (file,) = (tmp_path / "data").rglob("tidelog.sqlite")
+        store = sqlite3.connect(file, 30, isolation_level=None, check_same_thread=False)
+        store.execute("BEGIN IMMEDIATE")
+        is_free = threading.Event()
+
+        def free():
+            store.rollback()
+            is_free.set()
+
+        threading.Timer(1.0, free).start()
+        cluster.pause(2)
+        assert is_free.is_set()
+        cluster.resume(2)
+        store.close()
 
 
 def test_each_broker_has_a_clock_of_its_own(tmp_path):

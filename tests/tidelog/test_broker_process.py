@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from tidelog.control import Clock
 from tidelog.process import BrokerFailed, BrokerProcess
 
 ROOT = Path(__file__).parents[2]
@@ -124,6 +125,25 @@ def test_a_second_broker_on_the_same_logs_is_refused(tmp_path):
 def test_one_that_is_not_ready_in_time_is_killed(tmp_path):
     with pytest.raises(BrokerFailed, match=r"was not ready within 0 s; its last log lines"):
         BrokerProcess(tmp_path / "data", ready_within_s=0)
+
+
+def test_one_that_dies_while_its_clock_is_set_fails_with_what_it_said(tmp_path, monkeypatch):
+    with BrokerProcess(tmp_path, clock="manual") as broker:
+        broker.clock.run(2)
+        run = Clock.run
+
+        def run_too_late(clock, rate):
+            os.kill(broker.pid, signal.SIGKILL)
+            os.waitid(os.P_PID, broker.pid, os.WEXITED | os.WNOWAIT)
+            return run(clock, rate)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(Clock, "run", run_too_late)
+            with pytest.raises(BrokerFailed, match=r"did not take the rate of its clock .*\n"):
+                broker.restart()
+        assert not broker.is_running
+        broker.restart()
+        assert broker.stop() == 0
 
 
 def test_kafka_variables_of_the_tests_do_not_reach_it(tmp_path, monkeypatch):

@@ -11,6 +11,9 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
 from client import Client
 from client.calls import reassignments
+from protocol.errors import ErrorCode
+from tests.broker import asking
+from tests.oracle import wire
 from tidelog.cli.parser import main
 from tidelog.cluster import BrokerCluster
 from tidelog.process import BrokerFailed, BrokerProcess
@@ -60,7 +63,7 @@ def test_from_one_broker_to_three_and_back(tmp_path, capsys):
             assert client.perform(reassignments.reassign({("t", 0): (1, 2, 3)})) == {}
         wait_for(cluster[1], lambda found: sorted(found["isr"]) == [1, 2, 3])
         send(cluster.bootstrap, b"three")
-    with pytest.raises(BrokerFailed, match="brokers 2 and 3 have replicas of 1 partitions"):
+    with pytest.raises(BrokerFailed, match="brokers 2 and 3 have replicas of 1 partition;"):
         BrokerProcess(directory)
     with BrokerCluster(directory) as cluster:
         address = cluster[1].bootstrap
@@ -95,6 +98,44 @@ def test_what_is_acknowledged_survives_a_kill_a_pause_and_a_cut(tmp_path):
         send(cluster.bootstrap, b"after the cut")
         expected = [b"before", b"after the kill", b"after the pause", b"after the cut"]
         assert values(cluster.bootstrap, 4) == expected
+
+
+def refused(broker, leader):
+    """The error code of an append with acks=all at a leader that is alone."""
+    with wire.Connection(broker.bootstrap) as connection:
+        wait_for(broker, lambda found: (found["leader"], found["isr"]) == (leader, [leader]))
+        return asking.produce(connection, "t", asking.batch_of("refused"), acks=-1)["error_code"]
+
+
+@pytest.mark.parametrize("min_insync", [1, 2])
+def test_brokers_that_are_killed_one_after_another_lose_nothing_acknowledged(tmp_path, min_insync):
+    """Where one copy is enough, only the last broker may lead again; else also the one before it."""
+    with BrokerCluster(tmp_path / "data", 3) as cluster:
+        made = ("topics", "create", "t", "--set", f"min.insync.replicas={min_insync}")
+        assert main([*made, "--broker", cluster[1].bootstrap]) == 0
+        expected = [b"of three", b"of two"]
+        send(cluster.bootstrap, expected[0])
+        wait_for(cluster[1], lambda found: sorted(found["isr"]) == [1, 2, 3])
+        cluster.kill(1)
+        send(cluster.bootstrap, expected[1])
+        cluster.kill(2)
+        if min_insync == 1:
+            send(cluster.bootstrap, b"of one")
+            expected.append(b"of one")
+        else:
+            assert refused(cluster[3], 3) == ErrorCode.NOT_ENOUGH_REPLICAS
+        cluster.kill(3)
+        cluster.restart(1)
+        assert wait_for(cluster[1], lambda found: found["leader"] is None)
+        if min_insync == 1:
+            cluster.restart(3)
+            wait_for(cluster[1], lambda found: found["leader"] == 3)
+        else:
+            cluster.restart(2)
+            wait_for(cluster[1], lambda found: found["leader"] == 2 and 1 in found["isr"])
+            send(cluster.bootstrap, b"of two again")
+            expected.append(b"of two again")
+        assert values(cluster.bootstrap, len(expected)) == expected
 
 
 def test_a_leader_says_how_far_a_follower_that_is_cut_off_is_behind(tmp_path, capsys):

@@ -3,7 +3,8 @@
     worker = Program("4.1.1", "worker", STANDALONE, directory, properties(directory, "worker", {...}))
 
 Each is a Java process of its own, as its script in Kafka's bin/ starts it; what it logs is in `<name>.out`.
-A worker that is stopped commits its offsets for as long as `PATIENT` grants, and then ends in order.
+A worker that is stopped commits its offsets for as long as `PATIENT` grants, and then ends in order. `Lines`
+are what Connect brings from a file to a topic and to another file.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import re
 import urllib.request
 from typing import TYPE_CHECKING, Any
 
+from tests.broker.asking import new_name
 from tests.oracle import apache_kafka
 from tests.tools.java_tools import java_command
 
@@ -26,6 +28,7 @@ STANDALONE = _CONNECT + "cli.ConnectStandalone"
 DISTRIBUTED = _CONNECT + "cli.ConnectDistributed"
 MIRROR_MAKER = _CONNECT + "mirror.MirrorMaker"
 STRINGS = _CONNECT + "storage.StringConverter"
+GROUP = "connect-cluster"  # of distributed workers
 ENDED_BY_SIGTERM = 143  # as the JVM says it, after its shutdown hooks
 REST_TIMEOUT_S = 30
 CONFLICT = 409
@@ -120,3 +123,98 @@ def rest(port: int, method: str, path: str, body: object = None) -> Any:
         return None
     except (OSError, http.client.HTTPException):
         return None
+
+
+class Lines:
+    """A file that is read, a topic, and a file that is written."""
+
+    def __init__(self, directory: Path) -> None:
+        self.given = directory / "given.txt"
+        self.got = directory / "got.txt"
+        self.topic = new_name("lines")
+        self.count = 0
+        self.give(0)
+
+    def give(self, count: int) -> None:
+        """Append as many lines, each with its number."""
+        with self.given.open("a") as file:
+            for number in range(self.count, self.count + count):
+                file.write(f"line {number}\n")
+        self.count += count
+
+    @property
+    def numbers(self) -> list[int]:
+        """The numbers of the lines that were written, in their order."""
+        text = self.got.read_text() if self.got.exists() else ""
+        return [int(line.split()[1]) for line in text.splitlines(keepends=True) if line[-1] == "\n"]
+
+    def arrived(self) -> bool:
+        """Whether every line was written at least once."""
+        return set(self.numbers) == set(range(self.count))
+
+    def source(self) -> dict[str, str]:
+        """The connector that reads the file."""
+        return {
+            "connector.class": "FileStreamSource",
+            "tasks.max": "1",
+            "file": str(self.given),
+            "topic": self.topic,
+            "topic.creation.default.replication.factor": "-1",  # the broker's default
+            "topic.creation.default.partitions": "1",
+            "topic.creation.default.message.timestamp.type": "LogAppendTime",
+        }
+
+    def sink(self) -> dict[str, str]:
+        """The connector that writes the other one."""
+        return {
+            "connector.class": "FileStreamSink",
+            "tasks.max": "1",
+            "file": str(self.got),
+            "topics": self.topic,
+        }
+
+
+def worker(bootstrap: str, **more: object) -> dict[str, object]:
+    """A worker's properties; names of more have underscores for dots."""
+    return {
+        "bootstrap.servers": bootstrap,
+        "key.converter": STRINGS,
+        "value.converter": STRINGS,
+        "plugin.discovery": "service_load",
+        "offset.flush.interval.ms": 500,
+        **PATIENT,
+        **{name.replace("_", "."): value for name, value in more.items()},
+    }
+
+
+def start_distributed(
+    version: str, bootstrap: str, directory: Path, session_ms: int, *, replicas: int = 1
+) -> Program:
+    """Starts a worker of the group, whose three topics have so many replicas."""
+    topics = {
+        f"{kind}_storage_{name}": value
+        for kind in ("config", "offset", "status")
+        for name, value in (("topic", f"connect-{kind}"), ("replication_factor", replicas))
+    }
+    own = worker(
+        bootstrap,
+        group_id=GROUP,
+        listeners="http://127.0.0.1:0",
+        session_timeout_ms=session_ms,
+        heartbeat_interval_ms=500,
+        scheduled_rebalance_max_delay_ms=0,
+        **topics,
+    )
+    name = f"worker-{version}"
+    return Program(version, name, DISTRIBUTED, directory, properties(directory, name, own))
+
+
+def states(port: int, lines: Lines) -> dict[tuple[str, int], str] | None:
+    """What runs, and where: (connector, task) -> worker; None unless all four do."""
+    found = {}
+    for name in (lines.topic, f"{lines.topic}-sink"):
+        told = rest(port, "GET", f"/connectors/{name}/status") or {"tasks": []}
+        for i, each in enumerate([told.get("connector"), *told["tasks"]]):
+            if each and each["state"] == "RUNNING":
+                found[name, i] = each["worker_id"]
+    return found if len(found) == 4 else None

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from tests.broker.asking import list_offset
+from tests.broker.subject import eventually
 from tests.oracle import apache_kafka
 
 if TYPE_CHECKING:
@@ -51,6 +52,14 @@ CLASSES: Mapping[str, str] = {
     "kafka-streams-application-reset": _TOOLS + "StreamsResetter",
     "kafka-transactions": _TOOLS + "TransactionsCommand",
     "kafka-acls": _TOOLS + "AclCommand",
+    "kafka-metadata-quorum": _TOOLS + "MetadataQuorumCommand",
+    "kafka-features": _TOOLS + "FeatureCommand",
+    "kafka-dump-log": "kafka.tools.DumpLogSegments",
+    "kafka-replica-verification": _TOOLS + "ReplicaVerificationTool",
+    "kafka-client-metrics": _TOOLS + "ClientMetricsCommand",
+    "kafka-delegation-tokens": _TOOLS + "DelegationTokenCommand",
+    "kafka-share-groups": _TOOLS + "consumer.group.ShareGroupCommand",  # not in 3.9
+    "kafka-streams-groups": _TOOLS + "streams.StreamsGroupCommand",  # not in 3.9
 }
 OLDER: Mapping[str, Mapping[str, str]] = {
     "3.9.1": {
@@ -87,6 +96,16 @@ def start(version: str, tool: str, *arguments: str, directory: Path) -> apache_k
     name = OLDER.get(version, {}).get(tool, CLASSES[tool])
     command = java_command(apache_kafka.fetch(f"tools-{version}"), name, *arguments)
     return apache_kafka.Process(tool, command, directory)
+
+
+def eventually_says(program: apache_kafka.Process, words: str) -> None:
+    """Waits until a program has written some words. Raises AssertionError if it does not in time."""
+
+    def says() -> bool:
+        assert program.alive(), program.tail(30)
+        return words in program.out.read_text(errors="replace")
+
+    eventually(says, ANSWER_TIMEOUT_S, f"{words}:\n{program.tail(30)}")
 
 
 def json_lines(text: str) -> list[dict[str, Any]]:

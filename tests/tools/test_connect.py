@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import pytest
 
-from tests.broker.asking import new_name
 from tests.broker.subject import Subject, eventually
 from tests.oracle import apache_kafka
 from tests.tools.conftest import VERSIONS
 from tests.tools.connect import (
-    DISTRIBUTED,
-    PATIENT,
     STANDALONE,
-    STRINGS,
+    Lines,
     Program,
     properties,
     rest,
+    start_distributed,
+    states,
+    worker,
 )
 
 pytestmark = [pytest.mark.oracle, pytest.mark.timeout(1800)]
@@ -44,73 +44,18 @@ def jars():
             pytest.skip(usable.reason)
 
 
-class Lines:
-    """A file that is read, a topic, and a file that is written."""
-
-    def __init__(self, directory) -> None:
-        self.given = directory / "given.txt"
-        self.got = directory / "got.txt"
-        self.topic = new_name("lines")
-        self.count = 0
-        self.give(0)
-
-    def give(self, count):
-        """Append as many lines, each with its number."""
-        with self.given.open("a") as file:
-            for number in range(self.count, self.count + count):
-                file.write(f"line {number}\n")
-        self.count += count
-
-    @property
-    def numbers(self):
-        text = self.got.read_text() if self.got.exists() else ""
-        return [int(line.split()[1]) for line in text.splitlines(keepends=True) if line[-1] == "\n"]
-
-    def arrived(self):
-        return set(self.numbers) == set(range(self.count))
-
-    def source(self):
-        return {
-            "connector.class": "FileStreamSource",
-            "tasks.max": "1",
-            "file": str(self.given),
-            "topic": self.topic,
-            "topic.creation.default.replication.factor": "-1",
-            "topic.creation.default.partitions": "1",
-            "topic.creation.default.message.timestamp.type": "LogAppendTime",
-        }
-
-    def sink(self):
-        return {
-            "connector.class": "FileStreamSink",
-            "tasks.max": "1",
-            "file": str(self.got),
-            "topics": self.topic,
-        }
-
-
 @pytest.fixture
 def lines(tmp_path):
     return Lines(tmp_path)
-
-
-def worker(broker, **more):
-    return {
-        "bootstrap.servers": broker.bootstrap,
-        "key.converter": STRINGS,
-        "value.converter": STRINGS,
-        "plugin.discovery": "service_load",
-        "offset.flush.interval.ms": 500,
-        **PATIENT,
-        **{name.replace("_", "."): value for name, value in more.items()},
-    }
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 class TestStandalone:
     def test_goes_on_where_it_was(self, version, broker, lines, tmp_path):
         own = worker(
-            broker, listeners="http://127.0.0.1:0", offset_storage_file_filename=tmp_path / "told"
+            broker.bootstrap,
+            listeners="http://127.0.0.1:0",
+            offset_storage_file_filename=tmp_path / "told",
         )
         files = [
             properties(tmp_path, "worker", own),
@@ -144,7 +89,9 @@ class TestDistributed:
         running = {}
         try:
             for version in VERSIONS:
-                running[version] = self.start(version, broker, tmp_path)
+                running[version] = start_distributed(
+                    version, broker.bootstrap, tmp_path, SESSION_TIMEOUT_MS
+                )
             ports = {
                 version: eventually(program.rest_port, DEADLINE_S, f"a worker:\n{program.tail()}")
                 for version, program in running.items()
@@ -155,42 +102,12 @@ class TestDistributed:
             running.pop(left).stop()
             numbers = lines.numbers
             lines.give(50)
-            running[left] = self.start(left, broker, tmp_path)
+            running[left] = start_distributed(left, broker.bootstrap, tmp_path, SESSION_TIMEOUT_MS)
             eventually(lines.arrived, DEADLINE_S, "lines after a restart")
             assert lines.numbers == [*numbers, *range(lines.count - 50, lines.count)]
         finally:
             for program in running.values():
                 program.stop()
-
-    @staticmethod
-    def start(version, broker, directory):
-        topics = {
-            f"{kind}_storage_{name}": value
-            for kind in ("config", "offset", "status")
-            for name, value in (("topic", f"connect-{kind}"), ("replication_factor", 1))
-        }
-        own = worker(
-            broker,
-            group_id="connect-cluster",
-            listeners="http://127.0.0.1:0",
-            session_timeout_ms=SESSION_TIMEOUT_MS,
-            heartbeat_interval_ms=500,
-            scheduled_rebalance_max_delay_ms=0,
-            **topics,
-        )
-        name = f"worker-{version}"
-        return Program(version, name, DISTRIBUTED, directory, properties(directory, name, own))
-
-    @staticmethod
-    def states(port, lines):
-        """What runs, and where: (connector, task) -> worker; None unless all four do."""
-        found = {}
-        for name in (lines.topic, f"{lines.topic}-sink"):
-            told = rest(port, "GET", f"/connectors/{name}/status") or {"tasks": []}
-            for i, each in enumerate([told.get("connector"), *told["tasks"]]):
-                if each and each["state"] == "RUNNING":
-                    found[name, i] = each["worker_id"]
-        return found if len(found) == 4 else None
 
     def both_at_work(self, broker, ports, lines):
         first, second = ports.values()
@@ -208,7 +125,7 @@ class TestDistributed:
         lines.give(50)
         eventually(lines.arrived, DEADLINE_S, "all lines")
         both = {f"127.0.0.1:{first}", f"127.0.0.1:{second}"}
-        eventually(lambda: set((self.states(first, lines) or {}).values()) == both, DEADLINE_S)
+        eventually(lambda: set((states(first, lines) or {}).values()) == both, DEADLINE_S)
         with broker.connect() as connection:
             group = eventually(
                 lambda: self.stable(connection), DEADLINE_S, "both in a stable group"
@@ -233,8 +150,8 @@ class TestDistributed:
     def one_killed(self, ports, running, lines):
         """What the killed one did is done by the other, from the last offsets it committed."""
         first = ports[VERSIONS[0]]
-        states = eventually(lambda: self.states(first, lines), DEADLINE_S, "all four at work")
-        place = states[lines.topic, 1]
+        found = eventually(lambda: states(first, lines), DEADLINE_S, "all four at work")
+        place = found[lines.topic, 1]
         (victim,) = (version for version in VERSIONS if place.endswith(f":{ports[version]}"))
         running.pop(victim).kill()
         lines.give(50)
@@ -243,6 +160,6 @@ class TestDistributed:
         there = f"127.0.0.1:{ports[left]}"
 
         def all_there():
-            return set((self.states(ports[left], lines) or {}).values()) == {there}
+            return set((states(ports[left], lines) or {}).values()) == {there}
 
         eventually(all_there, DEADLINE_S, "all of it at the one that is left")

@@ -101,13 +101,19 @@ _ASKING = {
         "tidelog.cli.brokers.status",
         "add_cluster",
         "run_cluster",
-        "who leads what, which replicas lag and why, and the brokers' clocks",
+        "who leads what and which replicas lag, what is wrong, rolling restarts, and even loads",
     ),
     "broker": (
         "tidelog.cli.brokers.remove",
         "add_broker_command",
         "run_broker",
         "take a broker out of the cluster: move its partitions away",
+    ),
+    "adopt": (
+        "tidelog.cli.brokers.adopt",
+        "add_adopt",
+        "run_adopt",
+        "begin a cluster with the directories of a Kafka cluster",
     ),
     "delete-records": (
         "tidelog.cli.delete_records",

@@ -210,6 +210,14 @@ def _request(
         client.close()
 
 
+def setting_of(text: str) -> tuple[str, str]:
+    """Returns the name and the value of a `--set KEY=VALUE`. Raises CommandError."""
+    name, equals, value = text.partition("=")
+    if not equals or not name.strip():
+        raise CommandError(f"--set {text}: expected KEY=VALUE", USAGE)
+    return name.strip(), value
+
+
 def check_number(what: str, text: str | None) -> None:
     """Raises CommandError unless the text is None or a number from 0 on."""
     if text is not None and not (text.isascii() and text.isdecimal()):

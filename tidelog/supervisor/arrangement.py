@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from config import ConfigError
-from config.listeners import EVERY_INTERFACE, Listener
+from config.broker.listeners import EVERY_INTERFACE, Listener
+from storage.filenames import BROKERS_DIRECTORY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -46,7 +47,19 @@ def arranged(
 def directories_of(directories: Sequence[str], broker: int) -> list[Path]:
     """Returns the log directories of a broker from those of a broker that is alone."""
     roots = [Path(directory) for directory in directories]
-    return roots if broker == 1 else [root / "brokers" / str(broker) for root in roots]
+    return roots if broker == 1 else [root / BROKERS_DIRECTORY / str(broker) for root in roots]
+
+
+def files_of(files: Sequence[Path], broker: int) -> list[Path]:
+    """Returns the properties files of a broker: those of all, and its own beside each.
+
+    That of broker 2 beside `cluster.properties` is `cluster.2.properties`, if it is there.
+    """
+    found = []
+    for file in files:
+        own = file.with_name(f"{file.stem}.{broker}{file.suffix}")
+        found += [file, own] if own.exists() else [file]
+    return found
 
 
 def _own(config: BrokerConfig, broker: int, brokers: int) -> dict[str, str]:

@@ -66,17 +66,20 @@ class Child:
     def __init__(
         self,
         broker: int,
-        options: Sequence[str],
+        options: Callable[[], Sequence[str]],
         settings: Mapping[str, str],
         write_log: Callable[[bytes], None],
     ) -> None:
-        """`options` are those that are not settings; `write_log` takes lines of the joined log."""
+        """`options` returns those that are not settings; `write_log` takes lines of the joined log."""
         self.broker = broker
+        self.starts = 0
+        self.status: int | None = None  # of the last process that ended
+        self.kill_at_s: float | None = None  # it is being restarted, and killed if it does not end
         self.ready: dict[str, str] = {}
         self.backoff = Backoff()
         self.started_s = 0.0
         self.restart_at_s: float | None = None
-        self._options = list(options)
+        self._options = options
         self._settings = dict(settings)
         self._write_log = write_log
         self._process: subprocess.Popen[bytes] | None = None
@@ -89,7 +92,7 @@ class Child:
 
     def start(self, now_s: float) -> tuple[Output, Output]:
         """Starts the process; returns its standard output and its log, which are to be read."""
-        options = list(self._options)
+        options = list(self._options())
         for name, value in self._settings.items():
             options += ["--set", f"{name}={value}"]
         self._process = process = subprocess.Popen(  # noqa: S603 - our own command
@@ -99,7 +102,8 @@ class Child:
             stderr=subprocess.PIPE,
             start_new_session=True,  # Ctrl-C is for the supervisor, which stops them in order
         )
-        self.started_s, self.restart_at_s = now_s, None
+        self.started_s, self.restart_at_s, self.kill_at_s = now_s, None, None
+        self.starts += 1
         assert process.stdout is not None
         assert process.stderr is not None
         return Output(process.stdout, self._said), Output(process.stderr, self._logged)
@@ -117,7 +121,7 @@ class Child:
         if self.ready:
             named = (self.ready.get(name) for name in ("http", "control"))
             self._ports.keep((*addresses_of(self.ready["listeners"]), *filter(None, named)))
-        self._process, self.ready = None, {}
+        self._process, self.ready, self.status = None, {}, process.returncode
         return process.returncode
 
     def stop(self) -> None:

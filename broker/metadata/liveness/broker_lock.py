@@ -9,6 +9,7 @@ revisions.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import fcntl
 import os
 from typing import TYPE_CHECKING
@@ -91,6 +92,15 @@ def known_ids(directory: Path) -> list[int]:
     names = (path.name for path in directory.glob(f"{_PREFIX}*{_SUFFIX}"))
     written = (name.removeprefix(_PREFIX).removesuffix(_SUFFIX) for name in names)
     return sorted(int(each) for each in written if each.isascii() and each.isdigit())
+
+
+def pids_of(directory: Path) -> dict[int, int]:
+    """Returns the process that has written itself into each lock file, by broker id."""
+    found = {}
+    for broker_id in known_ids(directory):
+        with contextlib.suppress(OSError, ValueError):  # nobody has, or a new one is about to
+            found[broker_id] = int(_path(directory, broker_id).read_bytes())
+    return found
 
 
 def _path(directory: Path, broker_id: int) -> Path:

@@ -29,6 +29,7 @@ _COMMITTED = b"."
 _LONGEST_ID = 20
 # A process that ends closes its sockets and gives its lock back in any order, within moments.
 _CONFIRM_TRIES, _CONFIRM_PAUSE_S = 100, 0.005
+_CONFIRM_ROUNDS = 10  # a process that waits for a CPU, or for memory to be freed, ends more slowly
 
 
 class Peers:
@@ -89,6 +90,12 @@ class Peers:
             self._folder = -1
         self._lock.release()
 
+    def perhaps_dead(self) -> frozenset[int]:
+        """Returns the brokers whose connection has ended, until it is known why."""
+        if not self._tasks:
+            return frozenset()
+        return frozenset(self._tasks).difference(link.broker_id for link in self._links)
+
     def tell(self) -> None:
         """Wakes every peer after a commit."""
         for link in self._links:
@@ -141,14 +148,15 @@ class Peers:
     async def _confirmed(self, other: int) -> None:
         """Reports a broker that has died; connects again to one that has not."""
         try:
-            for _ in range(_CONFIRM_TRIES):
-                if any(link.broker_id == other for link in self._links):
-                    return
-                if not is_held(self._directory, other):
-                    await self._on_death(other)
-                    return
-                await asyncio.sleep(_CONFIRM_PAUSE_S)
-            await self._connect(other)
+            for _ in range(_CONFIRM_ROUNDS):
+                for _ in range(_CONFIRM_TRIES):
+                    if any(link.broker_id == other for link in self._links):
+                        return
+                    if not is_held(self._directory, other):
+                        await self._on_death(other)
+                        return
+                    await asyncio.sleep(_CONFIRM_PAUSE_S)
+                await self._connect(other)
         except (BrokerError, OSError) as error:
             log.warning("broker %d may have died, its lease will tell: %s", other, error)
 
@@ -179,6 +187,7 @@ class _Link(asyncio.Protocol):
         self._peers = peers
         self._transport: asyncio.Transport | None = None
         self._greeting = b""
+        self._has_left = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is no subclass
@@ -204,9 +213,18 @@ class _Link(asyncio.Protocol):
             self._peers.joined(self)
             self._peers.told()  # commits may have followed at once, or preceded the connection
 
+    def eof_received(self) -> None:
+        """The peer may have died; `connection_lost` comes only when others have had their turn."""
+        self._leave()
+
     def connection_lost(self, _: Exception | None) -> None:
         self._transport = None
-        self._peers.left(self)
+        self._leave()
+
+    def _leave(self) -> None:
+        if not self._has_left:
+            self._has_left = True
+            self._peers.left(self)
 
     def abort(self) -> None:
         """Ends the connection."""

@@ -21,6 +21,7 @@ which can lose commits when two connections write. Otherwise the file has a roll
 from __future__ import annotations
 
 import asyncio
+import logging
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
@@ -33,8 +34,8 @@ from broker.metadata.store import (
     CompactedError,
     LeaseEndedError,
     MetadataError,
-    check_operations,
     check_span,
+    check_transaction,
 )
 from broker.metadata.watching import Watches
 from protocol.errors import KafkaStorageError
@@ -50,6 +51,8 @@ if TYPE_CHECKING:
     Work = Callable[[sqlite3.Connection], "Result"]
 
 Result = TypeVar("Result")
+
+log = logging.getLogger("tidelog.metadata")
 
 
 class _Refusal(NamedTuple):
@@ -83,17 +86,21 @@ class SqliteStore:
         poll_interval_s: float | None = 1.0,
         clock: LeaseClock | None = None,
         peers: Peers | None = None,
+        patience_s: float | None = None,
     ) -> None:
         """Names the file for `open`. Without an interval, commits of others are not watched.
 
         All stores of a file have the same clock; by default it is the machine's. With `peers` the
-        watches of their stores see a commit at once, and it theirs.
+        watches of their stores see a commit at once, and it theirs. If a change waits for longer than
+        `patience_s`, the log says who is in its way.
         """
         self._path = path
         self._kept_revisions = kept_revisions
         self._poll_interval_s = poll_interval_s
         self._clock = clock
         self._peers = peers
+        self._patience_s = patience_s
+        self._blamed = ""  # who was in the way of changes, until one is stored
         self._db: sqlite3.Connection | None = None
         self._loop: asyncio.AbstractEventLoop | None = None  # on which the watches are
         self._told = 0  # the newest revision of this store of which watches and peers know
@@ -129,7 +136,7 @@ class SqliteStore:
         self, compares: Sequence[Compare], operations: Sequence[Operation]
     ) -> int | None:
         """See `KeyValueStore`."""
-        check_operations(operations)
+        check_transaction(compares, operations)
         conditions, changes, kept = tuple(compares), tuple(operations), self._kept_revisions
         return await self._call(
             lambda db: tables.transact(db, conditions, changes, kept), writes=True
@@ -156,6 +163,10 @@ class SqliteStore:
             lambda db: tables.keep_alive(db, lease, self._lease_clock()), writes=True
         )
 
+    async def why_no_writes(self) -> str | None:
+        """See `KeyValueStore`. Nothing but writes would tell."""
+        return None
+
     async def revoke(self, lease: int) -> None:
         """See `KeyValueStore`."""
         await self._call(lambda db: tables.end_lease(db, lease, self._kept_revisions), writes=True)
@@ -165,7 +176,26 @@ class SqliteStore:
 
         The caller may have a loop of its own: a session is renewed beside the loop of the broker.
         """
-        return await self._run(lambda: self._in_transaction(work, writes=writes))
+        run = self._run(lambda: self._in_transaction(work, writes=writes))
+        if not writes or self._patience_s is None:
+            return await run
+        timer = asyncio.get_running_loop().call_later(self._patience_s, self._name_who_blocks)
+        try:
+            result = await run
+        finally:
+            timer.cancel()
+        self._blamed = ""
+        return result
+
+    def _name_who_blocks(self) -> None:
+        """Logs who keeps a change waiting; once, until a change is stored again."""
+        # Loaded here, because a broker that is alone needs none of it.
+        from broker.metadata.liveness.lock_holders import who_blocks
+
+        why = who_blocks(self._path) or "no other process holds the lock of the metadata"
+        if why != self._blamed:
+            self._blamed = why
+            log.error("a change of the metadata waits: %s", why)
 
     # -- in the thread --------------------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import logging
 from bisect import bisect_right
+from collections import defaultdict, deque
 from typing import TYPE_CHECKING
 
 from protocol.errors import CorruptMessage
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from storage.time.corrections import Correction
 
 _REFILL_BYTES = 8 * 1024 * 1024  # five batches of the largest usual size, and some more
+_CUT_BYTES = (64 * 1024, 1024 * 1024, _REFILL_BYTES)  # how much is read for producers of a cut log
 
 _log = logging.getLogger("tidelog.storage")
 
@@ -103,18 +105,21 @@ def _counted(
 def _scan_producers(segment: Segment, offset: int, producers: Producers, now_ms: int) -> int:
     """Records the batches of a segment from an offset on; returns the end of the last batch."""
     entry, end_offset = segment.index.floor(offset), segment.base_offset
+    last: defaultdict[int, deque[Batch]] = defaultdict(lambda: deque(maxlen=REMEMBERED_BATCHES))
     for found in segment.walk(0 if entry is None else entry.position):
         batch = found.batch
         end_offset = batch.last_offset + 1
-        if batch.base_offset < offset or batch.producer_id < 0 or batch.is_control:
-            continue
-        append_time_ms = segment.append_times.at(batch.base_offset)
-        producers.appended(
-            sequenced(batch),
-            (batch.base_offset, batch.last_offset),
-            # A batch with an unknown append time keeps its producer for a full expiration time.
-            now_ms if append_time_ms is None else append_time_ms,
-        )
+        if batch.base_offset >= offset and batch.producer_id >= 0 and not batch.is_control:
+            last[batch.producer_id].append(batch)
+    for batches in last.values():
+        for batch in batches:
+            append_time_ms = segment.append_times.at(batch.base_offset)
+            producers.appended(
+                sequenced(batch),
+                (batch.base_offset, batch.last_offset),
+                # A batch with an unknown append time keeps its producer for a full expiration time.
+                now_ms if append_time_ms is None else append_time_ms,
+            )
     return end_offset
 
 
@@ -137,7 +142,7 @@ def _refill(segments: Sequence[Segment], end_offset: int, producers: Producers) 
         return
     met: dict[int, list[ProducerBatch]] = {known.producer_id: [] for known in producers}
     try:
-        for found in _tail(segments, end_offset):
+        for found in _tail(segments, end_offset, _REFILL_BYTES):
             batch = found.batch
             known = producers.get(batch.producer_id)
             if known is None or batch.is_control or batch.producer_epoch != known.epoch:
@@ -153,15 +158,55 @@ def _refill(segments: Sequence[Segment], end_offset: int, producers: Producers) 
         _remember(known, met[known.producer_id])
 
 
+def producers_before(
+    producers: Producers,
+    segments: Sequence[Segment],
+    end_offset: int,
+    now_ms: int,
+    corrections: Sequence[Correction] = (),
+) -> Producers | None:
+    """Returns the state before an offset, given that behind it; None if the log has to be read.
+
+    The segments end at the offset. Only the producers that have written behind it have another
+    state there: their last batches before it are read again. Raises OSError and CorruptMessage.
+    """
+    before = Producers(producers.expiration_ms)
+    changed: dict[int, deque[Batch]] = {}
+    for known in producers:
+        if not known.batches or known.batches[-1].last_offset < end_offset:
+            before.put(known)
+        elif known.transaction_first_offset < 0:
+            changed[known.producer_id] = deque(maxlen=REMEMBERED_BATCHES)
+        else:
+            return None
+    for size in _CUT_BYTES:
+        for met in changed.values():
+            met.clear()
+        for found in _tail(segments, end_offset, size):
+            batch = found.batch
+            if batch.producer_id in changed and not batch.is_control:
+                changed[batch.producer_id].append(batch)
+        if all(len(met) == REMEMBERED_BATCHES for met in changed.values()):
+            break
+    for met in changed.values():
+        if not met:
+            return None
+        for batch in met:
+            offsets = batch.base_offset, batch.last_offset
+            append_time_ms = _counted(segments, corrections, now_ms, batch.last_offset, 0)
+            before.appended(sequenced(batch), offsets, append_time_ms)
+    return before
+
+
 def _remember(known: Producer, met: list[ProducerBatch]) -> None:
     """Replaces the one batch of a snapshot by the last batches found, if they end with it."""
     if met and known.batches and met[-1][1:4:2] == known.batches[-1][1:4:2]:
         known.batches = tuple(met[-REMEMBERED_BATCHES:])
 
 
-def _tail(segments: Sequence[Segment], end_offset: int) -> Iterator[Found]:
-    """Yields the batch headers in the last few megabytes before an offset."""
-    left, parts = _REFILL_BYTES, []
+def _tail(segments: Sequence[Segment], end_offset: int, size: int) -> Iterator[Found]:
+    """Yields the batch headers in the last bytes before an offset, which is in the last segment."""
+    left, parts = size, []
     for segment in reversed(segments):
         if segment.base_offset >= end_offset:
             continue

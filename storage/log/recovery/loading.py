@@ -21,6 +21,7 @@ from storage.log.recovery import (
     unknown_append_times,
     verification,
 )
+from storage.segment.appended.checks import Stop
 from storage.segment.log_file import Tail
 from storage.segment.segment import Segment
 from storage.time.adoption import adopted_below
@@ -53,6 +54,7 @@ class Known(NamedTuple):
     log_start_offset: int
     cleaned_offset: int | None  # the log was compacted before it; None: never
     is_compacted: bool = False  # the topic's setting
+    has_flush_rules: bool = False  # the topic's settings
     times: PartitionTimes | None = None
     boot_id: str = ""  # of this boot of the machine
     now_ms: int = 0
@@ -74,10 +76,7 @@ def load(directory: Path, known: Known, index_interval_bytes: int) -> Loaded:
     for segment in segments:
         segment.index_interval_bytes = index_interval_bytes
     if not found.base_offsets:
-        segments[-1].activate()
-        if times is None or cut_offset == verification.NO_LIMIT:
-            return Loaded(tuple(segments), None, 0, gaps.NOWHERE)
-        return Loaded(tuple(segments), times.last_append_time_ms, times.back_offset, gaps.NOWHERE)
+        return _empty(segments, None if cut_offset == verification.NO_LIMIT else times)
     clean_stop.adopt_times(segments, times, was_clean=known.was_clean)
     is_ours = _lost_power_as_replica(known) or not clean_stop.was_open_in_kafka(segments[-1])
     end_offset = None
@@ -97,7 +96,9 @@ def load(directory: Path, known: Known, index_interval_bytes: int) -> Loaded:
             is_compacted=known.is_compacted,
             is_ours=is_ours,
         )
-        stamps = _recover(segments, known, index_interval_bytes, gaps_end, cut_offset)
+        stamps = _recover(
+            segments, known, index_interval_bytes, gaps_end, cut_offset, is_ours=is_ours
+        )
         listing.remove_later_snapshots(
             directory, found.snapshot_offsets, segments[-1].tail.end_offset
         )
@@ -107,12 +108,7 @@ def load(directory: Path, known: Known, index_interval_bytes: int) -> Loaded:
     last_time, back_offset, adopted, sure_offset = _judge_append_times(
         segments, known, stamps, is_ours=is_ours
     )
-    lost_offset = None
-    if times is not None and times.is_replicated:
-        unknown_before = adopted_below(adopted, sure_offset)
-        lost_offset = unknown_append_times.lost_from(
-            segments, unknown_before, known.recovery_point, known.log_start_offset
-        )
+    lost_offset = _lost_offset(segments, known, sure_offset)
     segments[-1].activate()
     covered_offset = -1 if times is None else times.covered_offset
     vouched_offset = segments[-1].append_times.end_offset
@@ -121,6 +117,25 @@ def load(directory: Path, known: Known, index_interval_bytes: int) -> Loaded:
     adopted = unknown_append_times.adopted(segments, adopted, known.now_ms)
     gaps_end = min(gaps_end, segments[-1].tail.end_offset)
     return Loaded(tuple(segments), last_time, back_offset, gaps_end, adopted, lost_offset)
+
+
+def _empty(segments: Sequence[Segment], cut: PartitionTimes | None) -> Loaded:
+    """Returns a log without records; `cut` is what was known of it if all were truncated."""
+    segments[-1].activate()
+    if cut is None:
+        return Loaded(tuple(segments), None, 0, gaps.NOWHERE)
+    return Loaded(tuple(segments), cut.last_append_time_ms, cut.back_offset, gaps.NOWHERE)
+
+
+def _lost_offset(segments: Sequence[Segment], known: Known, sure_offset: int) -> int | None:
+    """Returns from where on a replica has lost append times that its leader has; None: nowhere.
+
+    None before `sure_offset` was lost in this stop: what is unknown there was unknown before it.
+    """
+    if known.times is None or not known.times.is_replicated:
+        return None
+    from_offset = max(sure_offset, known.log_start_offset)
+    return unknown_append_times.lost_from(segments, from_offset, known.recovery_point)
 
 
 def _lost_power_as_replica(known: Known) -> bool:
@@ -152,6 +167,8 @@ def _recover(
     index_interval_bytes: int,
     gaps_end: int,
     cut_offset: int,
+    *,
+    is_ours: bool,
 ) -> dict[int, int | None]:
     """Checks and cuts a log after a crash; returns the largest LogAppendTime time by segment."""
     was_compacted = known.is_compacted or known.cleaned_offset is not None
@@ -164,7 +181,10 @@ def _recover(
         may_end_in_gap=gaps_end != gaps.ANYWHERE or was_compacted,
         known=known.times,
         cut_offset=cut_offset,
-        lost_power=known.times is None or known.times.boot_id != known.boot_id,
+        stop=Stop(
+            lost_power=known.times is None or known.times.boot_id != known.boot_id,
+            keeps_end=known.has_flush_rules and is_ours and known.times is not None,
+        ),
     )
     torn_tail.drop_empty(segments, known.log_start_offset, gaps_end, was_compacted=was_compacted)
     return stamps

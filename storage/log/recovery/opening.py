@@ -14,6 +14,7 @@ from storage import files
 from storage.log import slices
 from storage.log.epochs import NO_EPOCH, LeaderEpochs
 from storage.log.recovery import loading
+from storage.log.settings import has_flush_rules
 from storage.log.state import LogState
 from storage.log.times import partition_times
 from storage.log.times.partition_times import ClockMark
@@ -58,8 +59,8 @@ def open_log(
     Raises OSError.
     """
     given = loading.Known(recovery_point, was_clean, log_start_offset, cleaned_offset)
-    given = given._replace(is_compacted=config.is_compacted, boot_id=boot_id, now_ms=now_ms)
-    known = _known(partition_times.read(directory), given)
+    given = given._replace(boot_id=boot_id, now_ms=now_ms)
+    known = _known(partition_times.read(directory), given, config)
     loaded = loading.load(directory, known, config.index_interval_bytes)
     recorded, segments = known.times, loaded.segments
     end_offset = segments[-1].tail.end_offset
@@ -104,8 +105,13 @@ def _begun(state: LogState, known: loading.Known, now_ms: int) -> LogState:
     return state
 
 
-def _known(recorded: PartitionTimes | None, given: loading.Known) -> loading.Known:
+def _known(
+    recorded: PartitionTimes | None, given: loading.Known, config: TopicConfig
+) -> loading.Known:
     """Returns what is known of a log: after a truncation checkpoints may be older than the log."""
+    given = given._replace(
+        is_compacted=config.is_compacted, has_flush_rules=has_flush_rules(config)
+    )
     if recorded is None:
         return given
     start_offset, cut = max(given.log_start_offset, recorded.log_start_offset), recorded.cut

@@ -15,6 +15,7 @@ from storage.segment.log_file import Tail
 
 if TYPE_CHECKING:
     from storage.log.times.partition_times import PartitionTimes
+    from storage.segment.appended.checks import Stop
     from storage.segment.segment import Segment
 
 _log = logging.getLogger("tidelog.storage")
@@ -30,7 +31,7 @@ def cut_torn_tail(
     may_end_in_gap: bool,
     known: PartitionTimes | None,
     cut_offset: int,
-    lost_power: bool,
+    stop: Stop,
 ) -> dict[int, int | None]:
     """Checks the log from the recovery point on, cuts it, and drops the segments after a cut.
 
@@ -44,15 +45,16 @@ def cut_torn_tail(
     covered_offset = recovery_point if known is None else max(known.covered_offset, recovery_point)
     for number, segment in enumerate(segments):
         is_last = number == len(segments) - 1
-        if not is_last and segment.tail.end_offset <= recovery_point:
+        # The END entry of one that ends at the recovery point was written after the last flush.
+        if not is_last and segment.tail.end_offset < recovery_point:
             continue
         size = segment.tail.size
         limit = verification.NO_LIMIT if is_last else segment.tail.end_offset
         times_size = segment.append_times.size()
         if not is_last:
-            segment.append_times.close_at(limit, _last_time(segment, known))
+            segment.append_times.close_at(limit, _last_time(segment, known), covered_offset)
         is_changed = not segment.append_times.check(
-            covered_offset, _time_before(segment, covered_offset, known), lost_power=lost_power
+            covered_offset, _time_before(segment, covered_offset, known), stop
         )
         checked = verification.check(
             segment, recovery_point, limit, index_interval_bytes, gaps_end, cut_offset
@@ -66,15 +68,15 @@ def cut_torn_tail(
         stamps[segment.base_offset] = checked.stamp
         is_complete = is_whole and not is_last
         segment.cut(Tail(limit, checked.tail.size) if is_gone or is_complete else checked.tail)
+        if is_complete:
+            is_changed |= segment.append_times.restore_end(limit, covered_offset)
         is_changed |= (checked.tail.size, segment.append_times.size()) != (size, times_size)
         if is_changed or gaps_end == gaps.ANYWHERE:
             segment.sync()  # the cut must be durable, and so must data with gaps
         if is_whole or is_gone:
             continue
         _log_cut(segment, checked.tail, dropped_bytes=size - checked.tail.size, behind=len(later))
-        for behind in reversed(later):
-            _drop(behind)
-        del segments[number + 1 :]
+        _drop_from(segments, number + 1)
         break
     if gaps_end == gaps.ANYWHERE:
         files.sync(segments[-1].directory)
@@ -119,12 +121,18 @@ def _log_cut(segment: Segment, tail: Tail, *, dropped_bytes: int, behind: int) -
     )
 
 
-def _drop(segment: Segment) -> None:
-    """Removes a segment after a cut; a segment that another program wrote is renamed instead."""
-    if segment.tail.size and not segment.append_times.is_complete:
-        away = leftovers.set_aside(segment.path)
-        _log.warning("segment behind a cut set aside", extra={"file": away})
-    segment.remove()
+def _drop_from(segments: list[Segment], first: int) -> None:
+    """Removes the segments after a cut, the last one first.
+
+    A segment that another program wrote is renamed instead.
+    """
+    while len(segments) > first:
+        segment = segments[-1]
+        if segment.tail.size and not segment.append_times.is_complete:
+            away = leftovers.set_aside(segment.path)
+            _log.warning("segment behind a cut set aside", extra={"file": away})
+        segment.remove()
+        segments.pop()
 
 
 def drop_empty(

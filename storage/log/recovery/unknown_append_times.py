@@ -65,27 +65,20 @@ def mark_unknown(segments: Sequence[Segment], covered_offset: int, *, is_ours: b
             segment.known_times = SegmentTimes(), 0
 
 
-def lost_from(
-    segments: Sequence[Segment],
-    adopted: tuple[Adopted, ...],
-    recovery_point: int,
-    log_start_offset: int,
-) -> int | None:
-    """Returns the first offset whose append time is unknown, and was known before this start.
+def lost_from(segments: Sequence[Segment], from_offset: int, recovery_point: int) -> int | None:
+    """Returns the first offset, from an offset on, whose append time is unknown; None: there is none.
 
-    None if there is none from the log's start on. What was adopted before was unknown before. Files
-    of segments that were durable are not read. Raises OSError.
+    Files of segments that were durable are not read. Raises OSError.
     """
-    adopted_end = max(adopted[-1].end_offset if adopted else -1, log_start_offset)
     for segment in segments:
         end_offset, base_offset = segment.tail.end_offset, segment.base_offset
-        if end_offset <= adopted_end or not segment.tail.size:
+        if end_offset <= from_offset or not segment.tail.size:
             continue
         times = segment.append_times
         is_doubted = segment.known_times[0].has_unknown or times.has_lost
         if not is_doubted and (end_offset <= recovery_point or times.is_complete):
             continue
-        first = max(base_offset, adopted_end)
+        first = max(base_offset, from_offset)
         entries = list(times.entries())
         starts = [base_offset + entry.offset for entry in entries]
         if not entries or first < starts[0]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from storage.log.times import judging
-from storage.time.adoption import Adoptions
+from storage.time.adoption import told_by_leader
 from storage.time.corrections import NO_MARK, event_limit_at, with_deleted
 from storage.time.timestamp import MAX_TIMESTAMP, later
 from storage.time.tombstones import with_late_horizons
@@ -86,9 +86,7 @@ def take_corrections(state: LogState, leader: LeaderState) -> bool:
         horizons = with_late_horizons(state.clock.late_horizons, *leader.late_horizons)
         state.clock = state.clock._replace(late_horizons=horizons)
     if leader.adopted is not None and leader.adopted != state.adoptions.ranges:
-        judging.use_adoptions(state, Adoptions(leader.adopted, state.adoptions.latest_ms))
-        # Before batches are stored: a start would take their unknown append times for lost ones.
-        state.saved_times.save_covered(durable=False)
+        _take_adoptions(state, leader.adopted)
     corrections = with_deleted(state.corrections, leader.corrections, leader.log_start_offset)
     if corrections != state.corrections:
         state.corrections = corrections
@@ -103,6 +101,16 @@ def take_corrections(state: LogState, leader: LeaderState) -> bool:
         state.saved_times.save(times, durable=True)
         state.mark = leader.mark
     return is_newer
+
+
+def _take_adoptions(state: LogState, told: tuple[Adopted, ...]) -> None:
+    """Counts unknown append times as the leader does, where it has adopted them. Raises OSError."""
+    own = state.adoptions
+    ranges = told_by_leader(told, own.ranges, state.ends.log_end_offset)
+    if ranges != own.ranges:
+        judging.use_adoptions(state, own._replace(ranges=ranges))
+        # Before batches are stored: a start would take their unknown append times for lost ones.
+        state.saved_times.save_covered(durable=False)
 
 
 def take_last_append_time(state: LogState, leader: LeaderState, *, is_newer: bool) -> None:

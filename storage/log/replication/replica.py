@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from protocol.errors import CorruptMessage, KafkaStorageError
 from storage import files
 from storage.checkpoints import EpochStart
-from storage.log.failures import storage_error
+from storage.log.failures import storage_error, write_error
 from storage.log.high_watermark import Role
 from storage.log.producers.recovered_producers import sequenced
 from storage.log.replication import leader_state
@@ -153,7 +153,7 @@ class Replica:
                 for batch in received:
                     self._store(batch, leader, now_ms)
             except OSError as error:
-                raise storage_error(state, "the records were not stored", error) from error
+                raise write_error(state, error) from error
 
     def _epochs_of(
         self, received: Sequence[Received], epochs: Sequence[EpochStart]
@@ -222,6 +222,7 @@ class Replica:
             settings.index_interval_bytes,
             now_ms,
             is_time_known=time is not None,
+            ends_times=state.has_flush_rules,
         )
         active.is_true = active.is_true and received.is_true
         corrected_limit = event_limit_at(

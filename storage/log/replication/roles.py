@@ -87,10 +87,24 @@ class Roles:
             except OSError as error:
                 raise storage_error(state, "the role is not kept", error) from error
         if state.lost_offset is not None:
-            offset = max(state.lost_offset, state.version.log_start_offset)
-            state.lost_offset = None
-            self._truncater.truncate_to(offset, below_high_watermark=True)
+            self._drop_from(state.lost_offset)
         return state.ends.log_end_offset
+
+    def _drop_from(self, lost_offset: int) -> None:
+        """Drops the batches whose append times were lost. Raises KafkaStorageError.
+
+        Until they are gone, durably, the next role and the next start must know of them.
+        """
+        state = self._state
+        offset = max(lost_offset, state.version.log_start_offset)
+        self._truncater.truncate_to(offset, below_high_watermark=True)
+        with state.append_lock:
+            state.lost_offset = None
+            try:
+                state.saved_times.save_covered(durable=True)
+            except OSError as error:
+                state.lost_offset = lost_offset
+                raise storage_error(state, "the role is not kept", error) from error
 
     def resign(self) -> None:
         """Leads no more, and does not know yet whom to follow.
@@ -118,7 +132,7 @@ class Roles:
         if high_watermark is not None and high_watermark < state.ends.high_watermark:
             high_watermark = max(high_watermark, state.version.log_start_offset)
             above = [s for s in state.version.segments if s.tail.end_offset > high_watermark]
-            state.largest_event.hold_back(self._events_of(above), high_watermark)
+            state.largest_event.hold_back(self._events_of(above, high_watermark), high_watermark)
             state.cut_ends(state.ends.log_end_offset, high_watermark)
 
     def _take_known_high_watermark(self) -> int | None:
@@ -128,11 +142,23 @@ class Roles:
         state.known_high_watermark = None
         return known
 
-    def _events_of(self, segments: Iterable[Segment]) -> Iterator[CountedBatch]:
-        """Yields the batches, with their event times as they count. Raises OSError."""
+    def _events_of(
+        self, segments: Iterable[Segment], high_watermark: int
+    ) -> Iterator[CountedBatch]:
+        """Yields the batches, with their event times as they count. Raises OSError.
+
+        What is known of the beginning of a segment, and lies below the high watermark, counts as one.
+        """
         state = self._state
         for segment in segments:
-            for end_offset, event in survey.event_times(segment):
+            position = 0
+            times, size = segment.known_times
+            if size and not state.corrections and segment.has_true_indexes:
+                found = next(segment.walk(size), None)
+                if found is not None and found.batch.base_offset <= high_watermark:
+                    yield CountedBatch(found.batch.base_offset, times.event, segment.base_offset)
+                    position = size
+            for end_offset, event in survey.event_times(segment, position):
                 slack_ms = state.event_slack_ms
                 yield CountedBatch(
                     end_offset,

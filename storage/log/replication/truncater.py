@@ -15,10 +15,11 @@ import contextlib
 import logging
 from typing import TYPE_CHECKING
 
-from protocol.errors import KafkaStorageError, OffsetOutOfRange
+from protocol.errors import CorruptMessage, KafkaStorageError, OffsetOutOfRange
 from storage import filenames, files
 from storage.log import slices
 from storage.log.failures import go_offline, storage_error
+from storage.log.producers.recovered_producers import producers_before
 from storage.log.recovery import listing
 from storage.log.times.partition_times import Cut
 from storage.segment.log_file import Tail
@@ -124,16 +125,26 @@ class Truncater:
         cut.event_slack_ms, cut.is_true = old.event_slack_ms, old.is_true or not tail.size
         cut.has_true_indexes = old.has_true_indexes or not tail.size
         state.largest_event.truncate_to(tail.end_offset)
+        producers = state.producers
         high_watermark = min(state.ends.high_watermark, tail.end_offset)
         with self._half_way():
             self._publish((*kept, cut), start_offset, tail.end_offset, high_watermark)
             self._remove(gone)
             old.give_up()  # a lookup that still reads it must not write its indexes
             cut.cut(tail)
+            cut.take_times_of(old)
             cut.activate()
-            if tail.size:
-                cut.known_times[0].created_clock = old.known_times[0].created_clock
             self._finish(tail.end_offset, begins_anew=False)
+        if producers is not None:
+            # If they cannot be read, the next append reads all of them.
+            with contextlib.suppress(OSError, CorruptMessage):
+                state.producers = producers_before(
+                    producers,
+                    state.version.segments,
+                    tail.end_offset,
+                    state.deletion_ms,
+                    state.corrections,
+                )
 
     def _begin_anew(self, offset: int) -> None:
         state = self._state

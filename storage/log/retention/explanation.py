@@ -35,7 +35,6 @@ OLDER = "older segment"  # an older segment is kept, or deleted later
 NOT_SEEN = "high watermark"  # consumers may not read all of it yet
 EMPTY = "active and empty"
 NO_POLICY = "no policy"
-AGE = "retention.ms"  # its records are not old enough
 FLOOR = "retention.min.append.ms"  # a time policy would delete it, but it was written recently
 GRACE = "retention.max.eventtime.grace.ms"  # expired by event time, but written recently
 EVENT_TIME = "retention.max.eventtime.ms"  # waits for an event time

@@ -41,7 +41,7 @@ _NO_PART = _Part(-1, None)
 class LargestEvent:
     """The largest event time of a log; used under the partition's append lock."""
 
-    __slots__ = ("_kept", "_part", "_pending")
+    __slots__ = ("_kept", "_part", "_pending", "_rules", "_settled_offset")
 
     def __init__(self, kept: int | None) -> None:
         """Begins with the stored value; None if there is none."""
@@ -49,6 +49,9 @@ class LargestEvent:
         self._pending: deque[CountedBatch] = deque()  # of appends above the high watermark
         # Of the segment in which the high watermark is, while there are any; else it is not used.
         self._part = _NO_PART
+        # Segments that end here or before are in `_kept`, as they count by these rules.
+        self._settled_offset = -1
+        self._rules: tuple[object, ...] = ()
 
     @property
     def kept(self) -> int | None:
@@ -112,6 +115,7 @@ class LargestEvent:
         """Drops the appends above the high watermark that have been truncated."""
         while self._pending and self._pending[-1].end_offset > end_offset:
             self._pending.pop()
+        self._settled_offset = min(self._settled_offset, end_offset)
 
     def begin_again(self, limit_at: Callable[[int], int]) -> None:
         """Forgets what was counted while the clock was ahead: the records that remain count.
@@ -119,6 +123,7 @@ class LargestEvent:
         What is above the high watermark counts at most as the limit at its offset.
         """
         self._kept = None
+        self._settled_offset = -1
         self._pending = deque(
             each
             if each.event is None
@@ -131,12 +136,27 @@ class LargestEvent:
         high_watermark: int,
         segments: Sequence[Segment],
         judge: Callable[[Segment, SegmentTimes], SegmentTimes],
+        rules: tuple[object, ...],
     ) -> int | None:
         """Returns the largest event time below the high watermark.
 
-        See `remaining` for the arguments.
+        `rules` is what `judge` goes by. Until it is another, segments that can change no more are
+        looked at once: every answer to a follower asks for this. See `remaining` for the rest.
         """
-        remaining = self.remaining(high_watermark, segments, judge)  # this may keep another one
+        if rules != self._rules:
+            self._rules, self._settled_offset = rules, -1
+        first = len(segments) - 1
+        while first and segments[first - 1].tail.end_offset > self._settled_offset:
+            first -= 1
+        for segment in segments[first:-1]:
+            times, size = segment.known_times
+            is_known = size >= segment.tail.size and segment.has_true_indexes
+            if not is_known or segment.tail.end_offset > high_watermark:
+                break
+            self.keep(counted_event(times, judge(segment, times)))
+            self._settled_offset = segment.tail.end_offset
+            first += 1
+        remaining = self.remaining(high_watermark, segments[first:], judge)  # may keep another one
         return later(self._kept, remaining)
 
     def remaining(

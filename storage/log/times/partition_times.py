@@ -5,7 +5,8 @@
               int64 last append time (Long.MIN: unknown)
               int64 log start offset
               int64 covered offset: .appendtimes is known to be right before it
-              int16 length, and the writing machine's boot id as UTF-8
+              int16 length, and the writing machine's boot id as UTF-8; "offline" if the next start
+              has to doubt append times from the covered offset on, as after a power loss
     segments  int32 how many, then for each
               int64 base offset, int64 end offset, int64 size of the .log in bytes
               int64 first, largest record time (-1: none), int64 offset of the largest

@@ -10,18 +10,20 @@ import contextlib
 import threading
 from typing import TYPE_CHECKING
 
+from storage import files
 from storage.log.times import partition_times
 from storage.log.times.partition_times import Cut, PartitionTimes
 
 if TYPE_CHECKING:
     from storage.log.state import LogState
-    from storage.time.adoption import Adopted
 
-NO_BOOT = "offline"  # the boot id of a log that went offline; it differs from every other
+# The boot id of a log that went offline, or that lost append times and has no role since. It differs
+# from every other.
+NO_BOOT = "offline"
 
 
 class SavedTimes:
-    """The file `partition.times` of one log, and what was written to it last."""
+    """The file `partition.times` of one log, and what was last written to it."""
 
     __slots__ = ("_lock", "_saved", "_state")
 
@@ -44,22 +46,12 @@ class SavedTimes:
             state.back_offset,
             self._cut() if state.was_cut else None,
             state.gaps_end_offset,
-            self._adopted(),
+            state.adoptions.ranges,
             state.corrections,
             state.clock,
             state.is_replicated,
             state.mark,
         )
-
-    def _adopted(self) -> tuple[Adopted, ...]:
-        """Returns what was adopted, without batches that a replica may fetch again.
-
-        It adopts them when it leads. If it stops before it has a role, the next start finds them.
-        """
-        state, ranges = self._state, self._state.adoptions.ranges
-        if state.lost_offset is None:
-            return ranges
-        return tuple(each for each in ranges if each.end_offset <= state.lost_offset)
 
     def _cut(self) -> Cut:
         """Returns the last truncation; nothing behind it is durable."""
@@ -86,6 +78,10 @@ class SavedTimes:
         state = self._state
         with self._lock:
             times = times._replace(gaps_end_offset=state.gaps_end_offset)  # a follower's may be new
+            lost_offset, covered_offset = state.lost_offset, times.covered_offset
+            if lost_offset is not None:  # another start before it has a role must find that again
+                covered_offset = min(covered_offset, lost_offset)
+                times = times._replace(boot_id=NO_BOOT, covered_offset=covered_offset)
             if state.offline is not None:
                 times = times._replace(boot_id=NO_BOOT)  # collected before it went offline
             data = partition_times.pack(times)
@@ -93,6 +89,13 @@ class SavedTimes:
                 partition_times.write(state.directory, data, durable=durable, losable=losable)
                 # A log that is offline writes a file that may be lost once more, when it can.
                 self._saved = b"" if losable and state.offline is not None else data
+
+    def sync(self) -> None:
+        """Makes durable what was written last, which needs no room on the disk. Raises OSError."""
+        with self._lock:
+            path = self._state.directory / partition_times.FILE_NAME
+            if path.exists():
+                files.sync(path)
 
     def note_offline(self) -> None:
         """Records that the log went offline, as soon as the disk allows it.

@@ -32,6 +32,13 @@ class Batches(NamedTuple):
     vouched: int  # entries before this offset, relative to the base, cannot be lost
 
 
+class Stop(NamedTuple):
+    """How the log ended before this start."""
+
+    lost_power: bool = True
+    keeps_end: bool = False  # in flush mode: each append put an END entry behind its own entry
+
+
 NOTHING = Kept(0, 0, None)  # no entry is the segment's
 
 
@@ -40,8 +47,7 @@ def check(
     durable: int,
     end: int | None,
     time_before: int | None,
-    *,
-    lost_power: bool,
+    stop: Stop,
 ) -> Kept | None:
     """Checks the entries from a durable offset on; None if all are kept. Raises OSError.
 
@@ -49,8 +55,10 @@ def check(
     or from the durable offset on. `end` is the offset of the END entry behind the entries, and
     `time_before` the last append time before the durable offset, where that is known: if it is not
     there, no power loss explains what is missing. Where no power was lost, an entry with a CRC is
-    checked wherever it is, and a damaged one ends nothing.
+    checked wherever it is, and a damaged one ends nothing. Where a power loss in flush mode has left
+    no END entry, it was overwritten: see `_end_at` and `_overwritten`.
     """
+    lost_power = stop.lost_power
     if entries.lost_from == 0:
         return NOTHING
     if entries.layout.is_checked and not lost_power:
@@ -68,17 +76,46 @@ def check(
             break
         last = entry
         known = known if entry.time == UNKNOWN else entry.time
-    if count == entries.size and entries.lost_from is None:
+    whole, is_grown = count == entries.size, count == grown.size
+    found = end if whole else _end_at(entries, count, end, is_grown=is_grown)
+    if found is None and lost_power and stop.keeps_end and entries.layout.is_checked:
+        found = _overwritten(last, durable)
+    if whole and entries.lost_from is None and found == end:
         return None
     if time_before is not None and last.time not in (UNKNOWN, time_before):
         durable = 0
-    if count < entries.size:
-        following = entries.at(count)
-        # An END of an earlier commit: others came behind it, and none over it.
-        is_end = following.time == END and count == grown.size
-        end = following.offset if is_end else None
-    offset = max(last.offset + 1 if end is None else end, durable)
-    return Kept(count, offset, None if end is None else offset)
+    offset = max(last.offset + 1 if found is None else found, durable)
+    if offset <= last.offset:  # nothing vouches for the last entry's own batch
+        count = entries._replace(size=count).floor(offset - 1) + 1
+    return Kept(count, offset, None if found is None else offset)
+
+
+def _end_at(entries: Entries, number: int, end: int | None, *, is_grown: bool) -> int | None:
+    """Returns the offset of an END entry among the entries, None if there is none at a number.
+
+    One of an earlier commit is whole: others came behind it, and none over it. One that lay in two
+    sectors may be torn: an entry was written over it, and one sector has the bytes from before. If
+    the second one has, the CRC is that of the END. If the first one has, the second one begins with
+    the offset of the new entry, which is where the END was, and has the whole entry behind it, too.
+    `end` is the offset of the END entry behind all entries.
+    """
+    entry = entries.at(number)
+    if entry is not DAMAGED:
+        return entry.offset if is_grown and entry.time == END else None
+    torn = entries.torn_end(number)
+    if torn is None or torn.is_sure:
+        return None if torn is None else torn.offset
+    following = end if number + 1 == entries.size else entries.at(number + 1).offset
+    return torn.offset if following is not None and torn.offset <= following else None
+
+
+def _overwritten(last: Entry, durable: int) -> int | None:
+    """Returns the offset of an END entry that was overwritten in the sector of the last kept entry.
+
+    The next END was in a sector that was not written. When the last entry was appended, all append
+    times before its offset were in the file. None if those are durable anyway.
+    """
+    return last.offset if last.offset > max(durable, 0) else None
 
 
 def _may_follow(entry: Entry, last: Entry, last_known: int | None, *, is_first: bool) -> bool:
@@ -112,22 +149,34 @@ def confirm(
     return Kept(entries.size, max(last.offset + 1, batches.vouched), None)
 
 
-def closed(entries: Entries, end: int | None, end_offset: int, last_time: int | None) -> int | None:
+def closed(
+    entries: Entries, end: int | None, end_offset: int, last_time: int | None, durable: int = 0
+) -> int | None:
     """Returns from which offset on a closed segment's file lacks entries; None if it lacks none.
 
     The END entry has to name the segment's end. If there is none, what lies behind the last entry
     is unknown, unless that has the append time of the last batch, where `last_time` tells it. If it
     names a smaller offset, what lies behind that is unknown; but if nothing was added to the segment
     (`last_time` is known), it is not this segment's file, and neither is one with an entry behind
-    the segment's end. A larger END alone is left from a cleaning that was interrupted. What is
+    the segment's end. A larger END alone is left from a cleaning that was interrupted.
+
+    Entries before the `durable` offset show that it is the segment's file: then a power loss has
+    taken the newer END, and only that if the last entry has the time of the last batch. What is
     lacking is logged. Raises OSError.
     """
     last, lost_from = entries.last(), end
     if end is None:
-        is_last = last.time in (UNKNOWN, last_time) or last.offset + 1 >= end_offset
-        lost_from = None if is_last else last.offset + 1
+        known_to = last.offset + 1
+        if last_time is None or durable < end_offset:
+            known_to = max(known_to, durable)
+        is_last = last.time in (UNKNOWN, last_time) or known_to >= end_offset
+        lost_from = None if is_last else known_to
     elif end >= end_offset:
         lost_from = 0 if last.offset >= end_offset else None
+    elif last_time is not None and last.time == last_time and durable > 0:
+        lost_from = None
+    elif last_time is not None and 0 < durable < end_offset:
+        lost_from = max(end, durable)
     elif last_time is not None:
         lost_from = 0
     if lost_from is not None:

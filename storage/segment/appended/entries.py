@@ -17,6 +17,8 @@ from storage.segment.appended.layout import (
     END,
     ENTRY,
     HEADER,
+    SECTOR,
+    TIME_SIZE,
     UNKNOWN,
     Entry,
     Layout,
@@ -54,6 +56,13 @@ class Contents(NamedTuple):
     lost_from: int | None  # from where on damaged entries at the end leave all unknown
 
 
+class TornEnd(NamedTuple):
+    """An END entry with an entry written over one half of it."""
+
+    offset: int  # relative to the segment's base
+    is_sure: bool  # its CRC is there; else the offset is that of the entry written over it
+
+
 class Entries(NamedTuple):
     """The first `size` entries of an open file; methods raise OSError if it has fewer."""
 
@@ -75,6 +84,9 @@ class Entries(NamedTuple):
         last, has_lost = self.at(size - 1), layout.is_checked and size < self.size
         if last.time == END:
             return Contents(size - 1, last.offset, last.offset if has_lost else None)
+        torn = self.torn_end(size) if has_lost else None
+        if torn is not None and torn.is_sure:
+            return Contents(size, torn.offset, torn.offset)
         return Contents(size, None, last.offset + 1 if has_lost else None)
 
     def read(self, number: int, count: int) -> bytes:
@@ -121,6 +133,19 @@ class Entries(NamedTuple):
         wanted = self.layout.pack(self.size, END, end)
         position = len(HEADER) + self.size * len(wanted)
         return files.read_at(self.descriptor, len(wanted), position) == wanted
+
+    def torn_end(self, number: int) -> TornEnd | None:
+        """Returns what is left of an END entry in place of a damaged one, None if there is nothing.
+
+        Such an entry lies in two sectors, and a power loss has brought back one of them.
+        """
+        if (len(HEADER) + number * self.layout.entry_size) % SECTOR != SECTOR - TIME_SIZE:
+            return None
+        data = self.read(number, 1)
+        time, offset = self.layout.unpack(data)
+        if data[TIME_SIZE:] == self.layout.pack(number, END, offset)[TIME_SIZE:]:
+            return TornEnd(offset, is_sure=True)
+        return TornEnd(offset, is_sure=False) if time == END else None
 
     def walk(self, first: int = 0) -> Iterator[Entry]:
         """Iterates over the entries from number `first` on, DAMAGED ones too."""
@@ -280,9 +305,13 @@ class Entries(NamedTuple):
             plain += ENTRY.pack(UNKNOWN, self.lost_from)
         return plain
 
-    def known(self) -> Iterator[Entry]:
-        """Iterates over the entries, with UNKNOWN ones for those that are damaged or missing."""
-        for entry in known_parts(self.walk()):
+    def known(self, relative_offset: int) -> Iterator[Entry]:
+        """Yields the entries from that on which holds for an offset, or from the first one on.
+
+        UNKNOWN ones stand for those that are damaged or missing.
+        """
+        first = max(self.floor(relative_offset), 0) if relative_offset > 0 else 0
+        for entry in known_parts(self.walk(first), first):
             if self.lost_from is None or entry.offset < self.lost_from:
                 yield entry
         if self.lost_from is not None:

@@ -18,6 +18,9 @@ An `END` comes last: all append times before its offset are in the file. The fil
 segment has one at the base offset of the next segment. In flush mode the active one has one, too;
 in a file of version 1 only flush mode writes it.
 
+The header has half the size of an entry. So every 32nd entry of version 2 lies in two sectors of a
+disk, its time at the end of one, and a power loss may tear it there.
+
 A new file has version 2. A file of version 1 stays one, and is appended to as it is.
 """
 
@@ -36,6 +39,8 @@ HEADER_1 = b"tide" + struct.pack(">i", 1)
 HEADER = b"TIDE" + struct.pack(">i", VERSION)
 ENTRY = struct.Struct(">qi")  # of version 1, and of Fetch
 ENTRY_SIZE = ENTRY.size
+SECTOR = 512  # what a disk writes whole or not at all; larger sectors begin at multiples of it
+TIME_SIZE = 8  # bytes of an entry's time, with which it begins
 _PLAIN = struct.Struct(">qI")  # the next segment may begin 2**31 offsets later
 _CHECKED = struct.Struct(">qII")
 _CHECKSUM = struct.Struct(">12xI")
@@ -71,6 +76,11 @@ class Layout:
         if not self.is_checked:
             return entry
         return entry + crc32c(entry, self._seed ^ number).to_bytes(4, "big")
+
+    def unpack(self, data: bytes) -> Entry:
+        """Returns the time and the offset of an entry of version 2, whatever its CRC."""
+        time, offset, _ = _CHECKED.unpack(data)
+        return Entry(time, offset)
 
     def parse(self, data: bytes, number: int) -> list[Entry]:
         """Returns whole entries, the first of which has this number; DAMAGED for a damaged one."""

@@ -6,7 +6,7 @@ import pytest
 
 from tests.broker.asking import all_versions, new_name
 from tests.broker.inside import Inside
-from tests.broker.members import LOAD_IN_PROGRESS, RawMember, settled, state_of
+from tests.broker.members import LOAD_IN_PROGRESS, RawMember, fetched, settled, state_of
 from tests.broker.subject import eventually
 
 NONE, ILLEGAL_GENERATION, INCONSISTENT_GROUP_PROTOCOL, INVALID_GROUP_ID = 0, 22, 23, 24
@@ -278,11 +278,31 @@ def test_members_of_a_group_that_is_being_read_carry_on(tmp_path):
         assert member.heartbeat() == NONE
         assert member.heartbeat(generation_id=member.generation + 1) == NONE
         assert member.sync_now()["error_code"] == REBALANCE_IN_PROGRESS
-        assert member.join_now()["error_code"] == LOAD_IN_PROGRESS
         coordinator.ownership.begin_alone(0)
         assert member.heartbeat(generation_id=member.generation + 1) == ILLEGAL_GENERATION
         assert member.sync_now()["error_code"] == NONE
         member.close()
+
+
+def test_who_joins_waits_for_the_group_to_be_read(tmp_path):
+    """A consumer of kafkajs starts anew at COORDINATOR_LOAD_IN_PROGRESS."""
+    with Inside(tmp_path) as broker:
+        one, two = RawMember(broker, "loaded"), RawMember(broker, "other")
+        settled(one)
+        coordinator = broker.node.coordinator
+        coordinator.ownership.begin_alone(50)
+        joining = one.join()
+        with broker.connect() as connection:
+            for _ in range(20):
+                assert fetched(connection, "loaded", "t")[3] == LOAD_IN_PROGRESS
+        assert not joining.done()
+        coordinator.ownership.begin_alone(0)
+        broker._loop.call_soon_threadsafe(coordinator._loader.carry_out, ())
+        assert joining.result(60)["error_code"] == NONE
+        coordinator.ownership.begin_alone(50)
+        assert two.join_now()["error_code"] == LOAD_IN_PROGRESS  # after some seconds
+        one.close()
+        two.close()
 
 
 def test_who_waits_is_told_when_the_broker_stops(start):

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from protocol.group_records import partition_of
 from tests.broker.asking import all_versions, create, new_name
 from tests.broker.inside import Inside
-from tests.broker.members import RawMember, all_fetched, commit, fetched, settled, state_of
+from tests.broker.members import (
+    LOAD_IN_PROGRESS,
+    RawMember,
+    all_fetched,
+    commit,
+    fetched,
+    settled,
+    state_of,
+)
 from tests.broker.subject import eventually
 
 NONE, UNKNOWN_TOPIC, METADATA_TOO_LARGE, ILLEGAL_GENERATION = 0, 3, 12, 22
@@ -300,6 +309,25 @@ def test_commits_wait_for_the_disk_where_the_log_says_so(start):
         assert commit(connection, "g", "t", 4) == NONE
         assert broker.metric("tidelog_commits_total") > before
         assert fetched(connection, "g", "t")[0] == 4
+
+
+def test_a_commit_waits_for_its_group_to_be_read(tmp_path):
+    """A client with librdkafka gives a commit up at the third COORDINATOR_LOAD_IN_PROGRESS, after 0.3 s."""
+    with Inside(tmp_path) as broker, broker.connect() as one, broker.connect() as other:
+        create(one, "t")
+        assert commit(one, "g", "t", 1) == NONE
+        coordinator = broker.node.coordinator
+        reading = coordinator.ownership.begin_alone(50)
+        with ThreadPoolExecutor(1) as pool:
+            answer = pool.submit(commit, one, "g", "t", 2)
+            for _ in range(20):
+                assert fetched(other, "g", "t")[3] == LOAD_IN_PROGRESS
+            assert not answer.done()
+            running = asyncio.run_coroutine_threadsafe(coordinator._loader.run(), broker._loop)
+            broker._loop.call_soon_threadsafe(coordinator._loader.carry_out, reading)
+            assert answer.result(60) == NONE
+        assert fetched(other, "g", "t")[0] == 2
+        running.cancel()
 
 
 OFFSETS = "__consumer_offsets"

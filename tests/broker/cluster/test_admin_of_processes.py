@@ -13,7 +13,7 @@ from tests.broker.subject import eventually
 UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR = 3, 37, 38
 INVALID_REPLICA_ASSIGNMENT, PREFERRED_LEADER_NOT_AVAILABLE = 39, 80
 ELECTION_NOT_NEEDED, NO_REASSIGNMENT_IN_PROGRESS, ELIGIBLE_LEADERS_NOT_AVAILABLE = 84, 85, 83
-INVALID_REQUEST = 42
+INVALID_REQUEST, BROKER_ID_NOT_REGISTERED = 42, 102
 PREFERRED, UNCLEAN = 0, 1
 BROKER, OF_ALL_BROKERS = 4, 3
 OVERRIDDEN = {"name": "log.retention.ms", "value": "77777"}
@@ -172,6 +172,9 @@ def elect(ask, broker, kind, topics):
 
 
 def test_preferred_leaders_are_elected(brokers, ask):
+    """Broker 1 has just come back, so the controller does not elect it by itself."""
+    brokers[1].kill()
+    brokers[1].restart()
     name = next(_names)
     brokers.add(
         name,
@@ -265,6 +268,7 @@ def test_moves_that_are_refused_and_one_without_effect(brokers, ask):
     assert reassign(ask, name, [2, 1], index=1) == 0, "the same replicas in another order"
     assert brokers.image().topics[name].assignments[1].replicas == (2, 1)
 
+    brokers.eventually(lambda image: image.topics[name].assignments[1].leader == 2)  # preferred now
     epoch = brokers.image().topics[name].assignments[1].partition_epoch
     assert reassign(ask, name, [2, 1], index=1) == 0
     assert brokers.image().topics[name].assignments[1].partition_epoch == epoch
@@ -352,3 +356,82 @@ def test_a_broker_that_is_gone_is_left_out_and_a_move_to_it_waits(brokers, ask):
         brokers[3].restart()
         for broker in RACKS:
             eventually(lambda b=broker: len(known_brokers(ask, b)) == len(RACKS))
+
+
+def test_a_broker_that_is_gone_is_forgotten(brokers, ask, create):
+    """It registers again when it starts again."""
+
+    def unregister(broker):
+        answer = ask(2, "UnregisterBroker", 0, broker_id=broker)
+        return answer["error_code"], answer["error_message"]
+
+    def cordon(value):
+        configs = [{"name": "cordoned.brokers", "config_operation": 0, "value": value}]
+        resources = [{"resource_type": BROKER, "resource_name": "", "configs": configs}]
+        answer = ask(1, "IncrementalAlterConfigs", 1, resources=resources, validate_only=False)
+        assert answer["responses"][0]["error_code"] == 0
+
+    assert unregister(9) == (BROKER_ID_NOT_REGISTERED, "broker 9 is not registered")
+    assert unregister(3) == (INVALID_REQUEST, "broker 3 is running: stop it first")
+    brokers.start(4)
+    name = next(_names)
+    create(name, assignments=[[4]])
+    cordon("4,7")
+    brokers[4].kill()
+    brokers.eventually(lambda image: 4 not in image.brokers)
+    code, message = unregister(4)
+    assert (code, message) == (
+        INVALID_REQUEST,
+        "broker 4 still has replicas of 1 partition: move them first (tidelog broker remove 4)",
+    )
+    (deleted,) = ask(2, "DeleteTopics", 4, topic_names=[name], timeout_ms=1_000)["responses"]
+    assert deleted["error_code"] == 0
+    assert brokers.image().deletions, "of which broker 4 has logs"
+    assert unregister(4) == (0, None)
+    image = brokers.image()
+    assert 4 not in image.registrations
+    assert not image.deletions
+    assert image.broker_configs["cordoned.brokers"] == "7"
+    cordon("")
+    brokers[4].restart()
+    assert 4 in brokers.image().registrations
+    brokers[4].kill()
+    brokers.eventually(lambda image: 4 not in image.brokers)
+    assert unregister(4) == (0, None)
+
+
+@pytest.mark.parametrize("api", ["AlterConfigs", "IncrementalAlterConfigs"])
+def test_settings_of_a_topic_can_be_changed_at_once_by_any_broker(ask, create, api):
+    for _ in range(10):
+        name = next(_names)
+        assert create(name, broker=2)["error_code"] == 0
+        config = {"name": "retention.ms", "value": "77777"}
+        if api == "IncrementalAlterConfigs":
+            config["config_operation"] = 0
+        resource = {"resource_type": 2, "resource_name": name, "configs": [config]}
+        answer = ask(3, api, 1, resources=[resource], validate_only=False)
+        assert [each["error_code"] for each in answer["responses"]] == [0]
+
+
+def test_changed_settings_are_described_at_once_by_any_broker(ask, create):
+    name = next(_names)
+    assert create(name, broker=1)["error_code"] == 0
+    for value in map(str, range(80_000, 80_020)):
+        config = {"name": "retention.ms", "config_operation": 0, "value": value}
+        altered = {"resource_type": 2, "resource_name": name, "configs": [config]}
+        ask(2, "IncrementalAlterConfigs", 1, resources=[altered], validate_only=False)
+        asked = {
+            "resource_type": 2,
+            "resource_name": name,
+            "configuration_keys": ["retention.ms"],
+        }
+        answer = ask(
+            3,
+            "DescribeConfigs",
+            4,
+            resources=[asked],
+            include_synonyms=False,
+            include_documentation=False,
+        )
+        (described,) = answer["results"][0]["configs"]
+        assert described["value"] == value

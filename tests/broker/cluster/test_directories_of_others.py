@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import shutil
+import sqlite3
+from contextlib import closing
+from uuid import UUID
+
 import pytest
 
 from broker.cluster.directories import Directories
+from broker.metadata.names import new_id, written_id
+from broker.metadata.records import NO_LEADER, UNKNOWN_EPOCH, PartitionRecord, put_partition
 from storage.directory.registration_file import read_state, write_state
-from tests.broker.subject import Subject
+from tests.broker import asking
+from tests.broker.subject import Subject, eventually
 from tidelog.process import BrokerFailed
 
 
@@ -43,7 +51,7 @@ def test_the_directory_of_another_cluster_is_refused(stopped, tmp_path):
         stopped[2].log_dir,
         settings,
         f"belongs to broker 2 of cluster {stopped.image().cluster_id}, and this is cluster .*"
-        "--log-dirs.*--set metadata.store=sqlite:PATH",
+        "--log-dirs.*another volume.*--set metadata.store=sqlite:PATH or etcd://",
     )
 
 
@@ -51,7 +59,8 @@ def test_the_directory_of_another_broker_is_refused(stopped):
     refused(
         stopped[2].log_dir,
         stopped.settings(3),
-        "belongs to broker 2 of this cluster: start it with --set node.id=2",
+        r"belongs to broker 2 of this cluster: start it with --set node.id=2 "
+        r"\(KAFKA_NODE_ID=2 of a container\)",
     )
 
 
@@ -75,7 +84,7 @@ def test_a_broker_alone_refuses_the_directory_of_one_of_several(stopped):
 
 def test_a_broker_alone_refuses_metadata_that_name_other_brokers(stopped, tmp_path):
     stopped.path.rename(stopped[1].log_dir / "tidelog.sqlite")
-    with pytest.raises(BrokerFailed, match=r"brokers 2 have replicas of 1 partitions.*--brokers 2"):
+    with pytest.raises(BrokerFailed, match=r"broker 2 has replicas of 1 partition;.*--brokers 2"):
         Subject(stopped[1].log_dir)
 
 
@@ -161,3 +170,55 @@ class TestAnotherSession:
         write_state(tmp_path, read_state(tmp_path)._replace(has_failed=True))
         Directories([tmp_path], "boot-1", "c", 1).begin("b", "")
         assert not read_state(tmp_path).has_failed
+
+
+def test_a_log_of_no_topic_is_set_aside_at_the_start(brokers):
+    brokers.start(1, 2)
+    topic = brokers.add_topic("t", [2, 1])
+    log_dir = brokers[2].log_dir
+    assert eventually((log_dir / "t-0" / "partition.metadata").exists)
+    with brokers[2].connect() as connection:
+        assert eventually(
+            lambda: asking.produce(connection, "t", asking.batch_of("b"))["error_code"] == 0
+        )
+    brokers[2].kill()
+    shutil.copytree(log_dir / "t-0", log_dir / "copy-0")  # of an id that another name has
+    shutil.copytree(log_dir / "t-0", log_dir / "gone-3")
+    stated = log_dir / "gone-3" / "partition.metadata"
+    stated.write_text(f"version: 0\ntopic_id: {written_id(new_id())}\n")
+    stated = stated.read_text()
+    shutil.copytree(log_dir / "t-0", log_dir / "unnamed-0")
+    (log_dir / "unnamed-0" / "partition.metadata").unlink()
+
+    brokers[2].restart()
+    for name in ("copy-0", "gone-3"):
+        assert not (log_dir / name).exists()
+        (away,) = log_dir.glob(f"{name}.*-stray")
+        assert list(away.glob("*.log"))
+    assert (away / "partition.metadata").read_text() == stated
+    assert len(brokers[2].lines("log of another topic set aside")) == 2
+    assert (log_dir / "unnamed-0").exists()
+    assert (log_dir / "t-0").exists()
+    assert brokers.image().topics["t"].topic_id == topic.topic_id
+
+
+def test_partitions_whose_epoch_only_the_log_knows_are_led_by_the_broker_that_was_alone(brokers):
+    """As an older tidelog's metadata are after their migration."""
+    log_dir = brokers.directory / "broker-1"
+    with Subject(log_dir, {}) as alone, alone.connect() as connection:
+        asking.create(connection, "t", partitions=2)
+        assert asking.produce(connection, "t", asking.batch_of("b"))["error_code"] == 0
+        assert alone.stop() == 0
+    brokers.path = log_dir / "tidelog.sqlite"
+    unclaimed = put_partition(UUID(int=0), 0, PartitionRecord((), (), NO_LEADER, UNKNOWN_EPOCH))
+    with closing(sqlite3.connect(brokers.path, isolation_level=None)) as db:
+        db.execute("UPDATE kv SET value = ? WHERE key LIKE 'partition/%'", (unclaimed.value,))
+    brokers.start(1, 2)
+    led = brokers.eventually(
+        lambda image: [each.leader for each in image.topics["t"].assignments] == [1, 1]
+    )
+    assert led
+    with brokers[1].connect() as connection:
+        assert eventually(
+            lambda: asking.produce(connection, "t", asking.batch_of("c"))["base_offset"] == 1
+        )

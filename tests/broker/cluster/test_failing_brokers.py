@@ -1,24 +1,30 @@
-"""Brokers that are paused, that lose a directory, and whose disks fail or are full."""
+"""Brokers that are paused, that lose a directory, and whose disks fail, are full or slow."""
 
 from __future__ import annotations
 
+import asyncio
 import shutil
+import threading
 from types import SimpleNamespace
 from uuid import UUID
 
 from broker.cluster.directories import Directories
 from broker.cluster.disks import Disks
-from broker.metadata.broker_records import OfflineRecord
+from broker.cluster.slow_disks import SlowDisks
+from broker.metadata.brokers.records import OfflineRecord
 from broker.pools import Pools
 from config import TopicConfig
+from storage import files
 from storage.directory.registration_file import read_state
 from storage.directory.store import LogStore
+from storage.files import System
 from tests.broker import asking
 from tests.broker.subject import eventually
 
 LONG_MS = 60_000  # a lease that no test outlives
 SHORT_MS = 600
 SOON_S = 10
+KAFKA_STORAGE_ERROR = 56
 
 
 def leader(image, partition=0):
@@ -82,7 +88,7 @@ def test_a_log_whose_sync_fails_is_led_by_another_broker(brokers):
     image = brokers.eventually(lambda image: image if leader(image) == 2 else None, SOON_S)
     assert leader(image, 1) == 1
     (directory,) = image.registrations[1].record.directories
-    assert image.offline[1].record == ((directory,), {topic.topic_id: (0,)}, {})
+    assert image.offline[1].record == ((directory,), {topic.topic_id: (0,)}, {}, {})
     eventually(lambda: read_state(brokers[1].log_dir).has_failed)
 
     brokers[1].kill()
@@ -102,9 +108,144 @@ def test_a_full_disk_is_written_to_by_no_leader(brokers):
     with brokers[1].connect() as connection:
         assert asking.produce(connection, "t", asking.batch_of("b"))["error_code"] != 0
     image = brokers.eventually(lambda image: image if leader(image) == 2 else None, SOON_S)
-    assert image.offline[1].record == ((), {}, {topic.topic_id: (0,)})
+    assert image.offline[1].record == ((), {}, {topic.topic_id: (0,)}, {})
     assert not read_state(brokers[1].log_dir).has_failed
     brokers[1].faults.clear()  # a log that cannot be closed is no end in order
+
+
+def test_a_log_whose_writes_fail_is_led_by_another_broker(brokers):
+    settings = {"broker.session.timeout.ms": LONG_MS}
+    brokers.start(1, 2, settings=settings, faults=True)
+    topic = brokers.add_topic("t", [1, 2])
+    brokers.eventually(lambda _: brokers[1].log_dir.joinpath("t-0").exists())
+    brokers[1].faults.add(storage="write", error="EIO", topic="t", partition=0)
+    with brokers[1].connect() as connection:
+        assert asking.produce(connection, "t", asking.batch_of("b"))["error_code"] != 0
+    image = brokers.eventually(lambda image: image if leader(image) == 2 else None, SOON_S)
+    (directory,) = image.registrations[1].record.directories
+    assert image.offline[1].record == ((directory,), {topic.topic_id: (0,)}, {}, {})
+    assert eventually(lambda: read_state(brokers[1].log_dir).has_failed)
+    brokers[1].kill()  # a broker with a failed log does not stop in order
+
+
+def test_a_log_with_one_replica_whose_write_failed_is_there_again_after_a_restart(brokers):
+    """Kafka takes the whole log directory offline; here the other logs are served on."""
+    brokers.start(1, 2, settings={"broker.session.timeout.ms": LONG_MS}, faults=True)
+    brokers.add_topic("t", [1], [1])
+    with brokers[1].connect() as connection:
+        for partition in (0, 1):
+            eventually(lambda at=partition: produced(connection, at) == 0)
+        with brokers[1].faults.add(storage="write", error="EIO", topic="t", partition=0):
+            assert produced(connection, 0) == KAFKA_STORAGE_ERROR
+        brokers.eventually(lambda image: leader(image) == -1, SOON_S)
+        assert produced(connection, 0) != 0
+        assert fetched(connection, 0) != 0
+        assert produced(connection, 1) == fetched(connection, 1) == 0
+    brokers[1].kill()
+    brokers[1].restart()
+    brokers.eventually(lambda image: leader(image) == 1, SOON_S)
+    with brokers[1].connect() as connection:
+        eventually(lambda: fetched(connection, 0) == 0)
+
+
+def test_one_read_that_fails_is_an_error_of_its_request_alone(brokers):
+    """Kafka takes the log directory offline for it, too."""
+    brokers.start(1, 2, settings={"broker.session.timeout.ms": LONG_MS}, faults=True)
+    brokers.add_topic("t", [1])
+    with brokers[1].connect() as connection:
+        eventually(lambda: produced(connection, 0) == 0)
+        with brokers[1].faults.add(storage="read", error="EIO", topic="t", partition=0):
+            assert fetched(connection, 0) == KAFKA_STORAGE_ERROR
+        assert fetched(connection, 0) == 0
+        assert produced(connection, 0) == 0
+    assert leader(brokers.image()) == 1
+    assert not brokers.image().offline
+
+
+def produced(connection, partition):
+    return asking.produce(connection, "t", asking.batch_of("b"), partition=partition)["error_code"]
+
+
+def fetched(connection, partition):
+    return asking.fetch(connection, "t", 0, partition=partition)["error_code"]
+
+
+def test_a_slow_disk_moves_what_its_broker_leads(brokers):
+    settings = {"broker.session.timeout.ms": LONG_MS, "log.dir.slow.ms": 1_500}
+    brokers.start(1, 2, settings=settings, faults=True)
+    topic = brokers.add_topic("t", [1, 2], [2, 1])
+    brokers.eventually(lambda _: brokers[1].log_dir.joinpath("t-0").exists())
+    log_dir = str(brokers[1].log_dir)
+    brokers[1].faults.add(storage="sync", delay="1h", log_dir=log_dir)
+    image = brokers.eventually(lambda image: image if leader(image) == 2 else None, SOON_S)
+    assert leader(image, 1) == 2
+    assert set(image.topics["t"].assignments[0].isr) == {1, 2}
+    assert image.offline[1].record.slow == {topic.topic_id: (0, 1)}
+    assert not read_state(brokers[1].log_dir).has_failed
+    brokers[1].faults.clear()
+    brokers.eventually(lambda image: not image.offline)
+
+
+class _Slow(System):
+    """A disk whose syncs take as long as a test says, by the clock of the test."""
+
+    def __init__(self):
+        self.now_ms, self.takes_ms = 0, 0
+        self.synced = threading.Semaphore(0)
+
+    def sync_data(self, number):
+        self.now_ms += self.takes_ms
+        super().sync_data(number)
+        self.synced.release()
+
+
+async def test_a_disk_is_slow_after_one_slow_probe_and_fast_after_several_fast_ones(tmp_path):
+    pools, system = Pools([tmp_path]), _Slow()
+    before = files.use(system)
+    disks = SlowDisks(pools.syncs, [tmp_path], 900, lambda: system.now_ms)
+
+    async def look(next_takes_ms):
+        """Judges the last probe, and has the next one; returns which directories are slow."""
+        system.takes_ms, begun_ms = next_takes_ms, system.now_ms
+        disks.look()
+        await asyncio.to_thread(system.synced.acquire)
+        await asyncio.sleep(0.02)  # until the loop knows of its end
+        system.now_ms = begun_ms + max(next_takes_ms, 300)
+        return set(disks.slow)
+
+    try:
+        assert await look(900) == set()
+        assert await look(901) == set(), "of 900 ms"
+        assert await look(450) == {tmp_path}, "of 901 ms"
+        system.now_ms += 10_000
+        assert await look(450) == {tmp_path}
+        assert await look(451) == {tmp_path}
+        assert await look(1) == {tmp_path}, "of 451 ms: it begins to count anew"
+        assert [await look(1) for _ in range(3)] == [{tmp_path}, {tmp_path}, set()]
+    finally:
+        files.use(before)
+        pools.stop()
+
+
+async def test_a_disk_is_not_slow_because_its_broker_has_much_to_sync(tmp_path):
+    """As in an election of thousands of partitions: each new role waits for the disk."""
+    pools, system, end = Pools([tmp_path]), _Slow(), threading.Event()
+    before = files.use(system)
+    disks = SlowDisks(pools.syncs, [tmp_path], 900, lambda: system.now_ms)
+    syncs = pools.syncs.of(SimpleNamespace(directory=tmp_path / "t-0"))
+    work = [syncs.submit(end.wait, 60) for _ in range(100)]
+    try:
+        disks.look()
+        assert await asyncio.to_thread(system.synced.acquire, timeout=5), "the probe waits"
+        await asyncio.sleep(0.02)  # until the loop knows of its end
+        system.now_ms += 901
+        disks.look()
+        assert disks.slow == set()
+    finally:
+        end.set()
+        await asyncio.gather(*work)
+        pools.stop()
+        files.use(before)
 
 
 async def test_a_full_disk_is_looked_at_again_after_a_while(tmp_path):
@@ -116,13 +257,14 @@ async def test_a_full_disk_is_looked_at_again_after_a_while(tmp_path):
     node = SimpleNamespace(
         store=store,
         pools=pools,
+        config=SimpleNamespace(log_dir_slow_ms=0),
         metadata=SimpleNamespace(
             image=SimpleNamespace(topics={"t": SimpleNamespace(topic_id=topic_id)})
         ),
     )
     try:
         partition = store.create_partition("t", topic_id, 0, store.default_config, 0)
-        disks = Disks(node, Directories([tmp_path], "boot", "c", 1))
+        disks = Disks(node, Directories([tmp_path], "boot", "c", 1), lambda: 0)
         assert not await disks.look(0)
         partition.state.is_full = True
         assert await disks.look(1_000)

@@ -37,9 +37,9 @@ def test_three_brokers_register_and_one_is_the_controller(brokers):
 
 
 def test_a_session_outlives_its_lease_while_its_process_lives(brokers):
-    brokers.start(1, 2, settings={"broker.session.timeout.ms": 300})
+    brokers.start(1, 2, settings={"broker.session.timeout.ms": 1000})
     before = {each: live.epoch for each, live in brokers.image().brokers.items()}
-    time.sleep(1.5)
+    time.sleep(3)
     assert {each: live.epoch for each, live in brokers.image().brokers.items()} == before
     assert unfenced(brokers.image()) == {1, 2}
 

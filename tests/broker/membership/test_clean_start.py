@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker.membership.clean_start import is_clean
-from broker.metadata.broker_records import (
+from broker.metadata.brokers.records import (
     OfflineRecord,
     RegistrationRecord,
     put_offline,

@@ -8,10 +8,10 @@ import pytest
 
 from broker.membership import controlled_shutdown, registration
 from broker.membership.registration import DuplicateBrokerError, next_transactions
-from broker.metadata.broker_records import OfflineRecord, live_key, put_live
+from broker.metadata.brokers.records import OfflineRecord, live_key, put_live
 from broker.metadata.records import NO_LEADER
 from broker.metadata.store import Compare
-from broker.replication import controller
+from broker.replication.controller import controller
 from tests.broker.replication.cluster import Cluster
 from tests.broker.replication.states import state, written
 
@@ -48,7 +48,7 @@ def test_a_new_broker_registers_fenced(cluster):
     live, registered = cluster.image.brokers[4], cluster.image.registrations[4]
     assert live.record.is_fenced
     assert live.epoch == registered.epoch
-    assert registered.record == ("a", ("d",), True)
+    assert registered.record == ("a", ("d",), True, "")
 
 
 def test_a_broker_id_that_is_in_use_is_refused(cluster):
@@ -103,6 +103,24 @@ def test_the_last_replica_that_comes_back_unclean_is_elected_as_the_last_known_l
         1,
         True,
     )
+
+
+@pytest.mark.parametrize(("isr", "elr"), [("1 2", ""), ("1", "2")])
+def test_who_was_complete_last_is_elected_not_a_leader_that_had_lost_its_records(cluster, isr, elr):
+    """Broker 1 led and came back empty; broker 2 had every record until it came back unclean, too."""
+    cluster.set("t", 0, state("1* 2 3", isr, elr))
+    cluster.die(2)
+    cluster.die(1)
+    register(cluster, cluster.start(1, "emptied", is_clean=False))
+    assert cluster.state().last_leader == 1
+    unfence(cluster, 1)
+    register(cluster, cluster.start(2, "without power", is_clean=False))
+    assert (written(cluster.state()), cluster.state().last_leader) == (("1 2 3", "", ""), 2)
+    cluster.settle()
+    assert cluster.state().leader == NO_LEADER, "broker 2 is fenced"
+    unfence(cluster, 2)
+    cluster.settle()
+    assert (cluster.state().leader, cluster.state().is_recovering) == (2, True)
 
 
 def test_the_last_transaction_begins_the_session(cluster):
@@ -190,7 +208,7 @@ def test_what_cannot_be_led_is_reported(cluster):
     assert cluster.image.offline == {}
     assert report(OfflineRecord(("d",), {topic_id: (1,)}))
     assert report(full)
-    assert cluster.image.offline[1].record == (("d",), {topic_id: (1,)}, {topic_id: (0,)})
+    assert cluster.image.offline[1].record == (("d",), {topic_id: (1,)}, {topic_id: (0,)}, {})
 
 
 def test_a_report_of_an_older_session_is_refused(cluster):

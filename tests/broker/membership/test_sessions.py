@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker.membership.sessions import Sessions
+from tests.broker.membership.test_registration import register, unfence
 from tests.broker.replication.cluster import Cluster
 
 LEASE, SETTLE = 6_000, 60_000
@@ -34,6 +35,20 @@ def test_a_broker_settles_by_staying_unfenced(cluster, sessions):
     sessions.observe(cluster.image, SETTLE + 5)
     assert sessions.settled(2 * SETTLE + 4) == {2, 3}
     assert sessions.settled(2 * SETTLE + 5) == {1, 2, 3}
+
+
+def test_a_broker_that_is_new_settles_at_once(cluster, sessions):
+    register(cluster, cluster.start(4, "a"))
+    sessions.observe(cluster.image, 10)
+    assert sessions.settled(10) == set(), "it is fenced"
+    unfence(cluster, 4)
+    sessions.observe(cluster.image, 20)
+    assert sessions.settled(20) == {4}
+    cluster.die(4)
+    register(cluster, cluster.start(4, "b"))
+    unfence(cluster, 4)
+    sessions.observe(cluster.image, 30)
+    assert sessions.settled(30) == set()
 
 
 def test_a_broker_that_was_gone_between_two_images_settles_again(cluster, sessions):

@@ -22,9 +22,11 @@ from broker.metadata.store import (
     absent,
     unchanged_since,
 )
+from config.broker.etcd_address import parse_etcd
 from protocol.errors import KafkaStorageError
 
 KEPT = 5
+BARRIER_AFTER_S = 20  # a barrier is a revision that the model does not know
 KEYS = ("a", "a/1", "a/2", "b")
 
 keys = st.sampled_from(KEYS)
@@ -92,14 +94,24 @@ class Model:
         ]
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(params=["memory", "sqlite", "etcd"])
 def make_store(request, tmp_path):
     numbers = itertools.count()
+    if request.param == "etcd":
+        etcd, folder = request.getfixturevalue("etcd"), tmp_path.name
 
-    def make(path=None):
+        from tests.broker.metadata.etcd.shifted import Shifted  # loads gRPC
+
+        def make_in_etcd():
+            address = parse_etcd(etcd.url(f"{folder}-{next(numbers)}"))
+            return Shifted(address, kept_revisions=KEPT, barrier_after_s=BARRIER_AFTER_S)
+
+        return make_in_etcd
+
+    def make():
         if request.param == "memory":
             return MemoryStore(kept_revisions=KEPT)
-        path = path or tmp_path / f"{next(numbers)}.sqlite"
+        path = tmp_path / f"{next(numbers)}.sqlite"
         return SqliteStore(path, kept_revisions=KEPT, poll_interval_s=0.01)
 
     return make

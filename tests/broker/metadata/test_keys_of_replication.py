@@ -12,14 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.metadata import broker_records, records
-from broker.metadata.broker_records import (
+from broker.metadata import records
+from broker.metadata.brokers.records import (
     ControllerRecord,
     Endpoint,
     LiveBrokerRecord,
     OfflineRecord,
     RegistrationRecord,
     SeenRecord,
+    broker_of,
     live_key,
     put_controller,
     put_live,
@@ -87,7 +88,7 @@ def test_what_brokers_say_is_read_as_it_was_written(live, registration, offline,
         (put_controller(broker, NO_LEASE), ControllerRecord(broker)),
     ):
         assert records.read(put.key, put.value) == record
-        assert put.key == records.CONTROLLER or broker_records.broker_of(put.key) == broker
+        assert put.key == records.CONTROLLER or broker_of(put.key) == broker
 
 
 def test_a_partition_of_an_older_tidelog_has_the_defaults():
@@ -225,10 +226,17 @@ async def test_a_session_that_cannot_be_read_leaves_the_image_as_it_was():
 
 
 def test_a_broker_that_is_alone_loads_nothing_of_a_cluster():
-    told = "import sys, broker.metadata.local; print([m for m in sys.modules if 'broker.' in m])"
+    told = "import sys, broker.metadata.local; print(sorted(sys.modules))"
     done = subprocess.run(
         [sys.executable, "-c", told], capture_output=True, text=True, check=True, cwd=ROOT
     )
     assert "broker.metadata.image" in done.stdout
-    for name in ("metadata.members", "metadata.broker_records", "replication", "membership"):
+    for name in (
+        "metadata.brokers.members",
+        "metadata.brokers.records",
+        "replication",
+        "membership",
+    ):
         assert f"broker.{name}" not in done.stdout
+    for name in ("broker.metadata.etcd", "aetcd", "grpc", "google.protobuf"):
+        assert f"'{name}" not in done.stdout

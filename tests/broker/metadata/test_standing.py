@@ -7,9 +7,9 @@ from uuid import UUID
 
 import pytest
 
-from broker.metadata.broker_records import LiveBrokerRecord, OfflineRecord, RegistrationRecord
+from broker.metadata.brokers.members import LiveBroker, Offline, Registration
+from broker.metadata.brokers.records import LiveBrokerRecord, OfflineRecord, RegistrationRecord
 from broker.metadata.image import Image, Members, Topic
-from broker.metadata.members import LiveBroker, Offline, Registration
 from broker.metadata.records import NO_LEADER, PartitionRecord
 from broker.metadata.standing import standings, state_of, why_missing
 from broker.metrics.cluster_watch import ClusterWatch

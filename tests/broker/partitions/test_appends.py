@@ -11,7 +11,7 @@ from broker.clock import ManualClock
 from broker.partitions.appends import Appends, is_heavy
 from broker.partitions.waiting import Waiting
 from broker.pools import Pool
-from protocol.errors import CorruptMessage
+from protocol.errors import CorruptMessage, NotLeaderOrFollower
 from storage.would_block import WouldBlock
 
 GZIP, LZ4 = 1, 3
@@ -183,3 +183,32 @@ async def test_a_request_that_went_away_keeps_its_place_while_in_the_thread(pool
         6,
         8,
     ]  # who waits for data hears of it although its producer is gone
+
+
+async def test_what_waits_for_its_turn_when_the_broker_stops_is_refused(pool):
+    log, failed = Log(held=300_000), []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: failed.append(context))
+    appends = appends_in(pool)
+    first, *others = [
+        appends.append(log, record_set(size, codec=LZ4), 9) for size in (300_000, 100, 200)
+    ]
+    await asyncio.sleep(0)
+    log.release.set()
+    pool.stop()  # the append in the thread ends, and the loop hears of it afterwards
+    async with asyncio.timeout(60):
+        assert (await first)[0] == 300_000
+        for each in others:
+            with pytest.raises(NotLeaderOrFollower, match="the broker stops"):
+                await each
+        await appends.finished(log)
+    assert log.order == [300_000]
+    assert not failed
+
+
+async def test_an_append_that_needs_a_thread_is_refused_when_the_broker_has_stopped(pool):
+    log, appends = Log(), appends_in(pool)
+    pool.stop()
+    with pytest.raises(NotLeaderOrFollower, match="the broker stops"):
+        await appends.append(log, record_set(300_000, codec=LZ4), 9)
+    assert log.order == []
+    assert not appends.is_busy(log)

@@ -12,7 +12,7 @@ from broker.partitions.group_sync import GroupSync
 from broker.partitions.waiting import Waiting
 from broker.pools import Pool, SyncPools
 from config.setting import LONG_MAX
-from protocol.errors import KafkaStorageError
+from protocol.errors import KafkaStorageError, NotLeaderOrFollower
 
 
 class Log:
@@ -118,3 +118,12 @@ async def test_a_sync_that_can_never_be_tried_takes_the_log_offline_and_answers(
     assert len(offline) == 1
     assert not syncs._wanted
     assert not syncs._failed_tries
+
+
+async def test_who_waits_for_a_sync_that_a_stopping_broker_cannot_begin_may_ask_again():
+    pool, waiting = Pool("sync", 1), Waiting(None)
+    syncs = GroupSync(lambda _: pool, waiting, Metrics())
+    pool.stop()
+    with pytest.raises(NotLeaderOrFollower, match="the broker stops"):
+        await durable(syncs, waiting, Log(1))
+    assert not syncs._wanted

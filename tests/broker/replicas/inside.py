@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from broker.clock import SystemClock
 from broker.cluster.cluster import NO_SESSION
-from broker.metadata.broker_records import Endpoint, LiveBrokerRecord, live_key, put_live
+from broker.metadata.brokers.records import Endpoint, LiveBrokerRecord, live_key, put_live
 from broker.metadata.image import Topic
 from broker.metadata.local import local_metadata
 from broker.metadata.names import new_id
@@ -28,7 +28,7 @@ from broker.node import Node
 from broker.replication.lease import Lease
 from client import apis
 from client.async_connection import open_connection
-from config import BrokerConfig
+from config import load
 from protocol.api import delete_records, list_offsets
 from protocol.api import fetch as fetch_api
 from protocol.api import produce as produce_api
@@ -37,6 +37,7 @@ from protocol.records.layout import Record
 from storage.directory.store import LogStore
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
 _LEASE_MS = 600_000
@@ -58,15 +59,18 @@ class Sessions:
 class Broker:
     """One of the brokers."""
 
-    def __init__(self, directory: Path, number: int, *, boot_id: str = "boot") -> None:
+    def __init__(
+        self, directory: Path, number: int, settings=None, *, boot_id: str = "boot"
+    ) -> None:
         self.number = number
+        self.settings = dict(settings or {})
         self.directory = directory
         self.boot_id = boot_id
         self.node: Node
         self.port = 0
 
     async def start(self) -> None:
-        config = BrokerConfig(node_id=self.number)
+        config = load(None, {}, {"node.id": str(self.number), **self.settings})
         metadata = local_metadata(self.directory / "metadata.sqlite", self.number, is_shared=True)
         await metadata.open()
         logs = self.directory / f"logs-{self.number}"
@@ -95,6 +99,7 @@ class Broker:
         record = LiveBrokerRecord(
             f"{self.number}-{metadata.image.revision}",
             (Endpoint("PLAINTEXT", "127.0.0.1", self.port),),
+            rack=self.node.config.broker_rack,
             is_fenced=False,
         )
         lease = await store.grant(_LEASE_MS)
@@ -149,8 +154,9 @@ class Broker:
 class Brokers:
     """Three brokers, unless the test says otherwise."""
 
-    def __init__(self, directory: Path, count: int = 3) -> None:
-        self.all = {n: Broker(directory, n) for n in range(1, count + 1)}
+    def __init__(self, directory: Path, count: int = 3, settings=None) -> None:
+        of = settings or {}
+        self.all = {n: Broker(directory, n, of.get(n)) for n in range(1, count + 1)}
 
     def __getitem__(self, number: int) -> Broker:
         return self.all[number]
@@ -194,9 +200,9 @@ class Brokers:
 
 
 @contextlib.asynccontextmanager
-async def brokers(directory: Path, count: int = 3):
-    """Runs brokers while the `with` lasts."""
-    made = Brokers(directory, count)
+async def brokers(directory: Path, count: int = 3, settings=None):
+    """Runs brokers while the `with` lasts; `settings` are those of single ones, by their ids."""
+    made = Brokers(directory, count, settings)
     started = []
     try:
         for broker in made.all.values():
@@ -222,11 +228,19 @@ async def eventually(condition, what: str = "", deadline_s: float = _PATIENCE_S)
 # --- clients ------------------------------------------------------------------------------------------
 
 
-async def ask(broker: Broker, message, key: int):
+async def ask(broker: Broker, message, key: int, *, least_version: int = 0):
     """Sends one request to one broker, and returns its answer."""
+    (answer,) = await ask_all(broker, [message], key, least_version=least_version)
+    return answer
+
+
+async def ask_all(broker: Broker, messages, key: int, *, least_version: int = 0):
+    """Sends requests to one broker, none of which waits for another's answer; returns the answers."""
     connection = await open_connection("127.0.0.1", broker.port, "test", timeout_s=_PATIENCE_S)
     try:
-        return await connection.ask(message, key, timeout_s=_PATIENCE_S)
+        answers = [connection.post(each, key, least_version=least_version) for each in messages]
+        async with asyncio.timeout(_PATIENCE_S):
+            return [await answer for answer in answers]
     finally:
         connection.close()
         await connection.wait_closed()
@@ -241,14 +255,27 @@ async def produce(
     broker: Broker, topic: str, *values: bytes, index: int = 0, acks: int = -1, timeout_ms=20_000
 ):
     """Appends one batch at a broker; returns the answer's part of the partition."""
-    data = produce_api.PartitionProduceData(index=index, records=batch(*values))
-    request = produce_api.ProduceRequest(
-        acks=acks,
-        timeout_ms=timeout_ms,
-        topic_data=[produce_api.TopicProduceData(name=topic, partition_data=[data])],
-    )
+    request = _produce_request(topic, {index: batch(*values)}, acks, timeout_ms)
     answer = await ask(broker, request, apis.PRODUCE)
     return answer.responses[0].partition_responses[0]
+
+
+def produce_request(topic: str, values: Mapping[int, bytes], *, acks: int = -1):
+    """A request with one record for each of some partitions."""
+    batches = {index: batch(value) for index, value in values.items()}
+    return _produce_request(topic, batches, acks, 20_000)
+
+
+def _produce_request(topic: str, batches: Mapping[int, bytes], acks: int, timeout_ms: int):
+    data = [
+        produce_api.PartitionProduceData(index=index, records=records)
+        for index, records in batches.items()
+    ]
+    return produce_api.ProduceRequest(
+        acks=acks,
+        timeout_ms=timeout_ms,
+        topic_data=[produce_api.TopicProduceData(name=topic, partition_data=data)],
+    )
 
 
 async def consume(broker: Broker, topic: str, index: int = 0, offset: int = 0):

@@ -6,13 +6,15 @@ import asyncio
 
 import pytest
 
+from broker.metadata.brokers.records import OfflineRecord, put_offline
+from broker.partitions import replication_state
 from broker.replicas.isr_changes import IsrChanges
-from broker.replicas.serving import SINCE_VERSION, FollowerFetch
+from broker.replicas.serving.serving import SINCE_VERSION
 from client import apis
 from client.async_connection import AsyncConnection, open_connection
 from client.calls.replication import replica_fetch
-from protocol.api.fetch import FetchPartition, FetchRequest
-from protocol.errors import ErrorCode, NotLeaderOrFollower
+from protocol.api.fetch import FetchPartition
+from protocol.errors import ErrorCode, KafkaStorageError, NotLeaderOrFollower
 from storage.log.high_watermark import Role
 from tests.broker.replicas.inside import (
     brokers,
@@ -38,6 +40,55 @@ async def test_acks_all_is_answered_when_all_replicas_have_the_records(tmp_path)
         assert [values_of(broker.log("t")) for broker in three.all.values()] == [wanted] * 3
 
 
+async def test_in_sync_replicas_are_logged_though_the_outcome_of_their_change_was_lost(
+    tmp_path, monkeypatch, caplog
+):
+    class Losing:
+        """Stores everything, and tells nobody."""
+
+        def __init__(self, store):
+            self.read, self._transact = store.read, store.transact
+
+        async def transact(self, compares, operations):
+            await self._transact(compares, operations)
+            raise KafkaStorageError("the answer is lost")
+
+    def store(changes):
+        return Losing(changes._host.metadata.store)
+
+    def logged():
+        found = [each for each in caplog.records if each.message == "in-sync replicas changed"]
+        return [each.isr for each in found if each.log == "t-0"]
+
+    caplog.set_level("INFO", "tidelog.replicas")
+    async with brokers(tmp_path) as three:
+        await three.create("t")
+        monkeypatch.setattr(IsrChanges, "_store", property(store))
+        await three.put("t", isr=(1, 2))
+        await eventually(lambda: sorted(three.record("t").isr) == [1, 2, 3])
+        await eventually(lambda: [sorted(isr) for isr in logged()] == [[1, 2], [1, 2, 3]])
+
+
+async def test_followers_that_keep_up_share_what_is_read(tmp_path, monkeypatch):
+    read, reads = replication_state.read_for_follower, []
+
+    def counted(*asked, **how):
+        answer = read(*asked, **how)
+        reads.append(answer[1])
+        return answer
+
+    monkeypatch.setattr(replication_state, "read_for_follower", counted)
+    async with brokers(tmp_path) as three:
+        await three.create("t")
+        await produce(three[1], "t", b"first")
+        reads.clear()
+        for number in range(50):
+            await produce(three[1], "t", b"%d" % number)
+        assert 50 <= sum(size > 0 for size in reads) < 90
+        wanted = [b"first", *(b"%d" % number for number in range(50))]
+        assert [values_of(broker.log("t")) for broker in three.all.values()] == [wanted] * 3
+
+
 async def test_followers_learn_of_the_high_watermark_without_another_append(tmp_path):
     async with brokers(tmp_path) as three:
         for each in three.all.values():
@@ -46,6 +97,20 @@ async def test_followers_learn_of_the_high_watermark_without_another_append(tmp_
         await produce(three[1], "t", b"a")
         for number in (2, 3):
             await eventually(lambda at=three[number]: at.log("t").high_watermark == 1)
+
+
+async def test_no_append_waits_for_a_replica_that_was_removed_because_its_disk_is_full(tmp_path):
+    async with brokers(tmp_path) as three:
+        topic = await three.create("t")
+        await produce(three[1], "t", b"a")
+        await three[3].lose_session(is_noticed=False)  # it appends nothing, and is alive
+        waiting = asyncio.ensure_future(produce(three[1], "t", b"b"))
+        await eventually(lambda: three[2].log("t").log_end_offset == 2)
+        offline = put_offline(3, OfflineRecord(full={topic.topic_id: (0,)}))
+        await three.any.node.metadata.transact((), (offline,))
+        assert not waiting.done()
+        await three.put("t", isr=(1, 2))
+        assert (await asyncio.wait_for(waiting, 5)).error_code == 0
 
 
 async def test_another_leader_goes_on_and_the_old_one_follows(tmp_path):
@@ -71,9 +136,10 @@ async def test_a_leader_that_was_alone_with_its_records_drops_them_as_follower(t
         assert three[1].log("t").log_end_offset == 2
         assert three[1].log("t").high_watermark == 1
         await three[1].lose_session()
-        for number in (2, 3, 1):
+        for number in (2, 3):
             await three[number].register()
         await three.elect("t", 2)
+        await three[1].register()  # earlier, it would lead again, and the others fetch from it
         answer = await produce(three[2], "t", b"c")
         assert (answer.error_code, answer.base_offset) == (0, 1)
         await eventually(lambda: values_of(three[1].log("t")) == [b"a", b"c"])
@@ -148,24 +214,28 @@ async def test_a_partition_that_comes_while_a_fetch_is_being_ended_is_asked_for_
         await three.create("first")
         leader = three[1].replicas.led(three[1].log("first"))
         await eventually(lambda: len(leader.parked) == 2)
-        ask, goes_on = AsyncConnection.ask, asyncio.Event()
-
-        async def late(connection, message, *args, **options):
-            answer = await ask(connection, message, *args, **options)
-            if isinstance(message, FetchRequest) and not message.topics:
-                await goes_on.wait()
-            return answer
-
-        monkeypatch.setattr(AsyncConnection, "ask", late)
-        before = set(leader.parked)
         fetchers = [three[number].replicas._fetchers[1] for number in (2, 3)]
+        await eventually(lambda: all(len(fetcher._sent) == 1 for fetcher in fetchers))
+        post, is_full = AsyncConnection.post, asyncio.Event()
+
+        def later(connection, *args, **options):
+            """Two fetches are under way until the test says that the second is answered."""
+            answer = post(connection, *args, **options)
+            return asyncio.ensure_future(_after(is_full, answer))
+
+        monkeypatch.setattr(AsyncConnection, "post", later)
         for fetcher in fetchers:
-            fetcher.ask_again()
-        await eventually(lambda: len(leader.parked) == 2 and before.isdisjoint(leader.parked))
+            fetcher.ask_again(next(iter(fetcher._followed.values())))
+        await eventually(lambda: all(len(fetcher._sent) == 2 for fetcher in fetchers))
         await three.create("second")
         await eventually(lambda: all(len(fetcher) == 2 for fetcher in fetchers))
-        goes_on.set()
+        is_full.set()
         assert (await produce(three[1], "second", b"a", timeout_ms=5_000)).error_code == 0
+
+
+async def _after(event, answer):
+    await event.wait()
+    return await answer
 
 
 async def test_a_request_that_comes_together_with_a_fetch_ends_its_wait(tmp_path):
@@ -197,25 +267,6 @@ async def test_a_request_that_comes_together_with_a_fetch_ends_its_wait(tmp_path
             connection.close()
             await connection.wait_closed()
         assert [answer.error_code for answer in answers] == [0, 0]
-
-
-async def test_an_append_just_before_a_fetch_parks_wakes_it(tmp_path, monkeypatch):
-    async with brokers(tmp_path) as three:
-        for each in three.all.values():
-            each.replicas.fetch_wait_ms = 60_000  # longer than this test waits for anything
-        await three.create("t")
-        wait, appended = FollowerFetch._wait, []
-
-        async def late(fetch):
-            if not appended:  # this coroutine runs a turn of the loop after the fetch was judged
-                appended.append(fetch)
-                await produce(three[1], "t", b"b", acks=1)
-            return await wait(fetch)
-
-        monkeypatch.setattr(FollowerFetch, "_wait", late)
-        await produce(three[1], "t", b"a")
-        for broker in three.all.values():
-            await eventually(lambda at=broker: values_of(at.log("t")) == [b"a", b"b"])
 
 
 async def test_a_follower_that_waits_asks_again_whatever_the_clock_of_its_timer_shows(

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
+
+from broker.partitions.appends import Appends
 from protocol.errors import ErrorCode
+from tests.broker import asking
 from tests.broker.replicas.inside import (
     brokers,
     delete_before,
@@ -11,6 +16,7 @@ from tests.broker.replicas.inside import (
     produce,
     values_of,
 )
+from tests.oracle import recordset, wire
 
 
 async def test_records_are_deleted_when_all_live_replicas_have_deleted_them(tmp_path):
@@ -68,6 +74,27 @@ async def test_a_follower_behind_the_leaders_log_start_begins_there(tmp_path):
         assert log.last_append_time == three[1].log("t").last_append_time
 
 
+async def test_a_checkpoint_that_is_faster_than_the_loop_delays_no_acknowledgement(
+    tmp_path, monkeypatch
+):
+    """It makes durable what a thread has appended, before the loop hears of the append."""
+    run = Appends._run
+
+    def append_and_make_durable(self, partition, records, produce_version):
+        appended = run(self, partition, records, produce_version)
+        time.sleep(1.5)  # followers hear of the log's new end meanwhile, and park their fetches
+        partition.commit()
+        return appended
+
+    monkeypatch.setattr(Appends, "_try", lambda *_: None)  # every append is in a thread
+    monkeypatch.setattr(Appends, "_run", append_and_make_durable)
+    async with brokers(tmp_path) as three:
+        await three.create("t", configs={"flush.messages": "1"})
+        async with asyncio.timeout(10):
+            answer = await produce(three[1], "t", b"a")
+        assert (answer.error_code, answer.base_offset) == (0, 0)
+
+
 async def test_with_flush_messages_1_only_what_is_durable_everywhere_is_acknowledged(tmp_path):
     async with brokers(tmp_path) as three:
         await three.create("t", configs={"flush.messages": "1"})
@@ -76,6 +103,37 @@ async def test_with_flush_messages_1_only_what_is_durable_everywhere_is_acknowle
         assert [each.log("t").durable_offset for each in three.all.values()] == [1, 1, 1]
         assert (await produce(three[1], "t", b"b", acks=1)).error_code == 0
         assert three[1].log("t").durable_offset == 2
+
+
+def append_as_producer(port):
+    """Appends two records to t-0 as producer 4000."""
+    records = recordset.batch(
+        asking.values("a", "b"), producer_id=4_000, producer_epoch=0, base_sequence=0
+    )
+    with wire.Connection(f"127.0.0.1:{port}") as connection:
+        assert asking.produce(connection, "t", records)["error_code"] == 0
+
+
+def producers_of(port):
+    """The error code of t-0, and its producers with their last sequences, as one broker tells them."""
+    topics = [{"name": "t", "partition_indexes": [0]}]
+    with wire.Connection(f"127.0.0.1:{port}") as connection:
+        (told,) = connection.ask("DescribeProducers", 0, topics=topics)["topics"][0]["partitions"]
+    return told["error_code"], [
+        (each["producer_id"], each["last_sequence"]) for each in told["active_producers"]
+    ]
+
+
+async def test_a_follower_tells_the_producers_that_it_knows_itself(tmp_path):
+    async with brokers(tmp_path) as three:
+        await three.create("t", ((1, 2),))
+        await asyncio.to_thread(append_as_producer, three[1].port)
+        told = [await asyncio.to_thread(producers_of, three[each].port) for each in (1, 2, 3)]
+        assert told == [
+            (0, [(4_000, 1)]),
+            (0, [(4_000, 1)]),
+            (ErrorCode.NOT_LEADER_OR_FOLLOWER, []),
+        ]
 
 
 async def test_a_deleted_topic_is_deleted_by_each_broker_that_has_it(tmp_path):

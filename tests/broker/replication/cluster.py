@@ -11,7 +11,7 @@ from uuid import UUID
 
 from broker.membership.registration import Start
 from broker.metadata import records
-from broker.metadata.broker_records import (
+from broker.metadata.brokers.records import (
     Endpoint,
     LiveBrokerRecord,
     put_controller,
@@ -20,9 +20,9 @@ from broker.metadata.broker_records import (
 from broker.metadata.image import ImageBuilder
 from broker.metadata.memory import MemoryState
 from broker.metadata.records import CONTROLLER, NO_LEADER, PartitionRecord, TopicRecord
-from broker.metadata.store import NO_LEASE, Delete
-from broker.replication import controller
-from broker.replication.controller import TopicRules
+from broker.metadata.store import MOST_OPERATIONS, NO_LEASE, Delete
+from broker.replication.controller import controller
+from broker.replication.controller.controller import TopicRules
 
 MOST = 128  # etcd's limit for the comparisons and for the operations of one transaction
 
@@ -46,6 +46,7 @@ class Cluster:
         self._builder = ImageBuilder(snapshot.revision, snapshot.pairs)
         self._ids = itertools.count(1)
         self.leases = {}
+        self._quiet = (None, None)
 
     @property
     def image(self):
@@ -57,19 +58,20 @@ class Cluster:
         return TopicRules(self.min_insync, self.allows_unclean)
 
     def put(self, *operations):
-        assert self.store.transact((), operations) is not None
+        for start in range(0, len(operations), MOST_OPERATIONS):
+            part = operations[start : start + MOST_OPERATIONS]
+            assert self.store.transact((), part) is not None
 
     def create(self, name, *assignments):
         """Creates a topic whose partitions are in these states."""
         topic_id = UUID(int=next(self._ids))
-        self.put(records.put_topic(TopicRecord(name, topic_id, len(assignments), {})))
-        # The operations of a test are not limited; those of the product are.
         self.put(
             *(
                 records.put_partition(topic_id, index, each)
                 for index, each in enumerate(assignments)
             )
         )
+        self.put(records.put_topic(TopicRecord(name, topic_id, len(assignments), {})))
         return topic_id
 
     def set(self, name, index, record):
@@ -110,11 +112,23 @@ class Cluster:
             self.check(before, self.image)
         return applied
 
+    def decisions(self, epoch, image=None, rules=None, **options):
+        """What the controller would write; a look at what has changed since must find the same."""
+        image, rules = image or self.image, rules or self.rules
+        found = controller.transactions(image, epoch, rules, **options)
+        concerned = (epoch, rules(None), options)
+        before, of_whom = self._quiet
+        if of_whom == concerned:
+            assert controller.transactions(image, epoch, rules, **options, since=before) == found
+        if not found:
+            self._quiet = (image, concerned)
+        return found
+
     def settle(self, epoch=None, **options):
         """Lets the controller write until it has nothing more to write; returns what it wrote."""
         epoch = self.image.controller.epoch if epoch is None else epoch
         done = []
-        while found := controller.transactions(self.image, epoch, self.rules, **options):
+        while found := self.decisions(epoch, **options):
             assert all(self.commit(each) for each in found)
             done += found
             assert len(done) < 1_000, "the controller never ends"

@@ -34,6 +34,30 @@ def test_a_leader_alone_in_the_isr_advances_at_once():
     assert advanced(led.actions) == 11
 
 
+def test_a_fetch_of_a_registration_that_the_leader_has_not_heard_of_does_not_count_yet():
+    """The follower may have stopped uncleanly, and have left the ISR before it registered anew."""
+    led = Led((ME, ONE), min_insync=2)
+    led.append(10)
+    led.fetch(ONE, 4)
+    led.fetch(ONE, 10, broker_epoch=200)
+    assert led.high_watermark == 4
+    led.store(isr=(ME,))
+    led.fetch(ONE, 10, broker_epoch=200)
+    assert led.high_watermark == 4, "two replicas have it, and one of them would be elected"
+
+
+def test_a_fetch_counts_when_the_leader_hears_of_its_registration():
+    led = Led((ME, ONE), min_insync=2)
+    led.append(10)
+    del led.brokers[ONE]
+    led.see()
+    led.fetch(ONE, 10, broker_epoch=200)
+    assert led.high_watermark == 0
+    led.brokers[ONE] = BrokerStatus(200)
+    led.see()
+    assert led.high_watermark == 10
+
+
 def test_it_never_goes_back():
     led = Led()
     led.append(10)
@@ -102,6 +126,22 @@ def test_one_that_may_not_join_holds_nothing(status):
     led.append()
     led.fetch(ONE, 1)
     assert led.high_watermark == 1
+
+
+def test_one_that_cannot_store_holds_nothing_once_it_is_out_of_the_isr():
+    """Its log has failed or its disk is full: it was caught up a moment ago, and never will be again."""
+    led = Led(log=Log(*[4] * 5))
+    led.fetch(ONE, 5)
+    led.fetch(TWO, 5)
+    led.append()
+    led.fetch(ONE, 6)
+    assert led.high_watermark == 5
+    led.rules = led.rules._replace(cannot_store=frozenset({TWO}))
+    led.see()
+    led.tick(1)
+    assert led.high_watermark == 5, "which waits for the ISR"
+    led.store(isr=(ME, ONE))
+    assert led.high_watermark == 6
 
 
 def test_time_frees_it_from_a_follower_that_is_not_in_the_isr():

@@ -74,6 +74,19 @@ def test_not_if_its_broker_may_not(status):
     assert led.changes == []
 
 
+def test_not_if_it_cannot_store():
+    """The store would refuse the change, with each fetch anew."""
+    led = Led((ME, ONE))
+    led.rules = led.rules._replace(cannot_store=frozenset({TWO}))
+    led.see()
+    led.fetch(TWO, 0)
+    assert led.changes == []
+    led.rules = led.rules._replace(cannot_store=frozenset())
+    led.see()
+    led.fetch(TWO, 0)
+    assert set(led.change.record.isr) == {ME, ONE, TWO}
+
+
 def test_below_min_insync_it_must_be_caught_up_too():
     """KAFKA-19996: it would reach the frozen high watermark, join, and fall out again."""
     led = Led((ME,), min_insync=2)
@@ -109,6 +122,31 @@ def test_one_that_lags_for_too_long_falls_out():
     led.tick(1)
     assert led.change.record.isr == (ME, ONE)  # the one with the whole log stays, however long ago
     assert led.change.record.elr == ()
+
+
+@pytest.mark.parametrize("flush", [False, True])
+def test_an_idle_one_begins_to_lag_with_the_next_append(flush):
+    """It asks once, and is answered when there is something to fetch: its last fetch is long ago."""
+    led = Led(flush=flush)
+    led.fetch(ONE, 0), led.fetch(TWO, 0)
+    assert led.tick(10 * LAG_MS) == []
+    led.append(flushed=flush)
+    assert led.changes == []
+    assert led.tick(LAG_MS) == []
+    led.fetch(ONE, 1)
+    led.tick(1)
+    assert led.change.record.isr == (ME, ONE)
+
+
+def test_an_idle_one_begins_to_lag_when_records_are_durable():
+    led = Led((ME, ONE), flush=True)
+    led.fetch(ONE, 0)
+    led.append()
+    assert led.tick(10 * LAG_MS) == []
+    led.flush()
+    assert led.tick(LAG_MS) == []
+    led.tick(1)
+    assert led.change.record.isr == (ME,)
 
 
 def test_it_was_caught_up_at_that_fetch_not_at_this_one():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from broker.metadata.brokers.records import OfflineRecord, put_offline
 from broker.replication import isr_change
 from broker.replication.messages import ChangeIsr
 from tests.broker.replication.cluster import Cluster
@@ -31,6 +32,9 @@ class Leader:
         image = self.cluster.image
         return isr_change.transaction(image, self.topic_id, 0, proposed, 1, self.epoch)
 
+    def unable(self):
+        return isr_change.cannot_store(self.cluster.image, (1, 2, 3), self.topic_id, 0)
+
 
 @pytest.fixture
 def leader():
@@ -41,6 +45,16 @@ def test_a_replica_is_added(leader):
     proposed = leader.proposed((1, 2, 3), (3,))
     assert leader.cluster.commit(leader.transaction(proposed))
     assert leader.cluster.state() == proposed.record
+
+
+@pytest.mark.parametrize("why", ["partitions", "full"])
+def test_a_replica_that_cannot_store_is_not_added(leader, why):
+    leader.cluster.put(put_offline(3, OfflineRecord(**{why: {leader.topic_id: (0,)}})))
+    assert leader.transaction(leader.proposed((1, 2, 3), (3,))) is None
+    assert leader.unable() == {3}
+    leader.cluster.put(put_offline(3, OfflineRecord(**{why: {leader.topic_id: (1,)}})))
+    assert leader.transaction(leader.proposed((1, 2, 3), (3,))) is not None
+    assert leader.unable() == set()
 
 
 def test_a_replica_is_removed_dead_or_not(leader):

@@ -7,6 +7,7 @@ import contextlib
 from types import SimpleNamespace
 
 import pytest
+import uvloop
 
 from broker.metadata.local import local_metadata
 from broker.testing.cuts import GIVE_UP_S, Cuts
@@ -109,6 +110,45 @@ async def test_an_answer_on_its_way_waits_too():
         await until(lambda: b"1" in seen)
         await settle()
         assert asker.got == b""
+        cuts.heal()
+        await until(lambda: asker.got == b"1")
+        asker.transport.abort()
+        await until(lambda: asker.lost)
+
+
+def test_a_dial_that_is_given_up_when_it_has_connected_leaves_nothing_to_heal():
+    """uvloop, which brokers run on, closes such a connection and tells its protocol nothing."""
+
+    async def test():
+        async with cluster_of_two() as (cuts, address, _seen):
+
+            class GivenUp(Asker):
+                def connection_made(self, transport):
+                    super().connection_made(transport)
+                    transport.write(b"1")
+                    dialling.cancel()
+
+            dialling = asyncio.ensure_future(async_connection._dial(GivenUp, *address))
+            with pytest.raises(asyncio.CancelledError):
+                await dialling
+            cuts.add(BROKER)
+            cuts.heal()
+            assert not cuts._lines
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(test())
+
+
+async def test_a_connection_that_was_being_opened_when_the_cut_came_is_cut_too():
+    async with cluster_of_two() as (cuts, address, seen):
+        dialling = asyncio.ensure_future(async_connection._dial(Asker, *address))
+        await asyncio.sleep(0)
+        assert not cuts._lines
+        cuts.add(BROKER)
+        asker = await dialling
+        asker.transport.write(b"1")
+        await settle()
+        assert b"1" not in seen
         cuts.heal()
         await until(lambda: asker.got == b"1")
         asker.transport.abort()

@@ -9,6 +9,8 @@ from broker.maintenance.retention_rounds import delete_due
 from broker.topics.adoption import KEEP
 from broker.topics.settings import is_internal
 from protocol.errors import KafkaStorageError
+from protocol.records.batch import build
+from protocol.records.layout import Record
 from storage import checkpoints
 from tests.broker import asking
 from tests.broker.topics.test_crash_points import Crashes
@@ -80,6 +82,33 @@ async def test_names_ids_and_partitions_are_those_of_the_directories(tmp_path):
         ends = [broker.node.partition("t", index).log_end_offset for index in range(3)]
         assert ends == [0, 0, 1]
         assert {broker.store.topic_id("t", index) for index in range(3)} == {topic_id}
+
+
+async def test_a_new_producer_gets_no_id_that_the_logs_remember(tmp_path):
+    source = tmp_path / "source"
+    source.mkdir()
+    async with Broker(source) as broker:
+        await broker.node.topics.create("t", partitions=1)
+        for _ in range(3):
+            producer_id = await broker.node.next_producer_id()
+        data = build(
+            [Record(0, 1_000, None, b"a")],
+            producer_id=producer_id,
+            producer_epoch=0,
+            base_sequence=0,
+        )
+        broker.node.append(broker.node.partition("t", 0), data, 7)
+    here = tmp_path / "here"
+    shutil.copytree(source / "t-0", here / "t-0")
+
+    async with Broker(here) as broker:
+        new_id = await broker.node.next_producer_id()
+        assert new_id > producer_id
+        data = build(
+            [Record(0, 1_000, None, b"b")], producer_id=new_id, producer_epoch=0, base_sequence=0
+        )
+        await broker.node.append(broker.node.partition("t", 0), data, 7)
+        assert broker.node.partition("t", 0).log_end_offset == 2
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.metadata.broker_records import RegistrationRecord, put_registration
+from broker.metadata.brokers.records import RegistrationRecord, put_registration
 from broker.metadata.store import absent
 from broker.topics import placing
 from broker.topics.partition_counts import Wanted

@@ -16,6 +16,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, Resourc
 
 from tests.clients.coordination.grouping import FIRST_MS, STEP_MS
 from tests.clients.session import ANSWER_TIMEOUT_S, DriverError
+from tests.clients.topics import REPLICAS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -81,9 +82,9 @@ class Administrator:
     def prepare(self) -> None:
         """What the other calls act on: records, a group that is idle."""
         if self.topic not in self.judge.list_topics(timeout=TIMEOUT_S).topics:
-            (future,) = self.judge.create_topics([NewTopic(self.topic, 2, 1)]).values()
+            (future,) = self.judge.create_topics([NewTopic(self.topic, 2, REPLICAS)]).values()
             future.result(TIMEOUT_S)
-        producer = Producer(self.options)
+        producer = Producer({**self.options, "enable.idempotence": True})
         for offset in range(RECORDS):
             producer.produce(self.topic, b"v", partition=0, timestamp=FIRST_MS + offset * STEP_MS)
         self.require(producer.flush(TIMEOUT_S) == 0, "nothing could be written")

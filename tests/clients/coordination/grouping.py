@@ -130,8 +130,9 @@ class Group:
         return owned == Counter(self.all) and all(member.owned for member in self.present)
 
     def write(self) -> None:
-        """One more wave."""
-        producer = Producer({"bootstrap.servers": self.server, "log_level": 0})
+        """One more wave; idempotent, so that no record is there twice."""
+        options = {"bootstrap.servers": self.server, "enable.idempotence": True, "log_level": 0}
+        producer = Producer(options)
         for offset in range(self.written, self.written + WAVE):
             for partition in range(PARTITIONS):
                 producer.produce(

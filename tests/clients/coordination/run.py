@@ -48,9 +48,12 @@ def groups_of(present: Sequence[Client]) -> list[tuple[Client, ...]]:
 def create_topics(server: str, groups: Sequence[str], present: Sequence[Client]) -> None:
     """The topics of all groups, and those whose offsets are committed."""
     settings = {"retention.ms": "-1"}
-    wanted = [NewTopic(f"topic-of-{name}", PARTITIONS, 1, config=settings) for name in groups]
+    wanted = [
+        NewTopic(f"topic-of-{name}", PARTITIONS, topics.REPLICAS, config=settings)
+        for name in groups
+    ]
     wanted += [
-        NewTopic(grouping.commits_topic(client), len(grouping.COMMITTED) + 1, 1)
+        NewTopic(grouping.commits_topic(client), len(grouping.COMMITTED) + 1, topics.REPLICAS)
         for client in present
     ]
     topics.create(server, wanted)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import sys
 import threading
+import time
 
 import aiokafka
 import aiokafka_admin
@@ -64,6 +66,38 @@ async def produce_all(command):
     finally:
         await client.stop()
     return answers
+
+
+class Sender:
+    """A producer that stays open."""
+
+    def __init__(self):
+        self.client = None
+
+    async def send(self, command):
+        if self.client is None:
+            idempotent = command["idempotent"]
+            self.client = AIOKafkaProducer(
+                bootstrap_servers=SERVER, acks="all", enable_idempotence=idempotent
+            )
+            await self.client.start()
+        sending, pending = lines.Sending(command), []
+        while not sending.is_over:
+            for number, partition, value in sending.due():
+                future = await self.client.send(sending.topic, value, partition=partition)
+                report = functools.partial(self.report, sending, number, time.monotonic())
+                future.add_done_callback(report)
+                pending.append(future)
+            await asyncio.sleep(0.005)
+        await asyncio.gather(*pending, return_exceptions=True)
+        return [sending.answer()]
+
+    def report(self, sending, number, sent, future):
+        if (error := future.exception()) is not None:
+            sending.fail(number, f"{type(error).__name__}: {error}")
+        else:
+            told = future.result()
+            sending.acknowledge(number, told.partition, told.offset, sent)
 
 
 async def consume_all(command):
@@ -248,6 +282,7 @@ if __name__ == "__main__":
     lines.serve(
         f"aiokafka {aiokafka.__version__}",
         produce=in_loop(produce_all),
+        send=in_loop(Sender().send),
         consume=in_loop(consume_all),
         find=in_loop(find_all),
         join=in_loop(member.join),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 import time
 
@@ -65,6 +66,39 @@ def produce(command):
         else:
             answer["offsets"] = [offset for _, offset in reports]
         yield answer
+
+
+class Sender:
+    """A producer that stays open."""
+
+    def __init__(self):
+        self.client = None
+
+    def send(self, command):
+        if self.client is None:
+            self.client = Producer(
+                {
+                    "bootstrap.servers": SERVER,
+                    "acks": "all",
+                    "enable.idempotence": command["idempotent"],
+                    "max.in.flight": 5 if command["idempotent"] else 1,
+                    "log_level": 0,
+                }
+            )
+        sending = lines.Sending(command)
+        while not sending.is_over:
+            for number, partition, value in sending.due():
+                report = functools.partial(self.report, sending, number, time.monotonic())
+                self.client.produce(sending.topic, value, partition=partition, on_delivery=report)
+            self.client.poll(0.005)
+        self.client.flush()
+        yield sending.answer()
+
+    def report(self, sending, number, sent, error, message):
+        if error is None:
+            sending.acknowledge(number, message.partition(), message.offset(), sent)
+        else:
+            sending.fail(number, error)
 
 
 def describe(message):
@@ -235,6 +269,7 @@ if __name__ == "__main__":
     lines.serve(
         f"{version} (librdkafka {confluent_kafka.libversion()[0]})",
         produce=produce,
+        send=Sender().send,
         consume=consume,
         find=find,
         join=member.join,

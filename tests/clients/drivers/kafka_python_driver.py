@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import sys
 import time
 
@@ -23,6 +25,8 @@ TYPES = {0: "create", 1: "append", None: "none", -1: "none"}
 # Up to 2.3 it takes a broker that is silent for this long for one of an old release, and writes and reads old
 # formats: for 2 s if nothing is said, and half as long in 2.3.
 PATIENT = kafka_python_admin.PATIENT
+if len(sys.argv) > 2:  # the release of the broker that it is to take this one for
+    PATIENT = {**PATIENT, "api_version": tuple(map(int, sys.argv[2].split(".")))}
 
 
 def producer(command):
@@ -69,6 +73,38 @@ def produce(command):
             answer["error"] = lines.failure(errno, type(error).__name__, error)
         yield answer
     client.close(timeout=5)
+
+
+class Sender:
+    """A producer that stays open."""
+
+    def __init__(self):
+        self.client = None
+
+    def send(self, command):
+        if self.client is None:
+            # Without idempotence the older ones send nothing again of themselves, and out of order.
+            options = {"retries": 1_000_000, "max_in_flight_requests_per_connection": 1}
+            if command["idempotent"]:
+                options = {"enable_idempotence": True}
+            self.client = KafkaProducer(bootstrap_servers=SERVER, acks="all", **PATIENT, **options)
+        sending, pending = lines.Sending(command), []
+        while not sending.is_over:
+            for number, partition, value in sending.due():
+                future = self.client.send(sending.topic, value, partition=partition)
+                sent = time.monotonic()
+                future.add_callback(functools.partial(self.report, sending, number, sent))
+                future.add_errback(functools.partial(sending.fail, number))
+                pending.append(future)
+            time.sleep(0.005)
+        self.client.flush()
+        for future in pending:
+            with contextlib.suppress(KafkaError):  # its errback tells
+                future.get(timeout=60)
+        yield sending.answer()
+
+    def report(self, sending, number, sent, told):
+        sending.acknowledge(number, told.partition, told.offset, sent)
 
 
 def consume(command):
@@ -225,6 +261,7 @@ if __name__ == "__main__":
     lines.serve(
         f"kafka-python {kafka.__version__}",
         produce=produce,
+        send=Sender().send,
         consume=consume,
         find=find,
         join=member.join,

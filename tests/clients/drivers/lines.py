@@ -22,6 +22,12 @@ One JSON object per line. The driver gets the broker's address as its only argum
   {"op": "commit", "group": G, "offsets": [{"topic", "partition", "offset"}]}: from outside the group
   {"op": "committed", "group": G, "partitions": [{"topic", "partition"}]}
     -> per partition {"topic", "partition", "offset"}, null where nothing is committed
+  {"op": "send", "topic": T, "partitions": N, "from": K, "ms": M, "every_ms": E, "idempotent": true | false}:
+    a producer that stays open between these commands sends the records K, K+1, ..., one every E ms for M ms,
+    and waits for all answers; record K is "T K" and goes to partition K mod N. Where the client could lose
+    the order of what it sends again, or sends nothing again, it is set up to keep it, and to go on
+    -> {"next", "acknowledged": [[number, partition, offset]], "errors": [[number, text]], "longest_ms":
+       from sending to the answer}
   {"op": "admin", "what": W, ...} -> {} or what was asked for, or {"error": {...}}; W is one of
     create_topic {"topic", "partitions", "configs"}, create_partitions {"topic", "partitions"}: in all,
     describe_configs {"topic", "configs"} -> {"configs"}: the values of the names asked for,
@@ -41,6 +47,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
+import time
 import traceback
 
 LONG_VALUE_BYTES = 300
@@ -125,6 +132,48 @@ def polled(owned, records):
     """The answer to poll; `owned` are pairs of topic and partition."""
     places = [{"topic": topic, "partition": partition} for topic, partition in sorted(owned)]
     return {"assignment": places, "records": records}
+
+
+class Sending:
+    """The records of one `send`: which to send now, and what became of them."""
+
+    def __init__(self, command):
+        self.topic, self.partitions = command["topic"], command["partitions"]
+        self.next = command["from"]
+        self._acknowledged, self._errors, self._longest_s = [], [], 0.0
+        self._began = time.monotonic()
+        self._every_s, self._for_s = command["every_ms"] / 1000, command["ms"] / 1000
+        self._first = self.next
+
+    @property
+    def is_over(self):
+        """Whether the time to send is over."""
+        return time.monotonic() - self._began >= self._for_s
+
+    def due(self):
+        """Yields number, partition and value of each record that is due."""
+        passed_s = min(time.monotonic() - self._began, self._for_s)
+        while self.next - self._first < passed_s / self._every_s:
+            number, self.next = self.next, self.next + 1
+            yield number, number % self.partitions, f"{self.topic} {number}".encode()
+
+    def acknowledge(self, number, partition, offset, sent):
+        """One record is stored; `sent` is when it was sent, by time.monotonic()."""
+        self._acknowledged.append((number, partition, offset))
+        self._longest_s = max(self._longest_s, time.monotonic() - sent)
+
+    def fail(self, number, error):
+        """The application was told that one record could not be sent."""
+        self._errors.append((number, str(error)[:200]))
+
+    def answer(self):
+        """The answer to the command."""
+        return {
+            "next": self.next,
+            "acknowledged": self._acknowledged,
+            "errors": self._errors,
+            "longest_ms": round(self._longest_s * 1000),
+        }
 
 
 def serve(version: str, **operations) -> None:

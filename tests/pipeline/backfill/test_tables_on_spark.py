@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import datetime as dt
 import decimal
-import functools
 import io
 import json
 import struct
@@ -31,7 +30,7 @@ SUMMER_MS = 1_719_828_000_123  # 2024-07-01T10:00:00.123Z
 
 @pytest.fixture
 def on_spark(spark, monkeypatch):
-    monkeypatch.setattr(cli, "Session", functools.partial(Session, spark=spark))
+    monkeypatch.setattr(cli, "session_of", lambda options: Session(options.job, spark=spark))
     return spark
 
 

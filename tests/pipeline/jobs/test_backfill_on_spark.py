@@ -1,8 +1,7 @@
-"""Backfill from files through Spark to a broker: what arrives, in which order, what is refused."""
+"""Backfill of files on Spark and in this process: what arrives, in which order, what is refused."""
 
 from __future__ import annotations
 
-import functools
 import json
 
 import pyarrow as pa
@@ -11,7 +10,7 @@ import pytest
 from kafka.partitioner.default import murmur2
 
 from client import Client
-from pipeline import cli
+from pipeline import cli, spark_start
 from pipeline.backfill import staging
 from pipeline.errors import FAILED, FINDINGS, OK, USAGE
 from pipeline.session import Session
@@ -25,8 +24,21 @@ TIMES = [-62135596800000, -DAY_MS - 1, -1000, 0, 1, 1_700_000_000_000]
 
 @pytest.fixture
 def on_spark(spark, monkeypatch):
-    monkeypatch.setattr(cli, "Session", functools.partial(Session, spark=spark))
+    monkeypatch.setattr(cli, "session_of", lambda options: Session(options.job, spark=spark))
     return spark
+
+
+@pytest.fixture(params=["on Spark", "in this process"])
+def either(request, monkeypatch):
+    """On Spark, or without it: then it is an error to start it."""
+    if request.param == "on Spark":
+        request.getfixturevalue("on_spark")
+        return
+
+    def refuse(*_, **__):
+        raise AssertionError("Spark was started")
+
+    monkeypatch.setattr(spark_start, "acquire", refuse)
 
 
 def table_of(times):
@@ -72,7 +84,7 @@ def check(found, times, expected_ms):
 
 
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
-def test_numbers_of_every_unit(on_spark, broker, topic, tmp_path, unit):
+def test_numbers_of_every_unit(either, broker, topic, tmp_path, unit):
     times = [
         {"s": t // 1000, "ms": t, "us": t * 1000 + 999, "ns": t * 1_000_000 + 1}[unit]
         for t in (TIMES[1:] if unit == "ns" else TIMES)
@@ -86,7 +98,7 @@ def test_numbers_of_every_unit(on_spark, broker, topic, tmp_path, unit):
     check(arrived(broker, topic), times, expected)
 
 
-def test_csv_with_iso_times_of_any_year(on_spark, broker, topic, tmp_path):
+def test_csv_with_iso_times_of_any_year(either, broker, topic, tmp_path):
     texts = [
         "-0044-03-15T12:00Z",
         "0001-01-01T00:00Z",
@@ -125,7 +137,7 @@ def test_json_and_timestamps_of_sparks_own(on_spark, broker, topic, tmp_path):
     ]
 
 
-def test_a_run_again_writes_nothing_twice(on_spark, broker, topic, tmp_path):
+def test_a_run_again_writes_nothing_twice(either, broker, topic, tmp_path):
     pq.write_table(table_of(TIMES), tmp_path / "t.parquet")
     how = ("--time-unit", "ms", "--set", "retention.ms=-1")
     for _ in range(2):
@@ -136,7 +148,7 @@ def test_a_run_again_writes_nothing_twice(on_spark, broker, topic, tmp_path):
     assert (report["records"], report["records_found"]) == (6, 6)
 
 
-def test_a_new_run_doubles_nothing_unasked(on_spark, broker, topic, tmp_path, capsys):
+def test_a_new_run_doubles_nothing_unasked(either, broker, topic, tmp_path, capsys):
     """Not under another name, nor from another directory: that has no plan of the run."""
     pq.write_table(table_of([7]), tmp_path / "t.parquet")
     how = ("--time-unit", "ms", "--set", "retention.ms=-1")
@@ -157,7 +169,7 @@ def test_a_new_run_doubles_nothing_unasked(on_spark, broker, topic, tmp_path, ca
 
 
 def test_what_the_window_rejects_is_counted_and_nothing_written(
-    on_spark, broker, topic, tmp_path, capsys
+    either, broker, topic, tmp_path, capsys
 ):
     pq.write_table(table_of([*TIMES, 4_000_000_000_000]), tmp_path / "t.parquet")
     window = (
@@ -178,9 +190,7 @@ def test_what_the_window_rejects_is_counted_and_nothing_written(
     assert found == [1_700_000_000_000]
 
 
-def test_rows_without_a_time_are_refused_kept_or_left_out(
-    on_spark, broker, topic, tmp_path, capsys
-):
+def test_rows_without_a_time_are_refused_kept_or_left_out(either, broker, topic, tmp_path, capsys):
     pq.write_table(table_of([None, 5, -1]), tmp_path / "t.parquet")  # -1 ms means none
     how = ("--time-unit", "ms")
     assert backfill(broker, topic, tmp_path / "t.parquet", tmp_path / "out", *how) == FINDINGS
@@ -202,7 +212,7 @@ def test_rows_without_a_time_are_refused_kept_or_left_out(
 
 @pytest.mark.parametrize("policy", ["delete", "compact"])
 def test_what_retention_would_delete_is_refused_unless_that_is_accepted(
-    on_spark, broker, topic, tmp_path, capsys, policy
+    either, broker, topic, tmp_path, capsys, policy
 ):
     """A topic that is only compacted deletes nothing by time."""
     pq.write_table(table_of(TIMES), tmp_path / "t.parquet")
@@ -228,7 +238,7 @@ def test_what_retention_would_delete_is_refused_unless_that_is_accepted(
     ],
 )
 def test_mistakes_are_said_before_anything_is_done(
-    on_spark, broker, topic, tmp_path, capsys, more, sentence
+    either, broker, topic, tmp_path, capsys, more, sentence
 ):
     pq.write_table(table_of([5]), tmp_path / "t.parquet")
     assert backfill(broker, topic, tmp_path / "t.parquet", tmp_path / "out", *more) == USAGE

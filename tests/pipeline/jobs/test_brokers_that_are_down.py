@@ -19,7 +19,7 @@ from tidelog.process import BrokerProcess
 @pytest.fixture
 def nowhere(monkeypatch):
     """Two addresses at which nothing listens; they stay so, since they are bound."""
-    monkeypatch.setattr(retry, "NO_LISTENER_S", 1.0)
+    monkeypatch.setattr(retry, "NO_LISTENER_S", 3.0)
     monkeypatch.setattr(sync_client, "NOTICE_S", 0.2)
     with contextlib.ExitStack() as stack:
         bound = [stack.enter_context(socket.socket()) for _ in range(2)]

@@ -15,7 +15,7 @@ from pipeline.errors import FAILED, OK
 from pipeline.replay import offset_map
 from pipeline.replay.delivery import AT_LEAST_ONCE, POSITION, TRANSACTIONS
 from pipeline.replay.replay import replay_partition
-from pipeline.source import brokers
+from pipeline.source import fetching
 from protocol.records.batch import Record
 from tests.pipeline.jobs.test_killed_replays import ListSource, made, stored, task_of
 from tests.pipeline.jobs.test_mirror import (
@@ -40,16 +40,16 @@ def other(tmp_path_factory):
 
 def after_fetches(monkeypatch, number, do):
     """Do something once, when a source of brokers has been read so many times, little at a time."""
-    monkeypatch.setattr(brokers, "_FETCH_BYTES", 2000)
-    fetch, seen = brokers._fetch, []
+    monkeypatch.setattr(fetching, "_FETCH_BYTES", 2000)
+    begin, seen = fetching.Fetches.begin, []
 
     def counted(*arguments):
         seen.append(1)
         if len(seen) == number:
             do()
-        return fetch(*arguments)
+        return begin(*arguments)
 
-    monkeypatch.setattr(brokers, "_fetch", counted)
+    monkeypatch.setattr(fetching.Fetches, "begin", counted)
 
 
 def make_anew(bootstrap, topic, records):

@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 pytest.importorskip("matplotlib")
 
-from pipeline.report import audit_plots, drawing, plots, whatif
+from pipeline.report import audit_plots, plots, whatif
 from pipeline.report.page import Figure
 from pipeline.report.plots import Axis, Bar, Line, Mark, Plot, Rows, Style
+from pipeline.report.svg import drawing
 
 NOON, HOUR = 1_700_000_000_000, 3_600_000
 
@@ -145,7 +146,7 @@ def test_a_drawing_has_the_colours_of_the_page_alone():
     )
     assert not re.findall(r"#[0-9a-f]{6}", drawn)
     assert set(re.findall(r"var\(--(c\d)\)", drawn)) == {f"c{n}" for n in range(1, 9)}
-    style = drawing.__file__.replace("drawing.py", "templates/style.css")
+    style = plots.__file__.replace("plots.py", "templates/style.css")
     with open(style, encoding="utf-8") as file:
         sheet = file.read()
     for name in {*re.findall(r"var\((--\w+)\)", drawn)}:
@@ -177,6 +178,31 @@ def test_times_beyond_the_calendar_of_libraries_are_drawn():
     names = [name for _, name in plots.date_ticks(low, high)]
     assert len(names) > 3
     assert all(f">{name}<" in drawn for name in names)
+
+
+def test_what_is_beyond_an_axis_is_cut_off():
+    drawn = drawing.svg(
+        Plot(
+            "n",
+            "s",
+            Axis(10, 20, [(10, "0")], "x"),
+            Axis(0, 1, [(0, "0")], "y"),
+            bars=[Bar(-1e6, 12, (0.5, 7e6), "bar"), Bar(19, 1e9, (1,), "bar")],
+            lines=[Line("line", Style(1), [(-1e9, -1e9), (15, 0.5), (1e9, 1e9)])],
+        )
+    )
+    for text in re.findall(r"<svg.*?</svg>", drawn):
+        picture = ET.fromstring(text)
+        *_, width, height = map(float, picture.get("viewBox").split())
+        shapes = [group for group in picture.iter("g") if group.find("title") is not None]
+        bars = [shape for shape in shapes if shape.find("title").text == "bar"]
+        assert len(bars) == 3
+        for bar in bars:
+            corners = re.findall(r"[-\d.]+", bar.find("path").get("d"))
+            assert all(0 < float(x) <= width for x in corners[0::2])
+            assert all(0 < float(y) < height for y in corners[1::2])
+        (line,) = (shape for shape in shapes if shape not in bars)
+        assert line.find("path").get("clip-path")
 
 
 def test_rows_have_their_words():

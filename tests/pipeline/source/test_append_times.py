@@ -11,7 +11,7 @@ from client import Client, apis
 from client.apis import FETCH
 from pipeline import cli
 from pipeline.errors import OK
-from pipeline.source import brokers
+from pipeline.source import fetching
 from pipeline.source.access import plan, read
 from pipeline.source.append_times import UNKNOWN, Answer, FetchedTimes
 from pipeline.source.levels import BATCH, DEPTHS, RECORD, TIME, rows
@@ -138,7 +138,7 @@ def check(house, topic, **options):
 @pytest.mark.parametrize("fetch_bytes", [1, 700, 5000, 8 << 20])
 @pytest.mark.parametrize("batch_bytes", [1, 2000, 16 << 20])
 def test_every_record_of_many_segments(house, topic, monkeypatch, fetch_bytes, batch_bytes):
-    monkeypatch.setattr(brokers, "_FETCH_BYTES", fetch_bytes)
+    monkeypatch.setattr(fetching, "_FETCH_BYTES", fetch_bytes)
     fill(house, topic)
     seen = check(house, topic, batch_bytes=batch_bytes)
     assert len(list((house.log_dir / f"{topic}-0").glob("*.log"))) > 3

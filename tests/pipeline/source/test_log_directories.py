@@ -29,6 +29,7 @@ from pipeline.source.splits import (
 )
 from protocol.records.batch import Record, build, scan
 from storage import checkpoints
+from storage.segment import offset_index
 from tests.pipeline.logs import FORMATS, Writer, read_all, segments, truth
 from tests.protocol.records.samples import random_records
 
@@ -307,6 +308,20 @@ def test_preallocated_indexes_are_read_to_their_end(written):
     selection = Selection(upto=LOG_END, split_bytes=300)
     assert len(plan(selection, logs=[str(written)])) > 10
     assert read_all(written, selection) == {("t", 0): expected}
+
+
+@pytest.mark.parametrize("count", [0, 1, 32_767, 32_768, 32_769, 100_000])
+@pytest.mark.parametrize("zeros", [0, 8, 16, 10 << 20])
+def test_all_entries_of_a_long_index_are_read(tmp_path, count, zeros):
+    """An index is read up to the zeros that Kafka preallocates, wherever a chunk ends."""
+    entries = [(number * 256, number * 256) for number in range(1, count + 1)]  # the last byte is 0
+    data = b"".join(struct.pack(">ii", *entry) for entry in entries) + bytes(zeros)
+    path = tmp_path / "00000000000000000000.index"
+    path.write_bytes(data)
+    found = locations.read_index(str(path))
+    assert list(zip(*offset_index.parse(found), strict=True)) == entries
+    assert len(found) <= max(len(data) - zeros, 0) + (512 << 10)
+    assert locations.read_index(str(tmp_path / "none")) is None
 
 
 def test_no_index_is_trusted(written):

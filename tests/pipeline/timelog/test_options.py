@@ -113,11 +113,22 @@ def test_what_a_batch_reads(log, options, expected):
         ({"from": "2h"}, "from: '2h': before or after now"),
         ({"startingTimestamp": "1", "offsets": in_json([0, 1])}, "not both"),
         ({"minPartitions": "0"}, "minPartitions is a number of tasks"),
+        ({"rack": "a"}, "rack is for brokers"),
+        ({"kafka.client.rack": "a"}, "rack is for brokers"),
     ],
 )
 def test_mistakes_are_said(log, options, words):
     with pytest.raises((OptionError, SourceError), match=words):
         read(log, **options)
+
+
+def test_the_rack_of_the_workers_is_that_of_a_consumer_of_spark():
+    place = {"brokers": "one:9092"}
+    assert TimelogOptions(place, NOW_MS).selection.rack == ""
+    for name in ("rack", "kafka.client.rack", "KAFKA.CLIENT.RACK"):
+        assert TimelogOptions({**place, name: " eu-1a "}, NOW_MS).selection.rack == "eu-1a"
+    with pytest.raises(OptionError, match=r"rack and kafka\.client\.rack are one option"):
+        TimelogOptions({**place, "kafka.client.rack": "a", "rack": "b"}, NOW_MS)
 
 
 def test_a_source_has_a_place():

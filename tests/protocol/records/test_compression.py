@@ -187,6 +187,20 @@ def test_the_limit_is_exact(codec):
         decompress(codec, packed, 2, len(TEXT) - 1)
 
 
+@pytest.mark.parametrize("size", [(4 << 20) + more for more in (-1, 0, 1, 3 << 20)])
+def test_lz4_data_around_what_is_reserved_at_first(size):
+    data = (NOISE * (size // len(NOISE) + 1))[:size]
+    frame = lz4.frame.compress(data, store_size=False)
+    assert decompress(LZ4, frame, 2, 100 << 20) == data
+    assert decompress(LZ4, frame, 2, size) == data
+    with pytest.raises(UnpackedTooLarge, match="unpacks to more"):
+        decompress(LZ4, frame, 2, size - 1)
+    with pytest.raises(CorruptMessage, match="cut short"):
+        decompress(LZ4, frame[:-8], 2, 100 << 20)
+    with pytest.raises(CorruptMessage, match="bytes follow"):
+        decompress(LZ4, frame + b"x", 2, 100 << 20)
+
+
 def test_sizes_that_are_lies():
     lies = [
         # A raw snappy block of five bytes that claims 2 GB, and one in a frame.

@@ -10,7 +10,12 @@ from hypothesis import strategies as st
 
 from protocol.errors import CorruptMessage
 from protocol.records.batch import Compression, Record, build, records, scan, verify
-from protocol.records.convert import Converted, down_convert, transcode_zstd
+from protocol.records.convert import (
+    Converted,
+    down_convert,
+    down_convert_copy,
+    transcode_zstd,
+)
 from protocol.records.layout import INT64_MIN
 from tests.protocol.records.samples import NOW, append, corpus, random_records
 from tests.protocol.records.test_batch import FORMATS, RECORDS, as_records, plain
@@ -112,6 +117,45 @@ def test_compacted_batches_keep_their_offsets():
                 [build(gaps, compression=codec)], target_magic=target, fetch_offset=0
             )
             assert [record.offset for record in records(converted.data)] == [5, 9]
+
+
+@pytest.mark.parametrize(("magic", "codec"), FORMATS)
+@pytest.mark.parametrize("target", [0, 1])
+def test_a_copy_loses_nothing_but_times(magic, codec, target):
+    stored = [
+        record._replace(offset=500 + record.offset)
+        for record in random_records(random.Random(codec), 20)
+    ]
+    data = build(stored, magic=magic, compression=codec)
+    copy = down_convert_copy([data], target_magic=target)
+    kept = min(magic, target)
+    assert {batch.magic for batch in scan(copy.data)} == {kept}
+    assert list(records(copy.data)) == [plain(record, kept) for record in stored]
+    assert copy.records == (20 if magic > target else 0)
+    assert copy.next_offset == 520
+    assert magic > target or copy.data == data
+
+
+@pytest.mark.parametrize("codec", [Compression.NONE, Compression.LZ4])
+def test_a_copy_keeps_what_an_older_format_cannot_hold(codec):
+    headers = [each._replace(headers=((b"a", b"b"),)) for each in rising(3, 10)]
+    kept = [
+        build(rising(3), producer_id=7, producer_epoch=0, base_sequence=0, compression=codec),
+        build(headers, compression=codec),
+        build([Record(20, NOW, b"k", b"v")], is_control=True),
+    ]
+    plain_one = build(rising(3, 30), compression=codec)
+    copy = down_convert_copy([*kept, plain_one], target_magic=0)
+    assert copy.data.startswith(b"".join(kept))
+    assert {each.magic for each in scan(copy.data[sum(map(len, kept)) :])} == {0}
+    assert copy.records == 3
+
+
+def test_a_copy_ends_where_the_batch_does():
+    """The last record was compacted away: a copy without it would never catch up."""
+    batch = bytearray(build(rising(3)))
+    batch[23:27] = (9).to_bytes(4, "big")  # the delta of the last offset
+    assert down_convert_copy([batch], target_magic=0) == Converted(bytes(batch), 0, 10)
 
 
 def test_zstd_becomes_gzip_and_nothing_else_changes():

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from broker.metadata import records
-from broker.metadata.broker_records import LIVE_PREFIX, REGISTRATION_PREFIX
+from broker.metadata.brokers.records import LIVE_PREFIX, REGISTRATION_PREFIX
 from broker.metadata.records import PartitionRecord, TopicRecord
 from broker.metadata.store import Delete
-from broker.replication import reassignment
+from broker.replication.controller import reassignment
 from protocol.errors import BrokerError
+from storage.time.corrections import ForwardStep
 from tests.simulation.replication.cluster.coordinating import TOPIC
 from tests.simulation.replication.cluster.network import CLIENTS
 from tests.simulation.replication.cluster.settings import stored_assignment
@@ -29,6 +30,7 @@ ADMINISTRATOR = CLIENTS - 1
 TIMEOUT_MS = 2_000
 MINUTE_MS = 60_000
 RESET_MS = 4_000
+STEP_MS = 3_000  # a clock was behind for so long before it was corrected
 
 
 class Administrators:
@@ -39,6 +41,7 @@ class Administrators:
         self.world = world
         self.pick = pick
         self.is_over = False
+        self._created: set[UUID] = set()
         self.topics = pick.choice([1, 1, 2])
         self.partitions = 1 if self.topics == 2 else pick.choice([1, 2])
         self.min_isr = pick.choice([1, 2, 2, 2, 3])
@@ -58,6 +61,8 @@ class Administrators:
         world.timeline.after(pick.randint(4_000, 8_000), self.next)
         if world.has_resets:
             world.timeline.every(RESET_MS, self.reset_clock)
+        if world.has_steps:
+            world.timeline.every(RESET_MS, self.step_clock)
 
     def next(self) -> None:
         """Does something, and plans what comes next."""
@@ -102,9 +107,10 @@ class Administrators:
     ) -> UUID:
         """Creates a topic as soon as enough brokers are there; returns its id."""
         topic_id = UUID(int=self.pick.getrandbits(127))
-        topic = TopicRecord(
-            name, topic_id, partitions or self.partitions, configs or self._configs()
-        )
+        configs = configs or self._configs()
+        if name in self.world.compacted:
+            configs["cleanup.policy"] = "compact"
+        topic = TopicRecord(name, topic_id, partitions or self.partitions, configs)
         self.world.add_topic(topic_id, topic.partitions)
 
         def create(store: MemoryState) -> bool:
@@ -115,13 +121,14 @@ class Administrators:
             ]
             if len(live) < self.factor or store.read(records.topic_key(name)).pairs:
                 return False
-            if store.read(records.deletion_key(topic_id)).pairs:
-                return False  # it was created, and deleted since
+            if topic_id in self._created:
+                return False  # and deleted since
             operations: list[Operation] = [records.put_topic(topic)]
             for index in range(topic.partitions):
                 replicas = tuple(self.pick.sample(live, self.factor))
                 record = PartitionRecord(replicas, replicas, replicas[0], 0)
                 operations.append(records.put_partition(topic_id, index, record))
+            self._created.add(topic_id)
             store.transact((), operations)
             return True
 
@@ -197,6 +204,17 @@ class Administrators:
             self.world.say("reset", replica, replica.log, now_ms)
         else:
             ledger.marks.pop()
+
+    def step_clock(self) -> None:
+        """Corrects a broker's clock, which was behind for a while, by a step that is trusted."""
+        broker = self.pick.choice(list(self.world.brokers.values()))
+        if not self.is_over and broker.is_up and broker.paused_since is None:
+            behind_ms = self.pick.randint(1, 10) * MINUTE_MS
+            now_ms = broker.clock.wall_ms(broker.now_ms)
+            broker.clock.jump(behind_ms)
+            step = ForwardStep(now_ms - STEP_MS, now_ms, behind_ms, now_ms + behind_ms)
+            self.world.say("step", broker, behind_ms)
+            broker.call(broker.disk.note_step, step)
 
     # --- partitions -------------------------------------------------------------------------------
 

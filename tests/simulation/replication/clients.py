@@ -104,7 +104,8 @@ class Producer(Client):
 
     def _batch(self) -> Produce:
         pick, world = self.world.timeline.random, self.world
-        count = pick.randint(1, 4)
+        # Compaction leaves a batch of one record as it is, or removes it.
+        count = 1 if self.topic in world.compacted else pick.randint(1, 4)
         return Produce(
             self.key,
             world.next_value(),

@@ -13,28 +13,24 @@ from unittest import mock
 from broker.groups.ownership import Ownership
 from broker.membership import clean_start, registration
 from broker.metadata.store import Compare
-from broker.replication import (
-    controller,
-    election,
-    in_sync,
-    isr_change,
-    leadership,
-    reassignment,
-    transactions,
-)
+from broker.replication import in_sync, isr_change, leadership, transactions
+from broker.replication.controller import controller, election, reassignment
 from broker.replication.follower import Follower
 from broker.replication.in_sync import InSyncReplicas
 from broker.replication.leader import Leader
 from broker.replication.leadership import Leadership
 from broker.replication.lease import Lease
 from broker.replication.messages import NO_EPOCH, AdvanceHighWatermark, Diverging
-from protocol.errors import ErrorCode, NotCoordinator
-from storage.log import appender, reader
+from protocol.errors import ErrorCode
+from protocol.group_errors import NotCoordinator
+from storage.log import appender
+from storage.log.compactor import Compactor
 from storage.log.epochs import LeaderEpochs
-from storage.log.replication import leader_state
+from storage.log.replication import leader_state, truncater
 from storage.log.retention.retainer import Retainer
-from storage.log.state import LogState
 from storage.segment.append_times import AppendTimes
+from storage.segment.appended import entries
+from storage.time.timestamp import exceeds
 from tests.simulation.replication.cluster.log import Log
 from tests.simulation.replication.cluster.replica import Replica
 from tests.storage.replicas.planted import (
@@ -66,13 +62,15 @@ class Mistake(NamedTuple):
     """Rules that are replaced, and a seed that catches it, tried first; a change may move it.
 
     `is_stored`: the mistake is in storage, so all its seeds have real storage. `fault`: the only
-    fault that its seeds have; others would hide it from most seeds.
+    fault that its seeds have; others would hide it from most seeds. `has_etcd`: all its seeds have
+    the metadata in etcd.
     """
 
     patches: tuple[Patch, ...]
     known: int = 1
     is_stored: bool = False
     fault: str = ""
+    has_etcd: bool = False
 
 
 def always(result: Any) -> Any:
@@ -167,7 +165,7 @@ def in_the_same_epoch(record: Any, *args: Any) -> Any:
 
 def all_that_live(image: Any) -> controller.Able:
     """Whoever has a session can lead, fenced or stopping."""
-    return controller.Able(frozenset(image.brokers), {}, {})
+    return controller.Able(frozenset(image.brokers), {}, {}, {})
 
 
 def any_replica(record: Any, _: Any, able: Any, **__: Any) -> int:
@@ -214,7 +212,11 @@ PLANTED: dict[str, Mistake] = {
         (Patch(LeaderEpochs, "truncate_to", nothing),), 6, is_stored=True
     ),
     "producers are not cut with the log": Mistake(
-        (Patch(Log, "rebuild_producers", nothing), Patch(LogState, "cut_ends", keep_producers)), 65
+        (
+            Patch(Log, "rebuild_producers", nothing),
+            Patch(truncater, "producers_before", keep_producers),
+        ),
+        42,
     ),
     # (d)
     "an answer to an earlier question counts": Mistake(
@@ -248,7 +250,7 @@ PLANTED: dict[str, Mistake] = {
     ),
     # ours
     "an operator's mark does not travel": Mistake(
-        (Patch(reader, "leader_state", without(back_offset=0)),), 55, is_stored=True
+        (Patch(leader_state, "leader_state", without(back_offset=0)),), 55, is_stored=True
     ),
     "the last append time may always go down": Mistake(
         (Patch(leader_state, "take_last_append_time", lower_always),), 11, is_stored=True
@@ -259,7 +261,7 @@ PLANTED: dict[str, Mistake] = {
     "followers delete by their own clocks": Mistake(
         (Patch(Retainer, "_rules", by_own_clock),), is_stored=True
     ),
-    "a broker that hangs keeps its lease": Mistake((Patch(Lease, "may_renew", always(True)),), 47),
+    "a broker that hangs keeps its lease": Mistake((Patch(Lease, "may_renew", always(True)),), 52),
     "a pause past the lease is not noticed": Mistake(
         (Patch(Lease, "_was_paused_past_end", always(False)),), 37
     ),
@@ -317,8 +319,19 @@ PLANTED: dict[str, Mistake] = {
             Patch(Leadership, "_would_stay", always(True)),
         )
     ),
+    "what is not committed is compacted": Mistake(
+        (Patch(Compactor, "_limit", lambda self: self._state.ends.log_end_offset),),
+        50,
+        is_stored=True,
+    ),
+    "corrections of a clock do not travel": Mistake(
+        (Patch(leader_state, "leader_state", without(corrections=())),), 9, is_stored=True
+    ),
     "the largest event time does not travel": Mistake(
-        (Patch(reader, "leader_state", without(max_event_time=None)),), 12, is_stored=True
+        (Patch(leader_state, "leader_state", without(max_event_time=None)),), 12, is_stored=True
+    ),
+    "a lookup passes by what was appended at the time": Mistake(
+        (Patch(entries, "reaches", exceeds),), is_stored=True
     ),
     "groups are served before they are loaded": Mistake(
         (Patch(Ownership, "check", served_at_once),), 39
@@ -333,9 +346,9 @@ PLANTED: dict[str, Mistake] = {
 
 
 @contextlib.contextmanager
-def planted(name: str | None) -> Iterator[None]:
-    """Plants one mistake for the time of a `with` block; None plants none."""
+def planted(mistake: Mistake) -> Iterator[None]:
+    """Plants a mistake for the time of a `with` block."""
     with contextlib.ExitStack() as stack:
-        for patch in () if name is None else PLANTED[name].patches:
+        for patch in mistake.patches:
             stack.enter_context(mock.patch.object(patch.owner, patch.name, patch.wrong))
         yield

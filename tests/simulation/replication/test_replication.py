@@ -90,6 +90,9 @@ def test_a_planted_mistake_is_caught(mistake):
     for seed in (PLANTED[mistake].known, *range(1, ENOUGH + 1)):
         try:
             run(seed, mistake)
-        except BrokenSeedError:
+        except BrokenSeedError as error:
+            # These come from code that no longer fits what it is planted in, not from a checker.
+            if isinstance(error.__cause__, TypeError | AttributeError | NameError):
+                raise
             return
     pytest.fail("nobody noticed", pytrace=False)

@@ -6,16 +6,11 @@ the product's storage, on disks that lose power (`real/`). Coordinator, network,
 clocks have the faults of `faults.py`; clients and administrators work all the time. After every
 step the checker (`checking/`), who sees all nodes, looks at thirteen invariants. Then the faults
 end, and the cluster must recover.
-
-Run `make simulate SEEDS=10000 FROM=1`. A seed that breaks an invariant ends it with its trace and
-exit status 1. `PLANT=list` names the mistakes that can be planted, `PLANT=name` plants one.
-`STORAGE=real` and `STORAGE=virtual` choose the logs of all seeds.
 """
 
 from __future__ import annotations
 
 import random
-import sys
 from typing import TYPE_CHECKING, Any
 
 from broker.metadata import records
@@ -33,7 +28,7 @@ from tests.simulation.replication.faults import Faults
 from tests.simulation.replication.members import Member
 from tests.simulation.replication.planted import PLANTED, Mistake, planted
 from tests.simulation.replication.real.storage import Storage, has_real_storage
-from tests.simulation.seeds import BrokenSeedError, play
+from tests.simulation.seeds import BrokenSeedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -71,13 +66,28 @@ class World:
         self.ids: dict[str, tuple[UUID, int]] = {}
         self._keys: dict[tuple[UUID, int], str] = {}
         self._values = 0
-        self.has_resets = random.Random(seed).random() < 0.3  # of append clocks
+        also = random.Random(seed)
+        self.has_resets = also.random() < 0.3  # of append clocks
+        compacts = has_storage and also.random() < 0.4  # a virtual log is not compacted
+        self.compacted = {
+            f"topic-{number}" for number in range(2) if compacts and also.random() < 0.7
+        }
+        self.has_steps = has_storage and not self.has_resets and also.random() < 0.4  # of clocks
         self.commits: dict[int, tuple[int, int]] = {}  # group and offset, by the record's value
         self.storage = Storage(self) if has_storage else None
         for number in range(1, pick.choice([3, 3, 3, 4]) + 1):
             self.brokers[number] = Broker(self, number)
-        self.checker = Checker(self)
-        self.coordinator.on_change = self.checker.stored.follow
+        self.checker = self._checker_of_new_metadata()
+        self.administrators = Administrators(self)
+        self.faults = Faults(self)
+        self.clients = self._clients()
+        for broker in self.brokers.values():
+            timeline.after(pick.randint(0, 200), broker.start)
+
+    def _checker_of_new_metadata(self) -> Checker:
+        """Returns the checker, which has seen the first keys of the store being written."""
+        checker = Checker(self)
+        self.coordinator.on_change = checker.stored.follow
         self.coordinator.store.transact(
             (),
             (
@@ -86,22 +96,26 @@ class World:
                 records.put_producer_ids(0),
             ),
         )
-        self.administrators = Administrators(self)
-        self.faults = Faults(self)
-        self.clients = self._clients()
-        for broker in self.brokers.values():
-            timeline.after(pick.randint(0, 200), broker.start)
+        return checker
 
-    def _clients(self) -> list[Producer | Consumer | Member]:
+    def _clients(self) -> list[Any]:
         pick = self.timeline.random
-        clients: list[Producer | Consumer | Member] = []
+        clients: list[Any] = []
         if self.administrators.has_groups:
             clients += [Member(self, 80 + number) for number in range(pick.choice([1, 2]))]
+        return clients + self._producers_and_consumers(Producer, Consumer)
+
+    def _producers_and_consumers(
+        self, producer: Callable[..., Any], consumer: Callable[..., Any]
+    ) -> list[Any]:
+        """Returns one of each for up to three partitions."""
+        pick = self.timeline.random
+        clients: list[Any] = []
         for number in range(pick.choice([1, 2, 3])):
             topic = f"topic-{pick.randrange(self.administrators.topics)}"
             index = pick.randrange(self.administrators.partitions)
-            clients.append(Producer(self, number, topic, index))
-            clients.append(Consumer(self, 50 + number, topic, index))
+            clients.append(producer(self, number, topic, index))
+            clients.append(consumer(self, 50 + number, topic, index))
         return clients
 
     # --- what its parts ask -----------------------------------------------------------------------
@@ -248,28 +262,21 @@ class World:
         check_liveness(self)
 
 
-def run(seed: int, plant: str | None = None) -> World:
-    """Plays one seed; raises BrokenSeedError with its trace."""
-    mistake = Mistake(()) if plant is None else PLANTED[plant]
-    with planted(plant):
-        has_storage = mistake.is_stored or has_real_storage(seed)
-        world = World(seed, has_storage=has_storage, fault=mistake.fault)
-        try:
-            world.live()
-        except Exception as error:
-            lines = world.timeline.text(_TRACE_LINES)
-            raise BrokenSeedError(
-                "\n".join([f"FROM={seed} SEEDS=1:", *lines, repr(error)])
-            ) from error
-        finally:
-            world.close()
+def lived(world: World, seed: int) -> World:
+    """Plays a life to its end; raises BrokenSeedError with its trace."""
+    try:
+        world.live()
+    except Exception as error:
+        lines = world.timeline.text(_TRACE_LINES)
+        raise BrokenSeedError("\n".join([f"FROM={seed} SEEDS=1:", *lines, repr(error)])) from error
+    finally:
+        world.close()
     return world
 
 
-if __name__ == "__main__":
-    try:
-        has_real_storage(0)
-    except ValueError as error:
-        print(error, file=sys.stderr)
-        sys.exit(2)
-    sys.exit(play(run, PLANTED))
+def run(seed: int, plant: str | None = None) -> World:
+    """Plays one seed with simulated brokers; raises BrokenSeedError with its trace."""
+    mistake = Mistake(()) if plant is None else PLANTED[plant]
+    with planted(mistake):
+        has_storage = mistake.is_stored or has_real_storage(seed)
+        return lived(World(seed, has_storage=has_storage, fault=mistake.fault), seed)

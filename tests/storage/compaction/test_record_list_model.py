@@ -17,10 +17,10 @@ from protocol.records import survivors
 from protocol.records.batch import Record, build, records, scan
 from protocol.records.layout import NO_TIMESTAMP
 from storage.compaction import cleaned_segment, cleaner, decided_transactions, plan
-from storage.compaction.append_time_cursor import AppendTimeCursor
 from storage.compaction.cleaner import Cleaner
 from storage.log.compactor import Compactor
 from storage.segment import transaction_index
+from storage.segment.appended.cursor import Cursor
 from storage.segment.transaction_index import Aborted
 from storage.time.timestamp import or_none
 from tests.storage.cleaning import clean
@@ -311,7 +311,7 @@ PLANTED = {
     "what was aborted stays": (decided_transactions.Transactions, "is_aborted", lambda *_: False),
     "a time from the future wins": (cleaner, "comparison_limit", lambda *_: 2**63 - 1),
     "append times are those before": (
-        AppendTimeCursor,
+        Cursor,
         "at",
         lambda self, _: None if self._next_entry is None else self._next_entry.time,
     ),

@@ -405,3 +405,14 @@ def test_a_partition_created_for_later_is_found_by_nobody_before_it_is_served(ma
     store = opened(make_store())
     assert store.partition("t", 0).log_end_offset == 1
     assert store.partition("t", 5).log_end_offset == 0
+
+
+def test_a_directory_that_is_no_partition_is_named_unless_other_brokers_have_it(tmp_path, caplog):
+    for name in ("brokers", "lost+found"):
+        (tmp_path / name).mkdir()
+    caplog.set_level("INFO", "tidelog.storage")
+    store = LogStore([tmp_path], default_config=TopicConfig())
+    store.open(0)
+    store.close()
+    left = [each.directory.name for each in caplog.records if "left alone" in each.message]
+    assert left == ["lost+found"]

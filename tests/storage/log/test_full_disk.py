@@ -6,7 +6,9 @@ import pytest
 
 from protocol.errors import KafkaStorageError
 from storage import files
+from tests.simulation import power_loss
 from tests.simulation.disks import Disk
+from tests.storage.conftest import Log
 
 
 @pytest.fixture
@@ -77,18 +79,24 @@ def test_a_full_disk_does_not_take_a_log_offline(make_log, disk):
     assert log.partition.flush() == 3
 
 
-class _FailingWrites(Disk):
-    """A disk that refuses one write, or all from one on, as a disk that has just become full."""
+class _Refusing(files.System):
+    """Refuses `count` writes, from number `left` on."""
 
-    def __init__(self, first, count):
-        super().__init__()
-        self.left, self.count = first, count
+    left = count = 0
 
     def write(self, number, buffers, position):
         self.left -= 1
         if self.left < 0 and self.left >= -self.count:
             raise OSError(errno.ENOSPC, "No space left on device")
         return super().write(number, buffers, position)
+
+
+class _FailingWrites(_Refusing, Disk):
+    """A disk that refuses one write, or all from one on, as a disk that has just become full."""
+
+    def __init__(self, first, count):
+        super().__init__()
+        self.left, self.count = first, count
 
 
 @pytest.mark.parametrize("is_new", [True, False])
@@ -121,6 +129,55 @@ def test_in_flush_mode_nothing_refused_comes_back(make_log, first, count, is_new
         log.crash()
         log.open()
         assert [value for _, _, value in log.contents()] == acknowledged
+    finally:
+        files.use(before)
+
+
+class _LosesPower(_Refusing, power_loss.Disk):
+    """A disk that has just become full, and then loses power."""
+
+
+class _OnlyWhatIsDurable:
+    """Chooses that a power loss takes all that was not synced."""
+
+    def choice(self, choices):
+        return choices[0]
+
+    def random(self):
+        return 1.0
+
+
+@pytest.mark.parametrize("steps", [0, 1])
+@pytest.mark.parametrize("is_new", [True, False])
+@pytest.mark.parametrize("count", [1, 1000])
+@pytest.mark.parametrize("first", range(12))
+def test_what_a_full_disk_has_acknowledged_keeps_its_append_times(
+    tmp_path, first, count, is_new, steps
+):
+    """Format 1 has append times beside the log only, and a power loss takes what is not synced."""
+    log = Log(tmp_path / "log", flush_messages=1, index_interval_bytes=0, segment_bytes=250)
+    log.path.mkdir()
+    disk = _LosesPower(log.path)
+    before = files.use(disk)
+    acknowledged = {}
+    try:
+        log.create()
+        for now in range(1, 8):
+            if now == (1 if is_new else 3):
+                disk.left, disk.count = first, count
+            try:
+                offset = log.append([1], now=10 + now // 2 * steps, magic=1).base_offset
+                log.partition.commit()
+            except KafkaStorageError:
+                continue
+            acknowledged[offset] = 10 + now // 2 * steps
+        log.crash()
+        log.path = tmp_path / "after"
+        disk.lose_power(log.path, _OnlyWhatIsDurable())
+        files.use(before)
+        log.open(boot_id="another")
+        found = {each: log.partition.reader.append_time_of(each) for each in acknowledged}
+        assert found == acknowledged
     finally:
         files.use(before)
 

@@ -443,6 +443,31 @@ def test_a_failed_write_leaves_the_log_as_it_was(log, monkeypatch, code):
     assert log.partition.reader.append_time_of(2) == 7
 
 
+@pytest.mark.parametrize("code", [errno.EIO, errno.EROFS])
+def test_a_failed_write_takes_a_log_offline_that_others_have_too(log, monkeypatch, code):
+    log.append([1, 2])
+    log.partition.roles.lead(1)
+    disk = Disk(monkeypatch, code)
+    disk.allowed = 20
+    with pytest.raises(KafkaStorageError, match="the records were not stored: "):
+        log.append([3])
+    assert log.partition.offline == f"the records were not stored: {os.strerror(code)}"
+    assert not log.partition.is_full
+    disk.allowed = None
+    with pytest.raises(KafkaStorageError, match=os.strerror(code)):
+        log.append([3])
+
+
+def test_a_full_disk_takes_no_log_offline(log, monkeypatch):
+    log.partition.roles.lead(1)
+    disk = Disk(monkeypatch, errno.ENOSPC)
+    disk.allowed = 20
+    with pytest.raises(KafkaStorageError, match="the disk is full"):
+        log.append([3])
+    assert log.partition.offline is None
+    assert log.partition.is_full
+
+
 def test_a_short_write_is_carried_on(log, monkeypatch):
     real = os.pwritev
     monkeypatch.setattr(

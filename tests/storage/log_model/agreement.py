@@ -9,6 +9,7 @@ from protocol.records.batch import records
 from storage.log import slices
 from storage.segment.appended import layout as append_entries
 from storage.segment.batch_headers import last_offset_at
+from storage.time.timestamp import later
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -171,9 +172,10 @@ def learn_counted(partition: Partition, model: ModelLog) -> None:
     partition.reader.read_max_event_time()
     state = partition.state
     with state.append_lock:
-        model.counted = state.largest_event.below(
+        remaining = state.largest_event.remaining(
             partition.high_watermark, state.version.segments, state.judge
         )
+        model.counted = later(state.largest_event.kept, remaining)
 
 
 def which(partition: Partition, candidates: Sequence[ModelLog], *, is_trimmed: bool) -> ModelLog:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from protocol.wire import Buffer
+    from storage.log.producers.producer_state import Producers
 
 CUT_ENDS = LogState.cut_ends
 RECEIVE = replica.receive
@@ -32,10 +33,8 @@ def nothing(*_: object, **__: object) -> None:
     """Do nothing."""
 
 
-def keep_producers(state: LogState, end_offset: int, high_watermark: int) -> None:
-    producers = state.producers
-    CUT_ENDS(state, end_offset, high_watermark)
-    state.producers, state.is_read = producers, producers is not None
+def keep_producers(producers: Producers, *_: object) -> Producers:
+    return producers
 
 
 def keep_high_watermark(state: LogState, end_offset: int, high_watermark: int) -> None:
@@ -72,7 +71,7 @@ def checkpoint_believed(data: memoryview) -> Cut | None:
 # What each is, and what is replaced by what.
 PLANTED: dict[str, tuple[object, str, Callable[..., object]]] = {
     "append times are not cut": (AppendTimes, "truncate", nothing),
-    "producer state is not cut": (LogState, "cut_ends", keep_producers),
+    "producer state is not cut": (truncater, "producers_before", keep_producers),
     "epochs are not cut": (LeaderEpochs, "truncate_to", nothing),
     "the time index is not cut": (TimeIndex, "truncate", nothing),
     "the offset index is not cut": (OffsetIndex, "truncate", nothing),

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from storage.log import appender, reader
+from storage.log import appender
 from storage.log.epochs import LeaderEpochs
 from storage.log.recovery import unknown_append_times
-from storage.log.replication import leader_state
+from storage.log.replication import leader_state, truncater
 from storage.log.replication.replica import Replica
 from storage.log.replication.roles import Roles
 from storage.log.retention.retainer import Retainer
@@ -64,7 +64,7 @@ def believed_to_the_end(self: Roles, role: Any, epoch: int, _: int | None) -> No
 PLANTED: dict[str, tuple[object, str, object]] = {
     "append times are not cut with the log": (AppendTimes, "truncate", nothing),
     "epochs are not cut with the log": (LeaderEpochs, "truncate_to", nothing),
-    "producer state is not cut with the log": (LogState, "cut_ends", keep_producers),
+    "producer state is not cut with the log": (truncater, "producers_before", keep_producers),
     "a new leader stamps by its clock alone": (appender, "stamps_at", by_the_clock_alone),
     "followers retain by their own clocks": (Retainer, "_rules", by_own_clock),
     "epochs do not travel": (LeaderEpochs, "within", lambda *_: ()),
@@ -74,13 +74,13 @@ PLANTED: dict[str, tuple[object, str, object]] = {
         lower_always,
     ),
     "a newer mark lowers nothing": (leader_state, "take_corrections", newer_never),
-    "corrections do not travel": (reader, "leader_state", without(corrections=())),
+    "corrections do not travel": (leader_state, "leader_state", without(corrections=())),
     "the largest event time does not travel": (
-        reader,
+        leader_state,
         "leader_state",
         without(max_event_time=None),
     ),
-    "the mark does not travel": (reader, "leader_state", without(back_offset=0)),
+    "the mark does not travel": (leader_state, "leader_state", without(back_offset=0)),
     "batches without append times are kept": (unknown_append_times, "lost_from", nothing),
     "a follower is sent what is not flushed": (LogState, "stored_offset", property(to_the_end)),
     "an opened log is readable to its end": (Roles, "_begin", believed_to_the_end),

@@ -56,7 +56,7 @@ def test_replicas_are_what_their_models_say_and_agree(tmp_path, part):
         live(tmp_path / "life", seed)
 
 
-@pytest.mark.parametrize("seed", [206, 618, 1_116, 1_827, 4_144, 5_723, 8_101, 9_771])
+@pytest.mark.parametrize("seed", [206, 618, 1_116, 1_827, 1_913, 2_131, 4_144, 5_723, 8_101, 9_771])
 def test_lives_that_once_went_wrong(tmp_path, seed):
     live(tmp_path / "life", seed)
 

@@ -128,11 +128,11 @@ def test_what_comes_while_it_is_read_for_the_first_time(adopted, reads, what, mo
     partition, is_reading, may_go_on = adopted.partition, threading.Event(), threading.Event()
     note = survey._note
 
-    def wait(segment, found, times):
+    def wait(segment, found, *rest):
         if found.batch.base_offset == _COUNT // 2 and segment.has_true_indexes is False:
             is_reading.set()
             assert may_go_on.wait(30)
-        return note(segment, found, times)
+        return note(segment, found, *rest)
 
     def look():
         try:

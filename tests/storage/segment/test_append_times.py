@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from storage import files
 from storage.segment.append_times import AppendTimes
+from storage.segment.appended.cursor import Cursor
 from storage.segment.appended.layout import END, UNKNOWN, Layout
 
 SIZE = {1: 12, 2: 16}
@@ -67,6 +68,17 @@ def test_the_bytes(tmp_path):
         data = struct.pack(">qi", *entry)
         expected += data + struct.pack(">I", crc32c(data, seed ^ number))
     assert path.read_bytes() == expected
+
+
+def test_a_walk_reads_them_in_blocks(tmp_path, monkeypatch):
+    times, reads = made(tmp_path / "a", [(i, 100 + i) for i in range(10_000)]), []
+    read_at = files.read_at
+    monkeypatch.setattr(files, "read_at", lambda *asked: reads.append(asked) or read_at(*asked))
+    in_order = Cursor(times)
+    assert [in_order.at(100 + i) for i in range(0, 10_000, 3)] == list(range(0, 10_000, 3))
+    assert len(reads) < 5
+    in_order = Cursor(times)
+    assert (in_order.at(10_089), in_order.at(10_090)) == (9989, 9990)
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 9)), min_size=1, max_size=40))

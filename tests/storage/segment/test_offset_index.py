@@ -69,10 +69,11 @@ def test_a_torn_file_loads_its_whole_entries(tmp_path, cut):
     assert len(index.path.read_bytes()) == 8 * len(again)
 
 
-def test_the_zeros_of_a_preallocated_file_are_no_entries(tmp_path):
+@pytest.mark.parametrize("zeros", [8, 8000, 65_536 - 80, 65_536, 131_080, 10 << 20])
+def test_the_zeros_of_a_preallocated_file_are_no_entries(tmp_path, zeros):
     index = filled(tmp_path / "i")
     index.flush()
-    index.path.write_bytes(index.path.read_bytes() + bytes(8000))
+    index.path.write_bytes(index.path.read_bytes() + bytes(zeros))
     again = OffsetIndex(index.path, 1000)
     assert again.load(10_000)
     assert entries_of(again) == entries_of(index)

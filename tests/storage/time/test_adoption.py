@@ -5,7 +5,14 @@ from pathlib import Path
 import pytest
 
 from storage.log.times import partition_times
-from storage.time.adoption import NOT_ADOPTED, Adopted, Adoptions, adopt, adopted_below
+from storage.time.adoption import (
+    NOT_ADOPTED,
+    Adopted,
+    Adoptions,
+    adopt,
+    adopted_below,
+    told_by_leader,
+)
 from storage.time.timestamp import MAX_TIMESTAMP
 from tests.time.scripts import SCRIPTS
 from tests.time.world import run_part
@@ -47,6 +54,26 @@ def test_what_is_cut_off_is_no_longer_adopted():
     assert adopted_below(TWO, 15) == (Adopted(10, 100), Adopted(15, 200))
     assert adopted_below(TWO, 10) == (Adopted(10, 100),)
     assert adopted_below((), 10) == ()
+
+
+@pytest.mark.parametrize(
+    ("told", "end_offset", "ranges"),
+    [
+        ((), 30, TWO),
+        ((), 15, (Adopted(10, 100), Adopted(15, 200))),
+        ((Adopted(5, 7),), 30, (Adopted(5, 7), *TWO)),
+        ((Adopted(12, 7),), 30, (Adopted(12, 7), Adopted(20, 200))),
+        ((Adopted(25, 7),), 30, (Adopted(25, 7),)),
+    ],
+)
+def test_a_follower_keeps_what_it_adopted_behind_what_its_leader_tells(told, end_offset, ranges):
+    assert told_by_leader(told, TWO, end_offset) == ranges
+    assert told_by_leader(told, ranges, end_offset) == ranges
+
+
+def test_a_follower_keeps_no_more_ranges_than_others():
+    own = tuple(Adopted(number, number) for number in range(10, 42))
+    assert told_by_leader((Adopted(5, 1), Adopted(6, 2)), own, 100) == own
 
 
 @pytest.mark.parametrize("room", ["storage", "broker"])

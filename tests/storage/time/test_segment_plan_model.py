@@ -63,9 +63,11 @@ def test_logs_of_somebody_else(seed, tmp_path):
 
 
 def believe_headers(monkeypatch):
-    def note(segment, found, times, fallback_ms):
+    def note(segment, found, append_time_ms, times):
         time = or_none(found.batch.max_timestamp)
-        times.note(time, time, found.batch.last_offset, time is None, fallback_ms, HIGHEST)
+        if append_time_ms is None:
+            append_time_ms = segment.adoptions.time_of(found.batch.last_offset)
+        times.note(time, time, found.batch.last_offset, time is None, append_time_ms, HIGHEST)
         return True
 
     def largest_of(self, found):

@@ -14,10 +14,13 @@ import time
 from pathlib import Path
 
 import pytest
-from kafka import KafkaProducer
+from kafka import KafkaAdminClient, KafkaProducer
+
+from broker.metadata.liveness.lock_holders import holders, is_stopped
 
 ROOT = Path(__file__).parents[3]
 WITHIN_S = 60
+ENDED = '"a broker has ended" broker=2 signal=SIGKILL'
 
 
 class Serving:
@@ -114,13 +117,63 @@ def test_a_life(tmp_path):
     assert order == sorted(order)  # one after another
 
 
+def stop_at(pid, moment):
+    """Stops a process at a moment of which `moment` says whether it has come."""
+    deadline = time.monotonic() + WITHIN_S
+    while True:
+        os.kill(pid, signal.SIGSTOP)
+        while not is_stopped(pid):
+            time.sleep(0.0005)
+        if moment():
+            return
+        os.kill(pid, signal.SIGCONT)
+        assert time.monotonic() < deadline
+        time.sleep(0.0005)
+
+
+def test_a_broker_that_is_stopped_with_the_lock_of_the_metadata_is_killed_and_started_again(
+    tmp_path,
+):
+    free = ("--listeners", "PLAINTEXT://127.0.0.1:0", "--set", "broker.session.timeout.ms=1000")
+    with serving(tmp_path, *free) as subject:
+        pid, metadata = subject.pids[1], tmp_path / "data" / "tidelog.sqlite"
+        stop_at(pid, lambda: pid in {each.pid for each in holders(metadata)})
+        subject.wait_for_log(f'all others wait: killed" broker=2 pid={pid}')
+        subject.wait_for_log(ENDED)
+        subject.wait_for_log(r"broker=2 .* msg=ready", count=2)
+        assert subject.stop() == 0
+
+
+def test_a_broker_that_is_stopped_without_the_lock_of_the_metadata_is_let_be(tmp_path):
+    free = ("--listeners", "PLAINTEXT://127.0.0.1:0", "--set", "broker.session.timeout.ms=500")
+    with serving(tmp_path, *free) as subject:
+        pid, metadata = subject.pids[1], tmp_path / "data" / "tidelog.sqlite"
+        stop_at(pid, lambda: pid not in {each.pid for each in holders(metadata)})
+        time.sleep(1.5)  # three sessions long
+        os.kill(pid, signal.SIGCONT)
+        subject.wait_for_log(r'broker=2 .*"session lost')
+        subject.wait_for_log(r"broker=2 .* msg=registered", count=2)
+        assert "killed" not in subject.log()
+        assert subject.stop() == 0
+
+
 def test_a_broker_that_dies_comes_back_on_its_port(tmp_path):
     with serving(tmp_path) as subject:
         os.kill(subject.pids[1], signal.SIGKILL)
-        subject.wait_for_log('"a broker has ended" broker=2 signal=SIGKILL starts_again_in_s=0.25')
-        subject.wait_for_log(r"broker=2 .* msg=ready", count=2)
+        subject.wait_for_log(f"{ENDED} starts_again_in_s=0.25")
+        subject.wait_for_log(rf"{ENDED}(?s:.*)broker=2 .* msg=ready")
         assert connects(subject.bootstrap[1])
         assert subject.stop() == 0
+
+
+def in_sync(subject, topic):
+    """The ISR of a topic's first partition."""
+    admin = KafkaAdminClient(bootstrap_servers=subject.bootstrap)
+    try:
+        ((partition,),) = [each["partitions"] for each in admin.describe_topics([topic])]
+        return set(partition["isr_nodes"])
+    finally:
+        admin.close()
 
 
 def test_a_broker_that_came_back_is_in_sync_again(tmp_path):
@@ -131,7 +184,12 @@ def test_a_broker_that_came_back_is_in_sync_again(tmp_path):
         offsets.append(producer.send("t", b"after", partition=0).get(WITHIN_S).offset)
         producer.close()
         assert offsets == [0, 1]
-        subject.wait_for_log(r'"in-sync replicas changed" log=t-0 isr="\[[123], [123], [123]\]"')
+        # It is unfenced, and ready, when it is in no ISR any more.
+        subject.wait_for_log(r"broker=1 .* msg=ready", count=2)
+        deadline = time.monotonic() + WITHIN_S
+        while (found := in_sync(subject, "t")) != {1, 2, 3}:
+            assert time.monotonic() < deadline, (found, subject.log())
+            time.sleep(0.05)
         assert subject.stop() == 0
 
 
@@ -166,10 +224,21 @@ def test_a_second_signal_stops_the_rest_at_once(tmp_path):
         assert ended(stuck)
 
 
+def taken_behind_a_free_one():
+    """Returns a socket that listens, whose port follows one that nothing listens on."""
+    while True:
+        taken = socket.create_server(("127.0.0.1", 0))
+        try:
+            socket.create_server(("127.0.0.1", taken.getsockname()[1] - 1)).close()
+        except OSError:
+            taken.close()
+        else:
+            return taken
+
+
 def test_a_port_in_use_ends_them_all(tmp_path):
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1] - 1
-        options = ("--listeners", f"PLAINTEXT://127.0.0.1:{port}")
+    with taken_behind_a_free_one() as taken:
+        options = ("--listeners", f"PLAINTEXT://127.0.0.1:{taken.getsockname()[1] - 1}")
         with serving(tmp_path, *options, brokers="2") as subject:
             assert subject.process.wait(WITHIN_S) == 1
             assert subject.said == {}

@@ -9,21 +9,21 @@ left, and can be given again if it was interrupted: the brokers go on without it
 from __future__ import annotations
 
 import time
-from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from client.calls import reassignments
-from client.calls import topics as topic_calls
-from tidelog.cli.cluster import Cluster, raised_as_sentences, sentence_of
-from tidelog.cli.shared import (
-    USAGE,
-    CommandError,
-    add_broker,
-    bar,
-    counted,
-    print_lines,
-    run_action,
+from tidelog.cli.brokers.assignments import (
+    CORDONED,
+    begin_moves,
+    cordoned,
+    counts_of,
+    metadata,
+    named,
+    number,
+    racks_of,
+    replicas_of,
 )
+from tidelog.cli.cluster import Cluster
+from tidelog.cli.shared import USAGE, CommandError, add_broker, bar, print_lines, run_action
 
 if TYPE_CHECKING:
     import argparse
@@ -31,11 +31,8 @@ if TYPE_CHECKING:
 
     from protocol.topic_partition import TopicPartition
 
-_SETTING = "cordoned.brokers"
 _POLL_S = 0.25
 _WITHIN_S = 3600
-_SHOWN = 5
-_AT_ONCE = 100  # partitions in one request
 
 
 def add_broker_command(parser: argparse.ArgumentParser) -> None:
@@ -85,22 +82,22 @@ def moved(
 
 
 def _remove(options: argparse.Namespace) -> None:
-    leaving = frozenset(_number(text, "ID", 2**31) for text in options.brokers)
-    deadline_s = time.monotonic() + _number(options.within, "--within", 10**9)
+    leaving = frozenset(number(text, "ID", 2**31) for text in options.brokers)
+    deadline_s = time.monotonic() + number(options.within, "--within", 10**9)
     with Cluster(options.broker) as cluster:
-        racks, _ = _known(cluster)
+        racks = racks_of(metadata(cluster))
         if not racks.keys() - leaving:
             raise CommandError("no broker would be left: at least one has to stay", USAGE)
         closed = _cordon(cluster, leaving)
         if not racks.keys() - closed:
             raise CommandError(
-                f"no broker is left that takes replicas: {_SETTING} has all others that are up"
+                f"no broker is left that takes replicas: {CORDONED} has all others that are up"
             )
         _move_all(cluster, leaving, closed, deadline_s)
-    named = ", ".join(map(str, sorted(leaving)))
+    left = ", ".join(map(str, sorted(leaving)))
     noun = "Broker" if len(leaving) == 1 else "Brokers"
     verb = "has" if len(leaving) == 1 else "have"
-    print_lines(f"{noun} {named} {verb} no partitions any more, and can be stopped for good.")
+    print_lines(f"{noun} {left} {verb} no partitions any more, and can be stopped for good.")
 
 
 def _move_all(
@@ -134,8 +131,9 @@ def _begin(
     closed: frozenset[int],
 ) -> None:
     """Asks for the moves of some partitions. Raises CommandError if one is refused."""
-    known, has = _known(cluster)
-    racks = {broker: rack for broker, rack in known.items() if broker not in closed}
+    answer = metadata(cluster)
+    has = counts_of(answer)
+    racks = {broker: rack for broker, rack in racks_of(answer).items() if broker not in closed}
     moves: dict[TopicPartition, Sequence[int]] = {}
     for (topic, index), replicas in left.items():
         after = moved(replicas, leaving, racks, has)
@@ -143,64 +141,29 @@ def _begin(
             raise CommandError(f"no broker is up that could take {topic}-{index}")
         has.update(set(after) - set(replicas))
         moves[topic, index] = after
-    places = list(moves)
-    for start in range(0, len(places), _AT_ONCE):
-        part = {place: moves[place] for place in places[start : start + _AT_ONCE]}
-        with raised_as_sentences():
-            refused = cluster.client.perform(reassignments.reassign(part))
-        for (topic, index), error in refused.items():
-            raise CommandError(f"{topic}-{index} is not moved: {sentence_of(error)}")
-
-
-def _known(cluster: Cluster) -> tuple[dict[int, str | None], Counter[int]]:
-    """Returns the racks of the brokers that are up, and how many replicas each broker has."""
-    answer = _metadata(cluster)
-    racks = {each.node_id: each.rack for each in answer.brokers}
-    has = Counter(
-        broker
-        for topic in answer.topics
-        for partition in topic.partitions
-        for broker in partition.replica_nodes
-    )
-    return racks, has
+    begin_moves(cluster, moves)
 
 
 def _left(cluster: Cluster, leaving: frozenset[int]) -> dict[TopicPartition, Sequence[int]]:
     """Returns the partitions that have a replica on one of the brokers, with their replicas."""
     return {
-        (topic.name, partition.partition_index): partition.replica_nodes
-        for topic in _metadata(cluster).topics
-        for partition in topic.partitions
-        if not leaving.isdisjoint(partition.replica_nodes)
+        place: replicas
+        for place, replicas in replicas_of(metadata(cluster)).items()
+        if not leaving.isdisjoint(replicas)
     }
-
-
-def _metadata(cluster: Cluster) -> Any:
-    with raised_as_sentences():
-        return cluster.client.perform(topic_calls.describe(None))
 
 
 def _cordon(cluster: Cluster, leaving: frozenset[int]) -> frozenset[int]:
     """Closes brokers to new replicas; returns these and those that were closed already."""
-    (entry,) = cluster.settings(None, [_SETTING])
-    listed = (entry.value or "").split(",")
-    closed = frozenset(int(broker) for broker in listed if broker.strip())
+    closed = cordoned(cluster)
     wanted = closed | leaving
     if wanted != closed:
-        cluster.alter(None, {_SETTING: ",".join(map(str, sorted(wanted)))})
+        cluster.alter(None, {CORDONED: ",".join(map(str, sorted(wanted)))})
     return wanted
 
 
 def _still(left: Mapping[TopicPartition, Sequence[int]]) -> str:
-    named = [f"{topic}-{index}" for topic, index in left]
-    shown = ", ".join(named[:_SHOWN]) + (" and others" if len(named) > _SHOWN else "")
     return (
-        f"{counted(len(named), 'partition')} still there: {shown}. The brokers go on moving; give the "
+        f"{named([*left])}. The brokers go on moving; give the "
         "command again to wait, and see tidelog cluster status --unhealthy"
     )
-
-
-def _number(text: str, what: str, limit: int) -> int:
-    if not (text.isascii() and text.isdecimal()) or int(text[:12]) >= limit:
-        raise CommandError(f"{what} {text}: expected a number", USAGE)
-    return int(text)

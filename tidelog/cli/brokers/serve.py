@@ -39,7 +39,14 @@ def add_serve(serve: argparse.ArgumentParser) -> None:
     add("--listeners", metavar="NAME://HOST:PORT", help="where to listen (port 0: any free one)")
     add("--log-dirs", metavar="DIR", help="where the logs are kept, several separated by commas")
     add("--http", metavar="HOST:PORT", help="where to serve metrics and health")
-    add("--config", metavar="FILE", type=Path, help="a Kafka server.properties file")
+    add(
+        "--config",
+        metavar="FILE",
+        type=Path,
+        action="append",
+        default=[],
+        help="a Kafka server.properties file; may be given many times, the later file wins",
+    )
     add(
         "--set",
         metavar="KEY=VALUE",
@@ -109,20 +116,37 @@ def _serve_many(
     """Runs several brokers. Raises ConfigError."""
     from broker import structured_log
     from config import ConfigError, load
-    from tidelog.supervisor.arrangement import arranged
+    from tidelog.supervisor.arrangement import arranged, files_of
+    from tidelog.supervisor.stalls import Stalls
     from tidelog.supervisor.supervisor import Supervisor, log
 
     if not options.brokers.isascii() or not options.brokers.isdecimal():
         raise ConfigError(f"--brokers {options.brokers}: expected a number")
     settings = arranged(config, overrides, int(options.brokers[:9]))
-    for own in settings:
-        load(options.config, os.environ, own)
+
+    def load_own(broker: int) -> BrokerConfig:
+        return load(files_of(options.config, broker), os.environ, settings[broker - 1])
+
+    def same(broker: int) -> list[str]:
+        return [
+            part for file in files_of(options.config, broker) for part in ("--config", str(file))
+        ]
+
+    (first, *_) = [load_own(broker) for broker in range(1, len(settings) + 1)]
+    metadata = Path(first.metadata_store.removeprefix("sqlite:"))
+    stalls = Stalls(metadata, first.broker_session_timeout_ms / 1000)
     if options.stop_at_eof:
         _stop_at_eof()
     structured_log.set_up(config.log_level)
-    same = [] if options.config is None else ["--config", str(options.config)]
     try:
-        return Supervisor(same, settings, restarts=not options.no_restart).run()
+        return Supervisor(
+            same,
+            settings,
+            stalls,
+            restarts=not options.no_restart,
+            directory=Path(config.log_dirs[0]),
+            check=load_own,
+        ).run()
     except OSError as error:
         log.critical("stopped: %s", error)
         return _FAILED

@@ -1,19 +1,18 @@
 """`tidelog cluster status`: who leads what, which replicas lag and why, epochs, and clocks.
 
-It asks one broker for the cluster, and then the HTTP ports of the others that it names, because a
-broker alone knows its clock and how far those that follow it are behind. A broker that does not
-answer is shown so.
+`gathering.py` asks the brokers. One that does not answer is shown so.
 """
 
 from __future__ import annotations
 
-import time
-from http.client import HTTPException
 from typing import TYPE_CHECKING, Any
 
+from tidelog.cli.brokers.doctor import run_doctor
+from tidelog.cli.brokers.gathering import gathered, not_asked
+from tidelog.cli.brokers.rebalance import add_rebalance, run_rebalance
+from tidelog.cli.brokers.roll import add_roll, run_roll
 from tidelog.cli.shared import (
     add_common,
-    ask,
     counted,
     print_json,
     print_lines,
@@ -21,13 +20,10 @@ from tidelog.cli.shared import (
     run_action,
     span_of,
 )
-from tidelog.control import ControlClient, ControlError
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable
 
-_ANSWERS_WITHIN_S = 3.0
 _CLOSE_MS = 100  # clocks that differ by less are not worth a word
 
 
@@ -36,23 +32,34 @@ def add_cluster(parser: argparse.ArgumentParser) -> None:
     add_common(parser)
     parser.set_defaults(action="status", unhealthy=False)
     actions = parser.add_subparsers(metavar="action")
-    one = actions.add_parser(
-        "status", help="who leads what, which replicas lag, and why", allow_abbrev=False
-    )
-    one.set_defaults(action="status")
-    one.add_argument(
+
+    def action(name: str, what: str) -> argparse.ArgumentParser:
+        one = actions.add_parser(name, help=what, allow_abbrev=False)
+        one.set_defaults(action=name)
+        add_common(one, again=True)
+        return one
+
+    status = action("status", "who leads what, which replicas lag, and why")
+    status.add_argument(
         "--unhealthy", action="store_true", help="only partitions that are not fully replicated"
     )
-    add_common(one, again=True)
+    action("doctor", "what is wrong with the cluster, and what helps")
+    add_roll(
+        action("roll", "restart the brokers one after another, each when all replicas are in sync")
+    )
+    add_rebalance(action("rebalance", "even out replicas and leaders over the brokers"))
 
 
 def run_cluster(options: argparse.Namespace) -> int:
     """Runs `tidelog cluster`; returns the exit status."""
-    return run_action("cluster", {"status": _status}, options)
+    if options.action == "doctor":
+        return run_doctor(options)
+    actions = {"status": _status, "roll": run_roll, "rebalance": run_rebalance}
+    return run_action("cluster", actions, options)
 
 
 def _status(options: argparse.Namespace) -> None:
-    answer = _gathered(options.http)
+    answer = gathered(options.http)
     if options.unhealthy:
         answer["partitions"] = [each for each in answer["partitions"] if each["state"] != "ok"]
     if options.json:
@@ -72,6 +79,7 @@ def _status(options: argparse.Namespace) -> None:
         [_broker_row(each) for each in answer["brokers"]],
         right=("epoch", "leads"),
     )
+    _print_unreachable(answer)
     if answer["partitions"]:
         print_table(
             ("partition", "leader", "epoch", "replicas", "in sync", "state"),
@@ -82,45 +90,19 @@ def _status(options: argparse.Namespace) -> None:
         print_lines("Every partition is fully replicated." if options.unhealthy else "No topics.")
 
 
-def _gathered(http: str) -> dict[str, Any]:
-    """Returns the answer of one broker, with what the others alone can say."""
-    answer, offset_ms = _asked(http, lambda address: ask(address, "cluster"))
-    followers: dict[tuple[str, int], list[dict[str, Any]]] = {}
-    for broker in answer["brokers"]:
-        own, broker["clock_offset_ms"] = answer, offset_ms
-        if broker["broker"] != answer["broker"]:
-            broker["clock_offset_ms"] = None
-            if not broker["http"]:
-                continue
-            try:
-                own, broker["clock_offset_ms"] = _asked(broker["http"], _quickly)
-            except (OSError, HTTPException, ControlError):
-                continue
-        for each in own["partitions"]:
-            if each["leader"] == broker["broker"] and each.get("followers"):
-                followers[each["topic"], each["partition"]] = each["followers"]
-    for each in answer["partitions"]:
-        each["followers"] = followers.get((each["topic"], each["partition"]), [])
-    return answer
-
-
-def _asked(http: str, read: Callable[[str], dict[str, Any]]) -> tuple[dict[str, Any], int]:
-    """Returns a broker's answer, and how far its clock is ahead of this machine's, in ms."""
-    before_s = time.time()
-    answer = read(http)
-    after_s = time.time()
-    offset_ms = round(answer["now_ms"] - (before_s + after_s) * 500)
-    is_known = abs(offset_ms) > (after_s - before_s) * 500  # the answer may be as old as this
-    return answer, offset_ms if is_known else 0
-
-
-def _quickly(http: str) -> dict[str, Any]:
-    """Returns the answer of a broker that may hang. Raises OSError and HTTPException."""
-    client = ControlClient(http, timeout_s=_ANSWERS_WITHIN_S)
-    try:
-        return client.ask("GET", "/v1/cluster")
-    finally:
-        client.close()
+def _print_unreachable(answer: dict[str, Any]) -> None:
+    """Says whose clock, and whose followers' lag, are not in the tables."""
+    unknown = not_asked(answer)
+    if unknown is not None:
+        brokers, why = unknown
+        print_lines(
+            f"Not asked: {counted(len(brokers), 'broker')} ({_ids(brokers)}), because {why}."
+        )
+    for each in answer["brokers"]:
+        if each["unreachable"] and each["is_name_known"]:
+            print_lines(
+                f"Broker {each['broker']} gives no answer at {each['http']} ({each['unreachable']})."
+            )
 
 
 def _broker_row(each: dict[str, Any]) -> tuple[str, ...]:

@@ -9,8 +9,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tidelog.cli.shared import (
-    USAGE,
-    CommandError,
     add_common,
     add_topic,
     ask,
@@ -20,6 +18,7 @@ from tidelog.cli.shared import (
     print_lines,
     print_table,
     run,
+    setting_of,
     shown,
     size_of,
 )
@@ -54,8 +53,7 @@ def run_explain(options: argparse.Namespace) -> int:
 def _explain(options: argparse.Namespace) -> None:
     check_number("--partition", options.partition)
     for text in options.set:
-        if not text.partition("=")[0].strip() or "=" not in text:
-            raise CommandError(f"--set {text}: expected KEY=VALUE", USAGE)
+        setting_of(text)  # the broker reads it
     query = [("partition", options.partition), *(("set", text) for text in options.set)]
     answer = ask(options.http, "topics", options.topic, "explain", query=query)
     if options.json:

@@ -54,10 +54,13 @@ def position(told):
     return lists[-1][-1].revision if lists else after
 
 
-def explains(state, told):
-    """Whether a watch was told each change once, in order, and whole revisions at a time."""
+def explains(state, told, may_forget=False):
+    """Whether a watch was told each change once, in order, and whole revisions at a time.
+
+    `may_forget` says that the store may have forgotten changes that a client could ask for.
+    """
     after, lists, is_forgotten = told
-    if is_forgotten and position(told) >= state.compacted:
+    if is_forgotten and not may_forget and position(told) >= state.compacted:
         return False
     if any(one[-1].revision >= two[0].revision for one, two in itertools.pairwise(lists)):
         return False

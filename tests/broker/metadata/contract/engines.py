@@ -20,7 +20,9 @@ POLL_S = 0.001
 class InProcess:
     """Stores that this process has opened; each is one client."""
 
-    has_processes = False
+    has_processes = has_troubles = False
+    has_service = False  # a server, which may be slow on a busy machine
+    barriers = ()  # what became of revisions that stores make for themselves
 
     def __init__(self, stores):
         self.stores = stores
@@ -41,7 +43,7 @@ class InProcess:
         for store in dict.fromkeys(self.stores):
             await store.close()
 
-    def set_time(self, now_ms):
+    async def set_time(self, now_ms):
         self.now_ms = now_ms
 
     async def call(self, client, call):
@@ -55,7 +57,7 @@ class InProcess:
     async def told(self, client):
         return self._followers[client].told() if client in self._followers else None
 
-    def stored_revision(self):
+    async def stored_revision(self):
         """The newest revision, read without a call: no lease ends by that."""
         return self.stores[0].state.revision
 
@@ -89,7 +91,7 @@ class Sqlite(InProcess):
         with mock.patch.object(sqlite_store, "wal_is_safe", return_value=self._has_wal):
             await super().open()
 
-    def stored_revision(self):
+    async def stored_revision(self):
         with contextlib.closing(sqlite3.connect(self._path)) as db:
             (number,) = db.execute("SELECT value FROM counter WHERE name = 'revision'").fetchone()
         return number

@@ -14,6 +14,8 @@ from broker.metadata.store import Change, KeyValue, Put
 
 ENDED = "the lease has ended"
 FORGOTTEN = "the changes are forgotten"
+BARRIER = ("barrier",)
+"""A revision without a change, which a store in etcd makes for itself."""
 
 
 class Lease(NamedTuple):
@@ -34,7 +36,9 @@ class State(NamedTuple):
 
     @property
     def compacted(self):
-        return max(0, self.revision - self.kept)
+        """The last revision whose changes are forgotten: so many with changes are kept."""
+        changed = sorted({each.revision for each in self.history})
+        return changed[-self.kept - 1] if len(changed) > self.kept else 0
 
     def after(self, operations):
         """The next revision; the same state if the operations change nothing."""
@@ -92,6 +96,9 @@ def expired(state):
 
 def apply(state, call):
     """The state after a call, and its answer."""
+    if call == BARRIER:  # no call of a client: leases that are over may end before or after
+        state = state._replace(revision=state.revision + 1)
+        return state, state.revision
     name, *arguments = call
     return _CALLS[name](expired(state), *arguments)
 
@@ -165,7 +172,9 @@ class BrokenContract(AssertionError):
 class Worlds:
     """All explanations of what a store has answered so far."""
 
-    def __init__(self, kept):
+    def __init__(self, kept, before=lambda: None):
+        """`before` is called before anything is concluded: it begins what has begun meanwhile."""
+        self._before = before
         self.calls = {}
         self.worlds = {World(State(kept), frozenset(), frozenset())}
 
@@ -206,6 +215,15 @@ class Worlds:
             world._replace(state=world.state._replace(now_ms=now_ms)) for world in self._any_order()
         }
 
+    def leases_have_ended(self):
+        """The leases that are over have ended, also if no call has come since."""
+        self.worlds = {world._replace(state=expired(world.state)) for world in self._any_order()}
+
+    def last_change(self):
+        """The least revision that may be the one with the last change."""
+        histories = [world.state.history for world in self._any_order()]
+        return min(history[-1].revision if history else 0 for history in histories)
+
     def check(self, explains, what):
         """Keeps the explanations of which something holds."""
         self.worlds = {world for world in self._any_order() if explains(world.state)}
@@ -213,6 +231,7 @@ class Worlds:
             raise BrokenContract(f"nothing explains {what}")
 
     def _any_order(self):
+        self._before()
         found, new = set(self.worlds), list(self.worlds)
         while new:
             world = new.pop()

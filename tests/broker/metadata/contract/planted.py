@@ -188,11 +188,34 @@ IN_PROCESSES = {
 }
 
 
+ETCD = (
+    "changes do not wait for the watch",
+    "a read takes the place of a comparison",
+    "a key is put without its lease",
+    "the watch tells deletions as empty values",
+    "the watch tells a revision in parts",
+    "changes of etcd that are forgotten are left out",
+    "only the first comparison is sent",
+)
+TROUBLED_ETCD = (
+    "a transaction that may have happened is sent again",
+    "a watch does not resume where it ended",
+    "a compaction is passed over",
+)
+LAGGING_ETCD = ("a member that is behind may answer a read",)
+"""Mistakes that only trouble shows, the last one only with three members; see `planted_etcd`."""
+
+
 @contextlib.contextmanager
 def planted(name):
     """Plants a mistake while it lasts; none for an empty name."""
     if not name:
         yield
+    elif name in (*ETCD, *TROUBLED_ETCD, *LAGGING_ETCD):
+        from tests.broker.metadata.contract import planted_etcd
+
+        with mock.patch.object(*planted_etcd.ETCD[name]):
+            yield
     elif name in MEMORY:
         with mock.patch.object(MemoryState, *MEMORY[name]):
             yield

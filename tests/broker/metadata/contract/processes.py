@@ -101,7 +101,8 @@ class Client:
 class Processes:
     """Three processes with one file."""
 
-    has_processes = True
+    has_processes, has_troubles, has_service = True, False, False
+    barriers = ()
     clients = range(3)
 
     def __init__(self, nursery, path):
@@ -136,7 +137,7 @@ class Processes:
     def go_on(self, client):
         os.kill(self._clients[client].pid, signal.SIGCONT)
 
-    def set_time(self, now_ms):
+    async def set_time(self, now_ms):
         _TIME.pack_into(self._clock, 0, now_ms)
 
     async def call(self, client, call):

@@ -2,8 +2,10 @@
 
     python -m tests.broker.metadata.contract.run KIND [SEEDS [FROM [PLANT]]]
 
-KIND is memory, sqlite (two stores of one process on a file) or processes (three on a file, with
-kill -9). A violation is printed with the trace of its seed, and the exit status is 1.
+KIND is memory, sqlite (two stores of one process on a file), processes (three on a file, with kill
+-9), etcd (two stores in one etcd, which has one member), troubled-etcd (the same, while it is killed
+and loses answers) or troubled-etcd-3 (three members). A violation is printed with the trace of its
+seed, and the exit status is 1.
 """
 
 from __future__ import annotations
@@ -21,6 +23,9 @@ from tests.broker.metadata.contract.model import BrokenContract
 from tests.broker.metadata.contract.planted import planted
 from tests.broker.metadata.contract.processes import Nursery, Processes
 from tests.broker.metadata.contract.schedule import Schedule
+from tests.broker.metadata.etcd.server import Etcd
+
+STEPS = {"troubled-etcd": 12, "troubled-etcd-3": 12}
 
 
 def run_all(kind, seeds, *, plant=""):
@@ -33,17 +38,20 @@ def run_all(kind, seeds, *, plant=""):
 
 def _run_all(kind, folder, seeds, plant):
     counts = Counter()
-    with closing(Nursery(plant=plant)) if kind == "processes" else nullcontext() as nursery:
+    with _service(kind, plant) as service:
         make = {
             "memory": Memory,
             "sqlite": Sqlite,
-            "processes": lambda path, _: Processes(nursery, path),
+            "processes": lambda path, _: Processes(service, path),
+            "etcd": lambda *_: _in_etcd(service),
+            "troubled-etcd": lambda *_: _in_etcd(service, is_troubled=True),
+            "troubled-etcd-3": lambda *_: _in_etcd(service, is_troubled=True),
         }[kind]
 
         async def every_seed():
             for seed in seeds:
                 path = folder / f"{seed}.sqlite"
-                counts.update(await Schedule(seed, make(path, seed)).run())
+                counts.update(await Schedule(seed, make(path, seed), STEPS.get(kind, 25)).run())
                 counts["schedules"] += 1
                 for file in folder.glob(f"{seed}.*"):
                     file.unlink()
@@ -51,6 +59,21 @@ def _run_all(kind, folder, seeds, plant):
         with planted("" if kind == "processes" else plant):
             asyncio.run(every_seed())
     return counts
+
+
+def _service(kind, plant):
+    """What the stores of a kind need for as long as they are tried."""
+    if kind == "processes":
+        return closing(Nursery(plant=plant))
+    if "etcd" in kind:
+        return closing(Etcd(3 if kind.endswith("3") else 1).start())
+    return nullcontext()
+
+
+def _in_etcd(etcd, *, is_troubled=False):
+    from tests.broker.metadata.contract.etcd_engine import InEtcd, Troubled  # loads gRPC
+
+    return Troubled(etcd) if is_troubled else InEtcd(f"etcd://{','.join(etcd.endpoints)}")
 
 
 def main(kind, seeds=1_000, first=1, plant=""):

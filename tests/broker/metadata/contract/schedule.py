@@ -11,14 +11,16 @@ import random
 from collections import Counter
 
 from broker.metadata.store import Compare, Delete, Put
+from protocol.errors import KafkaStorageError
 from tests.broker.metadata.contract.calls import explains, position
 from tests.broker.metadata.contract.engines import KEPT
-from tests.broker.metadata.contract.model import BrokenContract, Worlds
+from tests.broker.metadata.contract.model import BARRIER, FORGOTTEN, BrokenContract, Worlds
 
 KEYS = ("live/1", "live/2", "part/1", "part/2", "part/3")
 SPANS_MS = (5, 10, 40)
 PAUSES_S = (0, 0.0002, 0.0005, 0.001, 0.002)  # from the beginning of a call on
 WAIT_S = 20
+MOST_UNKNOWN = 4  # each doubles what may be true
 
 
 class Lost(Exception):
@@ -33,11 +35,13 @@ class Schedule:
         self.chance = random.Random(seed)
         self.engine = engine
         self.steps = steps
-        self.worlds = Worlds(KEPT)
+        self.worlds = Worlds(KEPT, self._note_barriers)
         self.counts = Counter()
         self.trace = []
         self._numbers = 0
         self._now_ms = 0
+        self._unknown = 0  # calls that have failed: they may be applied until the end
+        self._may_forget = False  # changes may be forgotten although they are young
         self._late = []  # calls that were sent and have not arrived
         self._watched = []  # what ended watches were told
         self._revision, self._mods, self._leases = 0, {}, [1]  # as far as the clients have heard
@@ -61,8 +65,13 @@ class Schedule:
             (
                 *(self._one, self._several, self._lose, self._pass_time, self._watch),
                 *((self._kill, self._pause) if self.engine.has_processes else ()),
+                *((self._trouble,) if self.engine.has_troubles else ()),
             ),
-            (40, 14, 14, 16, 10, 6, 6)[: 7 if self.engine.has_processes else 5],
+            (
+                *(40, 14, 14, 16, 10),
+                *((6, 6) if self.engine.has_processes else ()),
+                *((30,) if self.engine.has_troubles else ()),
+            ),
         )[0]
         await act()
         if self._late and self.chance.random() < 0.3:
@@ -76,7 +85,7 @@ class Schedule:
         await self._overlapping([(self._client(), self._call())])
         if not self.engine.has_processes:
             # Leases end before the call's own work, also if the call itself is refused.
-            stored = self.engine.stored_revision()
+            stored = await self.engine.stored_revision()
             self.worlds.check(lambda state: state.revision == stored, f"revision {stored}")
 
     async def _several(self):
@@ -93,11 +102,11 @@ class Schedule:
 
     async def _overlapping(self, made):
         calls = [(self._begin(client, call), client) for client, call in made]
-        answers = await asyncio.gather(
-            *(self.engine.call(client, self.worlds.calls[number]) for number, client in calls)
+        outcomes = await asyncio.gather(
+            *(self.engine.call(client, self.worlds.calls[number]) for number, client in calls),
+            return_exceptions=True,
         )
-        for (number, _), answer in zip(calls, answers, strict=True):
-            self._heard(number, answer)
+        self._learnt(calls, outcomes)
 
     async def _lose(self):
         """A call whose answer is lost: it was applied, or never is, or later; then a second try."""
@@ -108,9 +117,9 @@ class Schedule:
         self.trace.append(f"  its answer is lost; {how}")
         if how == "late":
             self._late.append((number, client))
+        elif how == "applied":
+            await self._unheard(client, number)
         else:
-            if how == "applied":
-                await self.engine.call(client, call)
             self.worlds.ended(number)
         if call[0] == "transact" and self.chance.random() < 0.7:
             await self._try_again(call)
@@ -122,22 +131,30 @@ class Schedule:
             each._replace(value=each.value + b"'") if isinstance(each, Put) else each
             for each in operations
         )
-        client = self._client()
-        number = self._begin(client, ("transact", compares, other))
-        self._heard(number, await self.engine.call(client, self.worlds.calls[number]))
+        await self._overlapping([(self._client(), ("transact", compares, other))])
 
     async def _arrive(self, late):
         """A call arrives after others that were made later; nobody hears its answer."""
         number, client = late
         self.trace.append(f"{number} arrives")
-        await self.engine.call(client, self.worlds.calls[number])
-        self.worlds.ended(number)
+        await self._unheard(client, number)
+
+    async def _unheard(self, client, number):
+        """A call is made whose answer nobody hears; if it fails, it may be applied later."""
+        try:
+            await self.engine.call(client, self.worlds.calls[number])
+        except KafkaStorageError as error:
+            self._failed(number, error)
+        else:
+            self.worlds.ended(number)
 
     async def _pass_time(self):
         self._now_ms += self.chance.choice((1, 2, 4, 5, 9, 30))
         self.trace.append(f"time is {self._now_ms}")
-        self.engine.set_time(self._now_ms)
+        await self.engine.set_time(self._now_ms)
         self.worlds.time_is(self._now_ms)
+        if self.engine.has_service:  # it has ended the leases now
+            self.worlds.leases_have_ended()
 
     async def _watch(self):
         client = self._client()
@@ -206,6 +223,46 @@ class Schedule:
         if not done:
             self._heard(second, await other_answer)
 
+    async def _trouble(self):
+        """Something happens to the service of the stores while clients are calling."""
+        if self._unknown >= MOST_UNKNOWN:
+            return
+        trouble = self.chance.choice(self.engine.TROUBLES)
+        self.counts[trouble] += 1
+        calls = [self._call(writes=True) for _ in range(self.chance.choice((1, 2, 2)))]
+        made = [
+            (self._begin(client, call), client) for call in calls for client in [self._client()]
+        ]
+        self.trace.append(f"  {trouble}")
+        self._may_forget |= trouble == "compaction"
+        *outcomes, harm = await asyncio.gather(
+            *(self.engine.call(client, self.worlds.calls[number]) for number, client in made),
+            self.engine.trouble(trouble, self.chance),
+            return_exceptions=True,
+        )
+        if harm is not None:
+            raise harm
+        self._learnt(made, outcomes)
+        await self.engine.recover()
+
+    def _learnt(self, made, outcomes):
+        """Calls were answered, or have failed: then they may still be applied."""
+        for (number, _), outcome in zip(made, outcomes, strict=True):
+            if isinstance(outcome, KafkaStorageError):
+                self._failed(number, outcome)
+            elif isinstance(outcome, BaseException):
+                raise outcome
+            else:
+                self._heard(number, outcome)
+
+    def _failed(self, number, error):
+        """A call has no answer. Raises the error where no service can have kept it."""
+        if not self.engine.has_service:
+            raise error
+        self._unknown += 1
+        self.counts["unknown"] += 1
+        self.trace.append(f"{number} has failed: {error.message}")
+
     async def _settle(self):
         """No more faults: every watch arrives, and everything that was told is explained."""
         while self._late:
@@ -213,20 +270,38 @@ class Schedule:
         number = self._begin(0, ("read", ""))
         answer = await self.engine.call(0, ("read", ""))
         self._heard(number, answer)
+        end = self.worlds.last_change()
         for client in self.engine.clients:
-            async with asyncio.timeout(WAIT_S):
-                told = await self.engine.told(client)
-                while told is not None and not told[2] and position(told) < answer[0]:
-                    await self.engine.let_watches_run()
+            try:
+                async with asyncio.timeout(WAIT_S):
                     told = await self.engine.told(client)
+                    while told is not None and not told[2] and position(told) < end:
+                        await self.engine.let_watches_run()
+                        told = await self.engine.told(client)
+            except TimeoutError:
+                raise BrokenContract(f"a watch stays behind {end}: {told}") from None
             await self._stop_watch(client)
         for told in self._watched:
             self.counts["watched lists"] += len(told[1])
             self.counts["watches too late"] += told[2]
         self.worlds.check(
-            lambda state: all(explains(state, told) for told in self._watched), self._watched
+            lambda state: all(explains(state, told, self._may_forget) for told in self._watched),
+            self._watched,
         )
         self.counts["revisions"] += answer[0]
+
+    def _note_barriers(self):
+        """Takes what stores have done for themselves, since the last look."""
+        while self.engine.barriers:
+            number, news = self.engine.barriers.popleft()
+            self.trace.append(f"  barrier {number} {news}")
+            if news == "begins":
+                self.worlds.begin(("barrier", number), BARRIER)
+            elif news == "has failed":
+                self._unknown += 1
+            else:
+                self.counts["barriers"] += 1
+                self.worlds.answered(("barrier", number), news)
 
     # -- calls ----------------------------------------------------------------------------------
 
@@ -243,6 +318,9 @@ class Schedule:
     def _heard(self, number, answer):
         self.trace.append(f"{number} is answered {answer}")
         call = self.worlds.calls[number]
+        if answer == FORGOTTEN and self._may_forget:
+            self.worlds.ended(number)
+            return
         self.worlds.answered(number, answer)
         if call[0] == "read":
             self._revision = max(self._revision, answer[0])

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.metadata.broker_records import live_key
+from broker.metadata.brokers.records import live_key
 from broker.metadata.liveness.broker_lock import is_held
 from broker.metadata.local import shared_store
 from broker.metadata.store import MetadataError, Put
@@ -22,7 +22,7 @@ LONG_MS = 600_000  # no test waits for this lease to end
 BROKER = """
 import asyncio, json, sys, uvloop
 from pathlib import Path
-from broker.metadata.broker_records import live_key
+from broker.metadata.brokers.records import live_key
 from broker.metadata.liveness.registration import register
 from broker.metadata.local import shared_store
 from broker.metadata.store import MetadataError, Put

@@ -4,7 +4,9 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sort"
+	"strings"
 	"sync"
 	"time"
 
@@ -16,16 +18,17 @@ import (
 type franz struct {
 	server  string
 	member  *kgo.Client
+	sender  *kgo.Client
 	topic   string
 	lock    sync.Mutex
 	owned   map[place]bool
 	pending map[place]map[int64]any
 }
 
-func newFranz(server string) client { return &franz{server: server} }
+func newFranz(server string) worker { return &franz{server: server} }
 
 func (f *franz) open(options ...kgo.Opt) *kgo.Client {
-	made, err := kgo.NewClient(append(options, kgo.SeedBrokers(f.server))...)
+	made, err := kgo.NewClient(append(options, kgo.SeedBrokers(strings.Split(f.server, ",")...))...)
 	must(err)
 	return made
 }
@@ -91,6 +94,27 @@ func (f *franz) produce(c *command) []answer {
 	}
 	wait.Wait()
 	return answers
+}
+
+func (f *franz) send(c *command) []answer {
+	if f.sender == nil {
+		options := []kgo.Opt{kgo.RecordPartitioner(kgo.ManualPartitioner())}
+		if !*c.Idempotent {
+			options = append(options, kgo.DisableIdempotentWrite(), kgo.MaxProduceRequestsInflightPerBroker(1))
+		}
+		f.sender = f.open(options...)
+	}
+	one := newSending(c)
+	for one.goesOn() {
+		one.due(func(number int64, partition int32, value string) {
+			sent := time.Now()
+			made := &kgo.Record{Topic: c.Topic, Partition: partition, Value: []byte(value)}
+			f.sender.Produce(context.Background(), made, func(done *kgo.Record, err error) {
+				one.done(number, done.Partition, done.Offset, sent, err)
+			})
+		})
+	}
+	return one.answers()
 }
 
 func describe(one *kgo.Record) answer {
@@ -242,7 +266,13 @@ func (f *franz) poll(c *command) []answer {
 	records := []answer{}
 	for len(records) == 0 && time.Now().Before(deadline) {
 		ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
-		f.member.PollFetches(ctx).EachRecord(func(one *kgo.Record) {
+		fetches := f.member.PollFetches(ctx)
+		fetches.EachError(func(topic string, partition int32, err error) {
+			if !errors.Is(err, context.DeadlineExceeded) {
+				panic(fmt.Sprintf("%s %d: %v", topic, partition, err))
+			}
+		})
+		fetches.EachRecord(func(one *kgo.Record) {
 			at := place{one.Topic, one.Partition}
 			if f.pending[at] == nil {
 				f.pending[at] = map[int64]any{}

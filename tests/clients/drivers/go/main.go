@@ -47,6 +47,8 @@ type wanted struct {
 type command struct {
 	place
 	Op         string            `json:"op"`
+	From       int64             `json:"from"`
+	EveryMs    int64             `json:"every_ms"`
 	What       string            `json:"what"`
 	Codec      string            `json:"codec"`
 	Idempotent *bool             `json:"idempotent"`
@@ -75,15 +77,21 @@ func (c *command) number() int {
 	return found
 }
 
-// A client of the matrix; what goes wrong but for single records and calls is a panic.
+// A client that works for long; what goes wrong but for single records and calls is a panic.
+type worker interface {
+	send(*command) []answer
+	join(*command)
+	poll(*command) []answer
+	leave()
+}
+
+// A client of the matrix.
 type client interface {
+	worker
 	produce(*command) []answer
 	consume(*command) []answer
 	find(*command) []answer
-	join(*command)
-	poll(*command) []answer
 	rewind(*command)
-	leave()
 	commit(*command)
 	committed(*command) []answer
 	admin(*command) answer
@@ -126,7 +134,23 @@ func failure(code any, err error) answer {
 	return answer{"code": code, "name": fmt.Sprintf("%T", err), "message": err.Error()}
 }
 
-func run(one client, c *command) []answer {
+func run(one worker, c *command) []answer {
+	switch c.Op {
+	case "send":
+		return one.send(c)
+	case "join":
+		one.join(c)
+	case "poll":
+		return one.poll(c)
+	case "leave":
+		one.leave()
+	default:
+		return runMore(one.(client), c)
+	}
+	return nil
+}
+
+func runMore(one client, c *command) []answer {
 	switch c.Op {
 	case "produce":
 		return one.produce(c)
@@ -134,14 +158,8 @@ func run(one client, c *command) []answer {
 		return one.consume(c)
 	case "find":
 		return one.find(c)
-	case "join":
-		one.join(c)
-	case "poll":
-		return one.poll(c)
 	case "rewind":
 		one.rewind(c)
-	case "leave":
-		one.leave()
 	case "commit":
 		one.commit(c)
 	case "committed":
@@ -170,9 +188,10 @@ func main() {
 	server := os.Args[2]
 	clients := map[string]struct {
 		module string
-		make   func(string) client
+		make   func(string) worker
 	}{
 		"franz-go": {"github.com/twmb/franz-go", newFranz},
+		"sarama":   {"github.com/IBM/sarama", newSarama},
 	}
 	chosen := clients[os.Args[1]]
 	one := chosen.make(server)

@@ -15,6 +15,9 @@ final class Driver {
             case "produce":
                 Producing.produce(command);
                 break;
+            case "send":
+                Sending.send(command);
+                break;
             case "consume":
                 Consuming.consume(command);
                 break;

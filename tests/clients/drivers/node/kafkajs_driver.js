@@ -36,14 +36,16 @@ CompressionCodecs[CompressionTypes.Snappy] = () => ({
 })
 
 process.env.KAFKAJS_NO_PARTITIONER_WARNING = '1'
-const client = new Kafka({
+const options = {
   clientId: 'matrix',
-  brokers: [server],
+  brokers: server.split(','),
   logLevel: logLevel.NOTHING,
-  retry: { retries: 3 },
   connectionTimeout: PATIENCE_MS,
   requestTimeout: PATIENCE_MS
-})
+}
+const client = new Kafka({ ...options, retry: { retries: 3 } })
+// What works for long tries again as often as the client does by itself.
+const lasting = new Kafka(options)
 
 function message (batch, record) {
   const made = { key: record.key, value: record.value, partition: batch.partition }
@@ -70,6 +72,42 @@ async function produce (command) {
   }
   await producer.disconnect()
   return answers
+}
+
+let sender
+
+// One request at a time: with several under way the client loses the order of what it sends again. One partition at
+// a time: of several partitions it sends again those that are stored already, if their leader has changed since.
+async function send (command) {
+  if (!sender) {
+    sender = lasting.producer({ idempotent: command.idempotent, maxInFlightRequests: 1, allowAutoTopicCreation: false })
+    await sender.connect()
+  }
+  const { topic, partitions } = command
+  const told = { next: command.from, acknowledged: [], errors: [], longest_ms: 0 }
+  const began = Date.now()
+  for (let passed = 0; passed < command.ms; passed = Date.now() - began) {
+    const numbers = new Map()
+    while (told.next - command.from < passed / command.every_ms) {
+      const partition = told.next % partitions
+      numbers.set(partition, [...(numbers.get(partition) || []), told.next++])
+    }
+    for (const [partition, some] of numbers) await sendSome(topic, partition, some, told)
+    await new Promise(resolve => setTimeout(resolve, 5))
+  }
+  return [told]
+}
+
+async function sendSome (topic, partition, numbers, told) {
+  const began = Date.now()
+  try {
+    const messages = numbers.map(number => ({ value: `${topic} ${number}`, partition }))
+    const [sent] = await sender.send({ topic, messages, acks: -1 })
+    numbers.forEach((number, i) => told.acknowledged.push([number, partition, Number(sent.baseOffset) + i]))
+  } catch (error) {
+    for (const number of numbers) told.errors.push([number, String(error).slice(0, 200)])
+  }
+  told.longest_ms = Math.max(told.longest_ms, Date.now() - began)
 }
 
 function headersOf (record) {
@@ -163,6 +201,8 @@ async function find (command) {
   return answers
 }
 
+const UNANSWERED = new Set(['KafkaJSConnectionError', 'KafkaJSConnectionClosedError', 'KafkaJSRequestTimeoutError'])
+
 let group
 let told
 let assigned
@@ -171,7 +211,7 @@ async function join (command) {
   told = new Told()
   assigned = []
   const mine = told
-  const member = client.consumer({
+  const member = lasting.consumer({
     groupId: command.group,
     sessionTimeout: SESSION_TIMEOUT_MS,
     rebalanceTimeout: SESSION_TIMEOUT_MS,
@@ -182,6 +222,7 @@ async function join (command) {
   group = { member, topic: command.topic }
   await member.connect()
   await member.subscribe({ topics: [command.topic], fromBeginning: true })
+  member.on(member.events.CRASH, event => { if (!event.payload.restart) mine.problem = event.payload.error })
   member.on(member.events.REBALANCING, () => { assigned = [] })
   member.on(member.events.GROUP_JOIN, event => {
     assigned = Object.entries(event.payload.memberAssignment).flatMap(([topic, partitions]) =>
@@ -192,7 +233,13 @@ async function join (command) {
     eachBatch: async ({ batch, resolveOffset }) => {
       const { topic, partition } = batch
       const offset = String(Number(batch.lastOffset()) + 1)
-      await member.commitOffsets([{ topic, partition, offset }])
+      try {
+        await member.commitOffsets([{ topic, partition, offset }])
+      } catch (error) {
+        // Without an answer nobody knows whether it is stored, and so whether the batch is handed out again.
+        if (UNANSWERED.has((error.cause || error).name)) mine.add(topic, partition, batch.messages)
+        throw error
+      }
       resolveOffset(batch.lastOffset())
       mine.add(topic, partition, batch.messages)
     }
@@ -285,4 +332,4 @@ const committed = command => withAdmin(async one => {
   })
 })
 
-serve(`kafkajs ${version}`, { produce, consume, find, join, poll, rewind, leave, commit, committed, admin })
+serve(`kafkajs ${version}`, { produce, send, consume, find, join, poll, rewind, leave, commit, committed, admin })

@@ -49,6 +49,7 @@ class Told {
   constructor () {
     this.records = []
     this.wake = () => {}
+    this.problem = null // of a member that has given up
   }
 
   add (topic, partition, messages) {
@@ -59,6 +60,7 @@ class Told {
   }
 
   async take (ms, owned) {
+    if (this.problem) throw this.problem
     if (this.records.length === 0) {
       await new Promise(resolve => {
         const timer = setTimeout(resolve, ms)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from tests.simulation.replication.checking.ledger import BrokenInvariantError
 from tests.simulation.replication.checking.lookups import check_lookups
+from tests.simulation.replication.checking.prefixes import is_prefix
 from tests.simulation.replication.checking.stored import Stored
 from tests.simulation.replication.cluster.governing import LEASE_MS
 from tests.simulation.replication.cluster.network import CALM
@@ -41,7 +42,7 @@ class Seen:
         self.cuts = log.cuts
         self.life = -1
         self.high_watermark = log.high_watermark
-        self.start = log.start
+        self.start, self.end = log.start, log.end
         self.mark, self.back = log.mark, log.back
         self.times = log.known_times()
         self.equal_to = 0  # below this offset it has been compared with the ledger
@@ -108,12 +109,19 @@ class Checker:
             self._check_times(broker, ledger, log, seen)
         seen.mark, seen.back, seen.times = log.mark, log.back, log.known_times()
         seen.cuts, seen.life = log.cuts, broker.life
-        seen.high_watermark, seen.start = log.high_watermark, log.start
+        seen.high_watermark, seen.start, seen.end = log.high_watermark, log.start, log.end
 
     def _check_times(self, broker: Broker, ledger: Ledger, log: Log, seen: Seen) -> None:
-        """Invariant 9: only a newer mark of an operator lowers what a log knows of times."""
+        """Invariant 9: only a newer mark of an operator lowers what a log knows of times.
+
+        A log that has lost its end and fetches it again may reach an older mark once more: append
+        times go back there.
+        """
         now = log.known_times()
-        is_lower = now[0] < seen.times[0] or now[1] < seen.times[1]
+        is_lower = now[0] < seen.times[0]
+        if any(seen.end <= offset < log.end for offset, _ in ledger.marks):
+            is_lower = False
+        is_lower |= now[1] < seen.times[1]
         is_newer = log.mark > seen.mark or log.back > seen.back
         if is_lower and not is_newer:
             raise ledger.broken(9, f"{broker} knew {seen.times}, and now {now}: {log.mark}")
@@ -121,7 +129,7 @@ class Checker:
     def _check_shape(self, ledger: Ledger, log: Log) -> None:
         if not log.start <= log.high_watermark <= log.end:
             raise ledger.broken(7, f"{log.start} <= {log.high_watermark} <= {log.end} is not true")
-        if log.batches and log.batches[0].base > log.start:
+        if log.batches and log.batches[0].base > log.start and not ledger.is_compacted:
             raise ledger.broken(1, f"the log begins at {log.batches[0].base}, not at {log.start}")
         epochs = log.epochs
         for number in range(1, len(epochs)):
@@ -290,7 +298,7 @@ class Checker:
         if acks != -1 or ledger is None:
             return
         self.acknowledged += 1
-        if batch.end <= replica.log.start:
+        if batch.end <= replica.log.start or ledger.may_lack(batch):
             return  # a retry of what has been deleted since
         copies = 0
         for broker in self.world.brokers.values():
@@ -299,7 +307,9 @@ class Checker:
                 copies += 1
             elif broker.id in ledger.wounded or broker.is_lossy:
                 copies += 1  # it had the batch, and lost it to a fault
-        least = min(replica.rules.min_insync, len(replica.assignment.record.replicas))
+        # A reassignment that the leader has not heard of may have removed replicas, and their copies.
+        replicas = (replica.assignment.record.replicas, self.stored.parts[replica.key].replicas)
+        least = min(replica.rules.min_insync, *map(len, replicas))
         if copies < least:
             raise ledger.broken(8, f"{batch} is acknowledged with {copies} copies of {least}")
         if batch.end > replica.log.high_watermark:
@@ -316,6 +326,12 @@ class Checker:
             numbers = ledger.numbers(batch.base, batch.end)
             if not numbers or ledger.entries[numbers[0]].batch != batch:
                 raise ledger.broken(7, f"{replica.broker} gave {batch}, which is not committed")
+
+    def ends(self, broker: Broker) -> None:
+        """A process ends, maybe in the middle of a step: what its leaders have committed counts."""
+        for replica in broker.replicas.values():
+            if replica.leader is not None:
+                self.look(replica)
 
     def look(self, replica: Replica) -> None:
         """Looks at a log that this step may have changed already, before it is changed again."""
@@ -364,18 +380,3 @@ def has(log: Log, batch: Batch, *, flushed: bool) -> bool:
         return False
     number = log.number_at(batch.base)
     return number < len(log.batches) and log.batches[number] == batch
-
-
-def is_prefix(log: Log, of: Log, ledger: Ledger) -> bool:
-    """Returns whether all of a log that another still has is the same there."""
-    if not log.batches or not of.batches:
-        return log.end <= of.end
-    first = max(log.batches[0].base, of.batches[0].base)
-    mine, theirs = log.number_at(first), of.number_at(first)
-    here = log.batches[mine:]
-    if here != of.batches[theirs : theirs + len(here)]:
-        return False
-    if not here:
-        return True
-    last = here[-1].base
-    return ledger.is_same_time(last, log.append_time(last), of.append_time(last))

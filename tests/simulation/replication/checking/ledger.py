@@ -12,7 +12,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING, NamedTuple
 
-from tests.simulation.replication.cluster.log import NO_TIME
+from tests.simulation.replication.cluster.log import NO_TIME, key_of
 
 if TYPE_CHECKING:
     from tests.simulation.replication.cluster.log import Batch, Log
@@ -51,6 +51,8 @@ class Ledger:
         self.sequences: dict[int, tuple[int, int, int]] = {}
         self.max_event = NO_TIME
         self.losses = 0  # how often a loss was excused
+        self.is_compacted = False
+        self._last: dict[int, int] = {}  # by key: the base offset of its last record
         self.untimed: set[int] = set()  # base offsets of batches whose append times were lost
 
     def broken(self, number: int, what: str) -> BrokenInvariantError:
@@ -94,6 +96,7 @@ class Ledger:
         self._check_sequence(batch)
         self.entries.append(entry)
         self.bases.append(batch.base)
+        self._last[key_of(batch.value)] = batch.base
         self.end = batch.end
         self.max_event = max(self.max_event, batch.record_time)
 
@@ -104,6 +107,7 @@ class Ledger:
         is_next = batch.producer_epoch == epoch and batch.sequence == last + 1
         is_first = batch.producer_epoch > epoch and batch.sequence == 0
         is_unknown = end <= self.start  # nobody remembers a producer whose records are deleted
+        is_unknown |= self.is_compacted and self.losses > 0  # what began anew may have gaps
         if not is_next and not is_first and not is_unknown:
             raise self.broken(12, f"{batch} comes after sequence {last} of epoch {epoch}")
         last = batch.sequence + batch.count - 1
@@ -113,7 +117,7 @@ class Ledger:
         """Forgets all promises: a replica leads that was not complete."""
         self.losses += 1
         self.entries, self.bases, self.end = [], [], 0
-        self.sequences = {}
+        self.sequences, self._last = {}, {}
         self.max_event = NO_TIME
         self.unclean_epoch = leader_epoch
         self.is_anew = True
@@ -142,11 +146,16 @@ class Ledger:
 
         Nothing is promised of what a leader has deleted.
         """
-        first = max(first, log.batches[0].base if log.batches else log.end, log.start, self.start)
+        first = max(first, log.start, self.start)
+        if not self.is_compacted:
+            first = max(first, log.batches[0].base if log.batches else log.end)
         for number in self.numbers(first, end):
             entry = self.entries[number]
             base = entry.batch.base
-            here = log.batches[log.number_at(base)] if base < log.end else None
+            at = log.number_at(base)
+            here = log.batches[at] if at < len(log.batches) else None
+            if self.may_lack(entry.batch) and (here is None or here.base > base):
+                continue
             if here != entry.batch:
                 return f"at {base} is {here} instead of {entry.batch}"
             if not self.is_same_time(base, log.append_time(base), entry.time):
@@ -154,6 +163,10 @@ class Ledger:
             if base >= log.start and epoch_of(log, base) != entry.epoch:
                 return f"epoch of {base} is {epoch_of(log, base)}, not {entry.epoch}"
         return ""
+
+    def may_lack(self, batch: Batch) -> bool:
+        """Returns whether compaction may have removed a batch: a later one has its key."""
+        return self.is_compacted and batch.base < self._last.get(key_of(batch.value), 0)
 
     def note_untimed(self, log: Log, *, is_wounded: bool) -> None:
         """Notes which append times a new leader has lost: only those that it may have lost."""

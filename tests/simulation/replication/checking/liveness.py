@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tests.simulation.replication.checking.invariants import has
 from tests.simulation.replication.checking.ledger import BrokenInvariantError
 from tests.simulation.replication.checking.lookups import check_lookups
 
@@ -50,7 +51,21 @@ def _check_partition(world: World, key: str, part: Part, ledger: Ledger) -> None
                 f"{log} has the largest event time {log.max_event}, {leader.log} has "
                 f"{leader.log.max_event}",
             )
+    _check_judged_times(ledger, logs)
     _check_lookups(world, ledger, logs)
+
+
+def _check_judged_times(ledger: Ledger, logs: list[Log]) -> None:
+    """Invariant 9: what an append time counts as after a clock was corrected, on all replicas."""
+    if ledger.untimed:
+        return  # each replica that has lost them adopted these batches at another moment
+    first = max(log.start for log in logs)
+    for number in ledger.numbers(first, ledger.end):
+        batch = ledger.entries[number].batch
+        base = batch.base
+        found = {log.judged_time(base) for log in logs if has(log, batch, flushed=False)}
+        if len(found) > 1:
+            raise ledger.broken(9, f"the append time of {base} counts as {sorted(found)}")
 
 
 def _check_lookups(world: World, ledger: Ledger, logs: list[Log]) -> None:

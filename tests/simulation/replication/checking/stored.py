@@ -40,6 +40,7 @@ class Topic(NamedTuple):
     is_unclean_allowed: bool
     is_flushed: bool  # every append is durable before it is acknowledged
     min_isr_before: int  # before it was last changed
+    is_compacted: bool
 
 
 class Stored:
@@ -66,7 +67,7 @@ class Stored:
 
     def _take(self, change: Change) -> None:
         kind, _, rest = change.key.partition("/")
-        value = None if change.value is None else json.loads(change.value)
+        value = json.loads(change.value) if change.value else None  # etcd's barrier is empty
         if kind == "topic" and value is not None:
             self._take_topic(value)
         elif kind == "live":
@@ -84,7 +85,10 @@ class Stored:
         kept = before.min_isr_before if before is not None and last == min_isr else last
         is_unclean = configs.get("unclean.leader.election.enable") == "true"
         is_flushed = configs.get("flush.messages") == "1"
-        self.topics[value["id"]] = Topic(value["name"], min_isr, is_unclean, is_flushed, kept)
+        is_compacted = configs.get("cleanup.policy") == "compact"
+        self.topics[value["id"]] = Topic(
+            value["name"], min_isr, is_unclean, is_flushed, kept, is_compacted
+        )
         for key, ledger in self.ledgers.items():
             if key.startswith(value["id"] + "/"):
                 ledger.min_isr = min(ledger.min_isr, self.full(key))
@@ -101,7 +105,7 @@ class Stored:
         self.live[broker] = epoch, value
 
     def _take_registration(self, broker: Broker, value: dict[str, Any]) -> None:
-        life = int(value["incarnation"].split("-")[1])
+        life = broker.life_of(value["incarnation"])
         if value["is_clean"] and broker.is_lossy and life > broker.lossy_life:
             raise BrokenInvariantError(
                 f"invariant 2: {broker} registers as clean, and has lost data"
@@ -135,7 +139,7 @@ class Stored:
         if before is None:
             topic = self.topic_of(key)
             ledger = self.ledgers[key] = Ledger(f"{topic.name}-{key.partition('/')[2]}")
-            ledger.min_isr = self.full(key)
+            ledger.min_isr, ledger.is_compacted = self.full(key), topic.is_compacted
             before = part
         self._check_shape(key, before, part)
         self._check_step(key, before, part)

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from broker.metadata.broker_records import OfflineRecord
+from broker.metadata.brokers.records import OfflineRecord
 from broker.metadata.image import ImageBuilder
+from broker.replication.isr_change import cannot_store
 from broker.replication.messages import Assignment, BrokerStatus, LeaderRules
 from protocol.errors import KafkaStorageError
 from storage.directory.log_directory import LogDirectoryError
@@ -92,14 +93,13 @@ class Broker:
         return self.session.lease
 
     @property
-    def has_registered(self) -> bool:
-        """Whether it ever registered, in truth."""
-        return self.registered_life > 0
-
-    @property
     def is_lossy(self) -> bool:
         """Whether its disk has lost something since it registered, in truth."""
         return self.lossy_life >= self.registered_life > 0
+
+    def life_of(self, incarnation: str) -> int:
+        """Returns the life in which a session began."""
+        return int(incarnation.split("-")[1])
 
     @property
     def is_serving(self) -> bool:
@@ -165,6 +165,7 @@ class Broker:
         self.world.say("stop", self, how)
         self.world.coordinator.watchers.pop(self.id, None)
         self.failed.end(self._offline())
+        self.world.checker.ends(self)
         self.disk.kill()
         self._begin()
 
@@ -304,7 +305,9 @@ class Broker:
             replica = self.replicas[key] = Replica(self, key, log)
         if key in self.failed.keys:
             return
-        rules = LeaderRules(settings.min_insync, self.world.lag_time_max_ms, settings.needs_flush)
+        lag_ms, ids = self.world.lag_time_max_ms, self.world.ids[key]
+        unable = cannot_store(self.image, assignment.record.replicas, *ids)
+        rules = LeaderRules(settings.min_insync, lag_ms, settings.needs_flush, unable)
         replica.assign(assignment, rules, may_lead=self._may_lead())
 
     def _may_lead(self) -> bool:

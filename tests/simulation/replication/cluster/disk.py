@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from storage.directory.registration_file import DirectoryState
+    from storage.time.corrections import ForwardStep
     from tests.simulation.replication.cluster.settings import Settings
 
 HOUR_MS = 3_600_000
@@ -56,6 +57,9 @@ class Disk:
             log.changed = lambda: self.changed(key)
             log.changed()
         return log
+
+    def note_step(self, step: ForwardStep) -> None:
+        """Tells the logs of a trusted step of the clock."""
 
     def remove_log(self, key: str) -> None:
         """Deletes the log of a partition."""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
     from uuid import UUID
 
-    from broker.metadata.broker_records import OfflineRecord
+    from broker.metadata.brokers.records import OfflineRecord
     from storage.directory.registration_file import DirectoryState
     from tests.simulation.replication.cluster.broker import Broker
 

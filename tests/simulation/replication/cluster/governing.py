@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from broker.membership.sessions import Sessions
-from broker.replication import controller
-from broker.replication.controller import TopicRules
+from broker.replication.controller import controller
+from broker.replication.controller.controller import TopicRules
 from tests.simulation.replication.cluster.coordinator import LEASE_ENDED, UNKNOWN
 
 if TYPE_CHECKING:

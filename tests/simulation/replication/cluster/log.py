@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 NO_EPOCH = -1
 NO_TIME = -1
+KEYS = 5
 _BASE = attrgetter("base")
 _FIRST = itemgetter(0)
 
@@ -46,6 +47,11 @@ class Batch(NamedTuple):
     @property
     def end(self) -> int:
         return self.base + self.count
+
+
+def key_of(value: int) -> int:
+    """Returns the key of the records with a value, in a topic that is compacted."""
+    return value % KEYS
 
 
 class Known(NamedTuple):
@@ -152,6 +158,10 @@ class Log:
         """Returns the append time of the batch at a base offset, as a lookup finds it."""
         number = bisect_right(self.times, base, key=_FIRST) - 1
         return self.times[number][1] if number >= 0 else NO_TIME
+
+    def judged_time(self, base: int) -> int:
+        """Returns what the append time of the batch at a base offset counts as."""
+        return self.append_time(base)
 
     def lookup(self, first: int, time: int, *, by_append: bool) -> int | None:
         """Returns the first base offset from `first` on with a time at or after one."""

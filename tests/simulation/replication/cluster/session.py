@@ -17,7 +17,7 @@ from tests.simulation.replication.cluster.coordinator import LEASE_ENDED, UNKNOW
 from tests.simulation.replication.cluster.governing import LEASE_MS, rules_of
 
 if TYPE_CHECKING:
-    from broker.metadata.broker_records import OfflineRecord
+    from broker.metadata.brokers.records import OfflineRecord
     from broker.replication.transactions import Transaction
     from tests.simulation.replication.cluster.broker import Broker
 

@@ -25,6 +25,7 @@ class Settings(NamedTuple):
     allows_unclean: bool
     retention_ms: int
     retention_event_ms: int
+    is_compacted: bool = False
 
 
 def settings_of(topic: Topic) -> Settings:
@@ -38,6 +39,7 @@ def settings_of(topic: Topic) -> Settings:
         configs.get("unclean.leader.election.enable") == "true",
         int(configs.get("retention.ms", "-1")),
         int(configs.get("simulated.retention.event.ms", "-1")),
+        configs.get("cleanup.policy") == "compact",
     )
 
 

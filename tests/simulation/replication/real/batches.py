@@ -6,6 +6,7 @@ each record by itself unless they are compressed; here they always are, so a req
 
 from __future__ import annotations
 
+import random
 import zlib
 from bisect import bisect_right
 from operator import attrgetter
@@ -15,7 +16,7 @@ from protocol.records import batch as records
 from protocol.records.batch import Record
 from protocol.records.layout import Compression
 from storage.log.replication.received import unpacked
-from tests.simulation.replication.cluster.log import NO_TIME, Batch
+from tests.simulation.replication.cluster.log import NO_TIME, Batch, key_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -29,10 +30,20 @@ _ALL_BYTES = 1 << 30
 _OFFSET = attrgetter("offset")
 
 
-def produced(request: Produce, magic: int) -> tuple[bytes, int]:
-    """Returns the bytes of a request's batch in a format, and a version of Produce that has it."""
+def produced(
+    request: Produce, magic: int, *, has_key: bool = False, pad: int = 0
+) -> tuple[bytes, int]:
+    """Returns the bytes of a request's batch in a format, and a version of Produce that has it.
+
+    With `pad`, the batch is compressed, and so many bytes in its first key make it large.
+    """
     time = request.record_time if magic else NO_TIME
-    rows = [Record(number, time, None, b"%d" % request.value) for number in range(request.count)]
+    key = b"%d" % key_of(request.value) if has_key else None
+    rows = [Record(number, time, key, b"%d" % request.value) for number in range(request.count)]
+    compression = Compression.NONE
+    if pad:
+        rows[0] = rows[0]._replace(key=random.Random(request.value).randbytes(pad))
+        compression = Compression.GZIP
     if magic < 2:
         data = records.build(rows, magic=magic, compression=Compression.GZIP)
         return data, VERSION_OF_MESSAGES
@@ -43,7 +54,7 @@ def produced(request: Produce, magic: int) -> tuple[bytes, int]:
             "producer_epoch": request.producer_epoch,
             "base_sequence": request.sequence,
         }
-    return records.build(rows, magic=2, **producer), NEWEST_VERSION
+    return records.build(rows, magic=2, compression=compression, **producer), NEWEST_VERSION
 
 
 def stored(partition: Partition, offset: int) -> Iterator[tuple[Batch, int]]:
@@ -65,6 +76,8 @@ def parsed(data: bytes | memoryview) -> Iterator[Batch]:
     for header in records.scan(data):
         records.verify(data, header)
         rows = list(records.records(data, header))
+        if not rows:
+            continue  # compaction has left it: the last one of a producer
         yield Batch(
             rows[0].offset,
             len(rows),

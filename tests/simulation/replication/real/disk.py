@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import os
 import shutil
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
     from protocol.wire import Buffer
     from storage.directory.registration_file import DirectoryState
+    from storage.time.corrections import ForwardStep
     from tests.simulation.replication.cluster.log import Log
     from tests.simulation.replication.cluster.settings import Settings
     from tests.storage.replicas.replica import Router
@@ -40,7 +42,11 @@ _ALONE = TopicConfig()
 
 
 class Power(power_loss.Disk):
-    """A disk that loses power, and may be full or fail until then."""
+    """A disk that loses power, and may be full or fail until then.
+
+    A full disk may refuse to overwrite what is there, as one that copies on write does, but it does
+    so as a whole: only what makes a file longer is written in part.
+    """
 
     room: int | None = None  # bytes that may still be written; None: plenty
     fails = False  # its syncs do
@@ -48,9 +54,10 @@ class Power(power_loss.Disk):
     def write(self, number: int, buffers: Sequence[Buffer], position: int) -> int:
         if self.room is None:
             return super().write(number, buffers, position)
-        data = b"".join(buffers)[: self.room]
-        if not data:
+        data, there = b"".join(buffers), max(os.fstat(number).st_size - position, 0)
+        if self.room < max(min(there, len(data)), 1):
             raise OSError(errno.ENOSPC, "No space left on device")
+        data = data[: self.room]
         self.room -= len(data)
         return super().write(number, (data,), position)
 
@@ -83,7 +90,7 @@ class RealDisk(Disk):
         self.now_ms = now_ms  # what the machine's clock shows
         self._router = router
         self._path = path
-        self._count = 0
+        self._count = self._steps = 0  # of directories, of trusted steps of the clock
         self._configs: dict[str, TopicConfig] = {}
         self._own: dict[str, Any] = {
             "segment_bytes": pick.choice([400, 1_000, 4_000, 1 << 20]),
@@ -145,6 +152,7 @@ class RealDisk(Disk):
             retention_max_eventtime_ms=settings.retention_event_ms,
             retention_max_eventtime_grace_ms=0,
             event_time_ahead_max_ms=FAR_MS,
+            cleanup_policy="compact" if settings.is_compacted else "delete",
             **({"flush_messages": 1} if settings.needs_flush else {}),
         )
         if self._configs.get(topic_id) != config:
@@ -157,9 +165,11 @@ class RealDisk(Disk):
         if log is None:
             assert self._store is not None
             topic, _, index = key.partition("/")
-            partition = self._store.create_partition(
-                topic, topic_id, int(index), self._configs[topic], self.now_ms()
-            )
+            partition = self._store.partition(topic, int(index))  # if the start could not open it
+            if partition is None:
+                partition = self._store.create_partition(
+                    topic, topic_id, int(index), self._configs[topic], self.now_ms()
+                )
             log = self._add(key, RealLog(self, partition))
         return log
 
@@ -174,6 +184,12 @@ class RealDisk(Disk):
         topic, _, index = key.partition("/")
         assert self._store is not None
         self._store.delete_partition(topic, int(index))
+
+    def note_step(self, step: ForwardStep) -> None:
+        """Lets the logs correct the append times that a clock gave while it was behind."""
+        self._steps += 1
+        for log in self.logs.values():
+            log.note_step(step, self._path.name, self._steps)
 
     def checkpoint(self, log: Log) -> None:
         """Makes all logs durable, and writes down their high watermarks."""
@@ -204,9 +220,10 @@ class RealDisk(Disk):
     @contextlib.contextmanager
     def undisturbed(self) -> Iterator[None]:
         """Lets the checker read: nothing stops meanwhile."""
-        fails_at, self._power.fails_at = self._power.fails_at, None
+        power = self._power
+        fails_at, power.fails_at, calls = power.fails_at, None, power.calls
         yield
-        self._power.fails_at = fails_at
+        power.fails_at = None if fails_at is None else fails_at + power.calls - calls
 
     def repair(self) -> None:
         super().repair()
@@ -238,9 +255,10 @@ class RealDisk(Disk):
         self._store.open(self.now_ms(), self._configs)
         self.logs.clear()
         for topic, index in sorted(self._store.names()):
-            partition = self._store.partition(topic, index)
-            assert partition is not None
-            self._add(f"{topic}/{index}", RealLog(self, partition))
+            with contextlib.suppress(KafkaStorageError):  # full; it is opened when it gets a role
+                partition = self._store.partition(topic, index)
+                assert partition is not None
+                self._add(f"{topic}/{index}", RealLog(self, partition))
 
     def close(self) -> bool:
         assert self._store is not None

@@ -17,20 +17,24 @@ from broker.partitions import replication_state
 from protocol.api.fetch import FetchPartition, PartitionData
 from protocol.errors import KafkaStorageError
 from storage.log import lookup
+from storage.time.corrections import judged
 from tests.simulation.replication.checking.ledger import BrokenInvariantError
 from tests.simulation.replication.cluster.log import NO_TIME, Batch, Log
 from tests.simulation.replication.real.batches import parsed, produced, stored
+from tests.storage.cleaning import clean
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from storage.log.partition import Partition
     from storage.log.replication.leader_state import LeaderState
+    from storage.time.corrections import ForwardStep
     from tests.simulation.replication.cluster.broker import Broker
     from tests.simulation.replication.cluster.requests import Produce
     from tests.simulation.replication.cluster.settings import Settings
     from tests.simulation.replication.real.disk import RealDisk
 
+COMPACTED = 0.2  # of the rounds compact, too
 BATCH_BYTES = 110  # about as many as one has
 _BASE = attrgetter("base")
 
@@ -54,6 +58,11 @@ class RealLog(Log):
         self._look(0)
 
     @property
+    def end(self) -> int:
+        """Where the log ends; compaction may have removed its last batches."""
+        return self.first
+
+    @property
     def _now_ms(self) -> int:
         return self._disk.now_ms()
 
@@ -71,11 +80,13 @@ class RealLog(Log):
         del self.times[:gone]
         offset = max(self.start, self.batches[-1].end if self.batches else 0)
         if offset < end:
-            for batch, time in stored(partition, offset):
-                self.batches.append(batch)
-                self.times.append((batch.base, time))
+            with self._disk.undisturbed():  # files of a compaction are opened for it
+                for batch, time in stored(partition, offset):
+                    self.batches.append(batch)
+                    self.times.append((batch.base, time))
         self.first = end
-        if self.batches and self.batches[-1].end != end:
+        is_whole = self.batches and self.batches[-1].end == end
+        if self.batches and not is_whole and not partition.config.is_compacted:
             raise BrokenInvariantError(
                 f"the log ends at {end}, its last batch is {self.batches[-1]}"
             )
@@ -140,6 +151,16 @@ class RealLog(Log):
         with self._changing(self.end):
             return self.partition.append_clock.reset(now_ms) is not None
 
+    def note_step(self, step: ForwardStep, history: str, number: int) -> None:
+        """Takes a trusted step of the broker's clock into account, if the log leads."""
+        if not self.is_offline:
+            with self._changing(self.end):
+                self.partition.append_clock.note_step_forward(step, history, number)
+
+    def judged_time(self, base: int) -> int:
+        time = self.append_time(base)
+        return time if time == NO_TIME else judged(self.partition.state.corrections, base, time)
+
     def end_of(self, epoch: int) -> tuple[int, int]:
         return self.partition.reader.end_offset_for_epoch(epoch)
 
@@ -149,15 +170,28 @@ class RealLog(Log):
 
     def _lookup(self, first: int, time: int, *, by_append: bool) -> int | None:
         if by_append:
-            found = self.partition.reader.find_by_append_time(
-                time, upper_offset=self.high_watermark
-            )
-            return found.offset if found.unknown_from is None else -1
+            return self._appended_since(first, time)
         with self.partition.hold() as version:
             record = lookup.find_time(
                 version.segments, time, start_offset=first, upper_offset=self.high_watermark
             )
         return None if record is None else record[0]
+
+    def _appended_since(self, first: int, time: int) -> int | None:
+        """Asks as clients do, or from an offset on that other replicas have, too."""
+        upper_offset = self.high_watermark
+        if first <= self.partition.log_start_offset:
+            found = self.partition.reader.find_by_append_time(time, upper_offset=upper_offset)
+        else:
+            with self.partition.hold() as version:
+                found = lookup.find_append_time(
+                    version.segments,
+                    time,
+                    start_offset=first,
+                    upper_offset=upper_offset,
+                    back_offset=self.partition.state.back_offset,
+                )
+        return found.offset if found.unknown_from is None else -1
 
     # --- roles ------------------------------------------------------------------------------------
 
@@ -187,7 +221,7 @@ class RealLog(Log):
 
         Storage stamps it, and checks its sequence. Raises BrokerError.
         """
-        data, version = produced(request, settings.format)
+        data, version = produced(request, settings.format, has_key=settings.is_compacted)
         with self._changing(self.end):
             told = self.partition.append(data, now_ms=self._now_ms, produce_version=version)
         if told.duplicate:
@@ -199,7 +233,7 @@ class RealLog(Log):
 
     def read(self, offset: int, up_to: int, most: int) -> Told:
         """Reads for a follower. It is given what storage lets it have, `up_to` or not."""
-        data, _ = replication_state.read_for_follower(
+        data, _, _ = replication_state.read_for_follower(
             self.partition,
             FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=0),
             most * BATCH_BYTES,
@@ -261,11 +295,21 @@ class RealLog(Log):
     def retain(self, settings: Settings, trusted_ms: int) -> None:
         with self._changing(self.end):
             self.partition.retainer.apply_retention(trusted_ms)
+        self._compact(trusted_ms)
 
     def tidy(self, now_ms: int) -> None:
         """Plays a round of retention, in which a follower deletes no more than its leader has."""
         if self.partition.retainer.apply_retention(now_ms):
             self._look(self.end)
+        self._compact(now_ms)
+
+    def _compact(self, now_ms: int) -> None:
+        """Compacts what storage allows; what a full disk refuses is left to a later round."""
+        if not self.partition.config.is_compacted or self._disk.pick.random() > COMPACTED:
+            return
+        self.cuts += 1
+        with self._changing(0), contextlib.suppress(OSError):
+            clean(self.partition, now_ms)
 
     def sync(self) -> None:
         self.partition.commit()

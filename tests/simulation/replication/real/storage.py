@@ -1,7 +1,7 @@
 """Where the real storage of one simulated cluster lies: a directory in memory, removed at the end.
 
-Every tenth seed has real storage. `STORAGE=real` and `STORAGE=virtual` in the environment say so of
-all seeds.
+Every tenth seed has real storage. `STORAGE=real`, `STORAGE=virtual`, `STORAGE=shells` and
+`STORAGE=etcd` in the environment say what all seeds have.
 """
 
 from __future__ import annotations
@@ -33,16 +33,24 @@ _MEMORY = Path("/dev/shm")
 logging.getLogger("tidelog").addHandler(logging.NullHandler())
 
 
-def has_real_storage(seed: int) -> bool:
-    """Returns whether the brokers of a seed's cluster have real storage."""
+def chosen_storage() -> str:
+    """Returns what `STORAGE` in the environment says of all seeds; empty if nothing. Raises ValueError."""
     chosen = os.environ.get("STORAGE", "")
-    if chosen not in ("", "real", "virtual"):
-        raise ValueError(f"STORAGE={chosen}: it is real or virtual")
+    if chosen not in ("", "real", "virtual", "shells", "etcd"):
+        raise ValueError(f"STORAGE={chosen}: it is real, virtual, shells or etcd")
+    return chosen
+
+
+def has_real_storage(seed: int) -> bool:
+    """Returns whether the simulated brokers of a seed's cluster have real storage."""
+    chosen = chosen_storage()
     return chosen == "real" if chosen else seed % ONE_IN == 0
 
 
 class Storage:
     """The disks of a cluster with real storage."""
+
+    disk: type[RealDisk] = RealDisk
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -66,7 +74,7 @@ class Storage:
         def now_ms() -> int:
             return broker.clock.wall_ms(self._world.timeline.now_ms)
 
-        return RealDisk(pick, changed, now_ms, self.path / str(broker.id), self._router)
+        return self.disk(pick, changed, now_ms, self.path / str(broker.id), self._router)
 
     def close(self) -> None:
         """Removes all files, and lets storage use the system again."""

@@ -120,6 +120,32 @@ def test_directories_made_are_durable_from_the_top(tmp_path, use):
     assert calls.made == [("make", "a"), ("sync", tmp_path.name), ("make", "b"), ("sync", "a")]
 
 
+class Late(Calls):
+    """Files of a process that another one is always just ahead of, which makes a directory or a file."""
+
+    def __init__(self, other):
+        super().__init__()
+        self.other = other
+
+    def make_directory(self, path):
+        self.other(path)
+        super().make_directory(path)
+
+
+def test_two_processes_make_the_same_directories(tmp_path, use):
+    calls = Late(lambda path: path.mkdir())
+    use(calls)
+    files.make_directories(tmp_path / "a" / "b")
+    assert calls.made == [("make", "a"), ("sync", tmp_path.name), ("make", "b"), ("sync", "a")]
+    assert (tmp_path / "a" / "b").is_dir()
+
+
+def test_a_file_in_the_place_of_a_directory_is_refused(tmp_path, use):
+    use(Late(lambda path: path.touch()))
+    with pytest.raises(FileExistsError):
+        files.make_directories(tmp_path / "a")
+
+
 @pytest.mark.parametrize("counts", [False, True])
 def test_no_power_loss_leaves_an_index_with_an_older_one_of_the_other(tmp_path, use, counts):
     """The indexes are made anew with twice the entries; the power goes in every call of it."""
@@ -410,6 +436,35 @@ def test_an_end_in_the_middle_goes_on_vouching_once_it_has_been_found(version, t
     assert again.load()
     assert again.end_offset == times.end_offset == 109
     assert [again.at(offset) for offset in (100, 108, 109)] == [5, 7, None]
+
+
+@pytest.mark.parametrize("first", [UNKNOWN, 5])
+def test_durable_append_times_stay_known_where_the_end_that_a_roll_writes_is_lost(
+    make_log, tmp_path, use, first
+):
+    """Of a segment with unknown append times `partition.times` does not confirm the last one."""
+    log = make_log().create()
+    log.append([1], now=5)
+    if first == UNKNOWN:
+        log.crash()
+        log.open(5, boot_id="another")
+    log.append([2], now=7)
+    log.append([3], now=7)
+    log.store.checkpoint()
+    log.crash()
+    disk = Disk(log.path)
+    use(disk)
+    log.open(8, boot_id="another" if first == UNKNOWN else "")
+    log.partition.appender.roll()
+    log.crash()
+    use(files.System())
+    lost = log.copy_to(tmp_path / "lost")
+    times = path_of(lost, 0, filenames.APPEND_TIMES_SUFFIX)
+    times.write_bytes(disk._find(path_of(log, 0, filenames.APPEND_TIMES_SUFFIX)).durable)
+    lost.open(9, boot_id="after a power loss")
+    assert [segment.base_offset for segment in lost.partition.segments] == [0, 3]
+    read = lost.partition.reader.append_time_of
+    assert [read(offset) for offset in range(3)] == [None if first == UNKNOWN else first, 7, 7]
 
 
 def test_a_commit_makes_the_name_of_the_first_append_times_durable(make_log, use):

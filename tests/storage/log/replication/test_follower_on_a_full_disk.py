@@ -141,3 +141,39 @@ def test_batches_before_the_refused_one_stay_and_the_next_fetch_goes_on_behind_t
     store(2)
     assert log.partition.log_end_offset == 3
     assert _opened_again(log).partition.log_end_offset == 3
+
+
+@pytest.mark.parametrize("number", [0, 2])  # the other takes the log offline, half way
+def test_lost_append_times_go_also_where_the_disk_refuses_that_at_first(log, number):
+    """The leader has the batches with their times; here they would be unknown for ever."""
+    partition = _lost_all_but_one(log)
+    refused = refusal(number, lambda: partition.roles.follow(3))
+    assert "disk is full" in refused
+    assert partition.roles.follow(3) == 1
+    follow(log, 5, 5, append=20, leader=LEADER)
+    assert [partition.reader.append_time_of(offset) for offset in range(3)] == [20, 20, 20]
+    log.crash()
+    log.open(600, boot_id="after a power loss")  # a process that dies loses no time
+    assert log.partition.roles.follow(4) == 3
+
+
+def test_a_follower_without_room_to_drop_what_it_lost_leads_as_one_that_has_lost_it(log):
+    partition = _lost_all_but_one(log)
+    refused = refusal(0, lambda: partition.roles.follow(3))
+    assert "disk is full" in refused
+    assert partition.roles.lead(4) == 3
+    assert (partition.state.back_offset, partition.state.mark) == (3, Mark(4, 1))
+
+
+def _lost_all_but_one(log):
+    """Return a log of three batches, opened after a power loss took the times of the last two."""
+    partition = log.partition
+    partition.roles.follow(2)
+    follow(log, 5, append=20, leader=LEADER)
+    log.store.checkpoint()
+    for _ in range(2):
+        follow(log, 5, append=20, leader=LEADER)
+    log.crash()
+    log.open(600, boot_id="after a power loss")
+    assert log.partition.state.lost_offset == 1
+    return log.partition

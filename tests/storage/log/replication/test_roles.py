@@ -120,6 +120,50 @@ def test_append_times_that_the_leader_does_not_know_are_not_lost_with_the_proces
     assert log.partition.state.adoptions.ranges == told.adopted
 
 
+@pytest.mark.parametrize("stop", ["the process dies", "a clean stop", "the power goes"])
+def test_append_times_that_were_unknown_before_a_stop_are_not_lost_in_it(log, stop):
+    """The leader knows them, so it tells no adoption: it led after who has lost them."""
+    log.partition.roles.follow(1)
+    follow(log, 0, 5, append=None, leader=LEADER._replace(adopted=()))
+    follow(log, 1, 5, leader=LEADER._replace(adopted=()))
+    if stop == "a clean stop":
+        log.close()
+    else:
+        log.store.checkpoint()
+        log.crash()
+    log.open(2, boot_id="" if stop == "the process dies" else "another")
+    assert log.partition.roles.follow(2) == 2
+
+
+def test_lost_append_times_are_fetched_again_also_after_a_clean_stop_without_a_role(log):
+    log.partition.roles.follow(1)
+    follow(log, 0, 5)
+    log.store.checkpoint()
+    follow(log, 1, 5)
+    log.crash()
+    for _ in range(2):
+        log.open(2, boot_id="after a power loss")
+        log.close()
+    log.open(2, boot_id="after a power loss")
+    assert log.partition.roles.follow(2) == 1
+    follow(log, 1, 5)
+    log.crash()
+    log.open(3, boot_id="after a power loss")
+    assert log.partition.roles.follow(3) == 2
+
+
+def test_what_is_appended_without_a_role_after_a_power_loss_is_not_lost(log):
+    log.partition.roles.follow(1)
+    follow(log, 0, 5)
+    log.crash()
+    log.open(2, boot_id="after a power loss")
+    log.append([6], now=20)
+    log.crash()
+    log.open(21, boot_id="after a power loss")
+    assert log.partition.state.lost_offset is None
+    assert [log.partition.reader.append_time_of(offset) for offset in range(2)] == [None, 20]
+
+
 def test_what_a_power_loss_took_is_lost_also_where_the_leader_has_adopted_some(log):
     told = LEADER._replace(adopted=(Adopted(2, 1_000),))
     log.partition.roles.follow(1)
@@ -319,6 +363,20 @@ def test_unknown_append_times_count_from_the_leaders_adoption(log):
     assert log.partition.state.adoptions.ranges == told.adopted
     (segment,) = log.partition.segments
     assert (segment.times.aging, segment.times.last_append) == (2_000, 2_000)
+
+
+def test_a_follower_keeps_when_it_adopted_what_a_new_leader_knows_the_times_of(log):
+    """Else each start would adopt the batch anew, and it would be kept the longer."""
+    adopted = (Adopted(1, 1_000),)
+    log.partition.roles.follow(1)
+    follow(log, 0, -1, append=None, leader=LEADER._replace(adopted=adopted))
+    log.partition.roles.follow(2)
+    follow(log, 1, 5, append=3_000, leader=LEADER._replace(adopted=()))
+    log.crash()
+    log.open(78 * HOUR)
+    log.partition.roles.lead(3)
+    read = log.partition.reader.read_for_follower(0, 1 << 20, minimum_one=True)
+    assert read.leader.adopted == adopted
 
 
 # --- what goes ------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ import pytest
 
 from storage.segment.append_times import AppendTimes
 from storage.segment.appended import checks
+from storage.segment.appended.cursor import Cursor
 from storage.segment.appended.entries import Entries
 from storage.segment.appended.layout import UNKNOWN, Layout
 from storage.segment.named_file import NamedFile
@@ -47,6 +48,9 @@ def is_right(times, path):
     assert None not in known[found - BASE :]
     sent = held(times.entries_between(BASE, END - 1))
     assert [sent.get(offset) for offset in range(BASE, END)] == known
+    for first in range(BASE, END):
+        in_order = Cursor(times)
+        assert [in_order.at(offset) for offset in range(first, END)] == known[first - BASE :]
     listed = held(b"".join(struct.pack(">qi", *entry) for entry in times.entries()))
     assert [listed.get(offset) for offset in range(BASE, END)] == known
     for first in range(BASE, END, 4):
@@ -175,6 +179,29 @@ def test_an_end_that_is_not_the_segments(tmp_path, end, last_time, known):
     assert [times.at(offset) for offset in range(BASE, END)] == expected
 
 
+@pytest.mark.parametrize(
+    ("last_time", "durable", "known"),
+    [
+        (2000, BASE + 10, END),  # the last entry has the last batch's time: only the END is missing
+        (2500, BASE + 10, END - 5),
+        (2500, END - 2, END - 2),
+        (2500, END, BASE),  # the file disagrees with what was durable: it is another's
+        (2000, BASE, BASE),
+        (2500, BASE, BASE),
+    ],
+)
+def test_durable_entries_stay_where_a_power_loss_takes_the_newer_end(
+    tmp_path, last_time, durable, known
+):
+    path = tmp_path / "a"
+    closed(path, end=END - 5)
+    times = AppendTimes(path, BASE)
+    assert times.load()
+    times.close_at(END, last_time, durable)
+    expected = [truth(offset) if offset < known else None for offset in range(BASE, END)]
+    assert [times.at(offset) for offset in range(BASE, END)] == expected
+
+
 def test_a_file_with_entries_behind_the_segments_end_is_anothers(tmp_path):
     path = tmp_path / "a"
     closed(path, entries=[*ENTRIES, (3000, END)], end=END + 5)
@@ -193,6 +220,18 @@ def test_an_end_is_not_missed_where_the_last_batch_has_the_last_time(tmp_path):
             times.close_at(END, last_time)
             assert [times.at(offset) for offset in (121, 122, 129)] == [2000, known, known]
             assert times.has_lost == (known is None)
+
+
+def test_durable_entries_stay_where_a_power_loss_takes_the_only_end(tmp_path):
+    path = tmp_path / "a"
+    data = closed(path)
+    for durable, known in ((END, END), (END - 2, END - 2), (BASE, 122)):
+        path.write_bytes(data[:-16])
+        times = AppendTimes(path, BASE)
+        assert times.load()
+        times.close_at(END, None, durable)
+        expected = [truth(offset) if offset < known else None for offset in range(BASE, END)]
+        assert [times.at(offset) for offset in range(BASE, END)] == expected
 
 
 def test_one_log_line_says_which_file_and_from_where(tmp_path, caplog):

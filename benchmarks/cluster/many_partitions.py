@@ -1,0 +1,156 @@
+"""Measures a cluster of three brokers with many partitions: creation, fail-over, start.
+
+    python benchmarks/cluster/many_partitions.py --partitions 10000 --store etcd
+
+Topics of 1,000 partitions with three replicas are created. Then broker 1 is killed with SIGKILL: it
+is measured how long it takes until a surviving broker names a living leader for every partition. Then
+it is started again: how long until clients may connect, and until all replicas are in sync. In between
+the transactions of the metadata store are counted by its revisions and, over etcd, its size and the
+requests it has served are printed. Only loopback is used, and only processes started here are ended.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import sys
+import tempfile
+import time
+import urllib.request
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parents[1]))
+
+from confluent_kafka.admin import AdminClient, NewTopic, PartitionMetadata
+
+from tests.broker.metadata.etcd.server import Etcd
+from tidelog.cluster import BrokerCluster
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+BROKERS = 3
+VICTIM = 1
+TOPIC_PARTITIONS = 1_000
+PATIENCE_S = 600.0
+_POLL_S = 0.05
+_MIB = 1 << 20
+
+
+class Bench:
+    """A cluster, and what its brokers say."""
+
+    def __init__(self, cluster: BrokerCluster, etcd: Etcd | None, partitions: int) -> None:
+        self.cluster, self.etcd, self.partitions = cluster, etcd, partitions
+        survivors = [each for number, each in enumerate(cluster, 1) if number != VICTIM]
+        self._admin = AdminClient({"bootstrap.servers": survivors[0].bootstrap})
+        self._http = survivors[0].http
+
+    def create(self) -> None:
+        """Creates the topics, one request each."""
+        for first in range(0, self.partitions, TOPIC_PARTITIONS):
+            count = min(TOPIC_PARTITIONS, self.partitions - first)
+            name = f"many-{first // TOPIC_PARTITIONS}"
+            topic = NewTopic(name, count, replication_factor=BROKERS)
+            self._admin.create_topics([topic], operation_timeout=60, request_timeout=120)[
+                name
+            ].result(PATIENCE_S)
+
+    def led(self) -> bool:
+        """Returns whether a surviving broker names a leader that lives for every partition."""
+        leaders = [partition.leader for partition in self._partitions()]
+        gone = set() if self.cluster[VICTIM].is_running else {VICTIM}
+        return len(leaders) >= self.partitions and not gone & set(leaders) and -1 not in leaders
+
+    def in_sync(self) -> bool:
+        """Returns whether every partition has all its replicas in sync."""
+        isrs = [len(partition.isrs) for partition in self._partitions()]
+        return len(isrs) >= self.partitions and min(isrs) == BROKERS
+
+    def _partitions(self) -> list[PartitionMetadata]:
+        topics = self._admin.list_topics(timeout=30).topics.values()
+        return [partition for topic in topics for partition in topic.partitions.values()]
+
+    def revision(self) -> int:
+        """Returns the revision of the metadata that a surviving broker has."""
+        with urllib.request.urlopen(f"http://{self._http}/v1/cluster", timeout=60) as answer:
+            return int(json.load(answer)["revision"])
+
+    def say(self, what: str, began_s: float, revision: int) -> None:
+        """Prints how long something took, and how many transactions."""
+        took_s = time.monotonic() - began_s
+        print(f"{what}: {took_s:.2f} s, {self.revision() - revision} transactions", flush=True)
+
+
+def until(condition: Callable[[], bool], what: str) -> None:
+    """Waits until something is so. Raises TimeoutError."""
+    deadline_s = time.monotonic() + PATIENCE_S
+    while not condition():
+        if time.monotonic() > deadline_s:
+            raise TimeoutError(what)
+        time.sleep(_POLL_S)
+
+
+def sizes(etcd: Etcd) -> str:
+    """Returns the size of etcd's data and its requests so far, as text."""
+    status: dict[str, Any] = etcd.control("maintenance/status", {})
+    with urllib.request.urlopen(f"http://{etcd.endpoints[0]}/metrics", timeout=10) as answer:
+        lines = answer.read().decode().splitlines()
+    requests = sum(
+        float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith("grpc_server_handled")
+    )
+    return (
+        f"etcd: {int(status['dbSize']) / _MIB:.1f} MiB ({int(status['dbSizeInUse']) / _MIB:.1f} in use), "
+        f"{requests:.0f} requests to its first member"
+    )
+
+
+def measure(cluster: BrokerCluster, etcd: Etcd | None, partitions: int) -> None:
+    """Runs all steps, and prints each."""
+    bench = Bench(cluster, etcd, partitions)
+    revision, began_s = bench.revision(), time.monotonic()
+    bench.create()
+    until(bench.led, "all partitions to be led")
+    bench.say(f"{partitions} partitions created", began_s, revision)
+    until(bench.in_sync, "all replicas to be in sync")
+    bench.say("and in sync", began_s, revision)
+
+    revision, began_s = bench.revision(), time.monotonic()
+    cluster.kill(VICTIM)
+    until(bench.led, "all partitions to be led again")
+    bench.say("led again after a kill", began_s, revision)
+
+    revision, began_s = bench.revision(), time.monotonic()
+    cluster.restart(VICTIM)
+    bench.say("the killed broker ready", began_s, revision)
+    until(bench.in_sync, "all replicas to be in sync again")
+    bench.say("and in sync", began_s, revision)
+    if etcd is not None:
+        print(sizes(etcd))
+
+
+def main() -> None:
+    """Runs the benchmark."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--partitions", type=int, default=10_000)
+    parser.add_argument("--store", choices=("etcd", "sqlite"), default="etcd")
+    given = parser.parse_args()
+    with contextlib.ExitStack() as stack:
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        settings: dict[str, object] = {"broker.session.timeout.ms": 3_000}
+        etcd = None
+        if given.store == "etcd":
+            etcd = Etcd()
+            stack.callback(etcd.close)
+            settings["metadata.store"] = etcd.start().url()
+        cluster = stack.enter_context(
+            BrokerCluster(directory / "data", BROKERS, settings, ready_within_s=PATIENCE_S)
+        )
+        measure(cluster, etcd, given.partitions)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,51 @@
+"""Writes an adoption into metadata that are new, so that the brokers find their topics.
+
+The keys that every store has come last, in one transaction. A broker that starts on an adoption that
+was interrupted stops with a sentence, and does not set aside logs whose topics are not there yet;
+the same adoption given again goes on.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.adoption.errors import AdoptionError
+from broker.metadata import records
+from broker.metadata.records import TopicRecord
+from broker.metadata.store import MOST_OPERATIONS, absent
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from broker.adoption.plan import Plan
+    from broker.metadata.store import KeyValueStore, Put
+
+
+async def apply(store: KeyValueStore, plan: Plan) -> None:
+    """Writes a plan into a store, which is open.
+
+    Raises AdoptionError if the store has anything else in it, and KafkaStorageError.
+    """
+    puts = {put.key: put for put in _puts(plan)}
+    last = records.put_beginning(plan.cluster_id, plan.next_producer_id)
+    there = {pair.key: pair.value for pair in (await store.read()).pairs}
+    foreign = [key for key, value in there.items() if key not in puts or puts[key].value != value]
+    if foreign:
+        raise AdoptionError(
+            f"the metadata store is not empty ({foreign[0]}): an adoption begins a new cluster; name "
+            f"another file, or another cluster of etcd (etcd://.../NAME)"
+        )
+    left = [put for key, put in puts.items() if key not in there]
+    for first in range(0, len(left), MOST_OPERATIONS):
+        await store.transact(absent(records.CLUSTER), left[first : first + MOST_OPERATIONS])
+    if await store.transact(absent(records.CLUSTER), last) is None:
+        raise AdoptionError("another process has begun a cluster in this metadata store meanwhile")
+
+
+def _puts(plan: Plan) -> Iterator[Put]:
+    for topic in plan.topics:
+        for index, record in enumerate(topic.assignments):
+            yield records.put_partition(topic.topic_id, index, record)
+        yield records.put_topic(
+            TopicRecord(topic.name, topic.topic_id, topic.partitions, topic.configs)
+        )

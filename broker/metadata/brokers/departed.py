@@ -1,0 +1,32 @@
+"""The brokers that were there a moment ago: clients still hear of them for a while."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from broker.metadata.brokers.members import LiveBroker
+    from broker.metadata.image import Image
+
+
+class Departed:
+    """The brokers whose sessions have ended, as they were, until they have another session."""
+
+    def __init__(self) -> None:
+        self._gone: dict[int, tuple[LiveBroker, float]] = {}  # and when they were missed
+
+    def __bool__(self) -> bool:
+        return bool(self._gone)
+
+    def observe(self, before: Image, after: Image, now_s: float) -> None:
+        """Takes a newer image."""
+        for broker in after.brokers:
+            self._gone.pop(broker, None)
+        for broker, live in before.brokers.items():
+            if broker not in after.brokers:
+                self._gone[broker] = live, now_s
+
+    def since(self, since_s: float) -> list[LiveBroker]:
+        """Returns those that were missed after a time, and forgets the others."""
+        self._gone = {broker: each for broker, each in self._gone.items() if each[1] >= since_s}
+        return [live for live, _ in self._gone.values()]

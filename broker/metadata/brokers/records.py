@@ -1,0 +1,197 @@
+"""What brokers say of themselves: sessions, registrations, what they cannot lead, the controller.
+
+`live/ID`, `seen/ID` and `controller` belong to a lease and end with it; `broker/ID` and `offline/ID`
+stay. The revision that created `live/ID` is the broker epoch (KIP-631), that of `controller` the
+controller epoch. docs/formats.md lists the values.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+from broker.metadata.names import read_id, written_id
+from broker.metadata.records import (
+    CONTROLLER,
+    LIVE_PREFIX,
+    OFFLINE_PREFIX,
+    REGISTRATION_PREFIX,
+    SEEN_PREFIX,
+)
+from broker.metadata.values import numbers, put, text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from uuid import UUID
+
+    from broker.metadata.store import Put
+
+_NO_PARTITIONS: Mapping[UUID, tuple[int, ...]] = MappingProxyType({})
+
+
+class Endpoint(NamedTuple):
+    """The address of one listener of a broker."""
+
+    listener: str
+    host: str
+    port: int
+
+
+class LiveBrokerRecord(NamedTuple):
+    """A session of a broker. Each session has a different `incarnation`.
+
+    A fenced broker leads nothing and is in no ISR; it is fenced until it has caught up with the
+    metadata. A broker that `is_stopping` is in a controlled shutdown (KIP-841): it leads nothing
+    either, and joins no ISR.
+    """
+
+    incarnation: str
+    endpoints: tuple[Endpoint, ...] = ()
+    rack: str | None = None
+    is_fenced: bool = True
+    is_stopping: bool = False
+
+
+class RegistrationRecord(NamedTuple):
+    """The last registration of a broker, which outlives its session.
+
+    `directories` are the ids of the log directories that it had. `is_clean` says whether its logs
+    had lost nothing since the registration before. `protocol` is its inter.broker.protocol.version;
+    "" in what an older tidelog has written.
+    """
+
+    incarnation: str
+    directories: tuple[str, ...] = ()
+    is_clean: bool = False
+    protocol: str = ""
+
+
+class OfflineRecord(NamedTuple):
+    """What a broker cannot or should not lead: numbers of partitions, by the id of their topic.
+
+    The logs of `partitions` have failed, in the log directories with the ids `directories`; the
+    broker's next start is then unclean. Those of `full` take no appends, because their disk is
+    full, and have lost nothing. Those of `slow` are on a slow disk: others should lead them.
+    """
+
+    directories: tuple[str, ...] = ()
+    partitions: Mapping[UUID, tuple[int, ...]] = _NO_PARTITIONS
+    full: Mapping[UUID, tuple[int, ...]] = _NO_PARTITIONS
+    slow: Mapping[UUID, tuple[int, ...]] = _NO_PARTITIONS
+
+
+class SeenRecord(NamedTuple):
+    """The revision that a broker's image had when it saw that a stopping broker leads nothing."""
+
+    revision: int
+
+
+class ControllerRecord(NamedTuple):
+    """The broker that is the controller."""
+
+    broker: int
+
+
+BrokerRecord: TypeAlias = (
+    LiveBrokerRecord | RegistrationRecord | OfflineRecord | SeenRecord | ControllerRecord
+)
+
+
+def live_key(broker: int) -> str:
+    """Returns the key of a broker's session."""
+    return f"{LIVE_PREFIX}{broker}"
+
+
+def registration_key(broker: int) -> str:
+    """Returns the key of a broker's last registration."""
+    return f"{REGISTRATION_PREFIX}{broker}"
+
+
+def offline_key(broker: int) -> str:
+    """Returns the key of what a broker cannot lead."""
+    return f"{OFFLINE_PREFIX}{broker}"
+
+
+def seen_key(broker: int) -> str:
+    """Returns the key of what a broker has seen of those that stop."""
+    return f"{SEEN_PREFIX}{broker}"
+
+
+def broker_of(key: str) -> int:
+    """Returns the broker's id in one of the four keys above. Raises ValueError."""
+    return int(key.partition("/")[2])
+
+
+def put_live(broker: int, record: LiveBrokerRecord, lease: int) -> Put:
+    """Returns the operation that writes a broker's session, which ends with its lease."""
+    return put(live_key(broker), record._asdict())._replace(lease=lease)
+
+
+def put_registration(broker: int, record: RegistrationRecord) -> Put:
+    """Returns the operation that writes a broker's registration."""
+    return put(registration_key(broker), record._asdict())
+
+
+def put_offline(broker: int, record: OfflineRecord) -> Put:
+    """Returns the operation that writes what a broker cannot lead."""
+    said = {
+        "partitions": _by_written_id(record.partitions),
+        "full": _by_written_id(record.full),
+        "slow": _by_written_id(record.slow),
+    }
+    return put(offline_key(broker), {"directories": record.directories, **said})
+
+
+def put_seen(broker: int, revision: int, lease: int) -> Put:
+    """Returns the operation that says which revision a broker has seen, until its lease ends."""
+    return put(seen_key(broker), {"revision": revision})._replace(lease=lease)
+
+
+def put_controller(broker: int, lease: int) -> Put:
+    """Returns the operation that makes a broker the controller until its lease ends."""
+    return put(CONTROLLER, {"broker": broker})._replace(lease=lease)
+
+
+def read(key: str, said: Mapping[str, Any]) -> BrokerRecord:
+    """Returns the record in the JSON value of a key. Raises KeyError, TypeError and ValueError."""
+    if key == CONTROLLER:
+        return ControllerRecord(int(said["broker"]))
+    if key.startswith(LIVE_PREFIX):
+        broker_of(key)
+        return LiveBrokerRecord(
+            text(said["incarnation"]),
+            tuple(
+                Endpoint(text(listener), text(host), int(port))
+                for listener, host, port in said["endpoints"]
+            ),
+            None if said["rack"] is None else text(said["rack"]),
+            bool(said["is_fenced"]),
+            bool(said["is_stopping"]),
+        )
+    if key.startswith(REGISTRATION_PREFIX):
+        broker_of(key)
+        directories = tuple(map(text, said["directories"]))
+        protocol = text(said.get("protocol", ""))
+        is_clean = bool(said["is_clean"])
+        return RegistrationRecord(text(said["incarnation"]), directories, is_clean, protocol)
+    if key.startswith(SEEN_PREFIX):
+        broker_of(key)
+        return SeenRecord(int(said["revision"]))
+    if not key.startswith(OFFLINE_PREFIX):
+        raise ValueError("nobody here writes such a key")
+    broker_of(key)
+    directories = tuple(map(text, said["directories"]))
+    return OfflineRecord(
+        directories,
+        _by_id(said["partitions"]),
+        _by_id(said["full"]),
+        _by_id(said.get("slow", {})),  # an older tidelog writes none
+    )
+
+
+def _by_written_id(partitions: Mapping[UUID, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
+    return {written_id(topic_id): indexes for topic_id, indexes in partitions.items()}
+
+
+def _by_id(partitions: Mapping[str, Iterable[int]]) -> Mapping[UUID, tuple[int, ...]]:
+    return MappingProxyType({read_id(id_): numbers(found) for id_, found in partitions.items()})

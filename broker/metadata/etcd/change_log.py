@@ -1,0 +1,113 @@
+"""The last changes that the watch has told, kept in this process for those who ask for them.
+
+It has every change of the cluster's keys between two revisions, and the revisions of every key at
+the second of them. All methods run in the loop of gRPC.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, NamedTuple
+
+from broker.metadata.store import CompactedError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from broker.metadata.store import Change
+
+
+class Revisions(NamedTuple):
+    """The revisions of a key: a key that is put again after a deletion is created again."""
+
+    create: int
+    mod: int
+
+
+def apply(change: Change, revisions: dict[str, Revisions]) -> None:
+    """Applies a change to the revisions of the keys before it."""
+    known = revisions.pop(change.key, None)
+    if change.value is not None:
+        create = change.revision if known is None else known.create
+        revisions[change.key] = Revisions(create, change.revision)
+
+
+class ChangeLog:
+    """The changes after `begin` up to `end`, both revisions."""
+
+    def __init__(self, kept_revisions: int) -> None:
+        """Is empty, and closed, until `restart`."""
+        self.begin = self.end = 0
+        self.revisions: dict[str, Revisions] = {}
+        """The revisions that created and last modified each key that exists at `end`."""
+        self._kept = kept_revisions
+        self._revisions: deque[list[Change]] = deque()
+        self._news = asyncio.Event()
+        self._is_closed = False
+
+    def restart(self, revision: int, revisions: Mapping[str, Revisions]) -> None:
+        """Forgets all changes, and goes on at a revision at which the keys are as given."""
+        self._revisions.clear()
+        self.begin = self.end = revision
+        self.revisions = dict(revisions)
+        self._notify()
+
+    def add(self, revisions: Iterable[tuple[int, list[Change]]]) -> None:
+        """Adds what a watch tells; drops what is not newer than what it has told before.
+
+        A member that lags behind may tell old changes again.
+        """
+        for revision, changes in revisions:
+            if revision <= self.end:
+                continue
+            self.end = revision
+            for change in changes:
+                apply(change, self.revisions)
+            if changes:
+                self._revisions.append(changes)
+            if len(self._revisions) > self._kept:
+                self.begin = self._revisions.popleft()[0].revision
+        self._notify()
+
+    def close(self) -> None:
+        """Ends the waits."""
+        self._is_closed = True
+        self._notify()
+
+    def after(self, revision: int) -> list[Change]:
+        """Returns the changes after a revision. Raises CompactedError."""
+        if revision < self.begin:
+            raise CompactedError(f"changes up to revision {self.begin} are forgotten")
+        return [
+            change
+            for changes in self._revisions
+            if changes[0].revision > revision
+            for change in changes
+        ]
+
+    async def next_after(self, revision: int) -> list[Change] | None:
+        """Waits for changes after a revision, and returns all there are; None when closed.
+
+        Raises CompactedError.
+        """
+        while not self._is_closed:
+            found = self.after(revision)
+            if found:
+                return found
+            await self._news.wait()
+        return None
+
+    async def reach(self, revision: int, within_s: float) -> bool:
+        """Waits until the changes up to a revision are here; returns whether they are."""
+        try:
+            async with asyncio.timeout(within_s):
+                while self.end < revision and not self._is_closed:
+                    await self._news.wait()
+        except TimeoutError:
+            return False
+        return self.end >= revision
+
+    def _notify(self) -> None:
+        self._news.set()
+        self._news = asyncio.Event()

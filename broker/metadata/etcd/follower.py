@@ -1,0 +1,213 @@
+"""Follows etcd's watch: every change, once and in order, into the change log.
+
+A watch that ends, for whatever reason, goes on at the next member, after the last revision that was
+heard. If etcd has compacted what comes next, the log starts anew at what is read. Once a minute, and
+when a watch has gone on, all keys are compared with those that the watch has told, because etcd has
+had faults that lost events (etcd issues 17529, 18089); a difference starts the log anew, too.
+
+All methods run in the loop of gRPC.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from typing import TYPE_CHECKING, Any
+
+import grpc
+
+from broker.metadata.etcd.change_log import Revisions, apply
+from broker.metadata.etcd.members import HAS_LEADER
+from broker.metadata.etcd.reading import read_keys
+from broker.metadata.store import CompactedError
+from protocol.errors import KafkaStorageError
+
+if TYPE_CHECKING:
+    from broker.metadata.etcd.change_log import ChangeLog
+    from broker.metadata.etcd.login import Metadata
+    from broker.metadata.etcd.members import Member, Members
+    from broker.metadata.etcd.wire import Keys
+    from broker.metadata.store import Snapshot
+
+log = logging.getLogger("tidelog.etcd")
+
+_CONNECT_S = 4.0
+_AGAIN_S = 0.1
+_COMPARE_S = 60.0
+_REACH_S = 5.0
+_REFUSED_AGAIN_S = 0.5
+
+
+class Follower:
+    """The watch of one store, from `start` until `stop`."""
+
+    def __init__(self, members: Members, keys: Keys, changes: ChangeLog) -> None:
+        """Starts nothing yet."""
+        self._members, self._keys, self._log = members, keys, changes
+        self._watch: asyncio.Task[None] | None = None
+        self._member: Member | None = None
+        self._work: list[asyncio.Task[None]] = []
+        self._watches = 0  # that members have begun
+        self._is_watching = False  # a member has begun the present one
+        self._resumed = asyncio.Event()
+        self._has_lost = False  # changes that nobody else will tell
+
+    async def start(self) -> None:
+        """Reads the keys, and follows them from there. Raises KafkaStorageError."""
+        self._restart(await read_keys(self._members, self._keys, keys_only=True))
+        self._work = [asyncio.create_task(work) for work in (self._follow(), self._compare_often())]
+
+    async def stop(self) -> None:
+        """Ends the watch."""
+        for work in self._work:
+            work.cancel()
+        if self._work:
+            await asyncio.wait(self._work)
+        self._work = []
+
+    def go_elsewhere(self) -> None:
+        """Ends the watch of a member that does not tell what it should; another one goes on."""
+        if self._member is not None:
+            self._members.failed(self._member)
+        if self._watch is not None:
+            self._watch.cancel()
+
+    async def compare(self) -> bool:
+        """Compares all keys with what the watch has told; returns whether they are the same.
+
+        Raises KafkaStorageError. True also if that cannot be known, as after many changes, and
+        while no member has begun the next watch: that one may tell what is missing.
+        """
+        watches, is_watching = self._watches, self._is_watching
+        found = await read_keys(self._members, self._keys, keys_only=True)
+        revisions = _revisions_of(found)
+        if not await self._log.reach(found.revision, _REACH_S):
+            # Nothing is told of revisions that are another cluster's: then the keys are the same.
+            is_same_watch = is_watching and self._is_watching and watches == self._watches
+            return not is_same_watch or revisions == self._log.revisions
+        try:
+            for change in self._log.after(found.revision):
+                apply(change, revisions)
+        except CompactedError:
+            return True
+        return revisions == self._log.revisions
+
+    def _restart(self, found: Snapshot) -> None:
+        self._log.restart(found.revision, _revisions_of(found))
+
+    async def _follow(self) -> None:
+        try:
+            while True:
+                self._watch = asyncio.create_task(self._next_watch())
+                await asyncio.wait([self._watch])
+                if not self._watch.cancelled():
+                    self._note(self._watch.exception())
+                await asyncio.sleep(_AGAIN_S)
+        finally:
+            if self._watch is not None:
+                self._watch.cancel()
+                await asyncio.wait([self._watch])
+
+    def _note(self, error: BaseException | None) -> None:
+        if isinstance(error, grpc.aio.AioRpcError):
+            text = error.details() or error.code().name
+        else:
+            text = error.message if isinstance(error, KafkaStorageError) else repr(error)
+        where = self._member.endpoint if self._member is not None else ""
+        if error is not None:
+            log.info(
+                "watch of etcd ended, it goes on: %s",
+                text,
+                extra={"member": where, "revision": self._log.end},
+            )
+        if self._member is not None:
+            self._members.failed(self._member)
+
+    async def _next_watch(self) -> None:
+        if self._has_lost:
+            await self._start_anew()
+        await self._one_watch()
+
+    async def _one_watch(self) -> None:
+        """Follows one member until it ends the watch. Raises AioRpcError, KafkaStorageError.
+
+        TimeoutError if the member does not begin it.
+        """
+        deadline_s = asyncio.get_running_loop().time() + _CONNECT_S
+        self._member = None
+        self._member = member = await self._members.connected(deadline_s)
+        token = await self._members.login.metadata(member)
+        call = member.watch.Watch(metadata=HAS_LEADER + token)
+        try:
+            async with asyncio.timeout(_CONNECT_S):
+                await call.write(self._keys.watch(self._log.end))
+                answer = await call.read()
+            if answer is not grpc.aio.EOF and answer.created and not answer.canceled:
+                self._has_begun()
+            while answer is not grpc.aio.EOF:
+                if answer.canceled:
+                    await self._cancelled(token, answer)
+                    return
+                self._log.add(self._keys.revisions(answer.events))
+                answer = await call.read()
+        finally:
+            self._is_watching = False
+            call.cancel()
+
+    def _has_begun(self) -> None:
+        """A member tells the changes from now on."""
+        self._watches += 1
+        self._is_watching = True
+        if self._watches > 1:
+            self._resumed.set()
+
+    async def _start_anew(self) -> None:
+        """Lets the log begin at a revision that nobody has heard of: who follows it reads all keys."""
+        await self._members.call(
+            lambda member: member.kv.Put, self._keys.put_barrier(), is_repeatable=True
+        )
+        self._restart(await read_keys(self._members, self._keys, keys_only=True))
+        self._has_lost = False
+
+    async def _cancelled(self, token: Metadata, answer: Any) -> None:
+        if not answer.compact_revision:
+            if token:
+                await self._refused(token, answer.cancel_reason)
+            raise KafkaStorageError(f"etcd has refused the watch: {answer.cancel_reason}")
+        log.warning(
+            "etcd has compacted changes before they were heard: all keys are read again",
+            extra={"revision": self._log.end, "compacted": answer.compact_revision},
+        )
+        await self._start_anew()  # the watch may have lost changes before those that are forgotten
+
+    async def _refused(self, token: Metadata, reason: str) -> None:
+        """Lets the next watch begin with a new token, if this one was refused for its own."""
+        if self._members.login.forget(reason, token):
+            return
+        # etcd 3.4 says "permission denied" of an old token as well. A read tells which it is: it is
+        # refused for the token, and sent again with a new one, or for the user.
+        await asyncio.sleep(_REFUSED_AGAIN_S)
+        request = self._keys.newest_revision()
+        await self._members.call(lambda at: at.kv.Range, request, is_repeatable=True)
+
+    async def _compare_often(self) -> None:
+        """Compares now and then, and soon after a watch was resumed.
+
+        A watch that resumes at the revision to which etcd was compacted is not told what that
+        revision deleted: compaction removes the deletion as well (etcd issue 18089, in 3.4 and 3.5).
+        """
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_COMPARE_S):
+                    await self._resumed.wait()
+            self._resumed.clear()
+            with contextlib.suppress(KafkaStorageError):
+                if not await self.compare():
+                    log.error("etcd's watch has lost changes: all keys are read again")
+                    self._has_lost = True
+                    self.go_elsewhere()
+
+
+def _revisions_of(found: Snapshot) -> dict[str, Revisions]:
+    return {pair.key: Revisions(pair.create_revision, pair.mod_revision) for pair in found.pairs}

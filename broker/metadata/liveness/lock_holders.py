@@ -1,0 +1,89 @@
+"""Which processes hold the locks of SQLite on a metadata file, and whether they run.
+
+A process that is stopped (SIGSTOP) while it holds one keeps all others from writing, for as
+long as it is stopped; kill -9 frees the lock. SQLite locks bytes far behind the data of the file or,
+with write-ahead logging, a few bytes of the file `-shm` (`os.h` and `wal.c` of SQLite). The kernel
+lists all locks in /proc/locks (proc(5)); where there is none, nobody is found. The files themselves
+are not opened: closing them would take this process's own locks away.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_LOCKS, _PROCESSES = Path("/proc/locks"), Path("/proc")
+_FILE_LOCKS = range(0x4000_0000, 0x4000_0000 + 512)  # pending, reserved, and those of readers
+_LOG_LOCKS = range(120, 123)  # of `-shm`: to write, to move the log into the file, to recover
+_STOPPED = "T"  # by a signal, of which the parent process is told; by a debugger it would be "t"
+
+
+class Holder(NamedTuple):
+    """A process that holds a lock; a shared one is that of a reader, for whom commits wait."""
+
+    pid: int
+    is_shared: bool
+
+
+def holders(metadata: Path) -> list[Holder]:
+    """Returns the processes that hold a lock on a metadata file, once for each lock."""
+    with contextlib.suppress(OSError):
+        if (log := metadata.with_name(metadata.name + "-shm")).exists():
+            # Readers are in nobody's way there.
+            return [each for each in _locks(log, _LOG_LOCKS) if not each.is_shared]
+        return list(_locks(metadata, _FILE_LOCKS))
+    return []
+
+
+def is_stopped(pid: int) -> bool:
+    """Returns whether a process is there, and stopped by a signal."""
+    try:
+        status = (_PROCESSES / str(pid) / "stat").read_text(errors="replace")
+    except OSError:
+        return False
+    return status.rpartition(") ")[2][:1] == _STOPPED
+
+
+def who_blocks(metadata: Path) -> str | None:
+    """Returns who keeps this process from writing to a metadata file, as a sentence; None if nobody.
+
+    Those that are stopped are named alone: the others wait for them, too.
+    """
+    # Loaded here, because a supervisor needs none of it.
+    from broker.metadata.liveness.broker_lock import pids_of
+
+    found = [each for each in holders(metadata) if each.pid != os.getpid()]
+    pids = sorted({each.pid for each in found if is_stopped(each.pid)})
+    verb = "is stopped and holds" if len(pids) == 1 else "are stopped and hold"
+    if not pids:
+        writers = {each.pid for each in found if not each.is_shared}
+        pids = sorted(writers or {each.pid for each in found})
+        verb = "holds" if len(pids) == 1 else "hold"
+    if not pids:
+        return None
+    brokers = {pid: broker for broker, pid in pids_of(metadata.parent).items()}
+    names = (
+        f"broker {brokers[pid]} (process {pid})" if pid in brokers else f"process {pid}"
+        for pid in pids
+    )
+    return f"{' and '.join(names)} {verb} the lock of the metadata"
+
+
+def _locks(path: Path, places: range) -> Iterator[Holder]:
+    """Yields the locks on some bytes of a file. Raises OSError.
+
+    A device may have another number in the list than for stat(2), so the inode has to be enough.
+    """
+    inode = str(path.stat().st_ino)
+    for line in _LOCKS.read_text().splitlines():
+        fields = line.split()
+        if fields[1] != "POSIX":  # or "->": it waits for a lock, and holds none
+            continue
+        mode, pid, where, start = fields[3:7]
+        if where.rpartition(":")[2] == inode and int(start) in places:
+            yield Holder(int(pid), mode == "READ")

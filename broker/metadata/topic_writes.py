@@ -1,0 +1,195 @@
+"""Topics in the store: how they come, grow and go, in transactions of at most MOST_OPERATIONS operations.
+
+A topic is in the image by its own key, which says how many partitions it has. Where it needs several
+transactions, that key is written last if partitions come, and first if they go. So nobody sees a
+part of them, and a crash in between leaves keys of partitions that are no topic's:
+
+- of a creation: its own key, `creation/ID`, says so meanwhile. When the session of its broker has
+  ended before it, the creation becomes a deletion (`abandonment`);
+- of a deletion: `deletion/ID` stays until all of them are gone;
+- beyond the partitions of a topic: the next ones are written over them, and they go with the topic.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import TYPE_CHECKING
+
+from broker.metadata import records
+from broker.metadata.image import Creation, abandonment
+from broker.metadata.records import CreationRecord
+from broker.metadata.store import MOST_OPERATIONS, Compare, Delete, absent, unchanged_since
+from protocol.errors import BrokerError, NotController
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from uuid import UUID
+
+    from broker.metadata.cluster import ClusterMetadata
+    from broker.metadata.image import Topic
+    from broker.metadata.records import PartitionRecord, TopicRecord
+    from broker.metadata.store import Operation
+
+_BESIDE = 2  # operations on other keys than those of partitions, in one transaction
+_ALONE = 0  # the epoch of a broker that needs no session
+
+
+async def add(metadata: ClusterMetadata, topic: Topic, still: Sequence[Compare]) -> bool:
+    """Stores a new topic; returns False, and stores nothing, if its key exists.
+
+    So it does if what must `still` be so is not. The id of a topic that is not stored must not be
+    used again. Raises what the store raises; then the topic is stored or not. Raises NotController,
+    and stores nothing, if this is one of several brokers, has no session, and the topic needs
+    several transactions: a client that tries again finds the session, or asks another broker.
+    """
+    record = records.TopicRecord(topic.name, topic.topic_id, topic.partitions, topic.configs)
+    compares = (*absent(records.topic_key(topic.name)), *still)
+    *first, last = _batches(_puts(topic.topic_id, 0, topic.assignments))
+    if not first:
+        return await metadata.transact(compares, (records.put_topic(record), *last)) is not None
+    live = metadata.image.brokers.get(metadata.node_id)
+    if live is None and metadata.image.brokers:  # the controller would abandon it at once
+        raise NotController("this broker has no session: it cannot create so many partitions now")
+    epoch = _ALONE if live is None else live.epoch
+    creation = CreationRecord(topic.name, metadata.node_id, epoch)
+    key = records.creation_key(topic.topic_id)
+    put = records.put_creation(topic.topic_id, creation)
+    revision = await metadata.transact(absent(key), (put, *first[0]))
+    if revision is None:
+        return False
+    begun = Creation(creation, revision)
+    mine = Compare(key, "mod", "=", revision)
+    try:
+        for batch in first[1:]:
+            if await metadata.transact((mine,), batch) is None:
+                return False  # it was abandoned
+        end = (records.put_topic(record), Delete(key), *last)
+        if await metadata.transact((mine, *compares), end) is not None:
+            return True
+    except BaseException:
+        with contextlib.suppress(BrokerError):  # then the end of the session settles it
+            await metadata.transact(*abandonment(topic.topic_id, begun))
+        raise
+    await metadata.transact(*abandonment(topic.topic_id, begun))
+    return False
+
+
+async def grow(
+    metadata: ClusterMetadata,
+    before: TopicRecord,
+    added: Sequence[PartitionRecord],
+    compares: Sequence[Compare],
+    still: Sequence[Compare],
+) -> bool:
+    """Adds partitions to a topic; returns False, and adds none, if a comparison is false.
+
+    `compares` say that the topic is as it was seen. Each transaction writes the topic's key, so no
+    other change of the topic comes in between. Raises what the store raises.
+    """
+    after = before._replace(partitions=before.partitions + len(added))
+    *first, last = _batches(_puts(before.topic_id, before.partitions, added))
+    for batch in first:
+        revision = await metadata.transact(compares, (records.put_topic(before), *batch))
+        if revision is None:
+            return False
+        compares = (Compare(records.topic_key(before.name), "mod", "=", revision),)
+    put = records.put_topic(after)
+    return await metadata.transact((*compares, *still), (put, *last)) is not None
+
+
+async def shrink(
+    metadata: ClusterMetadata, before: TopicRecord, partitions: int, compares: Sequence[Compare]
+) -> bool:
+    """Removes a topic's last partitions; returns False if a comparison is false.
+
+    Raises what the store raises.
+    """
+    after = before._replace(partitions=partitions)
+    first, *rest = _batches(_deletes(before.topic_id, range(partitions, before.partitions)))
+    revision = await metadata.transact(compares, (records.put_topic(after), *first))
+    if revision is None:
+        return False
+    unchanged = Compare(records.topic_key(before.name), "mod", "=", revision)
+    for batch in rest:
+        if await metadata.transact((unchanged,), batch) is None:
+            break  # it has grown again, over these partitions
+    return True
+
+
+async def delete(
+    metadata: ClusterMetadata, topic: Topic, brokers: set[int], compares: Sequence[Compare]
+) -> bool:
+    """Deletes a topic, whose logs these `brokers` delete; returns False if a comparison is false.
+
+    Raises what the store raises.
+    """
+    first, *rest = _batches(_deletes(topic.topic_id, range(topic.partitions)))
+    gone = Delete(records.topic_key(topic.name))
+    deletion = records.put_deletion(topic.topic_id, topic.name, brokers)
+    if await metadata.transact(compares, (gone, deletion, *first)) is None:
+        return False
+    await _while_deleted(metadata, topic.topic_id, rest)
+    return True
+
+
+async def abandon_creations(metadata: ClusterMetadata) -> None:
+    """Gives up all creations that are not over, of a process before; this broker is alone."""
+    for topic_id, creation in metadata.image.creations.items():
+        await metadata.transact(*abandonment(topic_id, creation))
+
+
+async def deletion_done(metadata: ClusterMetadata, topic_id: UUID, broker: int | None) -> None:
+    """Removes a broker from those that have to delete a topic's logs: this one, or another `broker`.
+
+    The last of them ends the deletion. Raises what the store raises.
+    """
+    done = metadata.node_id if broker is None else broker
+    while True:
+        image, deletion = metadata.image, metadata.deletion(topic_id)
+        if broker is not None and (deletion is None or broker not in deletion.brokers):
+            return
+        left = [] if deletion is None else [one for one in deletion.brokers if one != done]
+        if deletion is None or not left:
+            await _forget(metadata, topic_id)
+            return
+        compares = unchanged_since(records.deletion_key(topic_id), image.revision)
+        put = records.put_deletion(topic_id, deletion.name, left)
+        if await metadata.transact(compares, (put,)) is not None:
+            return
+
+
+async def _forget(metadata: ClusterMetadata, topic_id: UUID) -> None:
+    """Ends a deletion: removes the keys of partitions that are left, then the deletion's.
+
+    Raises what the store raises.
+    """
+    left = await metadata.store.read(records.partition_keys(topic_id))
+    await _while_deleted(metadata, topic_id, _batches([Delete(pair.key) for pair in left.pairs]))
+    await metadata.transact((), (Delete(records.deletion_key(topic_id)),))
+
+
+async def _while_deleted(
+    metadata: ClusterMetadata, topic_id: UUID, batches: Sequence[Sequence[Operation]]
+) -> None:
+    """Removes keys of a deleted topic until there are none, or others have removed them."""
+    is_deleted = Compare(records.deletion_key(topic_id), "mod", ">", 0)
+    for batch in batches:
+        if batch and await metadata.transact((is_deleted,), batch) is None:
+            return
+
+
+def _batches(operations: Sequence[Operation]) -> list[Sequence[Operation]]:
+    """Returns operations in parts that fit into a transaction; one part at least."""
+    size = MOST_OPERATIONS - _BESIDE
+    starts = range(0, max(len(operations), 1), size)
+    return [operations[start : start + size] for start in starts]
+
+
+def _puts(topic_id: UUID, first: int, states: Sequence[PartitionRecord]) -> list[Operation]:
+    return [
+        records.put_partition(topic_id, index, record) for index, record in enumerate(states, first)
+    ]
+
+
+def _deletes(topic_id: UUID, indexes: range) -> list[Operation]:
+    return [Delete(records.partition_key(topic_id, index)) for index in indexes]

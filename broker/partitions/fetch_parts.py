@@ -1,0 +1,37 @@
+"""What both kinds of fetch, a consumer's and a follower's, need of a request and a response."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from protocol.api.fetch import PartitionData
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from broker.node import Node
+    from protocol.api.fetch import FetchRequest
+    from protocol.topic_partition import TopicPartition
+
+
+def wanted_names(node: Node, request: FetchRequest, *, by_id: bool) -> Iterator[TopicPartition]:
+    """Yields the requested partitions that may be here."""
+    for topic in request.topics:
+        name = node.metadata.image.topic_name(topic.topic_id) if by_id else topic.topic
+        if name is None:
+            continue
+        for wanted in topic.partitions:
+            yield name, wanted.partition
+
+
+def failed(index: int, code: int) -> PartitionData:
+    """Returns a partition's part of a response that says nothing but an error."""
+    return PartitionData(
+        partition_index=index,
+        error_code=code,
+        high_watermark=-1,
+        last_stable_offset=-1,
+        log_start_offset=-1,
+        aborted_transactions=None,
+        records=b"",
+    )

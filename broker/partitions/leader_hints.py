@@ -1,0 +1,44 @@
+"""The leaders that Produce and Fetch responses name to clients that know another one (KIP-951).
+
+A client that is told the leader and its address need not ask for metadata before it goes on.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from broker.network.context import listed_brokers
+
+if TYPE_CHECKING:
+    from broker.metadata.brokers.visible import VisibleBroker
+    from broker.metadata.image import Topic
+    from broker.network.context import Context
+    from broker.node import Node
+
+    Addresses = dict[int, VisibleBroker]  # of the leaders that a response names, by broker id
+
+
+class LeaderHint(NamedTuple):
+    """A partition's leader and its leader epoch."""
+
+    leader: int
+    leader_epoch: int
+
+
+def leader_hint(
+    node: Node, context: Context, topic: Topic | None, index: int, addresses: Addresses
+) -> LeaderHint | None:
+    """Returns the leader of a partition; None if there is none, or no such partition.
+
+    Its address on the listener by which the client came is added to `addresses`, if it has one.
+    """
+    if topic is None or not 0 <= index < len(topic.assignments):
+        return None
+    record = topic.assignments[index]
+    if record.leader < 0:
+        return None
+    if record.leader not in addresses:
+        for each in listed_brokers(node, context).brokers:
+            if each.broker == record.leader:
+                addresses[each.broker] = each
+    return LeaderHint(record.leader, record.leader_epoch)

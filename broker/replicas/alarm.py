@@ -1,0 +1,62 @@
+"""A time at which to call a function, for one that is set much more often than it is reached.
+
+Setting it costs no timer of the event loop: the timer of an earlier time finds, when it is due, that
+there is a later one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Alarm:
+    """Calls a function once, at the time that was set last. Times are of the loop's clock, in s."""
+
+    __slots__ = ("_at_s", "_ring", "_timer")
+
+    def __init__(self, ring: Callable[[], None]) -> None:
+        self._ring = ring
+        self._at_s: float | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    def set(self, at_s: float) -> None:
+        """Calls at this time, and not at another."""
+        self._at_s = at_s
+        timer = self._timer
+        if timer is not None:
+            if timer.when() <= at_s:
+                return
+            timer.cancel()
+        self._timer = asyncio.get_running_loop().call_at(at_s, self._look)
+
+    def set_sooner(self, at_s: float) -> None:
+        """Calls at this time if that is sooner than what was set."""
+        if self._at_s is None or at_s < self._at_s:
+            self.set(at_s)
+
+    def clear(self) -> None:
+        """Calls no more."""
+        self._at_s = None
+
+    def close(self) -> None:
+        """Calls no more, and leaves no timer."""
+        self._at_s = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _look(self) -> None:
+        self._timer = None
+        at_s = self._at_s
+        if at_s is None:
+            return
+        loop = asyncio.get_running_loop()
+        if loop.time() < at_s:
+            self._timer = loop.call_at(at_s, self._look)
+        else:
+            self._at_s = None
+            self._ring()

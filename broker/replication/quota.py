@@ -1,0 +1,123 @@
+"""Replication quotas (KIP-73): how fast replicas that are not in sync are copied.
+
+`ByteRate` is Kafka's windowed rate (`SampledStat`, `SimpleRate`), and `ReplicationQuota` is one side of
+a broker: what it sends as a leader, or fetches as a follower. Bytes are counted after they have moved,
+so a quota is exceeded by what one fetch brings, and then nothing moves until the rate is below it
+again. Times are monotonic, in ms.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+UNLIMITED = 2**63 - 1
+"""The quota in bytes per second that limits nothing, which is Kafka's default."""
+
+
+class _Window:
+    """The bytes of one window, when it began, and when the last of them came."""
+
+    __slots__ = ("last_ms", "size", "start_ms")
+
+    def __init__(self, now_ms: int) -> None:
+        self.begin(now_ms)
+
+    def begin(self, now_ms: int) -> None:
+        self.start_ms = self.last_ms = now_ms
+        self.size = 0
+
+
+class ByteRate:
+    """Bytes per second over the last `windows` windows of `window_ms` each.
+
+    While fewer windows have passed, the bytes are divided by the time since the first of them, and by
+    one window at least.
+    """
+
+    __slots__ = ("_at", "_most", "_span_ms", "_window_ms", "_windows")
+
+    def __init__(self, window_ms: int, windows: int) -> None:
+        self._window_ms = window_ms
+        self._span_ms = window_ms * windows
+        self._most = windows + 1  # one of them reaches back beyond the span
+        self._windows: list[_Window] = []
+        self._at = 0
+
+    def record(self, size: int, now_ms: int) -> None:
+        """Counts bytes that have moved."""
+        windows = self._windows
+        if not windows:
+            windows.append(_Window(now_ms))
+        window = windows[self._at]
+        if now_ms - window.start_ms >= self._window_ms:
+            self._at = (self._at + 1) % self._most
+            if self._at == len(windows):
+                windows.append(_Window(now_ms))
+            window = windows[self._at]
+            window.begin(now_ms)
+        window.size += size
+        window.last_ms = now_ms
+
+    def per_second(self, now_ms: int) -> float:
+        """Returns the rate in bytes per second."""
+        size, elapsed_ms = self._measured(now_ms)
+        return size * 1000 / elapsed_ms
+
+    def wait_ms(self, limit: int, now_ms: int) -> int:
+        """Returns for how long the rate stays above a limit, at most; 0 if it is not above it."""
+        size, elapsed_ms = self._measured(now_ms)
+        if size * 1000 <= limit * elapsed_ms:
+            return 0
+        if limit <= 0:
+            return self._span_ms
+        return min(-(-size * 1000 // limit) - elapsed_ms, self._span_ms)
+
+    def _measured(self, now_ms: int) -> tuple[int, int]:
+        """Returns the bytes that count, and the ms in which they have come; forgets older ones."""
+        for window in self._windows:
+            if now_ms - window.last_ms >= self._span_ms:
+                window.begin(now_ms)
+        size = sum(window.size for window in self._windows)
+        oldest_ms = min((window.start_ms for window in self._windows), default=now_ms)
+        return size, max(now_ms - oldest_ms, self._window_ms)
+
+
+class ReplicationQuota:
+    """What one side of a broker may copy in a second, and for which partitions that holds.
+
+    `limit` is in bytes per second. `throttled` has the partitions by topic; None means all of a topic.
+    """
+
+    __slots__ = ("_rate", "limit", "throttled")
+
+    def __init__(self, window_ms: int, windows: int) -> None:
+        self._rate = ByteRate(window_ms, windows)
+        self.limit = UNLIMITED
+        self.throttled: Mapping[str, frozenset[int] | None] = {}
+
+    def is_throttled(self, topic: str, index: int) -> bool:
+        """Returns whether the bytes of a partition count, in sync or not."""
+        throttled = self.throttled  # the loop may replace it, and this may run in a thread
+        if topic not in throttled:
+            return False
+        partitions = throttled[topic]
+        return partitions is None or index in partitions
+
+    def record(self, size: int, now_ms: int) -> None:
+        """Counts bytes of throttled partitions that have moved."""
+        self._rate.record(size, now_ms)
+
+    def is_exceeded(self, now_ms: int) -> bool:
+        """Returns whether no more of a throttled partition may move now, unless it is in sync."""
+        return self._rate.wait_ms(self.limit, now_ms) > 0
+
+    def wait_ms(self, now_ms: int) -> int:
+        """Returns for how long the quota stays exceeded at most; 0 if it is not."""
+        return self._rate.wait_ms(self.limit, now_ms)
+
+    def per_second(self, now_ms: int) -> float:
+        """Returns the rate of throttled partitions in bytes per second."""
+        return self._rate.per_second(now_ms)

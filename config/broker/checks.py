@@ -1,0 +1,132 @@
+"""Checks of broker settings that depend on each other, and parsers of single ones."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from config.broker.etcd_address import is_etcd, parse_etcd
+from config.broker.listeners import Listener, parse_protocol_map, protocol_of
+from config.setting import ConfigError
+from config.versions import FIRST_RELEASE_OF, magic_of
+
+if TYPE_CHECKING:
+    from config.broker.settings import BrokerConfig
+
+RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+LEADER_SELECTOR = "org.apache.kafka.common.replica.LeaderSelector"
+
+
+def parse_node_id(text: str) -> int:
+    """Returns the node id; 1 for -1, with which Kafka asks for an id of the broker's choosing."""
+    return 1 if int(text) == -1 else int(text)
+
+
+def parse_metadata_store(text: str) -> str:
+    """Returns the store of the metadata; raises ValueError."""
+    kind, _, path = text.partition(":")
+    if is_etcd(text):
+        parse_etcd(text)
+    elif text and (kind != "sqlite" or not path):
+        raise ValueError("expected sqlite:PATH, the path of a file, etcd://HOST:PORT, or nothing")
+    return text
+
+
+def parse_replica_selector(text: str) -> str:
+    """Returns the class that chooses the replica for a consumer, one of Kafka's; raises ValueError."""
+    if text not in (RACK_AWARE_SELECTOR, LEADER_SELECTOR):
+        raise ValueError(f"expected {RACK_AWARE_SELECTOR} or {LEADER_SELECTOR}")
+    return text
+
+
+def parse_broker_ids(text: str) -> tuple[int, ...]:
+    """Parses broker ids that are separated by commas. Raises ValueError."""
+    parts = [part.strip() for part in text.split(",")] if text.strip() else []
+    if not all(part.isascii() and part.isdecimal() and len(part) < 10 for part in parts):
+        raise ValueError("expected ids of brokers, separated by commas")
+    return tuple(sorted(set(map(int, parts))))
+
+
+def parse_log_dirs(text: str) -> tuple[str, ...]:
+    """Parses directories that are separated by commas. Raises ValueError."""
+    found = tuple(part.strip() for part in text.split(",") if part.strip())
+    if not found:
+        raise ValueError("expected at least one directory")
+    if len(set(found)) < len(found):
+        raise ValueError("a directory is named twice")
+    return found
+
+
+def check_metadata_files(config: BrokerConfig) -> None:
+    """Checks that a certificate and its key are both named, or neither; raises ConfigError."""
+    if bool(config.metadata_store_certificate_file) != bool(config.metadata_store_key_file):
+        raise ConfigError(
+            "metadata.store.certificate.file and metadata.store.key.file need each other"
+        )
+    if bool(config.metadata_store_user) != bool(config.metadata_store_password_file):
+        raise ConfigError("metadata.store.user and metadata.store.password.file need each other")
+
+
+def check_clock(config: BrokerConfig) -> None:
+    """Checks that a manual clock can be moved and no other has a start; raises ConfigError."""
+    if config.clock == "manual":
+        if not config.control_listener:
+            raise ConfigError(
+                "clock=manual needs a control.listener, such as 127.0.0.1:0 (--control): without it the "
+                "clock would stand still for ever"
+            )
+    elif config.clock_start_ms is not None:
+        raise ConfigError(
+            f"clock.start.ms={config.clock_start_ms} needs clock=manual: the machine's clock is not set"
+        )
+
+
+def check_message_format(config: BrokerConfig, version: str, name: str) -> None:
+    """Checks that a message format is not newer than what the brokers may store (KIP-32).
+
+    `version` is the release that was given under `name`. Raises ConfigError.
+    """
+    magic = magic_of(version)
+    if magic > config.newest_magic:
+        raise ConfigError(
+            f"{name}={version} is message format {magic}, and inter.broker.protocol.version="
+            f"{config.inter_broker_protocol_version} allows none newer than {config.newest_magic}: "
+            f"set inter.broker.protocol.version to {FIRST_RELEASE_OF[magic]} or later on every "
+            f"broker first, or an older {name}"
+        )
+
+
+def check_listeners(
+    listeners: tuple[Listener, ...],
+    advertised: tuple[Listener, ...],
+    protocol_map: str,
+    controllers: tuple[str, ...],
+) -> tuple[Listener, ...]:
+    """Returns the listeners to bind, after checking that they agree with the settings around them.
+
+    Raises ConfigError for a protocol other than PLAINTEXT, a listener without a protocol, and an
+    advertised listener that is not bound.
+    """
+    ours = tuple(at for at in listeners if at.name not in {name.upper() for name in controllers})
+    if not ours:
+        raise ConfigError(
+            "every one of the listeners is named in controller.listener.names: a broker needs one of its own"
+        )
+    protocols = parse_protocol_map(protocol_map)
+    for listener in ours:
+        protocol = protocol_of(listener, protocols)
+        if protocol is None:
+            raise ConfigError(
+                f"listener {listener.name} has no protocol: add {listener.name}:PLAINTEXT to "
+                "listener.security.protocol.map"
+            )
+        if protocol != "PLAINTEXT":
+            raise ConfigError(
+                f"listener {listener.name} asks for {protocol}, and only PLAINTEXT is served"
+            )
+    names = {listener.name for listener in ours}
+    for listener in advertised:
+        if listener.name not in names:
+            raise ConfigError(
+                f"advertised.listeners names {listener.name}, which is not among the listeners"
+            )
+    return ours

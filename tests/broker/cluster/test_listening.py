@@ -1,0 +1,116 @@
+"""A broker of a cluster listens to clients when it is unfenced, and not before.
+
+Until then its image may have no broker that is not fenced, as after a kill of all brokers: clients that
+believed it would forget every broker they know. HTTP answers from the start, and says what is missing.
+"""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from tests.broker.subject import eventually
+from tidelog.cluster import BrokerCluster
+
+ROOT = Path(__file__).resolve().parents[3]
+PROGRAM = """
+import asyncio, select, sys
+sys.path.insert(0, sys.argv.pop(1))
+from broker.cluster.cluster import Cluster
+start = Cluster.start
+async def held(self, listeners):
+    listeners = list(listeners)
+    for each in listeners:
+        print(*each.advertised, flush=True)
+    while not select.select([sys.stdin], [], [], 0)[0]:
+        await asyncio.sleep(0.01)
+    sys.stdin.readline()
+    await start(self, listeners)
+Cluster.start = held
+from tidelog.cli import main
+sys.exit(main())
+"""
+
+
+def page(http, path, timeout_s=20):
+    """Status and body of a page."""
+    try:
+        with urllib.request.urlopen(f"http://{http}{path}", timeout=timeout_s) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+@pytest.fixture
+def held(tmp_path):
+    """A broker that begins to register when it reads a line."""
+    options = ["--listeners", "PLAINTEXT://127.0.0.1:0", "--http", "127.0.0.1:0"]
+    options += ["--log-dirs", str(tmp_path)]
+    options += ["--set", f"metadata.store=sqlite:{tmp_path}/tidelog.sqlite"]
+    with subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, str(ROOT), "serve", *options],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        yield process
+        process.terminate()
+        assert process.wait(60) == 0
+
+
+def go_on(process):
+    process.stdin.write("\n")
+    process.stdin.flush()
+    assert process.stdout.readline().startswith("ready ")
+
+
+def test_nobody_connects_before_the_broker_is_unfenced(held):
+    host, port = held.stdout.readline().split()
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection((host, int(port)), timeout=60)
+    held.stdout.readline()
+    go_on(held)
+    socket.create_connection((host, int(port)), timeout=60).close()
+
+
+def test_http_answers_before_the_broker_is_unfenced(held):
+    held.stdout.readline()
+    http = ":".join(held.stdout.readline().split())
+    assert page(http, "/healthz") == (200, "ok\n")
+    assert page(http, "/readyz") == (503, "not ready: not registered in the cluster yet\n")
+    assert page(http, "/v1/cluster")[0] == 200
+    assert page(http, "/metrics")[0] == 200
+    go_on(held)
+    assert page(http, "/readyz") == (200, "ready\n")
+
+
+def test_a_broker_that_waits_to_be_unfenced_can_be_stopped(held):
+    held.stdout.readline()
+    held.stdout.readline()
+    held.terminate()
+    assert held.wait(60) == 0
+    assert held.stdout.read() == ""
+
+
+def test_a_broker_whose_session_is_lost_is_not_ready(tmp_path):
+    with BrokerCluster(tmp_path, 2, {"broker.session.timeout.ms": 500}) as cluster:
+        http = cluster[2].http
+        assert page(http, "/readyz") == (200, "ready\n")
+        # A broker that is only cut off goes on; one that was paused past its lease steps down.
+        cluster.cut(2)
+        cluster.pause(2)
+        time.sleep(1)
+        cluster.resume(2)
+        eventually(lambda: page(http, "/readyz")[0] == 503)
+        assert page(http, "/readyz")[1] == (
+            "not ready: the session in the cluster is lost: its lease has ended\n"
+        )
+        cluster.heal()
+        eventually(lambda: page(http, "/readyz") == (200, "ready\n"))

@@ -1,0 +1,281 @@
+"""Fetches between brokers name what has changed, and their answers too (KIP-227)."""
+
+import asyncio
+import threading
+from types import SimpleNamespace
+
+import pytest
+
+from broker.metadata.brokers.records import OfflineRecord, offline_key, put_offline
+from broker.metadata.store import Delete
+from broker.partitions import replication_state
+from broker.replicas.serving import fetch_sessions, serving
+from broker.replicas.serving.serving import SINCE_VERSION
+from client import apis
+from client.async_connection import AsyncConnection, open_connection
+from client.calls.replication import replica_fetch
+from client.errors import ConnectionBroken
+from protocol.api.fetch import FetchPartition, FetchRequest
+from protocol.errors import ErrorCode
+from storage.would_block import WouldBlock
+from tests.broker.replicas.inside import brokers, eventually, produce, values_of
+
+WIDE = 20
+
+
+def wanted(index: int = 0, offset: int = 0) -> FetchPartition:
+    return FetchPartition(
+        partition=index,
+        current_leader_epoch=0,
+        fetch_offset=offset,
+        last_fetched_epoch=-1,
+        log_start_offset=0,
+        partition_max_bytes=1 << 20,
+    )
+
+
+class Follower:
+    """A follower that the test plays, at broker 1."""
+
+    def __init__(self, three, topic) -> None:
+        self._leader, self._topic = three[1], topic
+        self._epoch = three[1].node.metadata.image.brokers[3].epoch
+
+    async def __aenter__(self):
+        port = self._leader.port
+        self._connection = await open_connection("127.0.0.1", port, "test", timeout_s=10)
+        return self
+
+    async def __aexit__(self, *_error):
+        self._connection.close()
+        await self._connection.wait_closed()
+
+    async def fetch(self, *partitions: FetchPartition, session=(0, 0), max_wait_ms: int = 0):
+        message = replica_fetch(
+            3,
+            self._epoch,
+            {self._topic.topic_id: list(partitions)} if partitions else {},
+            max_bytes=1 << 20,
+            max_wait_ms=max_wait_ms,
+            session=session,
+        )
+        return await self._connection.ask(
+            message, apis.FETCH, timeout_s=20, least_version=SINCE_VERSION
+        )
+
+
+def answered(response) -> list[int]:
+    return [data.partition_index for topic in response.responses for data in topic.partitions]
+
+
+async def test_a_fetch_names_what_was_answered_and_an_answer_what_has_news(tmp_path, monkeypatch):
+    monkeypatch.setattr(fetch_sessions, "_LOOK_S", 1e9)  # what leaders know is another test's
+    async with brokers(tmp_path) as three:
+        for each in three.all.values():
+            each.replicas.fetch_wait_ms = 60_000  # longer than this test waits for anything
+        await three.create("wide", replicas=((1, 2, 3),) * WIDE)
+        leds = [three[1].replicas.led(three[1].log("wide", index)) for index in range(WIDE)]
+        await eventually(lambda: all(len(led.parked) == 2 for led in leds))
+        post, named = AsyncConnection.post, []
+
+        def noted(connection, message, *args, **options):
+            if isinstance(message, FetchRequest):
+                named.extend(one.partition for topic in message.topics for one in topic.partitions)
+            return post(connection, message, *args, **options)
+
+        monkeypatch.setattr(AsyncConnection, "post", noted)
+        for value in (b"a", b"b"):
+            assert (await produce(three[1], "wide", value, index=7)).error_code == 0
+        for broker in three.all.values():
+            await eventually(lambda at=broker: values_of(at.log("wide", 7)) == [b"a", b"b"])
+        assert set(named) == {7}
+
+
+async def test_a_session_answers_a_question_once_and_when_there_is_news(tmp_path):
+    async with brokers(tmp_path) as three:
+        topic = await three.create("t", replicas=((1, 2, 3),) * 2)
+        await three[3].lose_session(is_noticed=False)  # the test fetches for it
+        async with Follower(three, topic) as follower:
+            first = await follower.fetch(wanted(0), wanted(1), session=(0, 0), max_wait_ms=20_000)
+            assert first.session_id
+            assert answered(first) == [0, 1]  # a session begins with everything
+            session = first.session_id
+            await produce(three[1], "t", b"a", index=1, acks=1)
+            second = await follower.fetch(
+                wanted(0), wanted(1), session=(session, 1), max_wait_ms=20_000
+            )
+            assert answered(second) == [1]
+            third = await follower.fetch(session=(session, 2))
+            assert answered(third) == []  # partition 1 was not asked for again
+            await produce(three[1], "t", b"a", acks=1)
+            fourth = await follower.fetch(session=(session, 3), max_wait_ms=20_000)
+            assert answered(fourth) == [0]  # asked for by the second fetch
+
+
+async def test_a_session_ends_with_its_connection(tmp_path):
+    async with brokers(tmp_path) as three:
+        topic = await three.create("t")
+        led = three[1].replicas.led(three[1].log("t"))
+        await three[3].lose_session(is_noticed=False)
+        await eventually(lambda: len(led.parked) == 1)
+        async with Follower(three, topic) as follower:
+            await follower.fetch(wanted())
+            await follower.fetch(wanted(), session=(1, 1))
+            await eventually(lambda: len(led.parked) == 2)
+        await eventually(lambda: len(led.parked) == 1)
+        assert len(three[1].replicas._followers) == 1
+
+
+@pytest.mark.parametrize(
+    ("session", "error"),
+    [
+        ((1, 3), ErrorCode.INVALID_FETCH_SESSION_EPOCH),
+        ((1, 1), ErrorCode.INVALID_FETCH_SESSION_EPOCH),
+        ((2, 2), ErrorCode.FETCH_SESSION_ID_NOT_FOUND),
+    ],
+)
+async def test_a_fetch_that_does_not_follow_the_last_one_is_refused(tmp_path, session, error):
+    async with brokers(tmp_path) as three:
+        topic = await three.create("t")
+        await three[3].lose_session(is_noticed=False)
+        async with Follower(three, topic) as follower:
+            await follower.fetch(wanted())
+            await follower.fetch(wanted(), session=(1, 1))
+            refused = await follower.fetch(wanted(), session=session)
+            assert refused.error_code == error
+
+
+async def test_a_follower_learns_what_its_leader_knows_without_records(tmp_path, monkeypatch):
+    monkeypatch.setattr(fetch_sessions, "_LOOKED_AT", 3)  # fewer than there are
+    async with brokers(tmp_path) as three:
+        for each in three.all.values():
+            each.replicas.fetch_wait_ms = 100
+        await three.create("wide", replicas=((1, 2, 3),) * WIDE)
+        for index in (0, WIDE - 1):
+            await produce(three[1], "wide", b"a", index=index)
+            three[1].log("wide", index).state.cleaned_offset = 1
+            for number in (2, 3):
+                state = three[number].log("wide", index).state
+                await eventually(lambda of=state: of.leader_cleaned_offset == 1)
+
+
+async def test_an_idle_follower_joins_when_what_kept_it_out_is_over(tmp_path):
+    async with brokers(tmp_path) as three:
+        for each in three.all.values():
+            each.replicas.fetch_wait_ms = 100
+        topic = await three.create("t")
+        led = three[1].replicas.led(three[1].log("t"))
+        await eventually(lambda: len(led.parked) == 2)
+        metadata = three[1].node.metadata
+        await metadata.transact((), (put_offline(3, OfflineRecord(full={topic.topic_id: (0,)})),))
+        await three.put("t", isr=(1, 2))
+        await eventually(lambda: led.leader.isr == (1, 2) and len(led.parked) == 2)
+        await metadata.transact((), (Delete(offline_key(3)),))
+        await eventually(lambda: led.leader.isr == (1, 2, 3))
+
+
+async def test_a_follower_that_loses_its_connection_asks_for_everything_anew(tmp_path):
+    async with brokers(tmp_path) as three:
+        for each in three.all.values():
+            each.replicas.fetch_wait_ms = 60_000
+        await three.create("t", replicas=((1, 2, 3),) * 2)
+        leds = [three[1].replicas.led(three[1].log("t", index)) for index in (0, 1)]
+        await eventually(lambda: all(len(led.parked) == 2 for led in leds))
+        for connection in list(three[1].node.connections):
+            connection.abort()
+        await eventually(lambda: not any(led.parked for led in leds))
+        for index in (0, 1):
+            assert (await produce(three[1], "t", b"a", index=index)).error_code == 0
+
+
+async def test_what_a_fetch_without_a_session_asked_is_forgotten_with_its_connection(tmp_path):
+    async with brokers(tmp_path) as three:
+        topic = await three.create("t")
+        led = three[1].replicas.led(three[1].log("t"))
+        await eventually(lambda: len(led.parked) == 2)
+        await three[3].lose_session(is_noticed=False)  # the test fetches for it
+        await eventually(lambda: len(led.parked) == 1)
+        async with Follower(three, topic) as follower:
+            waiting = asyncio.ensure_future(
+                follower.fetch(wanted(), session=(0, -1), max_wait_ms=60_000)
+            )
+            await eventually(lambda: len(led.parked) == 2)
+        with pytest.raises(ConnectionBroken):
+            await waiting
+        await eventually(lambda: len(led.parked) == 1)
+
+
+async def test_a_high_watermark_waits_a_moment_for_records_to_go_with(tmp_path, monkeypatch):
+    monkeypatch.setattr(fetch_sessions, "_LOOK_S", 1e9)
+    monkeypatch.setattr(serving, "_HIGH_WATERMARK_DELAY_S", 60)
+    async with brokers(tmp_path) as three:
+        for each in three.all.values():
+            each.replicas.fetch_wait_ms = 60_000
+        await three.create("t")
+        led = three[1].replicas.led(three[1].log("t"))
+        await eventually(lambda: len(led.parked) == 2)
+        for count in (1, 2):
+            assert (await produce(three[1], "t", b"a")).error_code == 0
+            await eventually(lambda: len(led.parked) == 2)
+            for number in (2, 3):
+                log = three[number].log("t")
+                assert (log.log_end_offset, log.high_watermark) == (count, count - 1)
+        monkeypatch.setattr(serving, "_HIGH_WATERMARK_DELAY_S", 0.01)
+        assert (await produce(three[1], "t", b"a")).error_code == 0
+        for number in (2, 3):
+            await eventually(lambda at=three[number]: at.log("t").high_watermark == 3)
+
+
+async def test_a_partition_that_becomes_ready_as_its_connection_breaks_is_asked_for_anew(tmp_path):
+    async with brokers(tmp_path) as three:
+        await three.create("t")
+        fetcher = await eventually(lambda: three[2].replicas._fetchers.get(1))
+        await eventually(lambda: fetcher._sent and fetcher._session_id)
+        (followed,) = fetcher._followed.values()
+        fetcher._connection.close()  # the loop of the fetcher has not heard of it yet
+        fetcher.ask_again(followed)
+        assert (await produce(three[1], "t", b"a")).error_code == 0
+
+
+async def test_a_read_that_waited_until_another_broker_led_is_refused(tmp_path, monkeypatch):
+    read, is_read, may_read = (
+        replication_state.read_for_follower,
+        threading.Event(),
+        threading.Event(),
+    )
+
+    def read_late(*args, may_block, **options):
+        if not may_block:
+            raise WouldBlock
+        is_read.set()
+        assert may_read.wait(20)
+        return read(*args, may_block=may_block, **options)
+
+    async with brokers(tmp_path) as three:
+        topic = await three.create("t")
+        for number in (2, 3):
+            await three[number].lose_session(is_noticed=False)  # the test fetches for one of them
+        await produce(three[1], "t", b"a", acks=1)
+        monkeypatch.setattr(replication_state, "read_for_follower", read_late)
+        async with Follower(three, topic) as follower:
+            asked = asyncio.create_task(follower.fetch(wanted()))
+            try:
+                await eventually(is_read.is_set)
+                log = three[1].log("t")
+                await three.put("t", leader=2, leader_epoch=1)
+                await eventually(lambda: log.state.leader_epoch == 1)
+            finally:
+                may_read.set()
+            (data,) = (await asked).responses[0].partitions
+        assert data.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert not data.records
+
+
+def test_a_session_forgets_what_it_told_of_partitions_that_are_not_asked_for_any_more():
+    session = fetch_sessions.FetchSession(SimpleNamespace(), SimpleNamespace(new_leaders=None))
+    many = 2 * fetch_sessions._TOLD_LOOKED_AT
+    session._told = {(0, index): (0.0, ()) for index in range(many)}
+    kept = session._told[0, many] = (1_000.0, ())
+    for _ in range(3):
+        assert session._told_long_ago(1_000.0) == []
+    assert session._told == {(0, many): kept}

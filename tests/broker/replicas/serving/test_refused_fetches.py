@@ -1,0 +1,121 @@
+"""Fetches of followers that the leader refuses, or answers otherwise than a follower hopes."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+
+from broker.partitions import replication_state
+from broker.replicas.fetcher import Fetcher
+from broker.replicas.followed import Followed
+from broker.replicas.serving.fetch_sessions import FetchSession
+from broker.replicas.serving.serving import FollowerFetch
+from protocol.errors import InvalidFetchSessionEpoch
+from tests.broker.replicas.inside import brokers, eventually, produce, values_of
+
+
+def warnings(caplog):
+    """Returns what the replicas have warned of until now."""
+    return [
+        each.message
+        for each in caplog.records
+        if each.name == "tidelog.replicas" and each.levelno >= logging.WARNING
+    ]
+
+
+async def test_a_follower_that_is_refused_again_and_again_asks_less_often(
+    tmp_path, monkeypatch, caplog
+):
+    def refuse(*_):
+        raise InvalidFetchSessionEpoch
+
+    async with brokers(tmp_path, 2) as two:
+        take = FetchSession.take
+        monkeypatch.setattr(FetchSession, "take", refuse)
+        await two.create("t", ((1, 2),))
+        fetcher = await eventually(lambda: two[2].replicas._fetchers.get(1))
+        await eventually(lambda: fetcher._retry_s >= 0.3)
+        refused = "no fetch from broker 1: a fetch is refused with error 71"
+        assert warnings(caplog) == [refused]
+        monkeypatch.setattr(FetchSession, "take", take)
+        assert (await produce(two[1], "t", b"a")).error_code == 0
+        assert fetcher._retry_s < 0.3
+
+
+async def test_a_leader_without_sessions_is_asked_for_everything_each_time(
+    tmp_path, monkeypatch, caplog
+):
+    read = FollowerFetch._read_all
+
+    def without_session(self, asked, permit):
+        answer = read(self, asked, permit)
+        answer.session_id = 0
+        return answer
+
+    monkeypatch.setattr(FollowerFetch, "_read_all", without_session)
+    async with brokers(tmp_path, 2) as two:
+        await two.create("t", ((1, 2),) * 2)
+        fetcher = await eventually(lambda: two[2].replicas._fetchers.get(1))
+        connection = await eventually(lambda: fetcher._connection)
+        for value in (b"a", b"b"):
+            for index in (0, 1):
+                assert (await produce(two[1], "t", value, index=index)).error_code == 0
+        assert fetcher._connection is connection
+        assert [values_of(two[2].log("t", index)) for index in (0, 1)] == [[b"a", b"b"]] * 2
+        assert warnings(caplog) == []
+
+
+async def test_records_without_the_state_of_the_log_fail_their_partition_alone(
+    tmp_path, monkeypatch, caplog
+):
+    read = replication_state.read_for_follower
+
+    def read_some(partition, *arguments, **options):
+        found = read(partition, *arguments, **options)
+        if partition.index == 0:
+            found.data.replication_state = None
+        return found
+
+    async with brokers(tmp_path, 2) as two:
+        await two.create("t", ((1, 2),) * 2)
+        fetcher = await eventually(lambda: two[2].replicas._fetchers.get(1))
+        connection = await eventually(lambda: fetcher._connection)
+        monkeypatch.setattr(replication_state, "read_for_follower", read_some)
+        assert (await produce(two[1], "t", b"a", acks=1)).error_code == 0
+        said = "not replicated: the leader sent records without the state of its log"
+        await eventually(lambda: said in warnings(caplog))
+        assert (await produce(two[1], "t", b"b", index=1)).error_code == 0
+        assert fetcher._connection is connection
+        assert values_of(two[2].log("t")) == []
+
+
+async def test_a_leader_with_little_room_serves_partitions_in_turn(tmp_path, monkeypatch):
+    append, send, served = Followed._append, Fetcher._send, []
+    ends = [("busy", 0), ("busy", 1), ("other", 0)]
+
+    def noted(self, data):
+        served.append((self.partition.topic, self.partition.index))
+        append(self, data)
+
+    def send_together(self):
+        # Replicas begin to follow one after another: nothing is asked for before all are ready.
+        if served or len(self._to_ask) == len(ends):
+            send(self)
+
+    async with brokers(tmp_path, 2) as two:
+        await two.create("busy", ((1, 2),) * 2)
+        await two.create("other", ((1, 2),))
+        for name, index in ends:  # the first append takes long
+            assert (await produce(two[1], name, b"a", index=index)).error_code == 0
+        await two[2].lose_session()
+        for _ in range(10):
+            for name, index in ends:
+                await produce(two[1], name, b"a", index=index, acks=1)
+        monkeypatch.setattr(Followed, "_append", noted)
+        monkeypatch.setattr(Fetcher, "_send", send_together)
+        two[2].replicas.partition_max_bytes = two[2].replicas.response_max_bytes = 1
+        await two[2].register()
+        for name in ends:
+            await eventually(lambda at=name: two[2].log(*at).log_end_offset == 11)
+        first = Counter(served[:15])
+        assert min(first[name] for name in ends) >= 3

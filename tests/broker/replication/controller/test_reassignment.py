@@ -1,0 +1,143 @@
+"""Reassignments (KIP-455): they grow, wait until the new replicas have caught up, and shrink in one step."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.replication.controller import reassignment
+from broker.replication.controller.reassignment import begin, cancel, complete, original, target
+from broker.replication.eligible_leaders import effective_min
+from protocol.errors import InvalidReplicaAssignment, NoReassignmentInProgress
+from tests.broker.replication.cluster import Cluster
+from tests.broker.replication.states import brokers, min_insyncs, state, states, written
+
+ALL = range(1, 9)
+
+
+def test_new_replicas_are_added_beside_the_old_ones():
+    after = begin(state("1* 2 3", "1 2 3"), (3, 4, 5), ALL)
+    assert written(after) == ("3 4 5 1* 2", "1 2 3", "")
+    assert (after.adding, after.removing) == ((4, 5), (1, 2))
+    assert (after.leader_epoch, after.partition_epoch) == (5, 10)
+
+
+def test_it_is_not_complete_before_all_new_replicas_are_in_sync():
+    growing = begin(state("1* 2 3", "1 2 3"), (3, 4, 5), ALL)
+    for isr in ((1, 2, 3), (1, 3, 4), (4, 5)):
+        assert complete(growing._replace(isr=isr, leader=isr[0]), ALL, 2) is None
+
+
+def test_the_old_replicas_go_in_one_step_with_another_leader():
+    growing = begin(state("1* 2 3", "1 2 3"), (3, 4, 5), ALL)
+    after = complete(growing._replace(isr=(3, 4, 5, 1, 2)), {4, 5}, 2)
+    assert written(after) == ("3 4* 5", "3 4 5", "")
+    assert (after.adding, after.removing) == ((), ())
+    assert (after.leader_epoch, after.partition_epoch) == (6, 11)
+
+
+def test_a_leader_epoch_ends_even_if_the_leader_stays():
+    """A replica that is removed, wiped and added again must not come back on what it once had."""
+    growing = begin(state("1* 2 3", "1 2 3"), (1, 2), ALL)
+    after = complete(growing, ALL, 2)
+    assert (written(after), after.leader_epoch) == (("1* 2", "1 2", ""), 6)
+
+
+def test_a_leader_that_cannot_lead_gets_no_new_epoch():
+    growing = begin(state("1* 2 3", "1 2 3"), (1, 2), ALL)
+    after = complete(growing, set(ALL) - {1}, 1)
+    assert (written(after), after.leader_epoch) == (("1 2*", "1 2", ""), 6)
+    assert complete(growing, (), 1) is None
+
+
+def test_only_another_order_is_no_reassignment():
+    after = begin(state("1* 2 3", "1 2 3"), (3, 2, 1), ALL)
+    assert (written(after), reassignment.is_in_progress(after)) == (("3 2 1*", "1 2 3", ""), False)
+
+
+def test_only_new_replicas_end_no_leader_epoch():
+    growing = begin(state("1* 2", "1 2"), (1, 2, 3), ALL)
+    after = complete(growing._replace(isr=(1, 2, 3)), ALL, 2)
+    assert (written(after), after.leader_epoch) == (("1* 2 3", "1 2 3", ""), 5)
+
+
+def test_removing_waits_while_too_few_would_be_in_sync():
+    shrinking = begin(state("1* 2 3", "1 3"), (1, 2), ALL)
+    assert complete(shrinking, ALL, 2) is None
+    assert written(complete(shrinking, ALL, 1)) == ("1* 2", "1", "")
+
+
+def test_nobody_able_to_lead_delays_the_step():
+    growing = begin(state("1* 2", "1 2"), (3, 4), ALL)._replace(isr=(3, 4, 1, 2))
+    assert complete(growing, {1, 2}, 2) is None
+
+
+def test_a_cancelled_reassignment_keeps_the_old_replicas():
+    growing = begin(state("1* 2 3", "1 2 3"), (3, 4, 5), ALL)._replace(isr=(4, 1, 2))
+    back = cancel(growing)
+    assert original(back) == target(back) == (3, 1, 2)  # their order is the newer one, as in Kafka
+    assert written(complete(back, ALL, 2)) == ("3 1* 2", "1 2", "")
+
+
+def test_cancelling_does_not_wait_for_an_old_replica_that_is_down():
+    growing = begin(state("1* 2 3", "1 2"), (3, 4, 5), ALL)._replace(isr=(4, 1, 2))
+    assert written(complete(cancel(growing), ALL, 2)) == ("3 1* 2", "1 2", "")
+
+
+def test_cancelling_waits_while_the_new_replicas_alone_are_in_sync():
+    growing = begin(state("1* 2", "1"), (3, 4), ALL)._replace(isr=(3, 4), leader=3)
+    assert complete(cancel(growing), ALL, 2) is None
+
+
+def test_another_target_drops_what_the_first_was_adding():
+    first = begin(state("1* 2 3", "1 2 3"), (3, 4, 5), ALL)
+    second = begin(first, (1, 2, 6), ALL)
+    assert (set(original(second)), target(second)) == ({1, 2, 3}, (1, 2, 6))
+    assert set(second.adding) == {4, 5, 6}
+    assert set(target(cancel(second))) == {1, 2, 3}
+
+
+@pytest.mark.parametrize("replicas", [(), (4, 4), (1, 9)])
+def test_an_impossible_target_is_refused(replicas):
+    with pytest.raises(InvalidReplicaAssignment):
+        begin(state("1* 2 3", "1 2 3"), replicas, ALL)
+
+
+def test_nothing_to_cancel_is_said():
+    with pytest.raises(NoReassignmentInProgress):
+        cancel(state("1* 2 3", "1 2 3"))
+
+
+def test_the_controller_takes_the_last_step():
+    cluster = Cluster()
+    cluster.live(1, 2, 3, 4)
+    growing = begin(state("1* 2", "1 2"), (3, 4), ALL)
+    cluster.create("t", growing)
+    cluster.elect_controller()
+    assert cluster.settle() == []
+    cluster.set("t", 0, growing._replace(isr=(3, 4, 1, 2)))
+    (done,) = cluster.settle()
+    assert (done.why, written(cluster.state())) == ("reassignment", ("3* 4", "3 4", ""))
+
+
+@given(states(), st.lists(st.integers(1, 6), min_size=1, max_size=4, unique=True), st.data())
+def test_any_reassignment(before, wanted, data):
+    growing = begin(before, wanted, range(1, 9))
+    assert target(growing) == tuple(wanted)
+    assert set(original(growing)) == set(before.replicas)
+    assert {*growing.isr, *growing.elr} <= set(growing.replicas)
+    isr = data.draw(st.sets(st.sampled_from(growing.replicas), min_size=1))
+    leader = data.draw(st.sampled_from(sorted(isr)))
+    grown = growing._replace(isr=tuple(isr), leader=leader, elr=())
+    able, min_insync = data.draw(brokers), data.draw(min_insyncs)
+    after = complete(grown, able, min_insync)
+    if after is None:
+        return
+    assert after.replicas == tuple(wanted)
+    assert not reassignment.is_in_progress(after)
+    assert len(after.isr) >= effective_min(after, min_insync)
+    assert set(after.isr) == isr & set(wanted)
+    assert after.leader in after.isr
+    assert after.leader == leader or after.leader in able
+    assert (after.leader_epoch > grown.leader_epoch) == bool(growing.removing)

@@ -1,0 +1,176 @@
+"""The checker finds each thing that can be wrong with a history, and nothing in one that is right."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.nemesis.checker import EVERYTHING, Kind, problems
+from tests.nemesis.history import (
+    NO_OFFSET,
+    Acknowledged,
+    Committed,
+    Failed,
+    History,
+    Place,
+    Polled,
+    Refused,
+    Told,
+    value_of,
+)
+
+PLACE = Place("stamped", 0)
+GROUP = "group"
+COUNT = 6
+
+
+def polled(reader, stream, offset, number=None, time_ms=None, value=None):
+    number = offset if number is None else number
+    value = value_of("p", PLACE, number) if value is None else value
+    return Polled(
+        reader, stream, PLACE, offset, value, 1_000 + offset if time_ms is None else time_ms
+    )
+
+
+def right():
+    """The events of a history in which all went well: a list to be altered."""
+    events = [Acknowledged("p", PLACE, number, number) for number in range(COUNT)]
+    events += [polled("alone", 1, offset) for offset in range(COUNT)]
+    events += [Told(GROUP, PLACE, NO_OFFSET, 0.0)]
+    events += [polled(f"{GROUP}/1", 2, offset) for offset in range(4)]
+    events += [Committed(GROUP, PLACE, 4, 1.0, 2.0), Told(GROUP, PLACE, 4, 3.0)]
+    events += [polled(f"{GROUP}/2", 3, offset) for offset in range(4, COUNT)]
+    events += [Committed(GROUP, PLACE, COUNT, 4.0, 5.0)]
+    return events + [polled(EVERYTHING, 0, offset) for offset in range(COUNT)]
+
+
+def kinds(events):
+    history = History(stamped=["stamped"])
+    for event in events:
+        history.add(event)
+    return {problem.kind for problem in problems(history, groups=[GROUP])}
+
+
+def altered(change, reader=None):
+    """The events with those of one reader, or of all, replaced by what `change` makes of each."""
+    found = []
+    for event in right():
+        concerned = isinstance(event, Polled) and reader in (None, event.reader)
+        found += change(event) if concerned else [event]
+    return found
+
+
+def without(offset):
+    return lambda event: [] if event.offset == offset else [event]
+
+
+def at(offset, **fields):
+    """A change of the record at an offset."""
+    return lambda event: [event._replace(**fields) if event.offset == offset else event]
+
+
+def test_nothing_is_wrong_with_a_history_in_which_all_went_well():
+    assert kinds(right()) == set()
+
+
+def test_nothing_is_wrong_with_a_retry_whose_offset_the_client_does_not_know():
+    events = right()
+    events[2] = Acknowledged("p", PLACE, 2, NO_OFFSET)
+    assert kinds(events) == set()
+
+
+def test_nothing_is_wrong_with_a_commit_that_ends_late():
+    """It was under way when another member was told an older offset."""
+    events = [*right(), Committed(GROUP, PLACE, 5, 3.5, 9.0), Told(GROUP, PLACE, 6, 5.5)]
+    assert kinds(events) == set()
+
+
+PLANTED = {
+    "a lost tail": (altered(lambda e: [e] if e.offset < COUNT - 1 else []), {Kind.LOST}),
+    "a lost record": (altered(without(3)), {Kind.LOST, Kind.GAP, Kind.POLL_SKIP}),
+    "a log that is gone": (altered(lambda _: [], EVERYTHING), {Kind.LOST, Kind.INCONSISTENT}),
+    "a lost head": (altered(without(0)), {Kind.LOST, Kind.GAP}),
+    "records that changed places": (
+        altered(
+            lambda e: [e._replace(value=value_of("p", PLACE, {2: 3, 3: 2}.get(e.offset, e.offset)))]
+        ),
+        {Kind.MOVED, Kind.REORDERED},
+    ),
+    "a record that came twice": (
+        [*right(), *(polled(r, s, COUNT, 1) for r, s in ((EVERYTHING, 0), (f"{GROUP}/2", 3)))],
+        {Kind.DUPLICATE},
+    ),
+    "a changed record": (
+        altered(at(2, value=b"p:stamped-0:two:")),
+        {Kind.LOST, Kind.FOREIGN},
+    ),
+    "a record of another partition": (
+        altered(at(2, value=value_of("p", Place("stamped", 1), 2))),
+        {Kind.LOST, Kind.FOREIGN},
+    ),
+    "a record that one reader saw otherwise": (
+        altered(at(2, value=value_of("p", PLACE, 9)), "alone"),
+        {Kind.INCONSISTENT},
+    ),
+    "a timestamp that one reader saw otherwise": (
+        altered(at(2, time_ms=77), "alone"),
+        {Kind.INCONSISTENT},
+    ),
+    "a record that was read and then truncated": (
+        [*right(), polled("alone", 1, COUNT)],
+        {Kind.INCONSISTENT},
+    ),
+    "a poll that goes back": ([*right(), polled("alone", 1, 2)], {Kind.POLL_BACK}),
+    "a poll that skips": (altered(without(2), "alone"), {Kind.POLL_SKIP}),
+    "sends that go back": (
+        [*right(), Acknowledged("p", PLACE, 3, 1)],
+        {Kind.SEND_BACK, Kind.MOVED},
+    ),
+    "an append time that goes back": (altered(at(4, time_ms=1_000)), {Kind.TIME_BACK}),
+    "a committed offset that goes back": (
+        [*right(), Told(GROUP, PLACE, 4, 6.0)],
+        {Kind.COMMIT_BACK},
+    ),
+    "a committed offset that is gone": (
+        [*right(), Told(GROUP, PLACE, NO_OFFSET, 6.0)],
+        {Kind.COMMIT_BACK},
+    ),
+    "a member of the past that commits": (
+        [*right(), Committed(GROUP, PLACE, 4, 6.0, 7.0)],
+        {Kind.COMMIT_BACK},
+    ),
+    "a record that the group did not get": (
+        altered(without(3), f"{GROUP}/1"),
+        {Kind.UNSEEN},
+    ),
+    "a record that was given up": ([*right(), Refused("p", PLACE, 9, "timeout")], {Kind.REFUSED}),
+    "a client that ended": ([*right(), Failed("alone", "fatal")], {Kind.FAILED}),
+}
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_what_is_planted_is_found(name):
+    events, expected = PLANTED[name]
+    assert kinds(events) == expected
+
+
+def test_each_kind_of_problem_is_planted():
+    assert set().union(*(expected for _, expected in PLANTED.values())) == set(Kind)
+
+
+def test_created_times_may_go_back():
+    place = Place("created", 0)
+    history = History(stamped=["stamped"])
+    for offset, time_ms in ((0, 5), (1, 3)):
+        history.add(Polled(EVERYTHING, 0, place, offset, value_of("p", place, offset), time_ms))
+    assert problems(history) == []
+
+
+def test_a_problem_is_told_once_for_each_place_with_examples():
+    history = History()
+    for number in range(5):
+        history.add(Acknowledged("p", PLACE, number, number))
+    (problem,) = problems(history)
+    assert str(problem) == (
+        "acknowledged and lost: stamped-0: 5 times, as p/0, acknowledged at 0; "
+        "p/1, acknowledged at 1; p/2, acknowledged at 2"
+    )

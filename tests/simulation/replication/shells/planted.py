@@ -1,0 +1,100 @@
+"""Mistakes to plant in the product's shells: around the machines, not in them.
+
+The checker has to notice every one of them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from aetcd import rpc
+
+from broker.metadata.etcd.change_log import ChangeLog
+from broker.metadata.etcd.follower import Follower
+from broker.metadata.etcd.store import EtcdStore
+from broker.metadata.etcd.wire import Keys
+from broker.replicas.acknowledgements import Acknowledgements
+from broker.replicas.led import Led
+from broker.replicas.local_replica import LocalReplica
+from tests.simulation.replication.planted import Mistake, Patch, nothing
+
+if TYPE_CHECKING:
+    from storage.log.partition import Partition
+
+START = LocalReplica._start
+TRANSACT = EtcdStore._transact
+RESTART = ChangeLog.restart
+
+
+def answered_at_once(self: Led, appended: Any, timeout_ms: int) -> Any:
+    """A producer with acks=all is answered when the leader has its records."""
+    return appended
+
+
+def follow_in_the_first_epoch(self: LocalReplica, part: Any, partition: Partition) -> None:
+    """A replica that follows again names the leader epoch in which it followed first."""
+    START(self, part, partition)
+    if self.followed is not None:
+        first = self.__dict__.setdefault("first_epoch", part.leader_epoch)
+        self.followed.follower.leader_epoch = first
+
+
+async def idle_at_once(self: LocalReplica) -> Partition:
+    """A role begins while appends of the last one are in a thread."""
+    self.followed = None
+    return await self._host.open(self.topic, self.name[1])
+
+
+async def read_and_write(self: EtcdStore, compares: Any, operations: Any) -> int | None:
+    """What is compared is read first, and then written to without a comparison."""
+    found = {pair.key: pair for pair in (await self._read("")).pairs}
+    for compare in compares:
+        pair = found.get(compare.key)
+        if not compare.holds(*((0, 0) if pair is None else pair[2:4])):
+            return None
+    return await TRANSACT(self, (), operations)
+
+
+def from_now_on(self: Keys, after: int) -> Any:
+    """A watch that begins again tells what happens from then on."""
+    first, end = self.range_of()
+    return rpc.WatchRequest(create_request=rpc.WatchCreateRequest(key=first, range_end=end))
+
+
+def never_again(self: ChangeLog, *what: Any) -> None:
+    """The keys that are read after a compaction are not taken."""
+    if not self.end:
+        RESTART(self, *what)
+
+
+async def always_same(self: Follower) -> bool:
+    """What the watch has told is never compared with the keys."""
+    return True
+
+
+PLANTED_IN_SHELLS: dict[str, Mistake] = {
+    "a producer with acks=all is answered before the high watermark": Mistake(
+        (Patch(Led, "acknowledged", answered_at_once),)
+    ),
+    "who steps down does not tell those who wait": Mistake(
+        (Patch(Acknowledgements, "refuse_all", nothing),), 13
+    ),
+    "a follower goes on in the old leader epoch": Mistake(
+        (Patch(LocalReplica, "_start", follow_in_the_first_epoch),)
+    ),
+    "a role does not wait for an append in a thread": Mistake(
+        (Patch(LocalReplica, "_idle", idle_at_once),), 15, fault="depose"
+    ),
+    "etcd is read instead of compare-and-set": Mistake(
+        (Patch(EtcdStore, "_transact", read_and_write),), 12, has_etcd=True
+    ),
+    "a watch of etcd does not resume": Mistake(
+        (Patch(Keys, "watch", from_now_on),), 92, has_etcd=True
+    ),
+    "changes that etcd has compacted are not read again": Mistake(
+        (Patch(ChangeLog, "restart", never_again),), 2, has_etcd=True
+    ),
+    "nobody compares what a watch has told": Mistake(
+        (Patch(Follower, "compare", always_same),), 5, has_etcd=True
+    ),
+}

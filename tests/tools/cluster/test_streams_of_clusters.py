@@ -1,0 +1,63 @@
+"""Kafka Streams on three brokers: words counted by day, at least once, while brokers are killed.
+
+Exactly-once needs transactions, which there are not.
+"""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from tests.broker.subject import eventually
+from tests.oracle import apache_kafka
+from tests.tools.conftest import VERSIONS
+from tests.tools.words import DEADLINE_S, PARTITIONS, Words
+
+pytestmark = [pytest.mark.clients, pytest.mark.timeout(900)]
+
+LINES = 60
+
+
+def test_sums_are_exact_though_brokers_die(three, tmp_path):
+    """One version counts while a broker is killed; the next one restores its state while another is."""
+    for version in VERSIONS:
+        usable = apache_kafka.available(f"connect-{version}")
+        if not usable:
+            pytest.skip(usable.reason)
+    words = Words(three.bootstrap)
+    words.write(LINES)
+    first, second = VERSIONS
+    program = words.start(first, tmp_path)
+    try:
+        eventually(lambda: counted(words) > 0, DEADLINE_S, f"a count:\n{program.tail(60)}")
+        three.kill(three.leader(f"{words.app}-counts-changelog"))
+        words.write(LINES)
+        eventually(words.all_counted, DEADLINE_S, f"counts:\n{program.tail(60)}")
+    finally:
+        program.stop()
+    words.take_leave()
+    shutil.rmtree(tmp_path / "state")
+    words.write(LINES)
+    program = words.start(second, tmp_path)
+    try:
+        three.kill(three.leader(words.lines))
+        eventually(words.all_counted, DEADLINE_S, f"counts:\n{program.tail(60)}")
+    finally:
+        program.stop()
+    counts, times = words.counts()
+    assert counts == {key: list(range(1, n + 1)) for key, n in words.expected.items()}
+    assert times == words.latest
+    assert words.offsets(f"{words.app}-words-repartition")[1] == words.expected.total()
+    check_internal_topics(three, words.app)
+
+
+def counted(words):
+    return sum(map(len, words.counts()[0].values()))
+
+
+def check_internal_topics(three, app):
+    """Streams asks for the broker's default number of replicas, and every one is in sync."""
+    own = [each for each in three.partitions() if each["topic"].startswith(app)]
+    assert len(own) == 2 * PARTITIONS
+    assert all(sorted(each["isr"]) == [1, 2, 3] for each in own)

@@ -1,0 +1,172 @@
+"""`tidelog adopt`: the directories of a Kafka cluster become those of a cluster here.
+
+`inspect` is given on each machine when Kafka has stopped, and writes what its directories hold into a
+file. `apply` takes the files of all brokers, and writes topics, leaders and settings into the metadata
+store of the new brokers, which must be empty. docs/migration.md has the whole sequence.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tidelog.cli.shared import (
+    USAGE,
+    CommandError,
+    counted,
+    print_json,
+    print_lines,
+    run_action,
+    setting_of,
+)
+
+if TYPE_CHECKING:
+    import argparse
+
+    from broker.adoption.plan import Plan
+    from config import BrokerConfig
+
+
+def add_adopt(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of `tidelog adopt`."""
+    actions = parser.add_subparsers(metavar="action", required=True)
+    inspect = actions.add_parser(
+        "inspect", help="write down what one broker of Kafka has left", allow_abbrev=False
+    )
+    inspect.set_defaults(action="inspect")
+    inspect.add_argument(
+        "--log-dirs",
+        metavar="DIR",
+        required=True,
+        help="all log.dirs of the broker, and its metadata.log.dir, separated by commas",
+    )
+    inspect.add_argument("--out", metavar="FILE", required=True, help="the file to write")
+    apply = actions.add_parser(
+        "apply", help="begin a cluster with what all brokers have left", allow_abbrev=False
+    )
+    apply.set_defaults(action="apply")
+    apply.add_argument(
+        "from_file",
+        metavar="FILE",
+        nargs="+",
+        type=Path,
+        help="what inspect has written, one per broker",
+    )
+    for name, what in (
+        ("--config", "a properties file of the new brokers"),
+        ("--set", "one of their settings, such as metadata.store=etcd://HOST:2379"),
+    ):
+        apply.add_argument(name, action="append", default=[], help=what)
+    apply.add_argument("--dry-run", action="store_true", help="only say what it would do")
+    for each in (inspect, apply):
+        each.add_argument("--json", action="store_true", help="one JSON object")
+
+
+def run_adopt(options: argparse.Namespace) -> int:
+    """Runs `tidelog adopt`; returns the exit status."""
+    return run_action("adopt", {"inspect": _inspect, "apply": _apply}, options)
+
+
+def _inspect(options: argparse.Namespace) -> None:
+    from broker import structured_log
+    from broker.adoption.errors import AdoptionError
+    from broker.adoption.inventory import take_inventory
+    from broker.adoption.written import write_inventory
+    from broker.clock import SystemClock, machine_boot_id
+    from protocol.errors import BrokerError
+    from storage.directory.log_directory import LogDirectoryError
+
+    directories = [Path(each) for each in options.log_dirs.split(",") if each]
+    defaults = _config(options).topic_defaults
+    missing = [each for each in directories if not each.is_dir()]
+    if missing or not directories:
+        raise CommandError(f"{missing[0] if missing else '--log-dirs'} is no directory", USAGE)
+    structured_log.set_up("error")  # each log of Kafka would be warned of
+    try:
+        found = take_inventory(
+            directories,
+            now_ms=SystemClock().now_ms(),
+            boot_id=machine_boot_id(),
+            defaults=defaults,
+        )
+        write_inventory(Path(options.out), found)
+    except (AdoptionError, LogDirectoryError, BrokerError, OSError) as error:
+        raise CommandError(str(error)) from None
+    topics = 0 if found.metadata is None else len(found.metadata.topics)
+    if options.json:
+        print_json({"broker": found.broker, "cluster": found.cluster_id, "logs": len(found.logs)})
+        return
+    print_lines(
+        f"Broker {found.broker} of Kafka's cluster {found.cluster_id}: "
+        f"{counted(len(found.logs), 'log')}, and metadata of {counted(topics, 'topic')}. "
+        f"Written to {options.out}."
+    )
+
+
+def _apply(options: argparse.Namespace) -> None:
+    from broker.adoption.errors import AdoptionError
+    from broker.adoption.plan import make_plan
+    from broker.adoption.written import read_inventory
+    from broker.metadata.store import MetadataError
+    from protocol.errors import BrokerError
+
+    config = _config(options)
+    if not config.metadata_store:
+        raise CommandError(
+            "--set metadata.store=sqlite:PATH or etcd://HOST:PORT names where the cluster is to begin",
+            USAGE,
+        )
+    try:
+        plan = make_plan([read_inventory(each) for each in options.from_file], config)
+        if not options.dry_run:
+            asyncio.run(_write(config, plan))
+    except (AdoptionError, MetadataError, BrokerError, OSError) as error:
+        raise CommandError(str(error)) from None
+    _say(plan, options)
+
+
+def _say(plan: Plan, options: argparse.Namespace) -> None:
+    partitions = [record for topic in plan.topics for record in topic.assignments]
+    behind = sum(len(record.isr) < len(record.replicas) for record in partitions)
+    if options.json:
+        print_json(
+            {
+                "cluster": plan.cluster_id,
+                "topics": len(plan.topics),
+                "partitions": len(partitions),
+                "to_catch_up": behind,
+                "notes": plan.notes,
+            }
+        )
+        return
+    print_lines(*plan.notes)
+    would = "would begin" if options.dry_run else "begins"
+    print_lines(
+        f"Cluster {plan.cluster_id} {would} with {counted(len(plan.topics), 'topic')} and "
+        f"{counted(len(partitions), 'partition')}; {behind} of them have replicas that must catch up."
+    )
+
+
+async def _write(config: BrokerConfig, plan: Plan) -> None:
+    from broker.adoption.apply import apply
+    from broker.metadata.local import metadata_of
+
+    store = metadata_of(config).store
+    await store.open()
+    try:
+        await apply(store, plan)
+    finally:
+        await store.close()
+
+
+def _config(options: argparse.Namespace) -> BrokerConfig:
+    from config import ConfigError, load
+
+    overrides = dict(map(setting_of, getattr(options, "set", ())))
+    files = [Path(each) for each in getattr(options, "config", ())]
+    try:
+        return load(files, os.environ if files or overrides else {}, overrides)
+    except ConfigError as error:
+        raise CommandError(str(error), USAGE) from None

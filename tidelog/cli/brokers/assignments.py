@@ -1,0 +1,76 @@
+"""Which brokers have which replicas, and how commands move them: over Kafka's protocol."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from client.calls import reassignments
+from client.calls import topics as topic_calls
+from tidelog.cli.cluster import Cluster, raised_as_sentences, sentence_of
+from tidelog.cli.shared import USAGE, CommandError, counted
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from protocol.topic_partition import TopicPartition
+
+CORDONED = "cordoned.brokers"
+_AT_ONCE = 100  # partitions in one request
+_SHOWN = 5
+
+
+def metadata(cluster: Cluster) -> Any:
+    """Returns the Metadata answer for all topics. Raises CommandError."""
+    with raised_as_sentences():
+        return cluster.client.perform(topic_calls.describe(None))
+
+
+def racks_of(answer: Any) -> dict[int, str | None]:
+    """Returns the brokers that are up in a Metadata answer, with their racks."""
+    return {each.node_id: each.rack for each in answer.brokers}
+
+
+def replicas_of(answer: Any) -> dict[TopicPartition, tuple[int, ...]]:
+    """Returns the replicas of each partition in a Metadata answer, the preferred leader first."""
+    return {
+        (topic.name, partition.partition_index): tuple(partition.replica_nodes)
+        for topic in answer.topics
+        for partition in topic.partitions
+    }
+
+
+def counts_of(answer: Any) -> Counter[int]:
+    """Returns how many replicas each broker has in a Metadata answer."""
+    return Counter(broker for replicas in replicas_of(answer).values() for broker in replicas)
+
+
+def cordoned(cluster: Cluster) -> frozenset[int]:
+    """Returns the brokers that are closed to new replicas. Raises CommandError."""
+    (entry,) = cluster.settings(None, [CORDONED])
+    return frozenset(int(broker) for broker in (entry.value or "").split(",") if broker.strip())
+
+
+def begin_moves(cluster: Cluster, moves: Mapping[TopicPartition, Sequence[int]]) -> None:
+    """Asks for moves of partitions. Raises CommandError if one is refused."""
+    places = list(moves)
+    for start in range(0, len(places), _AT_ONCE):
+        part = {place: moves[place] for place in places[start : start + _AT_ONCE]}
+        with raised_as_sentences():
+            refused = cluster.client.perform(reassignments.reassign(part))
+        for (topic, index), error in refused.items():
+            raise CommandError(f"{topic}-{index} is not moved: {sentence_of(error)}")
+
+
+def named(places: Sequence[TopicPartition]) -> str:
+    """Returns a count of partitions and the first of them, as text."""
+    some = [f"{topic}-{index}" for topic, index in places]
+    shown = ", ".join(some[:_SHOWN]) + (" and others" if len(some) > _SHOWN else "")
+    return f"{counted(len(some), 'partition')} still there: {shown}"
+
+
+def number(text: str, what: str, limit: int) -> int:
+    """Returns the number that an option gives, below `limit`. Raises CommandError."""
+    if not (text.isascii() and text.isdecimal()) or int(text[:12]) >= limit:
+        raise CommandError(f"{what} {text}: expected a number", USAGE)
+    return int(text)
