@@ -148,6 +148,14 @@ class ConcurrentTransactions(BrokerError, code=ErrorCode.CONCURRENT_TRANSACTIONS
     """The previous transaction of this id is not completed yet."""
 
 
+class TransactionCoordinatorFenced(BrokerError, code=ErrorCode.TRANSACTION_COORDINATOR_FENCED):
+    """A newer coordinator has written a marker for this producer."""
+
+
+class TransactionAbortable(BrokerError, code=ErrorCode.TRANSACTION_ABORTABLE):
+    """The transaction cannot be committed; the producer may abort it and begin another one."""
+
+
 class TransactionalIdNotFound(BrokerError, code=ErrorCode.TRANSACTIONAL_ID_NOT_FOUND):
     """No transaction was ever begun under this id."""
 

@@ -1,0 +1,8 @@
+"""Transactions: their coordinator, and how it is stored (KIP-98, KIP-890).
+
+Begin with `messages.py`, which names the actions and outcomes, and has the tables of what EndTxn
+answers in each state. The usual questions:
+- what a request does in each state, as a pure state machine: `transaction.py`
+- time-outs, the expiry of transactional ids: `transaction.py`, `Transaction.tick`
+- the records of __transaction_state: `protocol/transaction_log.py`
+"""

@@ -1,0 +1,434 @@
+"""One transactional id: a pure state machine.
+
+    EMPTY -> ONGOING -> PREPARE_COMMIT -> COMPLETE_COMMIT -> ONGOING or EMPTY
+                     -> PREPARE_ABORT  -> COMPLETE_ABORT  -> ONGOING or EMPTY
+
+Requests (`init`, `add`, `end`), the passing of time (`tick`), the fate of a write (`stored`,
+`not_stored`) and markers (`marker_written`) are its events. Each returns what is to be done, or
+raises the error that the client gets, and then nothing has changed. Nothing here waits or reads a
+clock.
+
+A change counts only when it is in the log: until then it is pending, and other requests get
+CONCURRENT_TRANSACTIONS. The end of a transaction pends until its markers are written and that is in
+the log as well. EndTxn is answered before, when the decision is in the log.
+
+Requests say which transaction.version they follow: 0 keeps the epoch of the producer, 2 gives it a
+new one after each transaction, so that nothing late can reach the next one (KIP-890).
+
+Source: Kafka's TransactionCoordinator and TransactionMetadata as of 3.9 and 4.1.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from broker.transactions.messages import (
+    BUMPS_EPOCH_SINCE,
+    COMPLETE,
+    LAST_EPOCH,
+    ON_END,
+    ON_END_AGAIN,
+    ON_END_BUMPING,
+    Answer,
+    End,
+    Producer,
+    SendMarkers,
+    Store,
+)
+from protocol.errors import (
+    ConcurrentTransactions,
+    InvalidProducerIdMapping,
+    InvalidTxnState,
+    ProducerFenced,
+    TransactionAbortable,
+)
+from protocol.records.layout import NO_PRODUCER_ID, NO_TIMESTAMP
+from protocol.transaction_log import NO_EPOCH, Metadata, State
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from broker.transactions.messages import Action, Now
+    from protocol.errors import BrokerError
+    from protocol.topic_partition import TopicPartition
+
+_PREPARED = frozenset(COMPLETE)
+
+
+class Transaction:
+    """What one transactional id is doing.
+
+    `version` is the transaction.version of the broker: time-outs and fencing follow it.
+    """
+
+    def __init__(
+        self, transactional_id: str, metadata: Metadata, now: Now, *, version: int
+    ) -> None:
+        """Begins with metadata that are new, or that the log has; then call `resume`."""
+        self.transactional_id = transactional_id
+        self.metadata = metadata
+        self._version = version
+        self._pending: Metadata | None = None
+        self._is_storing = False
+        self._is_fencing = False
+        self._ticket: Any = None
+        self._outcome: Producer | BrokerError | None = (
+            None  # what the ticket gets once it is stored
+        )
+        self._has_failed_fence = False
+        self._unmarked: set[TopicPartition] = set()
+        # Ages by the wall clock count once: from here on the steady clock measures.
+        self._ongoing_since_ms = now.steady_ms - max(0, now.wall_ms - metadata.start_ms)
+        self._updated_at_ms = now.steady_ms - max(0, now.wall_ms - metadata.updated_ms)
+
+    # -- questions ------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> State:
+        """The state that is in the log."""
+        return self.metadata.state
+
+    @property
+    def is_new(self) -> bool:
+        """Whether nothing of it is in the log yet."""
+        return self.metadata.epoch == NO_EPOCH
+
+    @property
+    def pending_state(self) -> State | None:
+        """The state that it is about to have; None if it is not changing."""
+        return None if self._pending is None else self._pending.state
+
+    @property
+    def partitions(self) -> frozenset[TopicPartition]:
+        """The partitions in the transaction; while it ends, those that lack their marker."""
+        if self.state in _PREPARED and self._pending is not None:
+            return frozenset(self._unmarked)
+        return self.metadata.partitions
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether the epochs have run out, so that the next change may need a new producer id."""
+        return self.metadata.epoch >= LAST_EPOCH
+
+    def times_out_at_ms(self) -> int | None:
+        """Returns when the transaction is aborted if nobody ends it, in ms of the steady clock."""
+        if self.state is not State.ONGOING:
+            return None
+        return self._ongoing_since_ms + self.metadata.timeout_ms
+
+    def is_idle_since(self, steady_ms: int) -> bool:
+        """Returns whether nothing has changed after this time, and nothing is open."""
+        is_open = self.state is State.ONGOING or self.state in _PREPARED
+        return not is_open and self._pending is None and self._updated_at_ms <= steady_ms
+
+    # -- InitProducerId -------------------------------------------------------------------------
+
+    def init(
+        self, known: Producer | None, timeout_ms: int, new_id: int, now: Now, ticket: Any
+    ) -> list[Action]:
+        """Gives a producer its id and epoch, and fences every other one.
+
+        `known` is what the producer says it has, if anything; `new_id` is used if the epochs have
+        run out. A transaction that is open is aborted first; the producer then asks again.
+        """
+        if self._pending is not None:
+            raise ConcurrentTransactions
+        metadata = self.metadata
+        if known is not None and not self.is_new:
+            was_exhausted = known.epoch >= LAST_EPOCH and known.producer_id == metadata.previous_id
+            if known.producer_id != metadata.producer_id and not was_exhausted:
+                raise ProducerFenced(f"producer id {known.producer_id} is not that of the id")
+        if self.state in _PREPARED:
+            raise ConcurrentTransactions
+        if self.state is State.ONGOING:
+            return self._fence(new_id, now, ticket, ConcurrentTransactions())
+        producer, last_epoch = self._next(known, new_id)
+        target = metadata._replace(
+            producer_id=producer.producer_id,
+            epoch=producer.epoch,
+            previous_id=self._previous_id(producer),
+            last_epoch=last_epoch,
+            timeout_ms=timeout_ms,
+            state=State.EMPTY,
+            partitions=frozenset(),
+            start_ms=NO_TIMESTAMP,
+            updated_ms=now.wall_ms,
+        )
+        return self._store(target, now, ticket, producer)
+
+    def _next(self, known: Producer | None, new_id: int) -> tuple[Producer, int]:
+        """Returns the id and epoch that a producer gets, and the epoch that a retry may name."""
+        metadata = self.metadata
+        if self.is_exhausted and (known is None or known.epoch == metadata.epoch):
+            assert new_id != NO_PRODUCER_ID
+            return Producer(new_id, 0), NO_EPOCH if known is None else metadata.epoch
+        if known is None or self.is_new:
+            return Producer(metadata.producer_id, metadata.epoch + 1), NO_EPOCH
+        if known.epoch == metadata.epoch:
+            return Producer(metadata.producer_id, metadata.epoch + 1), metadata.epoch
+        if known.epoch == metadata.last_epoch:
+            return Producer(metadata.producer_id, metadata.epoch), metadata.last_epoch
+        raise ProducerFenced(f"epoch {known.epoch} is not {metadata.epoch}")
+
+    def _previous_id(self, producer: Producer) -> int:
+        """Returns the id that a retry may name after this change: the one before a new id."""
+        is_same = producer.producer_id == self.metadata.producer_id
+        return NO_PRODUCER_ID if is_same else self.metadata.producer_id
+
+    # -- AddPartitionsToTxn, AddOffsetsToTxn ----------------------------------------------------
+
+    def add(
+        self,
+        producer: Producer,
+        partitions: Iterable[TopicPartition],
+        transaction_version: int,
+        now: Now,
+        ticket: Any,
+    ) -> list[Action]:
+        """Adds partitions to the transaction, which begins with the first ones."""
+        if self._pending is not None:
+            raise ConcurrentTransactions
+        self._check(producer)
+        if self.state in _PREPARED:
+            raise ConcurrentTransactions
+        metadata, added = self.metadata, frozenset(partitions)
+        is_ongoing = self.state is State.ONGOING
+        if is_ongoing and added <= metadata.partitions:
+            return [Answer(ticket, producer)]
+        target = metadata._replace(
+            state=State.ONGOING,
+            partitions=metadata.partitions | added if is_ongoing else added,
+            start_ms=metadata.start_ms if is_ongoing else now.wall_ms,
+            updated_ms=now.wall_ms,
+            transaction_version=transaction_version,
+            previous_id=NO_PRODUCER_ID,
+        )
+        return self._store(target, now, ticket, producer)
+
+    def verify(self, producer: Producer, partition: TopicPartition) -> None:
+        """Checks that a partition is in the open transaction, which a leader asks before it appends.
+
+        Raises InvalidProducerIdMapping, ProducerFenced, ConcurrentTransactions, and
+        TransactionAbortable if it is not. What is pending does not matter.
+        """
+        self._check(producer)
+        if self.state in _PREPARED:
+            raise ConcurrentTransactions
+        if partition not in self.metadata.partitions:
+            topic, index = partition
+            raise TransactionAbortable(f"{topic}-{index} was not added to the transaction")
+
+    def _check(self, producer: Producer) -> None:
+        metadata = self.metadata
+        if producer.producer_id != metadata.producer_id:
+            raise InvalidProducerIdMapping
+        if producer.epoch != metadata.epoch:
+            raise ProducerFenced(f"epoch {producer.epoch} is not {metadata.epoch}")
+
+    # -- EndTxn ---------------------------------------------------------------------------------
+
+    def end(
+        self,
+        producer: Producer,
+        transaction_version: int,
+        new_id: int,
+        now: Now,
+        ticket: Any,
+        *,
+        is_commit: bool,
+    ) -> list[Action]:
+        """Commits or aborts. The outcome is what the producer continues with.
+
+        `new_id` is used if the epochs have run out and the request's version gives a new one.
+        """
+        is_bumping = transaction_version >= BUMPS_EPOCH_SINCE
+        rule = (self._on_bumping_end if is_bumping else self._on_end)(producer, is_commit)
+        if rule is End.LATER:
+            raise ConcurrentTransactions
+        if rule is End.INVALID:
+            what = "commit" if is_commit else "abort"
+            raise InvalidTxnState(f"cannot {what} a transaction that is {self.state.word}")
+        if rule is End.FENCED:
+            raise ProducerFenced(f"epoch {producer.epoch} is not {self.metadata.epoch}")
+        if rule is End.DONE:
+            return [Answer(ticket, Producer(self.metadata.producer_id, self.metadata.epoch))]
+        target = self._prepared(is_commit, transaction_version, new_id, now)
+        return self._store(target, now, ticket, _continued(target))
+
+    def _on_end(self, producer: Producer, is_commit: bool) -> End:
+        """Returns what EndTxn does in transaction.version 0."""
+        self._check(producer)
+        if self._pending is not None:
+            raise ConcurrentTransactions
+        return ON_END[self.state][not is_commit]
+
+    def _on_bumping_end(self, producer: Producer, is_commit: bool) -> End:
+        """Returns what EndTxn does in transaction.version 2."""
+        if self._pending is not None:
+            raise ConcurrentTransactions
+        metadata = self.metadata
+        is_rotated = (
+            producer == (metadata.previous_id, LAST_EPOCH)
+            and metadata.epoch == 0
+            and metadata.previous_id != NO_PRODUCER_ID
+        )
+        if producer.producer_id != metadata.producer_id and not is_rotated:
+            raise InvalidProducerIdMapping
+        is_again = is_rotated or producer.epoch + 1 == metadata.epoch
+        if not is_again and producer.epoch != metadata.epoch:
+            raise ProducerFenced(f"epoch {producer.epoch} is not {metadata.epoch}")
+        return (ON_END_AGAIN if is_again else ON_END_BUMPING)[self.state][not is_commit]
+
+    def _prepared(
+        self, is_commit: bool, transaction_version: int, new_id: int, now: Now
+    ) -> Metadata:
+        """Returns the decision to commit or to abort."""
+        metadata = self.metadata
+        if self.state is not State.ONGOING:  # an abort of nothing, which bumps the epoch
+            metadata = metadata._replace(partitions=frozenset(), start_ms=now.wall_ms)
+        target = metadata._replace(
+            state=State.PREPARE_COMMIT if is_commit else State.PREPARE_ABORT,
+            updated_ms=now.wall_ms,
+            transaction_version=transaction_version,
+            previous_id=NO_PRODUCER_ID,
+        )
+        if transaction_version < BUMPS_EPOCH_SINCE:
+            return target
+        assert not self.is_exhausted or new_id != NO_PRODUCER_ID
+        return target._replace(
+            epoch=metadata.epoch + 1,
+            last_epoch=metadata.epoch,
+            next_id=new_id if self.is_exhausted else NO_PRODUCER_ID,
+        )
+
+    # -- time -----------------------------------------------------------------------------------
+
+    def tick(self, now: Now, new_id: int, expire_after_ms: int) -> list[Action]:
+        """Aborts a transaction that nobody ends in time, and expires an id that nobody uses."""
+        if self._pending is not None:
+            return []
+        times_out_at_ms = self.times_out_at_ms()
+        if times_out_at_ms is not None and times_out_at_ms < now.steady_ms:
+            return self._fence(new_id, now)
+        if self.is_idle_since(now.steady_ms - expire_after_ms):
+            return self._store(self.metadata._replace(state=State.DEAD), now)
+        return []
+
+    def _fence(
+        self, new_id: int, now: Now, ticket: Any = None, outcome: BrokerError | None = None
+    ) -> list[Action]:
+        """Aborts the open transaction with a new epoch, so that its producer cannot go on."""
+        if self._version >= BUMPS_EPOCH_SINCE:
+            target = self._prepared(False, self._version, new_id, now)
+        else:
+            target = self._prepared(False, 0, new_id, now)
+            epoch = target.epoch if self._has_failed_fence else target.epoch + 1
+            target = target._replace(epoch=epoch, last_epoch=NO_EPOCH)
+        actions = self._store(target, now, ticket, outcome)
+        self._is_fencing = True
+        return actions
+
+    # -- the log --------------------------------------------------------------------------------
+
+    def _store(
+        self,
+        target: Metadata,
+        now: Now,
+        ticket: Any = None,
+        outcome: Producer | BrokerError | None = None,
+    ) -> list[Action]:
+        self._pending, self._is_storing, self._is_fencing = target, True, False
+        self._ticket, self._outcome = ticket, outcome
+        if target.state is State.ONGOING and self.state is not State.ONGOING:
+            self._ongoing_since_ms = now.steady_ms
+        return [Store(target)]
+
+    def stored(self, now: Now) -> list[Action]:
+        """What was to be written is in the log."""
+        target = self._pending
+        assert target is not None
+        assert self._is_storing
+        self.metadata, self._pending, self._is_storing = target, None, False
+        self._updated_at_ms = now.steady_ms
+        answers = self._answers(self._outcome)
+        if target.state not in _PREPARED:
+            return answers
+        self._has_failed_fence = False
+        return [*self._send_markers(now), *answers]
+
+    def not_stored(self, error: BrokerError) -> list[Action]:
+        """What was to be written is not in the log, as far as anybody knows.
+
+        A decision that has its markers stays pending: call `complete_again` later. An epoch that
+        could not be fenced may be in the log, so its producer cannot go on either.
+        """
+        target = self._pending
+        assert target is not None
+        assert self._is_storing
+        self._is_storing = False
+        if self.state in _PREPARED:
+            return []
+        self._pending = None
+        if self._is_fencing and self._version < BUMPS_EPOCH_SINCE:
+            self.metadata = self.metadata._replace(epoch=target.epoch, last_epoch=NO_EPOCH)
+            self._has_failed_fence = True
+        return self._answers(error)
+
+    def _answers(self, outcome: Producer | BrokerError | None) -> list[Action]:
+        ticket, self._ticket, self._outcome = self._ticket, None, None
+        return [] if ticket is None or outcome is None else [Answer(ticket, outcome)]
+
+    # -- markers --------------------------------------------------------------------------------
+
+    def resume(self, now: Now) -> list[Action]:
+        """Continues what the log says was begun: markers of a decision are written again."""
+        return self._send_markers(now) if self.state in _PREPARED else []
+
+    def _send_markers(self, now: Now) -> list[Action]:
+        metadata = self.metadata
+        self._unmarked = set(metadata.partitions)
+        self._pending = self._completed(now)
+        if not self._unmarked:
+            return self.complete_again()
+        is_commit = self.state is State.PREPARE_COMMIT
+        producer = Producer(metadata.producer_id, metadata.epoch)
+        return [SendMarkers(producer, is_commit, metadata.partitions)]
+
+    def marker_written(self, partition: TopicPartition, now: Now) -> list[Action]:
+        """A partition has its marker, or does not exist any more."""
+        if self.state not in _PREPARED or partition not in self._unmarked:
+            return []
+        self._unmarked.remove(partition)
+        if self._unmarked:
+            return []
+        self._pending = self._completed(now)
+        return self.complete_again()
+
+    def complete_again(self) -> list[Action]:
+        """Writes that the transaction is complete, all of whose markers are written."""
+        if self._pending is None or self._is_storing or self._unmarked:
+            return []
+        self._is_storing = True
+        return [Store(self._pending)]
+
+    def _completed(self, now: Now) -> Metadata:
+        metadata = self.metadata
+        target = metadata._replace(
+            state=COMPLETE[metadata.state], partitions=frozenset(), updated_ms=now.wall_ms
+        )
+        if metadata.next_id == NO_PRODUCER_ID:
+            return target
+        producer = _continued(metadata)
+        return target._replace(
+            producer_id=producer.producer_id,
+            epoch=producer.epoch,
+            previous_id=metadata.producer_id,
+            next_id=NO_PRODUCER_ID,
+        )
+
+
+def _continued(prepared: Metadata) -> Producer:
+    """Returns what a producer continues with after the end of a transaction."""
+    if prepared.next_id != NO_PRODUCER_ID:
+        return Producer(prepared.next_id, 0)
+    return Producer(prepared.producer_id, prepared.epoch)
