@@ -24,6 +24,8 @@ NO_CHANGE: Final = -2
 """The leader of a PartitionChange that leaves the leader as it is."""
 OF_TOPIC: Final = 2
 """The resource type of a ConfigChange that is about a topic."""
+OF_BROKER: Final = 4
+"""The resource type of a ConfigChange that is about a broker, or by the name "" about all of them."""
 
 
 class TopicCreated(Message):

@@ -27,7 +27,7 @@ async def apply(store: KeyValueStore, plan: Plan) -> None:
     Raises AdoptionError if the store has anything else in it, and KafkaStorageError.
     """
     puts = {put.key: put for put in _puts(plan)}
-    last = records.put_beginning(plan.cluster_id, plan.next_producer_id)
+    last = records.put_beginning(plan.cluster_id, plan.next_producer_id, plan.broker_configs)
     there = {pair.key: pair.value for pair in (await store.read()).pairs}
     foreign = [key for key, value in there.items() if key not in puts or puts[key].value != value]
     if foreign:

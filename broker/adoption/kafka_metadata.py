@@ -1,8 +1,9 @@
 """What the metadata log of a KRaft cluster says of its topics: the log `__cluster_metadata-0`.
 
 It is read as it lies on disk: the newest snapshot (`<end offset>-<epoch>.checkpoint`), and the
-records of the log from there on, up to the first batch that is not whole. Kafka stores them on every
-broker, so each directory has its own state of them; the one with the largest (epoch, end offset) is
+records of the log from there on, up to the first batch that is not whole. A snapshot that is not whole
+up to its footer, and records that are missing in between, are refused. Kafka stores the log on every
+broker, so each directory has its own state of it; the one with the largest (epoch, end offset) is
 the newest. What only a part of the quorum had may be in it, as it may be elected in Kafka.
 
 Source: KIP-630 (snapshots), KIP-868 (transactions), Kafka's PartitionRegistration.merge.
@@ -11,11 +12,15 @@ Source: KIP-630 (snapshots), KIP-868 (transactions), Kafka's PartitionRegistrati
 from __future__ import annotations
 
 import re
+from struct import Struct
+from struct import error as StructError  # noqa: N812
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.adoption.errors import AdoptionError
 from protocol.cluster_metadata import (
     NO_CHANGE,
+    OF_BROKER,
     OF_TOPIC,
     ConfigChange,
     MetadataRecord,
@@ -35,11 +40,15 @@ from protocol.wire import DecodeError
 from storage import filenames
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
     from uuid import UUID
 
 _SNAPSHOT = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
+_FOOTER = 4  # the type of the control record that ends a snapshot
+_CONTROL_KEY = Struct(">hh")  # its version and its type
+OF_ALL = ""
+"""Whose settings in `KafkaMetadata.broker_configs` are those of all brokers."""
 
 
 class KafkaPartition(NamedTuple):
@@ -70,6 +79,8 @@ class KafkaMetadata(NamedTuple):
     end_offset: int
     next_producer_id: int
     topics: tuple[KafkaTopic, ...]
+    broker_configs: Mapping[str, Mapping[str, str]] = MappingProxyType({})
+    """The dynamic settings of brokers, by broker id, and of `OF_ALL`."""
 
 
 def newest_of(found: Iterable[KafkaMetadata | None]) -> KafkaMetadata | None:
@@ -102,11 +113,34 @@ def _records(log: Path, state: _State) -> Iterator[MetadataRecord]:
     first = 0
     if snapshots:
         found, path = max(snapshots, key=lambda each: each[1].name)
+        _check_snapshot(path)
         yield from _records_of(path, state, 0)
         first = int(found[1])
         state.epoch, state.end_offset = int(found[2]), first
     for path in sorted(log.glob(f"*{filenames.LOG_SUFFIX}")):
         yield from _records_of(path, state, first)
+
+
+def _check_snapshot(path: Path) -> None:
+    """Checks that a snapshot is whole: it was written in one piece, so nothing may be torn.
+
+    Raises AdoptionError.
+    """
+    data, why = path.read_bytes(), "its footer is missing"
+    try:
+        batches = batch.scan(data)
+        for each in batches:
+            batch.verify(data, each)
+        last = batches[-1] if batches and batches[-1].is_control else None
+        keys = [] if last is None else [each.key for each in batch.records(data, last)]
+        if keys and keys[-1] is not None and _CONTROL_KEY.unpack(keys[-1])[1] == _FOOTER:
+            return
+    except (CorruptMessage, StructError) as error:
+        why = str(error)
+    raise AdoptionError(
+        f"the snapshot {path} of Kafka's metadata is damaged: {why}. Replace "
+        f"{path.parent.name} by that of another broker or controller of the cluster"
+    )
 
 
 def _records_of(path: Path, state: _State, first: int) -> Iterator[MetadataRecord]:
@@ -118,6 +152,10 @@ def _records_of(path: Path, state: _State, first: int) -> Iterator[MetadataRecor
             return  # the end of a log that was not closed
         if each.last_offset < first:
             continue
+        if each.base_offset > state.end_offset and path.suffix == filenames.LOG_SUFFIX:
+            raise CorruptMessage(
+                f"offsets {state.end_offset} to {each.base_offset - 1} are missing before {path.name}"
+            )
         if not each.is_control:
             for record in batch.records(data, each):
                 found = None if record.value is None else read_record(bytes(record.value))
@@ -133,7 +171,7 @@ class _State:
         self.epoch = -1
         self.end_offset = self._next_producer_id = 0
         self._topics: dict[UUID, KafkaTopic] = {}
-        self._configs: dict[str, dict[str, str]] = {}
+        self._configs: dict[tuple[int, str], dict[str, str]] = {}  # by resource
         self._pending: list[MetadataRecord] | None = None  # of a transaction that is not over
 
     def take(self, record: MetadataRecord) -> None:
@@ -154,25 +192,33 @@ class _State:
     def result(self) -> KafkaMetadata:
         """Returns all topics; a transaction that has not ended does not count."""
         topics = [
-            topic._replace(configs=self._configs.get(topic.name, {}))
+            topic._replace(configs=self._configs.get((OF_TOPIC, topic.name), {}))
             for topic in self._topics.values()
         ]
         in_order = tuple(sorted(topics, key=lambda each: each.name))
-        return KafkaMetadata(self.epoch, self.end_offset, self._next_producer_id, in_order)
+        of_brokers = {
+            name: configs
+            for (kind, name), configs in self._configs.items()
+            if kind == OF_BROKER and configs
+        }
+        return KafkaMetadata(
+            self.epoch, self.end_offset, self._next_producer_id, in_order, of_brokers
+        )
 
     def _apply(self, record: MetadataRecord) -> None:
         if isinstance(record, TopicCreated):
             self._topics[record.topic_id] = KafkaTopic(record.name, record.topic_id, {}, {})
         elif isinstance(record, TopicRemoved):
-            self._configs.pop(self._topics.pop(record.topic_id).name, None)
+            self._configs.pop((OF_TOPIC, self._topics.pop(record.topic_id).name), None)
         elif isinstance(record, PartitionCreated):
             partitions = self._topics[record.topic_id].partitions
             partitions[record.partition_id] = _created(record)
         elif isinstance(record, PartitionChange):
             partitions = self._topics[record.topic_id].partitions
             partitions[record.partition_id] = _changed(partitions[record.partition_id], record)
-        elif isinstance(record, ConfigChange) and record.resource_type == OF_TOPIC:
-            configs = self._configs.setdefault(record.resource_name, {})
+        elif isinstance(record, ConfigChange):
+            resource = record.resource_type, record.resource_name
+            configs = self._configs.setdefault(resource, {})
             configs.pop(record.name, None)
             if record.value is not None:
                 configs[record.name] = record.value

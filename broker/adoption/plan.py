@@ -12,8 +12,9 @@ The replicas with the same end of the same epoch are in sync with it, and the pr
 if it is among them. The others follow it and truncate by leader epochs, as after any election. The
 next leader epoch begins, so what was only in other logs cannot come back.
 
-Settings that a topic took from the defaults of its brokers are not in Kafka's metadata. So a topic
-that does not say itself what is deleted, keeps everything (`KEEP`).
+Dynamic settings of all brokers come along. Other settings that a topic took from the defaults of its
+brokers are not in Kafka's metadata. So a topic that does not say itself what is deleted, keeps
+everything (`KEEP`).
 """
 
 from __future__ import annotations
@@ -21,12 +22,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.adoption.errors import AdoptionError
-from broker.adoption.kafka_metadata import newest_of
+from broker.adoption.kafka_metadata import OF_ALL, newest_of
 from broker.metadata.image import Topic
 from broker.metadata.names import check_topic_name, collision_key
 from broker.metadata.records import PartitionRecord
 from broker.topics.settings import KEEP, is_internal
-from config import ConfigError, topic_config
+from config import (
+    BROKER_ALIASES,
+    ConfigError,
+    broker_entries,
+    reconfigured,
+    topic_config,
+    without_aliases,
+)
+from config.ignored import is_ignored
 from protocol.errors import InvalidTopic
 
 if TYPE_CHECKING:
@@ -45,6 +54,7 @@ class Plan(NamedTuple):
     cluster_id: str
     next_producer_id: int
     topics: tuple[Topic, ...]
+    broker_configs: Mapping[str, str]  # of all brokers
     notes: tuple[str, ...]
 
 
@@ -57,10 +67,18 @@ def make_plan(inventories: Sequence[Inventory], config: BrokerConfig) -> Plan:
     by_broker = _by_broker(inventories)
     metadata = _newest(inventories)
     notes: list[str] = []
+    broker_configs = _broker_settings(metadata, config, notes)
+    config = reconfigured(config, broker_configs)
     topics = tuple(_topic(topic, by_broker, config, notes) for topic in metadata.topics)
     _check_names(topics)
     notes += _strays(by_broker, metadata)
-    return Plan(inventories[0].cluster_id, metadata.next_producer_id, topics, tuple(notes))
+    return Plan(
+        inventories[0].cluster_id,
+        metadata.next_producer_id,
+        topics,
+        broker_configs,
+        tuple(notes),
+    )
 
 
 def _by_broker(inventories: Sequence[Inventory]) -> dict[int, Inventory]:
@@ -183,6 +201,33 @@ def _settings(topic: KafkaTopic, config: BrokerConfig, notes: list[str]) -> dict
         raise AdoptionError(
             f"the settings of topic {topic.name} contradict each other: {error}"
         ) from None
+    return settings
+
+
+def _broker_settings(
+    metadata: KafkaMetadata, config: BrokerConfig, notes: list[str]
+) -> dict[str, str]:
+    """Returns the dynamic settings of all brokers that can be kept; the others are noted."""
+    of_all = metadata.broker_configs.get(OF_ALL, {})
+    fixed = {entry.name for entry in broker_entries(config) if entry.read_only}
+    settings: dict[str, str] = {}
+    for said, value in sorted(of_all.items()):
+        name = BROKER_ALIASES.get(said, said)
+        try:
+            if is_ignored(name):
+                raise ConfigError(f"{said} has no effect here")
+            if name in fixed:
+                raise ConfigError(f"{said} can only be set when a broker starts")
+            without_aliases({**settings, said: value}, BROKER_ALIASES)
+            reconfigured(config, {**settings, name: value})
+        except ConfigError as error:
+            notes.append(f"all brokers: setting left out: {error}")
+        else:
+            settings[name] = value
+    for broker, configs in sorted(metadata.broker_configs.items()):
+        if broker != OF_ALL:
+            names = ", ".join(sorted(configs))
+            notes.append(f"broker {broker}: its own dynamic settings are left out: {names}")
     return settings
 
 

@@ -13,7 +13,7 @@ from broker.metadata.names import read_id, written_id
 if TYPE_CHECKING:
     from pathlib import Path
 
-_VERSION = 1
+_VERSION = 2
 
 
 def write_inventory(path: Path, inventory: Inventory) -> None:
@@ -73,7 +73,8 @@ def _metadata_said(metadata: KafkaMetadata) -> dict[str, Any]:
         }
         for topic in metadata.topics
     ]
-    return {**metadata._asdict(), "topics": topics}
+    of_brokers = {name: dict(configs) for name, configs in metadata.broker_configs.items()}
+    return {**metadata._asdict(), "topics": topics, "broker_configs": of_brokers}
 
 
 def _metadata(said: dict[str, Any]) -> KafkaMetadata:
@@ -81,14 +82,22 @@ def _metadata(said: dict[str, Any]) -> KafkaMetadata:
         KafkaTopic(
             str(topic["name"]),
             read_id(topic["id"]),
-            {str(name): str(value) for name, value in topic["configs"].items()},
+            _configs(topic["configs"]),
             {int(at): _partition(each) for at, each in topic["partitions"].items()},
         )
         for topic in said["topics"]
     )
     return KafkaMetadata(
-        int(said["epoch"]), int(said["end_offset"]), int(said["next_producer_id"]), topics
+        int(said["epoch"]),
+        int(said["end_offset"]),
+        int(said["next_producer_id"]),
+        topics,
+        {str(name): _configs(configs) for name, configs in said["broker_configs"].items()},
     )
+
+
+def _configs(said: dict[str, Any]) -> dict[str, str]:
+    return {str(name): str(value) for name, value in said.items()}
 
 
 def _partition(said: dict[str, Any]) -> KafkaPartition:

@@ -38,6 +38,7 @@ CONTROLLER = "controller"
 MEMBER_KEYS = (LIVE_PREFIX, REGISTRATION_PREFIX, OFFLINE_PREFIX, SEEN_PREFIX, CONTROLLER)
 """How the keys begin that brokers write about themselves (`brokers/records.py`)."""
 
+_NO_CONFIGS: Mapping[str, str] = MappingProxyType({})
 NO_LEADER = -1
 UNKNOWN_EPOCH = -1
 
@@ -224,12 +225,14 @@ def put_broker_configs(configs: Mapping[str, str]) -> Put:
     return put(BROKER_CONFIGS, dict(configs))
 
 
-def put_beginning(cluster_id: str, next_producer_id: int = 0) -> tuple[Put, ...]:
+def put_beginning(
+    cluster_id: str, next_producer_id: int = 0, broker_configs: Mapping[str, str] = _NO_CONFIGS
+) -> tuple[Put, ...]:
     """Returns the operations that write what every store has: a cluster begins with them."""
     return (
         put_cluster(cluster_id),
         put_producer_ids(next_producer_id),
-        put_broker_configs({}),
+        put_broker_configs(broker_configs),
     )
 
 

@@ -49,6 +49,16 @@ def batch(first, *messages, epoch=1, control=False):
     return build(records, leader_epoch=epoch, is_control=control)
 
 
+def snapshot(*messages):
+    """The batches of a snapshot, with Kafka's header and footer."""
+    count = len(messages)
+    edges = [
+        Record(at, 0, b"\0\0\0" + bytes([kind]), b"\0\0") for at, kind in ((0, 3), (count + 1, 4))
+    ]
+    header, footer = (build([each], leader_epoch=1, is_control=True) for each in edges)
+    return header, batch(1, *messages), footer
+
+
 def put(directory, name, *batches):
     """Writes a file of the metadata log."""
     log = directory / "__cluster_metadata-0"
@@ -65,6 +75,10 @@ def test_a_directory_without_a_metadata_log_knows_nothing(tmp_path):
 
 
 def test_changes_are_applied_in_order(tmp_path):
+    of_all, removed = (
+        kafka.ConfigChange(resource_type=4, resource_name=name, name=setting, value=value)
+        for name, setting, value in (("", "min.insync.replicas", "2"), ("2", "d", None))
+    )
     put(
         tmp_path,
         "00000000000000000000.log",
@@ -86,10 +100,12 @@ def test_changes_are_applied_in_order(tmp_path):
             9, kafka.ConfigChange(resource_type=4, resource_name="1", name="c", value="1"), epoch=2
         ),
         batch(10, b"\x01\x14\x00\x00", epoch=2),  # NoOpRecord
+        batch(11, of_all, removed, epoch=2),
     )
     found = read_metadata(tmp_path)
-    assert (found.epoch, found.end_offset, found.next_producer_id) == (2, 11, 3000)
+    assert (found.epoch, found.end_offset, found.next_producer_id) == (2, 13, 3000)
     assert found.topics[0].configs == {"b": "1"}
+    assert found.broker_configs == {"1": {"c": "1"}, "": {"min.insync.replicas": "2"}}
     assert partitions(found) == {0: KafkaPartition((1, 2), (2, 1), (), 1, 2, is_moving=False)}
 
 
@@ -101,9 +117,9 @@ def test_a_snapshot_stands_for_what_is_before_it(tmp_path):
     put(
         tmp_path,
         "00000000000000000003-0000000001.checkpoint",
-        batch(0, TOPIC, PARTITION, PARTITION),
+        *snapshot(TOPIC, PARTITION, PARTITION),
     )
-    put(tmp_path, "00000000000000000009-0000000002.checkpoint", batch(0, TOPIC, PARTITION))
+    put(tmp_path, "00000000000000000009-0000000002.checkpoint", *snapshot(TOPIC, PARTITION))
     found = read_metadata(tmp_path)
     assert (found.epoch, found.end_offset) == (3, 10)
     assert partitions(found)[0] == KafkaPartition((1, 2, 3), (1, 2), (), 0, 1, is_moving=True)
@@ -142,6 +158,22 @@ def test_a_torn_end_is_left_out(tmp_path, cut):
         put(tmp_path, "00000000000000000000.log", batch(0, TOPIC, PARTITION), end)
         found = read_metadata(tmp_path)
         assert (found.end_offset, partitions(found)[0].isr) == (2, (1, 2))
+
+
+def test_a_snapshot_that_is_not_whole_is_refused(tmp_path):
+    header, middle, footer = snapshot(TOPIC, PARTITION)
+    damaged = middle[:-1] + bytes([middle[-1] ^ 1])
+    for batches in ((header, middle), (header, middle, footer[:-1]), (header, damaged, footer), ()):
+        put(tmp_path, "00000000000000000009-0000000002.checkpoint", *batches)
+        with pytest.raises(AdoptionError, match=r"snapshot .*0002\.checkpoint .* is damaged"):
+            read_metadata(tmp_path)
+
+
+def test_records_that_are_missing_before_others_are_refused(tmp_path):
+    put(tmp_path, "00000000000000000000.log", batch(0, TOPIC), batch(1, PARTITION)[:-1])
+    put(tmp_path, "00000000000000000002.log", batch(2, PARTITION))
+    with pytest.raises(AdoptionError, match=r"offsets 1 to 1 are missing before 0+2\.log"):
+        read_metadata(tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -140,6 +140,33 @@ def test_settings_of_the_topic_come_along_and_defaults_of_kafka_delete_nothing()
     assert "no.such.setting" in plan.notes[0]
 
 
+def test_dynamic_settings_of_all_brokers_come_along_and_others_are_named():
+    of_brokers = {
+        "": {
+            "min.insync.replicas": "2",
+            "log.message.timestamp.difference.max.ms": "7",
+            "background.threads": "3",
+            "no.such.setting": "1",
+            "node.id": "4",
+            "log.retention.ms": "soon",
+        },
+        "1": {"leader.replication.throttled.rate": "9", "listener.name.x.ssl.key.password": "p"},
+    }
+    metadata = kafka(state((1, 2, 3)))._replace(broker_configs=of_brokers)
+    plan = make_plan(inventories({1: log(9), 2: log(9), 3: log(9)}, metadata), CONFIG)
+    assert plan.broker_configs == {
+        "min.insync.replicas": "2",
+        "log.message.timestamp.difference.max.ms": "7",
+    }
+    told = "\n".join(plan.notes)
+    for left_out in ("background.threads", "no.such.setting", "node.id", "log.retention.ms"):
+        assert left_out in told
+    assert (
+        "broker 1: its own dynamic settings are left out: leader.replication.throttled.rate, "
+        "listener.name.x.ssl.key.password" in plan.notes
+    )
+
+
 def test_a_log_of_no_topic_is_named():
     metadata = kafka(state((1,), replicas=(1,)))
     logs = {("t", 0): log(9), ("gone", 3): log(9, topic_id=OTHER)}
@@ -152,15 +179,19 @@ def test_an_inventory_survives_its_file_and_another_file_is_refused(tmp_path):
     (inventory,) = inventories(
         {1: log(9, mark=8)}, kafka(state((1,)), {"cleanup.policy": "compact"})
     )
+    inventory = inventory._replace(
+        metadata=inventory.metadata._replace(broker_configs={"": {"min.insync.replicas": "2"}})
+    )
     write_inventory(path, inventory)
     assert read_inventory(path) == inventory
-    path.write_text('{"version": 1}')
+    path.write_text('{"version": 2}')
     with pytest.raises(AdoptionError, match="no inventory of 'tidelog adopt inspect'"):
         read_inventory(path)
 
 
 def test_metadata_that_are_not_new_are_refused_and_an_interrupted_adoption_goes_on():
     plan = planned({1: log(9), 2: log(9), 3: log(9)}, state((1, 2, 3)))
+    plan = plan._replace(broker_configs={"min.insync.replicas": "2"})
 
     async def play():
         store = MemoryStore()
@@ -185,6 +216,7 @@ def test_metadata_that_are_not_new_are_refused_and_an_interrupted_adoption_goes_
         await metadata.open()
         assert metadata.image.cluster_id == CLUSTER
         assert metadata.image.next_producer_id == 2000
+        assert metadata.image.broker_configs == {"min.insync.replicas": "2"}
         assert metadata.image.topics["t"].assignments == plan.topics[0].assignments
         with pytest.raises(AdoptionError, match="the metadata store is not empty"):
             await apply(store, plan)
