@@ -7,6 +7,7 @@ A loop that is busy for a while keeps its lease. One that hangs for a whole leas
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import threading
 from typing import TYPE_CHECKING, Any
@@ -85,33 +86,59 @@ class KeepAlive(Renewals):
     def __init__(self, *what: Any) -> None:
         """Begins; see `Renewals`."""
         super().__init__(*what)
-        self._stop = threading.Event()
+        self._own_loop = asyncio.new_event_loop()
+        self._stop = asyncio.Event()
         self._thread = threading.Thread(target=self._run, name="keep-alive", daemon=True)
         self._thread.start()
 
     def end(self) -> None:
         """Ends the renewals; one that is under way may still be confirmed."""
         super().end()
-        self._stop.set()
+        with contextlib.suppress(RuntimeError):  # the thread has ended, and closed its loop
+            self._own_loop.call_soon_threadsafe(self._stop.set)
 
     def join(self) -> None:
         """Waits until nothing is under way any more."""
         self._thread.join()
 
     def _run(self) -> None:
-        with asyncio.Runner() as runner:  # the calls of a store are coroutines
-            while not self._stop.wait(self.interval_s) and self.may_go_on():
-                if not runner.run(self.renew()):
-                    return
-                runner.run(self._look())
+        with asyncio.Runner(loop_factory=lambda: self._own_loop) as runner:
+            runner.run(self._renew_until_end())
+
+    async def _renew_until_end(self) -> None:
+        look: asyncio.Task[None] | None = None
+        while not await self._ends_within(self.interval_s) and self.may_go_on():
+            if not await self._renew_whatever_happens():
+                return
+            if look is None or look.done():  # beside the renewals, which must not wait for it
+                look = asyncio.create_task(self._look())
+
+    async def _ends_within(self, span_s: float) -> bool:
+        try:
+            async with asyncio.timeout(span_s):
+                return await self._stop.wait()
+        except TimeoutError:
+            return False
+
+    async def _renew_whatever_happens(self) -> bool:
+        """Makes one renewal as `renew` does; an error that nobody expected ends no lease."""
+        try:
+            return await self.renew()
+        except Exception as error:
+            self.error = f"the session was not renewed: {error!r}"
+            log.exception("the session was not renewed")
+            return True
 
     async def _look(self) -> None:
-        """Asks the store whether it takes writes; waits at most half an interval for the answer."""
+        """Asks the store whether it takes writes; waits at most a lease for the answer."""
         try:
-            async with asyncio.timeout(self.interval_s / 2):
+            async with asyncio.timeout(self.interval_s * _RENEWALS):
                 refusal = await self._store.why_no_writes()
         except (BrokerError, TimeoutError):
             return  # the renewals tell whether it answers
+        except Exception:
+            log.exception("it is not known whether the metadata can be changed")
+            return
         if refusal is not None and self.refusal is None:
             log.error("the metadata cannot be changed: %s", refusal)
         self.refusal = refusal
