@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pipeline.source.splits import Split
 
 _FETCH_BYTES: Final = 4 << 20
+_MOST_NAMED: Final = 3  # replicas that are named one after another, before the leader is asked
 
 
 class Fetches:
@@ -45,14 +46,17 @@ class Fetches:
 
         That raises SourceError if the log does not have the offset, and the client's errors.
         """
+        end = self._begun(offset)
+        return lambda: self._answer(end, offset)
+
+    def _begun(self, offset: int) -> Callable[[], Fetched]:
+        """Sends a fetch to the replica that is read from; returns a function that waits for it."""
         call = self._call(offset)
         if self._replica == NO_REPLICA:
-            end = self._client.begin(call)
-        else:
-            end = self._client.begin(
-                call._replace(target=Node(self._replica)), otherwise=lambda: self._of_leader(offset)
-            )
-        return lambda: self._answer(end, offset)
+            return self._client.begin(call)
+        return self._client.begin(
+            call._replace(target=Node(self._replica)), otherwise=lambda: self._of_leader(offset)
+        )
 
     def check_end(self, fetched: Fetched) -> None:
         """Checks, if an answer is empty, that the log still has the whole split.
@@ -74,9 +78,11 @@ class Fetches:
     def _answer(self, end: Callable[[], Fetched], offset: int) -> Fetched:
         try:
             fetched = end()
-            if fetched.preferred_replica != NO_REPLICA:
+            for _ in range(_MOST_NAMED):
+                if fetched.preferred_replica == NO_REPLICA:
+                    break
                 self._replica = fetched.preferred_replica
-                return self.begin(offset)()
+                fetched = self._begun(offset)()
             if self._replica != NO_REPLICA and not len(fetched.records):
                 return self._client.perform(self._of_leader(offset))
         except RequestError as error:
