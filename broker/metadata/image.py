@@ -171,7 +171,7 @@ class _Stored(NamedTuple):
 
 
 class ImageBuilder:
-    """The keys as records, and their image."""
+    """The keys as records, and their image. Keys that are not known are left out."""
 
     def __init__(self, revision: int, pairs: Iterable[KeyValue]) -> None:
         """Builds the first image. Raises ValueError if the keys do not make a complete image."""
@@ -180,6 +180,7 @@ class ImageBuilder:
                 records.read(pair.key, pair.value), pair.create_revision, pair.mod_revision
             )
             for pair in pairs
+            if records.is_known(pair.key)
         }
         self.image = self._whole(revision)
 
@@ -191,10 +192,12 @@ class ImageBuilder:
         changes = list(changes)
         if not changes:
             return self.image
+        revision = changes[-1].revision
+        changes = [change for change in changes if records.is_known(change.key)]
         before = {change.key: self._stored.get(change.key) for change in changes}
         try:
             self._take(changes)
-            self.image = self._next(changes[-1].revision, before)
+            self.image = self._next(revision, before)
         except ValueError:
             self._restore(before)
             raise

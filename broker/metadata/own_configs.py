@@ -1,6 +1,7 @@
 """The dynamic settings of one of several brokers, which win over those of all brokers.
 
-They are in a key of each broker's own. A broker that has none has no key.
+They are in a key of each broker's own. A broker that has none has no key. A tidelog that does not know
+such keys takes them for damage; it does not name its protocol when it registers, either.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from broker.metadata import records
 from broker.metadata.store import Delete, absent, unchanged_since
+from protocol.errors import InvalidConfig
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,6 +24,20 @@ if TYPE_CHECKING:
 def of(image: Image, broker: int) -> Mapping[str, str]:
     """Returns the settings that a broker has alone."""
     return image.own_configs.get(broker, MappingProxyType({}))
+
+
+def check_readable(image: Image) -> None:
+    """Checks that every broker that is registered could read such a key. Raises InvalidConfig."""
+    older = [
+        str(broker)
+        for broker, registered in sorted(image.registrations.items())
+        if not registered.record.protocol
+    ]
+    if older:
+        raise InvalidConfig(
+            f"settings of one broker cannot be read by the older tidelog of broker {', '.join(older)}, "
+            f"which would not start any more: upgrade it first, or unregister it if it is gone for good"
+        )
 
 
 async def alter(

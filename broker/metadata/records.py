@@ -2,7 +2,8 @@
 
 Values are JSON objects in UTF-8. `read` turns a key and its value into one of the records below, or
 raises ValueError; `put_*` return the operations that write them. What brokers say of themselves is
-in `brokers/records.py`.
+in `brokers/records.py`. A key that is not known is that of a newer tidelog, and nobody reads it: so
+brokers of both can be members of one cluster.
 """
 
 from __future__ import annotations
@@ -37,6 +38,18 @@ SEEN_PREFIX = "seen/"
 CONTROLLER = "controller"
 MEMBER_KEYS = (LIVE_PREFIX, REGISTRATION_PREFIX, OFFLINE_PREFIX, SEEN_PREFIX, CONTROLLER)
 """How the keys begin that brokers write about themselves (`brokers/records.py`)."""
+_KEYS = frozenset({CLUSTER, BROKER_CONFIGS, PRODUCER_IDS, CONTROLLER})
+_PREFIXES = (
+    OWN_CONFIGS_PREFIX,
+    TOPIC_PREFIX,
+    PARTITION_PREFIX,
+    DELETION_PREFIX,
+    CREATION_PREFIX,
+    LIVE_PREFIX,
+    REGISTRATION_PREFIX,
+    OFFLINE_PREFIX,
+    SEEN_PREFIX,
+)
 
 _NO_CONFIGS: Mapping[str, str] = MappingProxyType({})
 NO_LEADER = -1
@@ -257,6 +270,11 @@ def put_deletion(topic_id: UUID, name: str, brokers: Iterable[int] = ()) -> Put:
 def put_creation(topic_id: UUID, creation: CreationRecord) -> Put:
     """Returns the operation that records that a topic is being created."""
     return put(creation_key(topic_id), creation._asdict())
+
+
+def is_known(key: str) -> bool:
+    """Returns whether this tidelog writes such keys, and `read` reads them."""
+    return key in _KEYS or key.startswith(_PREFIXES)
 
 
 def read(key: str, value: bytes) -> Record:

@@ -234,6 +234,8 @@ class Controller:
             if of_one:
                 current, wanted = own_configs.of(image, metadata.node_id), dict(changes)
                 settings.check_own(image, merged(current, changes))
+                if any(value is not None for value in differing(current, wanted).values()):
+                    own_configs.check_readable(image)
             else:
                 current = image.broker_configs
                 wanted = settings.settled_broker(current, changes, image)

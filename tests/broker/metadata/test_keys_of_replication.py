@@ -31,7 +31,7 @@ from broker.metadata.brokers.records import (
 from broker.metadata.image import ImageBuilder, Members
 from broker.metadata.memory import MemoryStore
 from broker.metadata.records import PartitionRecord, TopicRecord
-from broker.metadata.store import NO_LEASE, Delete
+from broker.metadata.store import NO_LEASE, Change, Delete, KeyValue
 
 ROOT = Path(__file__).parents[3]
 TOPIC = UUID(int=7)
@@ -123,6 +123,15 @@ def test_the_partition_of_a_broker_that_is_alone_is_written_as_it_always_was():
 def test_a_damaged_value_is_named(key, value):
     with pytest.raises(ValueError, match=key):
         records.read(key, value)
+
+
+def test_keys_of_a_newer_tidelog_are_left_alone():
+    pairs = [KeyValue(put.key, put.value, 1, 1) for put in records.put_beginning("c")]
+    newer = [KeyValue(key, b"not even JSON", 2, 2) for key in ("nobody/1", "config/group/1")]
+    builder, known = ImageBuilder(2, pairs + newer), ImageBuilder(2, pairs)
+    assert builder.image == known.image
+    changes = [Change(3, "nobody/1", None), Change(3, "nobody/2", b"?"), Change(4, "x", b"")]
+    assert builder.apply(changes) == known.image._replace(revision=4)
 
 
 class Metadata:

@@ -1,0 +1,44 @@
+"""Settings of one broker alone are written only where every registered broker can read them."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.metadata.brokers.records import RegistrationRecord, put_registration
+from broker.metadata.cluster import ClusterMetadata
+from broker.metadata.memory import MemoryStore
+from broker.metadata.records import put_own_configs
+from broker.topics.controller import Controller
+from broker.topics.settings import Settings
+from config import BrokerConfig
+from protocol.errors import InvalidConfig
+
+RATE = "leader.replication.throttled.rate"
+
+
+async def test_they_are_refused_while_an_older_broker_is_registered():
+    metadata = ClusterMetadata(MemoryStore())
+    await metadata.open()
+
+    async def register(broker, protocol):
+        put = put_registration(broker, RegistrationRecord("i", protocol=protocol))
+        await metadata.transact((), (put,))
+
+    config = BrokerConfig(metadata_store="sqlite:x")
+    controller = Controller(metadata, Settings(config), lambda _: frozenset(), metadata.catch_up)
+    for broker, protocol in ((1, "3.0-IV1"), (2, ""), (3, "3.0-IV1"), (4, "")):
+        await register(broker, protocol)
+    for validate_only in (True, False):
+        with pytest.raises(InvalidConfig, match=r"older tidelog of broker 2, 4, which would not"):
+            await controller.alter_broker({RATE: "5"}, of_one=True, validate_only=validate_only)
+    assert metadata.image.own_configs == {}
+
+    await metadata.transact((), (put_own_configs(1, {RATE: "7"}),))
+    await controller.alter_broker({RATE: None}, of_one=True)
+    assert metadata.image.own_configs == {}
+
+    await register(2, "3.0-IV1")
+    await register(4, "0.10.2")
+    await controller.alter_broker({RATE: "5"}, of_one=True)
+    assert metadata.image.own_configs == {1: {RATE: "5"}}
+    await metadata.close()
