@@ -1,8 +1,10 @@
 """A user and a password for etcd: a token for each call, and a new one when etcd asks for it.
 
 etcd forgets a token after some minutes, when a member restarts, and when users or roles change. It
-then refuses a call before anything is done, so the call is sent again with a new token. The file with
-the password is read for each login: who changes the password changes the file.
+then refuses a call before anything is done, so the call is sent again with a new token. Each member is
+asked for one token at a time, for all calls that need it: a member that hangs keeps nobody waiting who
+asks another one. The file with the password is read for each login: who changes the password changes
+the file.
 
 Source: etcd's guide to role-based access control, and its api/v3rpc/rpctypes.
 """
@@ -10,6 +12,7 @@ Source: etcd's guide to role-based access control, and its api/v3rpc/rpctypes.
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import grpc
@@ -49,7 +52,7 @@ class Login:
         """`user` is None for an etcd that asks for none."""
         self._user = user
         self._token: str | None = None
-        self._renewing = asyncio.Lock()
+        self._logins: dict[Any, asyncio.Task[str]] = {}  # those under way, by member
 
     @property
     def is_needed(self) -> bool:
@@ -64,10 +67,19 @@ class Login:
         user = self._user
         if user is None:
             return ()
-        async with self._renewing:
-            if self._token is None:
-                self._token = await _token(member, user)
-            return (("token", self._token),)
+        token = self._token
+        if token is None:
+            login = self._logins.get(member)
+            if login is None:
+                login = self._logins[member] = asyncio.create_task(_token(member, user))
+                login.add_done_callback(partial(self._logged_in, member))
+            token = await asyncio.shield(login)  # other calls wait for it, too
+        return (("token", token),)
+
+    def _logged_in(self, member: Any, attempt: asyncio.Task[str]) -> None:
+        del self._logins[member]
+        if not attempt.cancelled() and attempt.exception() is None:
+            self._token = attempt.result()
 
     def forget(self, details: str, used: Metadata) -> bool:
         """Hears why a call with this metadata was refused; returns whether to send it again.
