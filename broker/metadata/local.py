@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,8 @@ from config.broker.etcd_address import is_etcd, parse_etcd
 if TYPE_CHECKING:
     from broker.metadata.liveness.peers import Peers
     from config import BrokerConfig
+
+log = logging.getLogger("tidelog.etcd")
 
 FILE = "tidelog.sqlite"  # in the first log directory of a broker that is alone
 
@@ -55,6 +58,11 @@ def _in_etcd(config: BrokerConfig) -> ClusterMetadata:
     tls = Tls(*(Path(name) if name else None for name in files)) if any(files) else None
     name, password_file = config.metadata_store_user, config.metadata_store_password_file
     user = User(name, Path(password_file)) if name else None
+    if user is not None and tls is None:
+        log.warning(
+            "the password of user %s goes to etcd without TLS: metadata.store.ca.file switches TLS on",
+            name,
+        )
     store = EtcdStore(parse_etcd(config.metadata_store), tls, user=user)
     # etcd counts the revisions of all who use it.
     return ClusterMetadata(store, config.node_id, is_new=lambda found: not found.pairs)

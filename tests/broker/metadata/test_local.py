@@ -1,0 +1,31 @@
+"""What is said of the metadata store that a broker's settings name."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("aetcd", reason="aetcd is not installed (make setup)")
+
+from broker.metadata.local import metadata_of
+from config import BrokerConfig
+
+
+@pytest.mark.parametrize(
+    ("settings", "is_warned"),
+    [
+        ({"metadata_store_user": "broker", "metadata_store_password_file": "p"}, True),
+        (
+            {
+                "metadata_store_user": "broker",
+                "metadata_store_password_file": "p",
+                "metadata_store_ca_file": "ca.pem",
+            },
+            False,
+        ),
+        ({}, False),
+    ],
+)
+def test_a_password_without_tls_is_warned_of(settings, is_warned, caplog):
+    metadata_of(BrokerConfig(metadata_store="etcd://h:1", **settings))
+    said = "the password of user broker goes to etcd without TLS: metadata.store.ca.file switches"
+    assert (said in caplog.text) == is_warned
