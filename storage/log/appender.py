@@ -17,17 +17,17 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from protocol.errors import (
     CorruptMessage,
-    InvalidTxnState,
     KafkaStorageError,
     RecordListTooLarge,
     UnpackedTooLarge,
 )
 from protocol.records.layout import NO_TIMESTAMP
+from protocol.records.markers import build_marker
 from protocol.records.prepare import inspect, prepare
 from storage import files
 from storage.log import slices
 from storage.log.failures import read_error, storage_error, write_error
-from storage.log.producers import producer_snapshots, recovered_producers
+from storage.log.producers import producer_snapshots, recovered_producers, stability
 from storage.log.settings import NEWEST_MAGIC
 from storage.log.times.append_clock import AppendClock
 from storage.segment.log_file import Tail
@@ -41,9 +41,11 @@ from storage.would_block import WouldBlock
 
 if TYPE_CHECKING:
     from protocol.records.batch import Batch
+    from protocol.records.markers import Marker
     from protocol.records.prepare import Prepared
     from protocol.wire import Buffer
     from storage.log.producers.producer_state import ProducerBatch, Sequenced
+    from storage.log.producers.verification import Guard
     from storage.log.settings import Settings
     from storage.log.state import LogState
     from storage.time.arrivals import TimeAnomaly
@@ -52,6 +54,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("tidelog.storage")
 
 _EMPTY_SET = -1
+_NEWEST_PRODUCE = 9  # knows format 2 and every codec
 _SHORT_UNPACK_BYTES = 4 << 20  # decompressed where others wait, whatever the compressed size
 
 
@@ -86,12 +89,14 @@ class Appender:
         produce_version: int,
         internal: bool = False,
         may_block: bool = True,
+        guard: Guard | None = None,
     ) -> Appended:
         """Stores a produced record set; returns what the response says.
 
-        `internal` is for internal topics: format 2, control batches allowed. Raises the errors of
-        `inspect`, `prepare` and the producers, InvalidTxnState (48), RecordListTooLarge and
-        KafkaStorageError; without `may_block` also WouldBlock, if much must be read first.
+        `internal` is for what the broker itself writes: format 2, control batches allowed. `guard`
+        says that the coordinator knows of the transaction that the records may begin. Raises the
+        errors of `inspect`, `prepare` and the producers, RecordListTooLarge and KafkaStorageError;
+        without `may_block` also WouldBlock, if much must be read first.
         """
         state = self._state
         if not state.is_read:
@@ -104,10 +109,10 @@ class Appender:
             return self._nothing_appended()
         first, sequenced = produced.batches[0], None
         if first.producer_id >= 0 and len(produced.batches) == 1:  # several are never idempotent
-            sequenced = self._sequence_of(first, settings.magic, internal)
+            sequenced = _sequence_of(records, first, settings.magic, internal)
             if sequenced is not None:
                 deletion_ms = deletion_time_at(now_ms, state.deletion_ms)
-                duplicate = state.read_producers().check(sequenced, deletion_ms)
+                duplicate = state.read_producers().check(sequenced, deletion_ms, guard)
                 if duplicate is not None:
                     return self._answer_duplicate(duplicate)
         try:
@@ -139,6 +144,30 @@ class Appender:
             ),
         )
 
+    def append_marker(
+        self,
+        producer_id: int,
+        epoch: int,
+        marker: Marker,
+        *,
+        now_ms: int,
+        may_block: bool = True,
+    ) -> Appended:
+        """Ends a producer's transaction here; appended also where it has none open, as in Kafka.
+
+        Raises InvalidProducerEpoch for an epoch that is over, TransactionCoordinatorFenced for a
+        coordinator that has been replaced, and KafkaStorageError; without `may_block` also
+        WouldBlock.
+        """
+        data = build_marker(producer_id, epoch, marker, now_ms)
+        return self.append(
+            data,
+            now_ms=now_ms,
+            produce_version=_NEWEST_PRODUCE,
+            internal=True,
+            may_block=may_block,
+        )
+
     def _stamps_behind(self, settings: Settings, now_ms: int, *, may_block: bool) -> Stamps:
         """Returns the times of an append while the clock is behind the append times.
 
@@ -157,16 +186,6 @@ class Appender:
             now_ms,
             may_go_back=not state.is_replicated,
         )
-
-    def _sequence_of(self, batch: Batch, magic: int, internal: bool) -> Sequenced | None:
-        """Returns the producer fields of an idempotent batch; None if `prepare` will refuse it."""
-        if batch.is_transactional and magic == NEWEST_MAGIC and not internal:
-            raise InvalidTxnState(
-                f"{self._state.topic}-{self._state.index}: this broker does not serve transactions yet"
-            )
-        if batch.base_sequence < 0 or batch.count < 1:
-            return None
-        return recovered_producers.sequenced(batch)
 
     def _answer_duplicate(self, duplicate: ProducerBatch) -> Appended:
         """Returns the result of the first append: its offsets and its stored append time."""
@@ -255,11 +274,14 @@ class Appender:
     def _remember_producer(
         self, sequenced: Sequenced, prepared: Prepared, append_time_ms: int, now_ms: int
     ) -> None:
-        """Remembers an appended batch of an idempotent producer, to know a duplicate of it."""
+        """Remembers an appended batch of a producer: a duplicate of it, and its transaction."""
         state = self._state
-        offsets = (prepared.first_offset, prepared.last_offset)
+        producers, first_offset = state.read_producers(), prepared.first_offset
+        if sequenced.is_transactional:
+            stability.note(state, producers, sequenced, first_offset)
         deletion_ms = deletion_time_at(now_ms, state.deletion_ms)
-        state.read_producers().appended(sequenced, offsets, append_time_ms, deletion_ms)
+        offsets = (first_offset, prepared.last_offset)
+        producers.appended(sequenced, offsets, append_time_ms, deletion_ms)
 
     def _refuse(self, size: int, segment_bytes: int) -> NoReturn:
         """Raises the reason why the log does not accept the batches, or their size."""
@@ -353,3 +375,14 @@ class Appender:
                 "index not written", extra={"segment": previous.path, "reason": str(error)}
             )
         return active
+
+
+def _sequence_of(records: Buffer, batch: Batch, magic: int, internal: bool) -> Sequenced | None:
+    """Returns the producer fields of a batch; None if it has none, or if `prepare` will refuse it."""
+    if batch.count < 1:
+        return None
+    if internal:
+        return recovered_producers.sequenced(batch, records)
+    if batch.base_sequence < 0 or magic != NEWEST_MAGIC or batch.is_control:
+        return None
+    return recovered_producers.sequenced(batch)

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import contextlib
 from functools import cached_property
-from typing import TYPE_CHECKING, Required, TypedDict, Unpack
+from typing import TYPE_CHECKING, NamedTuple, Required, TypedDict, Unpack
 
 from protocol.errors import KafkaStorageError
+from protocol.records.markers import Marker
 from storage.log import failures
 from storage.log.appender import Appended, Appender
 from storage.log.compactor import Compactor
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from config.topic import TopicConfig
+    from storage.log.producers.verification import Guard
     from storage.log.replication.replica import Replica
     from storage.log.replication.roles import Roles
     from storage.log.version import Version
@@ -53,6 +55,16 @@ class Left(TypedDict, total=False):
     producer_id_expiration_ms: int
     boot_id: str
     deletion_ms: int
+
+
+class OpenTransaction(NamedTuple):
+    """A transaction that has data in a partition and no marker yet."""
+
+    producer_id: int
+    epoch: int
+    first_offset: int
+    last_append_time_ms: int
+    coordinator_epoch: int  # of the producer's last marker here; -1: it has none
 
 
 class Partition:
@@ -172,7 +184,10 @@ class Partition:
 
     @property
     def last_stable_offset(self) -> int:
-        """The offset below which every transaction is complete."""
+        """The offset below which every transaction is complete.
+
+        Before the producers have been read it is given as the high watermark; see `Reader.learn`.
+        """
         return self.state.ends.last_stable_offset
 
     @property
@@ -239,6 +254,54 @@ class Partition:
     def is_read(self) -> bool:
         """Whether the data that appends need is in memory; see `Appender.read_for_appends`."""
         return self.state.is_read
+
+    # --- transactions -----------------------------------------------------------------------------
+
+    def verification(
+        self, producer_id: int, epoch: int, first_sequence: int, *, raises_epoch: bool = False
+    ) -> Guard | None:
+        """Returns the guard of a transactional batch, None if its transaction is open here.
+
+        With a guard the coordinator is to be asked, and then `append` is called with it.
+        `raises_epoch` is for transaction.version 2, where each transaction has an epoch of its own.
+        Reads the producers if they have not been read yet. Raises KafkaStorageError.
+        """
+        producers = self.state.read_producers()
+        if producers.is_open(producer_id, epoch):
+            return None
+        return producers.guards.guard(producer_id, epoch, first_sequence, raises_epoch=raises_epoch)
+
+    def append_marker(
+        self,
+        producer_id: int,
+        epoch: int,
+        *,
+        is_commit: bool,
+        coordinator_epoch: int,
+        now_ms: int,
+        may_block: bool = True,
+    ) -> Appended:
+        """Ends a producer's transaction in this partition; see `Appender.append_marker`."""
+        marker = Marker(is_commit, coordinator_epoch)
+        return self.appender.append_marker(
+            producer_id, epoch, marker, now_ms=now_ms, may_block=may_block
+        )
+
+    def open_transactions(self) -> list[OpenTransaction]:
+        """Returns the open transactions, the oldest first; for a thread, because it may read.
+
+        Raises KafkaStorageError.
+        """
+        return [
+            OpenTransaction(
+                known.producer_id,
+                known.epoch,
+                known.transaction_first_offset,
+                known.last_append_time_ms,
+                known.coordinator_epoch,
+            )
+            for known in self.state.read_producers().open_transactions()
+        ]
 
     # --- the clock --------------------------------------------------------------------------------
 

@@ -41,6 +41,17 @@ class Reader:
     def __init__(self, state: LogState) -> None:
         self._state = state
 
+    def learn(self, *, may_block: bool = True) -> None:
+        """Makes the last stable offset known; whoever shows committed data calls this first.
+
+        Raises KafkaStorageError; without `may_block` WouldBlock, if the log has to be read.
+        """
+        state = self._state
+        if state.producers is None:
+            if not may_block:
+                raise WouldBlock(f"{state.topic}-{state.index}: the producers have to be read")
+            state.read_producers()
+
     def read(
         self,
         offset: int,

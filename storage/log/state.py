@@ -28,9 +28,9 @@ from protocol.errors import (
     NotLeaderOrFollower,
     UnknownTopicOrPartition,
 )
-from storage.log import failures
 from storage.log.high_watermark import Role, policy_of
-from storage.log.producers.recovered_producers import load_producers
+from storage.log.producers import stability
+from storage.log.producers.producer_state import Producers
 from storage.log.retention.pending_deletes import PendingDeletes
 from storage.log.settings import NEWEST_MAGIC, has_flush_rules, settings_of
 from storage.log.times import judging
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from config.topic import TopicConfig
     from storage.log.epochs import LeaderEpochs
     from storage.log.high_watermark import HighWatermarkPolicy
-    from storage.log.producers.producer_state import Producers
+    from storage.log.producers.unstable import Unstable
     from storage.log.settings import Settings
     from storage.log.times.partition_times import ClockMark
     from storage.segment.segment import Segment
@@ -119,6 +119,7 @@ class LogState:
     deletion_ms: int  # the time by which may be deleted, as the last round of retention gave it
     producer_id_expiration_ms: int
     producers: Producers | None = field(init=False, default=None)  # see `read_producers`
+    unstable: Unstable | None = field(init=False, default=None)  # what holds back the stable offset
     is_read: bool = field(init=False)  # whether the data that appends need is in memory
 
     has_flush_rules: bool = field(init=False)
@@ -226,6 +227,7 @@ class LogState:
         """
         with self.append_lock:
             self.epochs.begin(self.leader_epoch, self.ends.log_end_offset)
+            self.producers = Producers(self.producer_id_expiration_ms)
             self.is_read = True  # there is nothing to read
 
     def begin_leader_epoch(self, epoch: int) -> None:
@@ -246,6 +248,7 @@ class LogState:
                 before.number + 1, segments, log_start_offset, generation, self.version_lock
             )
         if log_start_offset > before.log_start_offset:
+            stability.settle(self)
             _log.info("log start moved", extra=self.named(log_start_offset=log_start_offset))
         return before
 
@@ -298,7 +301,7 @@ class LogState:
 
     def cut_ends(self, end_offset: int, high_watermark: int) -> None:
         """Sets the end of a truncated log; needs the append lock."""
-        self.ends = Ends(end_offset, high_watermark, high_watermark)
+        stability.cut(self, end_offset, high_watermark)
         self.durable_offset = min(self.durable_offset, end_offset)
         self.producers, self.is_read = None, False
 
@@ -311,19 +314,21 @@ class LogState:
             high_watermark = stable = end_offset
         else:
             _, high_watermark, stable = self.ends
+        if self.unstable is not None:
+            stable = stability.stable_at(self, high_watermark)
         # The same as Ends(...), without the Python frame of a NamedTuple's constructor.
         self.ends = tuple.__new__(Ends, (end_offset, high_watermark, stable))
 
     def advance_high_watermark(self, offset: int) -> None:
         """Lets others read up to an offset; needs the append lock.
 
-        The high watermark never exceeds the log's end, and never decreases. There are no open
-        transactions here, so the last stable offset is the same.
+        The high watermark never exceeds the log's end, and never decreases.
         """
         end_offset, high_watermark, _ = self.ends
         offset = min(offset, end_offset)
         if offset > high_watermark:
-            self.ends = tuple.__new__(Ends, (end_offset, offset, offset))
+            stable = offset if self.unstable is None else stability.stable_at(self, offset)
+            self.ends = tuple.__new__(Ends, (end_offset, offset, stable))
 
     def mark_durable(self, end_offset: int) -> None:
         """Records that batches and append times are durable up to an offset.
@@ -359,31 +364,12 @@ class LogState:
     # --- producers --------------------------------------------------------------------------------
 
     def read_producers(self) -> Producers:
-        """Returns the idempotent producers, read from snapshot and log on first use.
+        """Returns the producers and their open transactions, read from the log on first use.
 
         Raises KafkaStorageError and CorruptMessage.
         """
-        while (producers := self.producers) is None:  # a truncation forgets them
-            corrections = self.corrections
-            with self.hold() as version:
-                try:
-                    read = load_producers(
-                        self.directory,
-                        version.segments,
-                        self.producer_id_expiration_ms,
-                        self.deletion_ms,
-                        log_start_offset=version.log_start_offset,
-                        corrections=corrections,
-                    )
-                except OSError as error:
-                    raise failures.storage_error(
-                        self, "producers' state cannot be read", error
-                    ) from error
-            with self.append_lock:
-                # Another thread may have read them and appended since, or corrected the clock.
-                if self.producers is None and self.corrections == corrections:
-                    self.producers = read
-        return producers
+        producers = self.producers
+        return stability.read(self) if producers is None else producers
 
     # --- when the disk fails ----------------------------------------------------------------------
 

@@ -100,9 +100,11 @@ def _unpack(
     transaction_first_offset: int,
 ) -> Producer:
     producer = Producer(producer_id, epoch)
-    if last_sequence != NO_SEQUENCE and last_offset >= 0:
+    if last_offset >= 0:
         first_sequence = last_sequence - delta
-        if first_sequence < 0:  # the sequence wrapped within the batch
+        if last_sequence == NO_SEQUENCE:  # offsets of a group, in a transaction
+            first_sequence = NO_SEQUENCE
+        elif first_sequence < 0:  # the sequence wrapped within the batch
             first_sequence += MAX_SEQUENCE + 1
         producer.batches = (
             ProducerBatch(first_sequence, last_sequence, last_offset - delta, last_offset),

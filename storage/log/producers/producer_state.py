@@ -1,4 +1,4 @@
-"""The idempotent producers of a partition, so that a retry is not stored twice (KIP-98).
+"""The producers of a partition: no retry is stored twice, and transactions have ends (KIP-98).
 
 The state of a producer id is its epoch and its last five batches. A batch that repeats one of the
 five is a duplicate and gets the result of the first append. A batch that continues the sequence
@@ -7,6 +7,13 @@ five is a duplicate and gets the result of the first append. A batch that contin
     the epoch is older than the known one          INVALID_PRODUCER_EPOCH (47)
     a newer epoch does not begin at sequence 0     OUT_OF_ORDER_SEQUENCE_NUMBER (45)
     the sequence has a gap or goes back            OUT_OF_ORDER_SEQUENCE_NUMBER (45)
+    no guard, and no transaction is open           INVALID_TXN_STATE (48), see `verification.py`
+    plain data while a transaction is open         INVALID_TXN_STATE (48)
+
+The first transactional batch opens a transaction, and a marker ends it. A marker of an older epoch
+is refused (47), and so is one of a coordinator that has been replaced (52). A marker of a newer epoch
+begins that epoch. Offsets of consumer groups come from the coordinator: they have no sequence, and
+only their epoch is checked.
 
 An unknown or expired producer may begin with any sequence. A producer expires when its last batch
 was *appended* producer.id.expiration.ms ago, by what its append time counts as
@@ -20,8 +27,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from protocol.errors import BrokerError, InvalidProducerEpoch, OutOfOrderSequenceNumber
+from protocol.errors import (
+    BrokerError,
+    InvalidProducerEpoch,
+    InvalidTxnState,
+    OutOfOrderSequenceNumber,
+    TransactionCoordinatorFenced,
+)
 from protocol.records.layout import NO_TIMESTAMP
+from protocol.records.markers import NO_COORDINATOR_EPOCH
+from storage.log.producers.verification import Guards
 from storage.time.lookup import reaches
 from storage.time.retention import expired
 from storage.time.timestamp import MIN_TIMESTAMP
@@ -29,8 +44,12 @@ from storage.time.timestamp import MIN_TIMESTAMP
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from protocol.records.markers import Marker
+    from storage.log.producers.verification import Guard
+
 REMEMBERED_BATCHES = 5
 NO_SEQUENCE = -1
+NO_TRANSACTION = -1
 MAX_SEQUENCE = 2**31 - 1
 _EXPIRY_CHECK_MS = 60_000
 
@@ -61,8 +80,13 @@ class Producer:
         self.epoch = epoch
         self.batches: tuple[ProducerBatch, ...] = ()  # oldest first
         self.last_append_time_ms = NO_TIMESTAMP
-        self.coordinator_epoch = -1  # kept in snapshots, because Kafka needs it
-        self.transaction_first_offset = -1
+        self.coordinator_epoch = NO_COORDINATOR_EPOCH  # of the last marker
+        self.transaction_first_offset = NO_TRANSACTION
+
+    @property
+    def has_transaction(self) -> bool:
+        """Whether a transaction is open."""
+        return self.transaction_first_offset != NO_TRANSACTION
 
     @property
     def last_sequence(self) -> int:
@@ -77,12 +101,14 @@ class Producer:
 
 
 class Sequenced(NamedTuple):
-    """The producer fields of a batch's header."""
+    """The producer fields of a batch's header, and the marker that it holds."""
 
     producer_id: int
     epoch: int
-    first_sequence: int
+    first_sequence: int  # NO_SEQUENCE: a marker, or offsets of a group
     last_sequence: int
+    is_transactional: bool = False
+    marker: Marker | None = None  # None: data
 
 
 class Producers:
@@ -91,6 +117,7 @@ class Producers:
     def __init__(self, expiration_ms: int) -> None:
         """Begins without producers; a producer expires after `expiration_ms` without appends."""
         self.expiration_ms = expiration_ms
+        self.guards = Guards()
         self._known: dict[int, Producer] = {}
         self._next_expiry_check_ms = MIN_TIMESTAMP
 
@@ -108,23 +135,65 @@ class Producers:
         """Adds a producer that was read from a snapshot."""
         self._known[producer.producer_id] = producer
 
-    def check(self, batch: Sequenced, now_ms: int) -> ProducerBatch | None:
+    def check(
+        self, batch: Sequenced, now_ms: int, guard: Guard | None = None
+    ) -> ProducerBatch | None:
         """Returns the batch that this one duplicates, or None if it may be appended.
 
-        Raises InvalidProducerEpoch and OutOfOrderSequenceNumber.
+        Raises InvalidProducerEpoch, OutOfOrderSequenceNumber, InvalidTxnState and
+        TransactionCoordinatorFenced.
         """
         known = self._known.get(batch.producer_id)
-        if known is None or self._expired(known, now_ms):
+        if known is not None and self._expired(known, now_ms):
+            known = None
+        if batch.marker is not None:
+            _check_marker(batch, batch.marker, known)
             return None
-        if batch.epoch > known.epoch and batch.first_sequence == 0:
+        if known is None:
+            if batch.is_transactional:
+                self._check_guard(batch, known, guard)
             return None
+        first_sequence, expected = batch.first_sequence, 0
         if batch.epoch == known.epoch:
-            if batch.first_sequence == known.next_sequence:
-                return None
-            for earlier in known.batches:
-                if earlier[:2] == batch[2:]:
-                    return earlier
-        raise _refusal(batch, known)
+            expected = known.next_sequence
+            if first_sequence not in (expected, NO_SEQUENCE):
+                for earlier in known.batches:
+                    if earlier[:2] == batch[2:4]:
+                        return earlier
+        elif batch.epoch < known.epoch:
+            raise _refusal(batch, known)
+        if batch.is_transactional and not _is_open(known, batch.epoch):
+            self._check_guard(batch, known, guard)
+        if first_sequence not in (expected, NO_SEQUENCE):
+            raise _refusal(batch, known)
+        if known.transaction_first_offset != NO_TRANSACTION and not batch.is_transactional:
+            raise InvalidTxnState(
+                f"producer {batch.producer_id} sent a batch outside of the transaction that is open"
+            )
+        return None
+
+    def _check_guard(self, batch: Sequenced, known: Producer | None, guard: Guard | None) -> None:
+        """Checks that the coordinator knows of the transaction that a batch begins.
+
+        Raises InvalidTxnState and OutOfOrderSequenceNumber.
+        """
+        producer_id, first_sequence = batch.producer_id, batch.first_sequence
+        if guard is None or not self.guards.is_current(producer_id, guard):
+            raise InvalidTxnState(
+                f"a batch of producer {producer_id} is not part of a transaction that is open"
+            )
+        if first_sequence == NO_SEQUENCE:
+            return
+        if known is None and guard.raises_epoch and first_sequence:
+            raise OutOfOrderSequenceNumber(
+                f"producer {producer_id} is not known here and begins its transaction at sequence "
+                f"{first_sequence} instead of 0"
+            )
+        if first_sequence > guard.lowest_sequence:
+            raise OutOfOrderSequenceNumber(
+                f"producer {producer_id} sent sequence {first_sequence} before "
+                f"{guard.lowest_sequence}, which begins its transaction"
+            )
 
     def appended(
         self,
@@ -137,7 +206,7 @@ class Producers:
 
         Producers that have expired at `now_ms` are forgotten; by default none is.
         """
-        producer_id, epoch, first_sequence, last_sequence = batch
+        producer_id, epoch, first_sequence, last_sequence, is_transactional, marker = batch
         known = self._known.get(producer_id)
         if known is None or self._expired(known, now_ms):
             self._expire_now_and_then(now_ms)
@@ -145,9 +214,27 @@ class Producers:
         elif epoch != known.epoch:
             known.epoch = epoch
             known.batches = ()
+        known.last_append_time_ms = append_time_ms
+        if marker is not None:
+            known.coordinator_epoch = marker.coordinator_epoch
+            known.transaction_first_offset = NO_TRANSACTION
+            self.guards.marker_came(producer_id, epoch)
+            return
         added = ProducerBatch(first_sequence, last_sequence, *offsets)
         known.batches = (*known.batches[1 - REMEMBERED_BATCHES :], added)
-        known.last_append_time_ms = append_time_ms
+        if is_transactional:
+            self.guards.data_came(producer_id)
+            if known.transaction_first_offset == NO_TRANSACTION:
+                known.transaction_first_offset = offsets[0]
+
+    def is_open(self, producer_id: int, epoch: int) -> bool:
+        """Returns whether a transaction of a producer's epoch is open."""
+        return _is_open(self._known.get(producer_id), epoch)
+
+    def open_transactions(self) -> list[Producer]:
+        """Returns the producers with an open transaction, the oldest transaction first."""
+        opened = [known for known in list(self) if known.has_transaction]
+        return sorted(opened, key=lambda known: known.transaction_first_offset)
 
     def expire(self, now_ms: int) -> None:
         """Removes producers that have not appended for too long."""
@@ -170,8 +257,25 @@ class Producers:
             self.expire(now_ms)
 
     def _expired(self, known: Producer, now_ms: int) -> bool:
-        return known.transaction_first_offset < 0 and expired(
+        return known.transaction_first_offset == NO_TRANSACTION and expired(
             known.last_append_time_ms, now_ms, self.expiration_ms
+        )
+
+
+def _is_open(known: Producer | None, epoch: int) -> bool:
+    return known is not None and known.has_transaction and known.epoch == epoch
+
+
+def _check_marker(batch: Sequenced, marker: Marker, known: Producer | None) -> None:
+    """Raises InvalidProducerEpoch or TransactionCoordinatorFenced for a marker that is too old."""
+    if known is None:
+        return
+    if batch.epoch < known.epoch:
+        raise _refusal(batch, known)
+    if marker.coordinator_epoch < known.coordinator_epoch:
+        raise TransactionCoordinatorFenced(
+            f"a coordinator of epoch {marker.coordinator_epoch} sent a marker for producer "
+            f"{batch.producer_id}; epoch {known.coordinator_epoch} has taken over"
         )
 
 

@@ -15,6 +15,8 @@ from collections import defaultdict, deque
 from typing import TYPE_CHECKING
 
 from protocol.errors import CorruptMessage
+from protocol.records.layout import CONTROL_BIT, TRANSACTIONAL_BIT
+from protocol.records.markers import NO_COORDINATOR_EPOCH, read_marker
 from storage import filenames, files
 from storage.log.producers import producer_snapshots
 from storage.log.producers.producer_state import (
@@ -31,11 +33,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from protocol.records.batch import Batch
+    from protocol.wire import Buffer
     from storage.log.producers.producer_state import Producer
     from storage.segment.log_file import Found
     from storage.segment.segment import Segment
     from storage.time.corrections import Correction
 
+_IN_TRANSACTION = CONTROL_BIT | TRANSACTIONAL_BIT
 _REFILL_BYTES = 8 * 1024 * 1024  # five batches of the largest usual size, and some more
 _CUT_BYTES = (64 * 1024, 1024 * 1024, _REFILL_BYTES)  # how much is read for producers of a cut log
 
@@ -109,27 +113,53 @@ def _scan_producers(segment: Segment, offset: int, producers: Producers, now_ms:
     for found in segment.walk(0 if entry is None else entry.position):
         batch = found.batch
         end_offset = batch.last_offset + 1
-        if batch.base_offset >= offset and batch.producer_id >= 0 and not batch.is_control:
+        if batch.base_offset < offset or batch.producer_id < 0:
+            continue
+        if batch.attributes & _IN_TRANSACTION:  # what comes before it decides what it does
+            for earlier in last.pop(batch.producer_id, ()):
+                _record(segment, earlier, None, producers, now_ms)
+            _record(segment, batch, found.buffer, producers, now_ms)
+        else:
             last[batch.producer_id].append(batch)
     for batches in last.values():
         for batch in batches:
-            append_time_ms = segment.append_times.at(batch.base_offset)
-            producers.appended(
-                sequenced(batch),
-                (batch.base_offset, batch.last_offset),
-                # A batch with an unknown append time keeps its producer for a full expiration time.
-                now_ms if append_time_ms is None else append_time_ms,
-            )
+            _record(segment, batch, None, producers, now_ms)
     return end_offset
 
 
-def sequenced(batch: Batch) -> Sequenced:
-    """Returns the producer fields of a batch's header."""
+def _record(
+    segment: Segment, batch: Batch, buffer: Buffer | None, producers: Producers, now_ms: int
+) -> None:
+    """Records one batch; the buffer is that of a control batch."""
+    fields = sequenced(batch, buffer)
+    if fields is None:
+        return
+    append_time_ms = segment.append_times.at(batch.base_offset)
+    producers.appended(
+        fields,
+        (batch.base_offset, batch.last_offset),
+        # A batch with an unknown append time keeps its producer for a full expiration time.
+        now_ms if append_time_ms is None else append_time_ms,
+    )
+
+
+def sequenced(batch: Batch, buffer: Buffer | None = None) -> Sequenced | None:
+    """Returns the producer fields of a batch's header, and its marker, if it has one.
+
+    None for a control batch that is no marker, or of which the buffer is not given.
+    """
+    marker = None
+    if batch.attributes & CONTROL_BIT:
+        marker = None if buffer is None else read_marker(buffer, batch)
+        if marker is None:
+            return None
     return Sequenced(
         batch.producer_id,
         batch.producer_epoch,
         batch.base_sequence,
         batch.last_sequence,  # by its offsets, because compaction may have removed records
+        batch.attributes & TRANSACTIONAL_BIT != 0,
+        marker,
     )
 
 
@@ -147,9 +177,10 @@ def _refill(segments: Sequence[Segment], end_offset: int, producers: Producers) 
             known = producers.get(batch.producer_id)
             if known is None or batch.is_control or batch.producer_epoch != known.epoch:
                 continue
-            _, _, first, last = sequenced(batch)
             met[batch.producer_id].append(
-                ProducerBatch(first, last, batch.base_offset, batch.last_offset)
+                ProducerBatch(
+                    batch.base_sequence, batch.last_sequence, batch.base_offset, batch.last_offset
+                )
             )
     except CorruptMessage as error:
         _log.warning("producers known from a snapshot alone", extra={"reason": error.message})
@@ -168,17 +199,18 @@ def producers_before(
     """Returns the state before an offset, given that behind it; None if the log has to be read.
 
     The segments end at the offset. Only the producers that have written behind it have another
-    state there: their last batches before it are read again. Raises OSError and CorruptMessage.
+    state there: their last batches before it are read again. Those of transactions may have begun
+    or ended one there: then the log has to be read. Raises OSError and CorruptMessage.
     """
     before = Producers(producers.expiration_ms)
     changed: dict[int, deque[Batch]] = {}
     for known in producers:
+        if known.has_transaction or known.coordinator_epoch != NO_COORDINATOR_EPOCH:
+            return None
         if not known.batches or known.batches[-1].last_offset < end_offset:
             before.put(known)
-        elif known.transaction_first_offset < 0:
-            changed[known.producer_id] = deque(maxlen=REMEMBERED_BATCHES)
         else:
-            return None
+            changed[known.producer_id] = deque(maxlen=REMEMBERED_BATCHES)
     for size in _CUT_BYTES:
         for met in changed.values():
             met.clear()
@@ -194,7 +226,9 @@ def producers_before(
         for batch in met:
             offsets = batch.base_offset, batch.last_offset
             append_time_ms = _counted(segments, corrections, now_ms, batch.last_offset, 0)
-            before.appended(sequenced(batch), offsets, append_time_ms)
+            fields = sequenced(batch)
+            assert fields is not None, "a control batch is not met"
+            before.appended(fields, offsets, append_time_ms)
     return before
 
 

@@ -38,6 +38,7 @@ class Received(NamedTuple):
     """A batch of the leader's log, as it will be in this one."""
 
     data: memoryview
+    buffer: Buffer  # what `batch` is a part of
     batch: Batch
     prepared: PreparedBatch
     append_time_ms: int | None  # None: unknown to the leader, too
@@ -60,7 +61,9 @@ def receive(data: Buffer, append_times: Sequence[AppendedFrom]) -> list[Received
         prepared = _prepared(batch, summary, base_offset)
         is_true = prepared.is_control or summary.largest == or_none(batch.max_timestamp)
         here = memoryview(data)[batch.position : batch.position + batch.size]
-        received.append(Received(here, batch, prepared, _time_of(append_times, batch), is_true))
+        received.append(
+            Received(here, data, batch, prepared, _time_of(append_times, batch), is_true)
+        )
     return received
 
 

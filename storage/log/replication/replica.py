@@ -17,6 +17,7 @@ from storage import files
 from storage.checkpoints import EpochStart
 from storage.log.failures import storage_error, write_error
 from storage.log.high_watermark import Role
+from storage.log.producers import stability
 from storage.log.producers.recovered_producers import sequenced
 from storage.log.replication import leader_state
 from storage.log.replication.received import receive
@@ -212,6 +213,8 @@ class Replica:
         append_time_ms = adopted_ms if time is None else time
         limit = capped(append_time_ms, active.event_slack_ms)
         producers = state.read_producers()  # read from the log before the batch is added
+        batch = received.batch
+        fields = sequenced(batch, received.buffer) if batch.producer_id >= 0 else None
         state.largest_event.appending(active, state.judge)
         active.append(
             (received.data,),
@@ -234,10 +237,11 @@ class Replica:
                 judging.adopt(state, first_offset, prepared.last_offset + 1, now_ms)
         else:
             state.last_append_time_ms = later(state.last_append_time_ms, time)
-        batch = received.batch
-        if batch.producer_id >= 0 and not batch.is_control:
+        if fields is not None:
+            if fields.is_transactional:
+                stability.note(state, producers, fields, first_offset)
             offsets = (first_offset, prepared.last_offset)
-            producers.appended(sequenced(batch), offsets, append_time_ms)
+            producers.appended(fields, offsets, append_time_ms)
         state.publish(prepared.last_offset + 1)
 
     def _active_for(self, received: Received, back_offset: int, now_ms: int) -> Segment:

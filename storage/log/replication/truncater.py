@@ -19,6 +19,7 @@ from protocol.errors import CorruptMessage, KafkaStorageError, OffsetOutOfRange
 from storage import filenames, files
 from storage.log import slices
 from storage.log.failures import go_offline, storage_error
+from storage.log.producers import stability
 from storage.log.producers.recovered_producers import producers_before
 from storage.log.recovery import listing
 from storage.log.times.partition_times import Cut
@@ -138,13 +139,15 @@ class Truncater:
         if producers is not None:
             # If they cannot be read, the next append reads all of them.
             with contextlib.suppress(OSError, CorruptMessage):
-                state.producers = producers_before(
+                before = producers_before(
                     producers,
                     state.version.segments,
                     tail.end_offset,
                     state.deletion_ms,
                     state.corrections,
                 )
+                if before is not None:
+                    stability.take(state, before)
 
     def _begin_anew(self, offset: int) -> None:
         state = self._state
@@ -156,6 +159,7 @@ class Truncater:
             self._intend((), offset, offset, begins_anew=True)
         first.adoptions = state.adoptions
         state.largest_event.truncate_to(0)
+        state.unstable = None
         with self._half_way():
             self._publish((first,), offset, offset, offset)
             self._remove(gone)

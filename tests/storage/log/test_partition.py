@@ -378,8 +378,8 @@ def test_a_refused_append_leaves_no_trace_of_its_producer(make_log):
     assert log.partition.last_append_time == 0
 
 
-def test_transactions_are_not_served_yet(log):
-    with pytest.raises(InvalidTxnState, match="does not serve transactions"):
+def test_a_transaction_does_not_begin_without_a_guard(log):
+    with pytest.raises(InvalidTxnState, match="not part of a transaction"):
         log.append([1], **idempotent(0, is_transactional=True))
     assert log.partition.log_end_offset == 0
 
