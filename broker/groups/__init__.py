@@ -4,13 +4,12 @@ Begin with `messages.py`, which names the events and the actions. The usual ques
 - join, sync, heartbeat and rebalance, as a pure state machine: `group.py`, its members `members.py`
 - when a member is removed for missing heartbeats (session.timeout.ms): `group.py`, `Group.tick`
 - which member may commit, by its id and generation: `group.py`, `Group.check_commit`
-- the one timer that calls `tick`: `deadlines.py`; the writes before an answer: `coordinator.py`
+- the one timer that calls `tick`: `broker/coordination`
+- the writes before an answer: `coordinator.py`
 - when committed offsets expire (offsets.retention.minutes): `offset_expiry.py`
 - committed offsets in memory, and groups and offsets as records: `store.py`
-- __consumer_offsets, and which partition of it a group is in: `offsets_topic.py`
-- which groups this broker coordinates, as a pure state machine: `ownership.py`
-- reading the groups of a partition that this broker takes over: `loading.py`
-- following the metadata, as one of several brokers: `clustered.py`; more replicas: `raising.py`
+- __consumer_offsets, and reading groups from it: `offsets_topic.py`
+- which groups this broker coordinates, and how it takes over others: `broker/coordination`
 - finding, listing and deleting groups: `registry.py`
 - which topics the members read: `subscriptions.py`
 """

@@ -18,9 +18,10 @@ import uuid
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from broker.groups.deadlines import Deadlines
+from broker.coordination.deadlines import Deadlines
+from broker.coordination.loading import Loader
+from broker.groups.deleted_topics import DeletedTopics
 from broker.groups.group import Answer, Group, Join, Joined, State, Store, Synced
-from broker.groups.loading import GroupLoader
 from broker.groups.offsets_topic import TOPIC
 from broker.groups.registry import GroupRegistry
 from protocol.errors import BrokerError, MessageTooLarge, RecordListTooLarge
@@ -37,12 +38,13 @@ from protocol.group_errors import (
 from protocol.wire import STRING_MAX
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Mapping, Sequence
+    from collections.abc import Callable, Coroutine, Mapping, Sequence
 
-    from broker.groups.clustered import ClusterGroups
+    from broker.coordination.following import Following
+    from broker.coordination.internal_topic import Written
+    from broker.coordination.ownership import Load
     from broker.groups.group import Action
-    from broker.groups.ownership import Load
-    from broker.groups.store import Committed, Loading, StoredGroup, Written
+    from broker.groups.store import Committed, Loading, StoredGroup
     from broker.node import Node
     from protocol.topic_partition import TopicPartition
 
@@ -57,33 +59,40 @@ class Coordinator(GroupRegistry):
         self._deadlines = Deadlines(self._clock, self._deadline_reached)
         self._tasks: set[asyncio.Task[None]] = set()
         self._storing: dict[str, asyncio.Task[None]] = {}  # the last write of each group under way
-        self._loader = GroupLoader(
+        self._loader = Loader(
             node,
-            self._log,
+            TOPIC,
             self.ownership,
-            self._new_group,
+            read=self._read,
             loaded=self._loaded,
             resigned=self._resigned,
         )
-        self._cluster_groups: ClusterGroups | None = None
+        self._following: Following | None = None
         self._chores: list[asyncio.Task[None]] = []
 
     # -- start and stop -------------------------------------------------------------------------
 
     def join_cluster(self) -> None:
         """Coordinates only the groups of partitions that this broker leads, of several brokers."""
-        from broker.groups.clustered import ClusterGroups  # a broker that is alone needs none of it
+        from broker.coordination.following import (
+            Following,  # a broker that is alone needs none of it
+        )
 
         self.ownership.join()
-        self._cluster_groups = ClusterGroups(
-            self._node, self.ownership, self._loader.carry_out, self.forget_topic
+        self._following = Following(
+            self._node,
+            TOPIC,
+            self._node.config.offsets_topic_replication_factor,
+            self.ownership,
+            carry_out=self._loader.carry_out,
+            followed=DeletedTopics(self.forget_topic).look,
         )
 
     def start(self) -> None:
         """Starts to read the stored groups, and the timer."""
         work = [self._loader.run(), self._deadlines.run(), self._expire()]
-        if self._cluster_groups is not None:
-            work.append(self._cluster_groups.run())
+        if self._following is not None:
+            work.append(self._following.run())
         elif TOPIC in self._node.metadata.image.topics:
             self._loader.carry_out(self.ownership.begin_alone(self._log.partitions()))
         loop = asyncio.get_running_loop()
@@ -91,8 +100,8 @@ class Coordinator(GroupRegistry):
 
     def roles_changed(self) -> None:
         """Hears that a log on this broker leads now, or leads no more."""
-        if self._cluster_groups is not None:
-            self._cluster_groups.look_again()
+        if self._following is not None:
+            self._following.look_again()
 
     async def stop(self) -> None:
         """Answers all waiting members, because the broker stops."""
@@ -103,6 +112,13 @@ class Coordinator(GroupRegistry):
             for ticket in kept.group.tickets():
                 _resolve(ticket, CoordinatorNotAvailable("the broker stops"))
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _read(self, index: int, goes_on: Callable[[], bool]) -> Loading:
+        """Reads the groups of a partition, in a thread."""
+        is_one_of_several = not self.ownership.is_alone
+        return self._reader.read(
+            index, self._new_group, goes_on=goes_on, to_log_end=is_one_of_several
+        )
 
     def _loaded(self, load: Load, loading: Loading) -> None:
         """Takes in the groups of a partition that has been read."""

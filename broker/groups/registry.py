@@ -14,12 +14,11 @@ import logging
 from typing import TYPE_CHECKING
 
 from broker.clock import ManualClock, SystemClock
+from broker.coordination.ownership import Ownership
 from broker.groups.group import Group, State
 from broker.groups.offset_expiry import correct_times, expired_offsets
-from broker.groups.offsets_topic import TOPIC, GroupLog
-from broker.groups.ownership import NO_EPOCH, Ownership
+from broker.groups.offsets_topic import GroupReader, offsets_topic
 from broker.groups.store import StoredGroup
-from broker.metadata.records import NO_LEADER
 from protocol.errors import BrokerError
 from protocol.group_errors import (
     CoordinatorLoadInProgress,
@@ -52,32 +51,17 @@ class GroupRegistry:
         self._deletion_ms = self._clock.now_ms if self._is_apart else node.clock_watch.deletion_ms
         self._groups: dict[str, StoredGroup] = {}
         self.ownership = Ownership(is_alone=True)
-        self._log = GroupLog(node, self._clock, self.ownership, is_apart=self._is_apart)
+        self._log = offsets_topic(node, self._clock, self.ownership)
+        self._reader = GroupReader(node, self._clock, is_apart=self._is_apart)
 
     def _new_group(self, group_id: str) -> Group:
         config = self._node.config
         return Group(group_id, config.group_initial_rebalance_delay_ms, config.group_max_size)
 
-    def _partitions(self) -> int:
-        return self._log.partitions()
-
     def _created(self, group_id: str) -> StoredGroup:
         """Returns a new group of this coordinator, which is not among its groups yet."""
-        epoch = self._epoch_of(group_id)
+        epoch = self._log.epoch_of(group_id)
         return StoredGroup(self._new_group(group_id), since_ms=self._clock.now_ms(), epoch=epoch)
-
-    def _epoch_of(self, group_id: str) -> int:
-        """Returns the epoch in which this broker coordinates a group.
-
-        Raises NotCoordinator, CoordinatorLoadInProgress and CoordinatorNotAvailable.
-        """
-        if self.ownership.serves_all:
-            return NO_EPOCH
-        index = self._log.index_of(group_id)
-        epoch = self.ownership.check(index)
-        if epoch != NO_EPOCH:
-            self._log.check_leading(index, epoch)
-        return epoch
 
     def _is_kept(self, kept: StoredGroup) -> bool:
         """Returns whether a group is still the one of its name here."""
@@ -86,12 +70,12 @@ class GroupRegistry:
     @property
     def lacks_topic(self) -> bool:
         """Whether there is no __consumer_offsets yet."""
-        return TOPIC not in self._node.metadata.image.topics
+        return self._log.is_missing
 
     async def create_topic(self) -> None:
         """Creates __consumer_offsets if there is none. Raises CoordinatorNotAvailable."""
         try:
-            await self._log.create_topic()
+            await self._log.create()
         except BrokerError as error:
             raise CoordinatorNotAvailable(error.message) from None
 
@@ -100,10 +84,7 @@ class GroupRegistry:
 
         Raises CoordinatorNotAvailable if no broker leads the group's partition.
         """
-        record = self._node.metadata.image.assignment(TOPIC, self._log.index_of(group_id))
-        if record is None or record.leader == NO_LEADER:
-            raise CoordinatorNotAvailable(f"no broker leads the partition of group {group_id}")
-        return record.leader
+        return self._log.leader_of(group_id)
 
     def find(self, group_id: str, *, may_be_empty: bool = False) -> StoredGroup | None:
         """Returns the group, None if there is none.
@@ -113,7 +94,7 @@ class GroupRegistry:
         if group_id == "" and not may_be_empty:
             raise InvalidGroupId("the group id is empty")
         if not self.ownership.serves_all:
-            self._epoch_of(group_id)
+            self._log.epoch_of(group_id)
         return self._groups.get(group_id)
 
     def all(self) -> list[StoredGroup]:

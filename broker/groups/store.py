@@ -10,9 +10,9 @@ import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
+from broker.coordination.ownership import NO_EPOCH
 from broker.groups.group import Group, Member, State
 from broker.groups.offset_expiry import corrected_commit
-from broker.groups.ownership import NO_EPOCH
 from broker.groups.subscriptions import subscribed_topics
 from protocol import group_records
 from protocol.group_records import (
@@ -27,17 +27,14 @@ from storage.time.trusted_clock import corrected_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
-    from uuid import UUID
 
+    from broker.coordination.internal_topic import Log, Written
     from protocol.topic_partition import TopicPartition
     from storage.time.trusted_clock import Change
 
 log = logging.getLogger("tidelog.groups")
 
 _CONSUMER = "consumer"
-
-Written = tuple[bytes, bytes | None]  # key and value of a record
-Log = tuple["UUID | None", int]  # topic id and partition of the log a group is kept in
 
 
 class Committed(NamedTuple):

@@ -1,7 +1,7 @@
 """Committed offsets on a broker whose clock may be wrong: when they expire, judged by true time.
 
 What decides is the product's: `offset_expiry`, the corrections in memory, and those of what is read from
-the log after a restart (`GroupLog`, `AppendClock`). The model knows the true time of each commit, and
+the log after a restart (`GroupReader`, `AppendClock`). The model knows the true time of each commit, and
 since when a group is really empty:
 
 - P2: no offset expires before its true time + retention, whatever the clock showed.
@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING
 
 from broker.groups import offset_expiry
 from broker.groups.group import Group, State
-from broker.groups.offsets_topic import TOPIC, GroupLog
-from broker.groups.ownership import Ownership
+from broker.groups.offsets_topic import TOPIC, GroupReader
 from broker.groups.store import Committed, StoredGroup
 from broker.topics.settings import Settings
 from config.broker.settings import BrokerConfig
@@ -176,7 +175,7 @@ class OffsetsWorld:
         self.open()
         node = SimpleNamespace(partition=lambda *_: self.partition, ready=True)
         now = SimpleNamespace(now_ms=lambda: self.time.machine.wall_ms)
-        log = GroupLog(node, now, Ownership(is_alone=True))
+        log = GroupReader(node, now)
         loading = log.read(0, lambda name: Group(name, 0, 100))
         self.groups = {kept.group.group_id: kept for kept in loading.groups(0)}
         if clock.wrong_since is not None or self.time.exempt.was_wrong:

@@ -10,7 +10,7 @@ import contextlib
 from typing import TYPE_CHECKING, Any, NamedTuple
 from unittest import mock
 
-from broker.groups.ownership import Ownership
+from broker.coordination.ownership import Ownership
 from broker.membership import clean_start, registration
 from broker.metadata.store import Compare
 from broker.replication import in_sync, isr_change, leadership, transactions

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from broker.groups.ownership import Load, Ownership
+from broker.coordination.ownership import Load, Ownership
 from protocol.errors import BrokerError, ErrorCode
 from tests.simulation.replication.cluster.requests import Produce
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from broker.groups.ownership import Action
+    from broker.coordination.ownership import Action
     from tests.simulation.replication.cluster.broker import Broker
     from tests.simulation.replication.cluster.replica import Replica
 

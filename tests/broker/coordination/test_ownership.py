@@ -7,7 +7,7 @@ import uuid
 
 import pytest
 
-from broker.groups.ownership import NO_EPOCH, Load, Ownership, Resign
+from broker.coordination.ownership import NO_EPOCH, Load, Ownership, Resign
 from protocol.group_errors import CoordinatorLoadInProgress, CoordinatorNotAvailable, NotCoordinator
 
 TOPIC, OTHER = uuid.UUID(int=1), uuid.UUID(int=2)

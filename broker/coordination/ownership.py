@@ -1,4 +1,4 @@
-"""Which groups this broker coordinates: those in the partitions of __consumer_offsets that it leads.
+"""Which keys this broker coordinates: those in the partitions of an internal topic that it leads.
 
 `Ownership` is a pure state machine. It takes the partitions that the metadata give to this broker,
 what happens to their logs, and the results of loading; it returns what is to be done:
@@ -40,7 +40,7 @@ class Load(NamedTuple):
 
 
 class Resign(NamedTuple):
-    """Drop the groups of a partition. Requests that wait for them get NOT_COORDINATOR."""
+    """Drop what a partition has. Requests that wait for it get NOT_COORDINATOR."""
 
     partition: int
 
@@ -69,13 +69,13 @@ class _Partition:
 
 
 class Ownership:
-    """The partitions of __consumer_offsets whose groups one broker coordinates, and the phase of each."""
+    """The partitions of an internal topic that one broker coordinates, and the phase of each."""
 
     def __init__(self, *, is_alone: bool) -> None:
         """Begins without any partition. A broker that is alone serves those that it knows nothing of."""
         self.is_alone = is_alone
         self.serves_all = is_alone
-        """Whether every group is served now, so that nothing has to be asked about one."""
+        """Whether every key is served now, so that nothing has to be asked about one."""
         self._topic_id: UUID | None = None
         self._partitions: dict[int, _Partition] = {}
         self._led: dict[int, tuple[UUID, int]] = {}  # topic and epoch of logs that lead
@@ -126,15 +126,15 @@ class Ownership:
         known = self._partitions.get(index)
         if known is None or topic_id != self._topic_id:
             return []
-        had_groups = known.phase in (Phase.LOADING, Phase.READY)
+        was_served = known.phase in (Phase.LOADING, Phase.READY)
         known.phase = Phase.LOST
-        return [Resign(index)] if had_groups else []
+        return [Resign(index)] if was_served else []
 
     def _let_go(self, indexes: Iterable[int]) -> list[Action]:
-        """Forgets partitions; those that may have groups are resigned."""
+        """Forgets partitions; those of which something may be known are resigned."""
         gone = {index: self._partitions.pop(index).phase for index in list(indexes)}
-        had_groups = (Phase.LOADING, Phase.READY)
-        return [Resign(index) for index, phase in gone.items() if phase in had_groups]
+        served = (Phase.LOADING, Phase.READY)
+        return [Resign(index) for index, phase in gone.items() if phase in served]
 
     def _load_if_led(self, index: int) -> list[Action]:
         known = self._partitions.get(index)
@@ -165,7 +165,7 @@ class Ownership:
         return True
 
     def on_failed(self, load: Load, reason: str) -> None:
-        """A partition cannot be read: its groups are not available, unless that came too late."""
+        """A partition cannot be read: its keys are not available, unless that came too late."""
         if self.is_wanted(load):
             known = self._partitions[load.partition]
             known.phase, known.reason = Phase.FAILED, reason
@@ -173,7 +173,7 @@ class Ownership:
     # -- questions ------------------------------------------------------------------------------
 
     def check(self, index: int) -> int:
-        """Returns the epoch in which this broker coordinates the groups of a partition.
+        """Returns the epoch in which this broker coordinates the keys of a partition.
 
         Raises NotCoordinator, CoordinatorLoadInProgress, and CoordinatorNotAvailable if the
         partition could not be read.
@@ -182,19 +182,19 @@ class Ownership:
         if known is None:
             if self.is_alone:
                 return NO_EPOCH
-            raise NotCoordinator(f"this broker does not lead partition {index} of the groups")
+            raise NotCoordinator(f"this broker does not lead partition {index} of the coordinators")
         if known.phase is Phase.READY:
             return known.epoch
         if known.phase in (Phase.AWAITED, Phase.LOADING):
-            raise CoordinatorLoadInProgress(f"partition {index} of the groups is being read")
+            raise CoordinatorLoadInProgress(f"partition {index} of the coordinators is being read")
         if known.phase is Phase.LOST:
-            raise NotCoordinator(f"this broker leads partition {index} of the groups no more")
+            raise NotCoordinator(f"this broker leads partition {index} of the coordinators no more")
         raise CoordinatorNotAvailable(
-            f"partition {index} of the groups cannot be read: {known.reason}"
+            f"partition {index} of the coordinators cannot be read: {known.reason}"
         )
 
     @property
     def is_loading(self) -> bool:
-        """Whether a partition has not been read yet, so that groups are missing."""
+        """Whether a partition has not been read yet, so that keys are missing."""
         phases = (Phase.AWAITED, Phase.LOADING)
         return any(each.phase in phases for each in self._partitions.values())

@@ -1,4 +1,4 @@
-"""The one timer of all groups: it calls a group when the next of its deadlines has come."""
+"""The one timer of a coordinator: it calls a key when the next of its deadlines has come."""
 
 from __future__ import annotations
 
@@ -12,38 +12,38 @@ if TYPE_CHECKING:
 
     from broker.clock import Clock
 
-log = logging.getLogger("tidelog.groups")
+log = logging.getLogger("tidelog.coordination")
 
 
 class Deadlines:
-    """The next deadline of each group, in ms of the clock that never goes back."""
+    """The next deadline of each key, in ms of the clock that never goes back."""
 
     def __init__(self, clock: Clock, reached: Callable[[str, int], None]) -> None:
-        """`reached` is called with a group's id and the time; it may set a deadline again."""
+        """`reached` is called with a key and the time; it may set a deadline again."""
         self._clock = clock
         self._reached = reached
         self._due: list[tuple[int, str]] = []  # a heap of deadlines, some of them outdated
-        self._next: dict[str, int] = {}  # the current deadline of each group
+        self._next: dict[str, int] = {}  # the current deadline of each key
         self._woken = asyncio.Event()
 
-    def set(self, group_id: str, at_ms: int | None) -> None:
-        """Sets a group's next deadline, unless it has an earlier one. None changes nothing.
+    def set(self, key: str, at_ms: int | None) -> None:
+        """Sets a key's next deadline, unless it has an earlier one. None changes nothing.
 
         An outdated entry of the heap is ignored when it comes up.
         """
-        known_ms = self._next.get(group_id)
+        known_ms = self._next.get(key)
         if at_ms is None or (known_ms is not None and known_ms <= at_ms):
             return
-        self._next[group_id] = at_ms
-        heapq.heappush(self._due, (at_ms, group_id))
+        self._next[key] = at_ms
+        heapq.heappush(self._due, (at_ms, key))
         self._woken.set()
 
-    def forget(self, group_id: str) -> None:
-        """Drops a group's deadline."""
-        self._next.pop(group_id, None)
+    def forget(self, key: str) -> None:
+        """Drops a key's deadline."""
+        self._next.pop(key, None)
 
     async def run(self) -> None:
-        """Calls the groups whose deadline has come, until cancelled."""
+        """Calls the keys whose deadline has come, until cancelled."""
         while True:
             self._woken.clear()
             self._tick()
@@ -59,11 +59,11 @@ class Deadlines:
     def _tick(self) -> None:
         now_ms = self._clock.steady_ms()
         while self._due and self._due[0][0] <= now_ms:
-            at_ms, group_id = heapq.heappop(self._due)
-            if self._next.get(group_id) != at_ms:
+            at_ms, key = heapq.heappop(self._due)
+            if self._next.get(key) != at_ms:
                 continue
-            del self._next[group_id]
+            del self._next[key]
             try:
-                self._reached(group_id, now_ms)
-            except Exception:  # one group must not stop the timer of the others
-                log.exception("group failed at its time", extra={"group": group_id})
+                self._reached(key, now_ms)
+            except Exception:  # one key must not stop the timer of the others
+                log.exception("a coordinator failed at its time", extra={"key": key})

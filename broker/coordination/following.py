@@ -1,9 +1,8 @@
-"""The groups of one broker of several: which it coordinates follows the metadata and its logs.
+"""What one broker of several coordinates: it follows the metadata and its logs.
 
 After each change of the metadata, and of the role of a log, it compares what this broker leads with
-what `ownership.py` knows. If this broker is the controller, it also adds replicas to
-__consumer_offsets when there are more brokers (`raising.py`). Offsets of topics that have been
-deleted are dropped by whoever coordinates their groups.
+what `ownership.py` knows. If this broker is the controller, it also adds replicas to the internal
+topic when there are more brokers (`raising.py`).
 
 A broker that is alone imports nothing of this.
 """
@@ -15,41 +14,43 @@ import contextlib
 import logging
 from typing import TYPE_CHECKING
 
-from broker.groups.offsets_topic import TOPIC
-from broker.groups.raising import raising
+from broker.coordination.raising import raising
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import Callable, Iterable
     from uuid import UUID
 
-    from broker.groups.ownership import Action, Ownership
+    from broker.coordination.ownership import Action, Ownership
     from broker.metadata.image import Image, Topic
     from broker.node import Node
 
-log = logging.getLogger("tidelog.groups")
+log = logging.getLogger("tidelog.coordination")
 
 _RETRY_S = 1.0
 
 
-class ClusterGroups:
+class Following:
     """Keeps a coordinator up with the cluster, on the event loop."""
 
     def __init__(
         self,
         node: Node,
+        topic: str,
+        replication_factor: int,
         ownership: Ownership,
+        *,
         carry_out: Callable[[Iterable[Action]], None],
-        forget_topic: Callable[[str], Awaitable[None]],
+        followed: Callable[[Image], None] = lambda _image: None,
     ) -> None:
-        """`carry_out` gets what the ownership asks for; `forget_topic` is for deleted topics."""
+        """`carry_out` gets what the ownership asks for, `followed` each image after that."""
         self._node = node
+        self._topic = topic
+        self._replication_factor = replication_factor
         self._ownership = ownership
         self._carry_out = carry_out
-        self._forget_topic = forget_topic
+        self._followed = followed
         self._news = asyncio.Event()
         self._led: dict[tuple[UUID, int], int] = {}  # the leader epochs of logs that lead
-        self._topics: frozenset[str] = frozenset()
-        self._forgetting: set[asyncio.Task[None]] = set()
 
     def look_again(self) -> None:
         """The image is newer, or the role of a log has changed."""
@@ -64,10 +65,10 @@ class ClusterGroups:
                 image = self._node.metadata.image
                 try:
                     self._follow(image)
-                    self._forget_deleted(image)
+                    self._followed(image)
                     await self._raise_replicas(image)
                 except Exception:  # the loop must not end
-                    log.exception("groups do not follow the metadata")
+                    log.exception("a coordinator does not follow the metadata")
                     await asyncio.sleep(_RETRY_S)
                     continue
                 await self._news.wait()
@@ -84,7 +85,7 @@ class ClusterGroups:
 
     def _follow(self, image: Image) -> None:
         """Tells the ownership what this broker leads, by the metadata and by its logs."""
-        topic = image.topics.get(TOPIC)
+        topic = image.topics.get(self._topic)
         by_image = {} if topic is None else _led_by(self._node.metadata.node_id, topic)
         self._carry_out(self._ownership.on_image(topic and topic.topic_id, by_image))
         led = {} if topic is None else self._led_logs(topic)
@@ -107,32 +108,16 @@ class ClusterGroups:
                 found[topic.topic_id, index] = led.leader.leader_epoch
         return found
 
-    def _forget_deleted(self, image: Image) -> None:
-        """Drops the offsets of topics that have been deleted since the image before.
-
-        A name that has a topic again keeps its offsets: they may have been committed for that.
-        """
-        gone, self._topics = self._topics - image.topics.keys(), frozenset(image.topics)
-        if gone:
-            task = asyncio.get_running_loop().create_task(self._forget(sorted(gone)))
-            self._forgetting.add(task)
-            task.add_done_callback(self._forgetting.discard)
-
-    async def _forget(self, topics: list[str]) -> None:
-        for topic in topics:
-            await self._forget_topic(topic)
-
     async def _raise_replicas(self, image: Image) -> None:
         """Adds replicas to the topic, if this broker is the controller. Raises KafkaStorageError."""
         metadata = self._node.metadata
         if image.controller is None or image.controller.broker != metadata.node_id:
             return
-        wanted = self._node.config.offsets_topic_replication_factor
         cordoned = self._node.settings.cordoned(image)
-        for transaction in raising(image, TOPIC, wanted, cordoned):
+        for transaction in raising(image, self._topic, self._replication_factor, cordoned):
             if await metadata.transact(transaction.compares, transaction.operations):
                 changes = len(transaction.changes)
-                log.info("replicas added", extra={"topic": TOPIC, "partitions": changes})
+                log.info("replicas added", extra={"topic": self._topic, "partitions": changes})
 
 
 def _led_by(broker: int, topic: Topic) -> dict[int, int]:

@@ -1,8 +1,8 @@
-"""How many replicas __consumer_offsets has: offsets.topic.replication.factor, or all brokers if fewer.
+"""How many replicas an internal topic has: as its setting says, or all brokers if fewer.
 
 The first broker that needs the topic creates it with the brokers that are there. When more can
 lead, the controller's broker adds replicas by reassignments (KIP-455), and spreads the preferred
-leaders, because each coordinates the groups of its partitions. Replicas are never removed. Brokers
+leaders, because each coordinates the keys of its partitions. Replicas are never removed. Brokers
 that are cordoned get none, and are not counted: an operator empties them.
 
 Everything is a function of the image.

@@ -9,48 +9,48 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
-from broker.groups.offsets_topic import TOPIC
-from broker.groups.ownership import Load, Resign
+from broker.coordination.ownership import Load, Resign
 from protocol.group_errors import CoordinatorLoadInProgress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from broker.groups.group import Group
-    from broker.groups.offsets_topic import GroupLog
-    from broker.groups.ownership import Action, Ownership
-    from broker.groups.store import Loading
+    from broker.coordination.ownership import Action, Ownership
     from broker.node import Node
 
-log = logging.getLogger("tidelog.groups")
+log = logging.getLogger("tidelog.coordination")
 
 _WAIT_S = 5.0
 """How long a request waits for a partition to be read: less than any client waits for an answer."""
 
+Read = TypeVar("Read")
 
-class GroupLoader:
+
+class Loader(Generic[Read]):
     """Reads the partitions that a coordinator takes over, and lets go of those that it resigns."""
 
     def __init__(
         self,
         node: Node,
-        group_log: GroupLog,
+        topic: str,
         ownership: Ownership,
-        make: Callable[[str], Group],
         *,
-        loaded: Callable[[Load, Loading], None],
+        read: Callable[[int, Callable[[], bool]], Read],
+        loaded: Callable[[Load, Read], None],
         resigned: Callable[[Sequence[int]], None],
     ) -> None:
-        """`make` creates a group; the other two are called on the event loop.
+        """`read` is called in a thread, the other two on the event loop.
 
-        `loaded` gets what was read for a load that counts, `resigned` the partitions to drop.
+        `read` gets a partition, and what says whether it goes on; its result is useless once that
+        is false. `loaded` gets what was read for a load that counts, `resigned` the partitions to
+        drop.
         """
         self._node = node
-        self._log = group_log
+        self._topic = topic
         self._ownership = ownership
-        self._make = make
+        self._read = read
         self._loaded = loaded
         self._resigned = resigned
         self._queue: asyncio.Queue[Load] = asyncio.Queue()
@@ -98,28 +98,23 @@ class GroupLoader:
 
     async def _load(self, load: Load) -> None:
         maintenance = self._node.pools.maintenance
-        where = {"log": f"{TOPIC}-{load.partition}"}
+        where = {"log": f"{self._topic}-{load.partition}"}
         try:
-            loading = await maintenance.run_to_end(self._read, load)
+            read = await maintenance.run_to_end(self._read, load.partition, self._goes_on(load))
         except Exception as error:
-            log.exception("groups cannot be read", extra=where)
+            log.exception("the state of a coordinator cannot be read", extra=where)
             self._ownership.on_failed(load, str(error))
             self._wake()
             return
         if not self._ownership.is_wanted(load):
-            log.info("groups were read too late", extra={**where, "epoch": load.epoch})
+            log.info("a partition was read too late", extra={**where, "epoch": load.epoch})
             return
-        self._loaded(load, loading)
+        self._loaded(load, read)
         self._ownership.on_loaded(load)
         self._wake()
         if not self._ownership.is_loading:
-            log.info("groups loaded")
+            log.info("coordinator loaded", extra={"topic": self._topic})
 
-    def _read(self, load: Load) -> Loading:
-        """Reads a partition, in a thread; ends early when nobody waits for it any more."""
-        return self._log.read(
-            load.partition,
-            self._make,
-            goes_on=lambda: self._node.ready and self._ownership.is_wanted(load),
-            to_log_end=not self._ownership.is_alone,
-        )
+    def _goes_on(self, load: Load) -> Callable[[], bool]:
+        """Returns what says, in a thread, whether anybody still waits for a load."""
+        return lambda: self._node.ready and self._ownership.is_wanted(load)

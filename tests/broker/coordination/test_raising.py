@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from broker.groups.raising import factor, raising
+from broker.coordination.raising import factor, raising
 from broker.replication.eligible_leaders import changed
 from tests.broker.replication.cluster import Cluster
 from tests.broker.replication.states import state, written

@@ -1,0 +1,248 @@
+"""An internal topic that keeps the state of a coordinator: each key in one partition, by its hash.
+
+The topic is created when the first key is stored. A write is durable, by the log's own flush
+settings, when the call returns. The errors are those that clients of coordinators get.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, NamedTuple
+
+from broker.coordination.ownership import NO_EPOCH
+from broker.metadata.records import NO_LEADER
+from protocol.errors import (
+    BrokerError,
+    KafkaStorageError,
+    NotEnoughReplicas,
+    NotEnoughReplicasAfterAppend,
+    NotLeaderOrFollower,
+    RequestTimedOut,
+    TopicAlreadyExists,
+    UnknownTopicOrPartition,
+)
+from protocol.group_errors import CoordinatorNotAvailable, NotCoordinator
+from protocol.group_records import partition_of
+from protocol.records import batch as batches
+from storage.would_block import WouldBlock
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from uuid import UUID
+
+    from broker.clock import Clock
+    from broker.coordination.ownership import Ownership
+    from broker.node import Node
+    from storage.log.partition import Appended, Partition
+
+    Written = tuple[bytes, bytes | None]  # key and value of a record
+    Log = tuple[UUID | None, int]  # topic id and partition of the log a key is kept in
+
+_PRODUCE_VERSION = 13
+_RECORDS_PER_BATCH = 1_000
+_ACKS_ALL = -1
+_NOT_AVAILABLE = (
+    UnknownTopicOrPartition,
+    NotEnoughReplicas,
+    NotEnoughReplicasAfterAppend,
+    RequestTimedOut,
+)
+
+
+class Declared(NamedTuple):
+    """How the topic is created, and how long a write waits for replicas."""
+
+    name: str
+    partitions: int
+    replication_factor: int
+    segment_bytes: int
+    compression: str
+    timeout_ms: int
+
+
+class InternalTopic:
+    """The topic that holds the state of one broker's coordinator."""
+
+    def __init__(self, node: Node, declared: Declared, clock: Clock, ownership: Ownership) -> None:
+        """Takes the clock that stamps the records, and which partitions may be written."""
+        self.name = declared.name
+        self._declared = declared
+        self._node = node
+        self._clock = clock
+        self._ownership = ownership
+        self._creating = asyncio.Lock()
+
+    # -- where a key is -------------------------------------------------------------------------
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether the topic does not exist yet."""
+        return self.name not in self._node.metadata.image.topics
+
+    def partitions(self) -> int:
+        """How many partitions the topic has, or will have."""
+        topic = self._node.metadata.image.topics.get(self.name)
+        return self._declared.partitions if topic is None else topic.partitions
+
+    def index_of(self, key: str) -> int:
+        """Returns the partition of a key."""
+        return partition_of(key, self.partitions())
+
+    def leader_of(self, key: str) -> int:
+        """Returns the broker that coordinates a key, by the metadata.
+
+        Raises CoordinatorNotAvailable if no broker leads the key's partition.
+        """
+        record = self._node.metadata.image.assignment(self.name, self.index_of(key))
+        if record is None or record.leader == NO_LEADER:
+            raise CoordinatorNotAvailable(f"no broker leads the partition of {key}")
+        return record.leader
+
+    # -- the right to write ---------------------------------------------------------------------
+
+    def epoch_of(self, key: str) -> int:
+        """Returns the epoch in which this broker coordinates a key.
+
+        Raises NotCoordinator, CoordinatorLoadInProgress and CoordinatorNotAvailable.
+        """
+        if self._ownership.serves_all:
+            return NO_EPOCH
+        index = self.index_of(key)
+        epoch = self._ownership.check(index)
+        if epoch != NO_EPOCH:
+            self.check_leading(index, epoch)
+        return epoch
+
+    def check_leading(self, index: int, epoch: int) -> None:
+        """Checks that the log of a partition leads in an epoch now, whatever was said before.
+
+        Raises NotCoordinator. A broker that was paused finds here that its lease has ended.
+        """
+        topic, replicas = self._node.metadata.image.topics.get(self.name), self._node.replicas
+        led = replicas.led_by_id(topic.topic_id, index) if replicas and topic else None
+        if led is None or led.leader.leader_epoch != epoch:
+            raise NotCoordinator(f"{self.name}-{index} is not led here in epoch {epoch}")
+        try:
+            led.check_leading()
+        except NotLeaderOrFollower as error:
+            raise NotCoordinator(error.message) from None
+
+    def _check_epoch(self, index: int, epoch: int) -> None:
+        """Raises NotCoordinator if this broker coordinates a partition in another epoch, or not."""
+        if epoch != NO_EPOCH:
+            if self._ownership.check(index) != epoch:
+                raise NotCoordinator(f"epoch {epoch} of {self.name}-{index} is over")
+            self.check_leading(index, epoch)
+
+    # -- writing --------------------------------------------------------------------------------
+
+    def append_now(self, key: str, records: Sequence[Written]) -> tuple[Log, int] | None:
+        """Like `append` without waiting; None, with nothing written, if it would have to wait."""
+        if self._node.replicas is not None:
+            return None  # the others must have it first
+        partition = self._opened_now(key)
+        if partition is None:
+            return None
+        try:
+            made = self._batch(records)
+            appended = self._node.appends.append_now(partition, made, _PRODUCE_VERSION)
+        except BrokerError as error:
+            raise _as_not_coordinator(error) from None
+        if appended is None:
+            return None
+        return (partition.topic_id, partition.index), appended.base_offset
+
+    async def append(self, key: str, records: Sequence[Written], epoch: int) -> tuple[Log, int]:
+        """Writes records of a key; returns the log and the first offset once they are stored.
+
+        `epoch` is the one in which the key's state was loaded. In another one nothing is written,
+        because the log may have records of the key that are newer.
+
+        A log that cannot take them raises NotCoordinator, as in Kafka: clients then look up the
+        coordinator again.
+        """
+        try:
+            partition = await self._opened(key)
+            self._check_epoch(partition.index, epoch)
+            appended = self._append(partition, self._batch(records))
+            if isinstance(appended, asyncio.Future):
+                appended = await appended
+        except BrokerError as error:
+            raise _as_not_coordinator(error) from None
+        return (partition.topic_id, partition.index), appended.base_offset
+
+    def _append(self, partition: Partition, made: bytes) -> Appended | asyncio.Future[Appended]:
+        """Appends a batch; with replicas the result comes when all that are in sync have it.
+
+        Raises, or the future raises, what a producer with acks=all gets.
+        """
+        replicas = self._node.replicas
+        if replicas is None:
+            return self._node.append(partition, made, _PRODUCE_VERSION)
+        replicas.check_append(partition, _ACKS_ALL)
+        appended = self._node.append(partition, made, _PRODUCE_VERSION)
+        return replicas.acknowledged(partition, appended, self._declared.timeout_ms)
+
+    async def append_all(self, key: str, records: Sequence[Written], epoch: int) -> None:
+        """Writes any number of records to a key's log, in batches of bounded size."""
+        for at in range(0, len(records), _RECORDS_PER_BATCH):
+            await self.append(key, records[at : at + _RECORDS_PER_BATCH], epoch)
+
+    def _batch(self, records: Sequence[Written]) -> bytes:
+        return batches.build_plain(records, self._clock.now_ms())
+
+    # -- the topic ------------------------------------------------------------------------------
+
+    def _opened_now(self, key: str) -> Partition | None:
+        """Returns the partition of a key if it exists and is open, else None."""
+        if self.is_missing:
+            return None
+        try:
+            return self._node.opened_partition(self.name, self.index_of(key))
+        except (WouldBlock, BrokerError):
+            return None  # whoever may wait will see
+
+    async def _opened(self, key: str) -> Partition:
+        """Returns the partition of a key, opened if necessary; creates the topic."""
+        await self.create()
+        return await self._node.open_partition(self.name, self.index_of(key))
+
+    async def create(self) -> None:
+        """Creates the topic if there is none. Raises what `Topics.create` raises."""
+        if not self.is_missing:
+            return
+        declared = self._declared
+        settings = {
+            "cleanup.policy": "compact",
+            "compression.type": declared.compression,
+            "segment.bytes": str(declared.segment_bytes),
+        }
+        async with self._creating:
+            if self.is_missing:
+                with contextlib.suppress(TopicAlreadyExists):
+                    await self._node.topics.create(
+                        self.name,
+                        partitions=declared.partitions,
+                        factor=self._factor(),
+                        configs=settings,
+                    )
+
+    def _factor(self) -> int:
+        """Returns how many replicas the partitions of the topic can have now."""
+        if self._node.cluster is None:
+            return 1
+        from broker.coordination.raising import factor  # a broker that is alone needs none of it
+
+        image = self._node.metadata.image
+        wanted = self._declared.replication_factor
+        return factor(image, wanted, self._node.settings.cordoned(image))
+
+
+def _as_not_coordinator(error: BrokerError) -> BrokerError:
+    """Returns the error that makes clients look for another coordinator, as Kafka does."""
+    if isinstance(error, _NOT_AVAILABLE):
+        return CoordinatorNotAvailable(error.message)
+    if isinstance(error, KafkaStorageError | NotLeaderOrFollower):
+        return NotCoordinator(error.message)
+    return error
