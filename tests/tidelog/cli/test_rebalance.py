@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from types import SimpleNamespace
 
 import pytest
 from confluent_kafka import Producer
@@ -19,11 +20,14 @@ from client import Client
 from client.calls import reassignments
 from client.calls import settings as setting_calls
 from client.calls import topics as topic_calls
+from client.calls.reassignments import Move
 from client.calls.settings import Resource
+from protocol.api.list_partition_reassignments import ListPartitionReassignmentsRequest
 from tests.broker.replicas.load import consumed
 from tests.broker.subject import eventually
 from tidelog.cli.brokers.balance import added, balanced
 from tidelog.cli.brokers.copying import Copying
+from tidelog.cli.brokers.rebalance_plan import make_plan, print_plan, to_copy
 from tidelog.cli.brokers.throttle import FOLLOWERS, LEADERS, RATES
 from tidelog.cli.parser import main
 from tidelog.cluster import BrokerCluster
@@ -76,10 +80,89 @@ def test_leaders_are_evened_out_without_a_copy():
 def test_the_bytes_of_each_new_replica_are_counted():
     before = topic((1, 2), (1,))
     moves = {("t", 0): (3, 4), ("t", 1): (1, 2)}
-    copying = Copying(added(before, moves), {("t", 0): 100, ("t", 1): 7})
+    copying = Copying(added(before, moves), {("t", 0): 100, ("t", 1): 7}, {})
     assert (copying.total, copying.largest_of_a_broker(), copying.copied) == (207, 100, 0)
     copying.done(("t", 0))
-    assert copying.copied == 200
+    assert (copying.copied, copying.left, copying.largest_of_a_broker()) == (200, 7, 7)
+
+
+def test_the_broker_that_sends_most_decides_how_long_it_takes_too():
+    moves = {("t", 0): (3,), ("t", 1): (4,), ("t", 2): (5,)}
+    sizes = dict.fromkeys(moves, 100)
+    copying = Copying(
+        added(topic((1,), (1,), (2,)), moves), sizes, dict(zip(moves, (1, 1, 2), strict=True))
+    )
+    assert copying.largest_of_a_broker() == 200
+    assert to_copy(copying, 10) == "300 B are to be copied, which takes 20 s at least at 10 B/s"
+    copying.done(("t", 0))
+    assert to_copy(copying, None) == "200 B of 300 B are still to be copied"
+
+
+class Asked:
+    """A cluster whose topics change while a plan is made."""
+
+    def __init__(self, under_way):
+        self.client = self
+        self._under_way = under_way
+
+    def perform(self, call):
+        if isinstance(call.message, ListPartitionReassignmentsRequest):
+            return self._under_way
+        return {}  # no broker tells a size
+
+
+def described(replicas):
+    """A Metadata answer."""
+    topics = {}
+    for (name, index), each in replicas.items():
+        topics.setdefault(name, []).append(
+            SimpleNamespace(partition_index=index, replica_nodes=each, leader_id=each[0])
+        )
+    return SimpleNamespace(
+        topics=[SimpleNamespace(name=name, partitions=found) for name, found in topics.items()]
+    )
+
+
+def plan_of(replicas, under_way=(), racks=PLAIN):
+    return make_plan(Asked(dict(under_way)), described(replicas), racks)
+
+
+def test_a_topic_that_is_created_while_the_plan_is_made_is_left_out():
+    under_way = {("new", 0): Move((2, 3), (3,)), ("t", 0): Move((2,), (2,))}
+    plan = plan_of(topic((1, 2)), under_way)
+    assert (plan.under_way, plan.added) == ({("t", 0): (2,)}, {("t", 0): (2,)})
+
+
+@pytest.mark.parametrize(
+    ("count", "last", "more"),
+    [
+        (1, "1 partition is to be moved; nothing is to be copied.", None),
+        (2, "2 partitions are to be moved; nothing is to be copied.", None),
+        (25, "25 partitions are to be moved; nothing is to be copied.", "and 5 more partitions: "),
+    ],
+)
+def test_a_plan_names_its_partitions(count, last, more, capsys):
+    replicas = topic(*[(1,)] * (2 * count))
+    print_plan(plan_of(replicas, racks={1: None, 2: None}), [1, 2], None)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-1] == last
+    assert sum("1 -> 2" in line and line.startswith("t-") for line in lines) == min(count, 20)
+    assert any(more is not None and line.startswith(more) for line in lines) == (more is not None)
+
+
+def test_a_plan_that_has_nothing_to_move_says_so(capsys):
+    print_plan(plan_of(topic((1,), (2,), (3,))), [1, 2, 3], None)
+    assert capsys.readouterr().out.endswith(
+        "Nothing is moved: the brokers have as many replicas as each other.\n"
+    )
+
+
+def test_a_plan_names_what_is_under_way(capsys):
+    under_way = {("t", 0): Move((2,), (2,))}
+    print_plan(plan_of(topic((1, 2)), under_way, {1: None, 2: None}), [1, 2], None)
+    out = capsys.readouterr().out
+    assert "t-0 1 -> 2 under way" in " ".join(out.split())
+    assert out.endswith("1 partition is being moved already; nothing is to be copied.\n")
 
 
 @given(
@@ -131,7 +214,9 @@ def test_a_broker_without_replicas_gets_half_of_them_and_nothing_is_lost(cluster
     assert leads(cluster) == {1: 6}
 
     assert main([*line, "--within", "0"]) == 1
-    assert "still there: t-" in capsys.readouterr().err
+    err = capsys.readouterr().err
+    assert "not done within 0 s: 3 partitions are not moved yet (t-" in err
+    assert f"To go on: tidelog cluster rebalance --broker {cluster[1].bootstrap}. " in err
     assert main([*line, "--at-once", "2"]) == 0
     assert capsys.readouterr().out.endswith("All partitions are moved.\n")
     assert leads(cluster) == {1: 3, 2: 3}
@@ -149,7 +234,7 @@ def test_leaders_move_without_a_copy(cluster, capsys):
     eventually(lambda: "t" not in admin.list_topics(timeout=10).topics)
     admin.create_topics([both])["t"].result(30)
     assert main(["cluster", "rebalance", "--broker", cluster[1].bootstrap]) == 0
-    assert "2 partitions to move, 0 B to copy." in capsys.readouterr().out
+    assert "2 partitions are to be moved; nothing is to be copied." in capsys.readouterr().out
     eventually(lambda: leads(cluster) == {1: 2, 2: 2}, 60)
 
 
@@ -182,17 +267,19 @@ def test_a_throttle_limits_the_moves_and_is_gone_when_they_are_done(cluster, cap
     limited = [*line, "--throttle", "200000"]
     assert main([*limited, "--plan"]) == 0
     plan = " ".join(capsys.readouterr().out.split())
-    assert "3 partitions to move, 2.3 MiB to copy; at 195.3 KiB/s that takes 13 s at least." in plan
+    assert (
+        "3 partitions are to be moved; 2.3 MiB are to be copied, which takes 13 s at least at 195.3 KiB/s."
+        in plan
+    )
     assert throttle(cluster) == NO_THROTTLE
 
-    command = subprocess.Popen(
-        [sys.executable, "-c", INTERRUPTIBLE, *limited], stdout=subprocess.DEVNULL
-    )
-    eventually(lambda: throttle(cluster)[0] == ["200000"] * 2 and moving(cluster), 30)
-    command.send_signal(signal.SIGINT)
-    assert command.wait(30) == 1
+    told = interrupted(cluster, limited)
     rates, lists = throttle(cluster)
     assert rates == ["200000"] * 2
+    assert "interrupted: 3 partitions are still being moved (t-" in told
+    assert "the throttle is still set. To go on: " in told
+    assert f"rebalance --broker {cluster[1].bootstrap} --throttle 200000. To cancel: " in told
+    assert told.endswith(f"tidelog cluster rebalance --broker {cluster[1].bootstrap} --cancel\n")
     assert sorted(lists[LEADERS].split(",")) == sorted(f"{index}:1" for _, index in moving(cluster))
     assert sorted(lists[FOLLOWERS].split(",")) == sorted(
         f"{index}:2" for _, index in moving(cluster)
@@ -202,11 +289,46 @@ def test_a_throttle_limits_the_moves_and_is_gone_when_they_are_done(cluster, cap
     began_s = time.monotonic()
     assert main([*line, *again]) == 0
     out = capsys.readouterr().out
-    assert "3 partitions under way, 2.3 MiB to copy" in out
+    assert "3 partitions are being moved already; " in out
+    assert "2.3 MiB" in out
     assert out.endswith("All partitions are moved.\n")
     assert time.monotonic() - began_s < 20
     assert throttle(cluster) == NO_THROTTLE
     assert leads(cluster) == {1: 3, 2: 3}
+
+
+def interrupted(cluster, command):
+    """Interrupts a command when it moves partitions under a limit; returns what it says."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", INTERRUPTIBLE, *command],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    eventually(lambda: throttle(cluster)[0] == ["200000"] * 2 and moving(cluster), 30)
+    process.send_signal(signal.SIGINT)
+    told = process.communicate(timeout=60)[1]
+    assert process.returncode == 1
+    return told
+
+
+def test_a_rebalance_is_cancelled(cluster, capsys):
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"})
+    for number in range(240):
+        producer.produce("t", bytes([number]) * 20_000, partition=number % 6)
+    assert producer.flush(30) == 0
+    line = ["cluster", "rebalance", "--broker", cluster[1].bootstrap]
+    interrupted(cluster, [*line, "--throttle", "200000"])
+    assert main([*line, "--cancel"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("3 partitions are moved no more: t-")
+    assert out.endswith(". The throttle is removed.\n")
+    assert throttle(cluster) == NO_THROTTLE
+    assert not moving(cluster)
+    assert leads(cluster) == {1: 6}
+
+    assert main([*line, "--cancel"]) == 0
+    assert capsys.readouterr().out == "No partition is being moved. No throttle was set.\n"
 
 
 def test_a_throttle_of_somebody_else_stays(cluster):

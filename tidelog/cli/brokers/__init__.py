@@ -2,5 +2,6 @@
 
 `serve.py` runs one or several. `status.py` shows who leads what, `doctor.py` what is wrong
 (`diagnosis.py` finds it in what `gathering.py` was told). `roll.py` restarts all of them, one after
-another. `rebalance.py` and `remove.py` move partitions (`assignments.py` asks the brokers for that).
+another. `rebalance.py` (by `rebalance_plan.py`) and `remove.py` move partitions (`assignments.py` asks
+the brokers for that).
 """

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from client.calls import reassignments
 from client.calls import topics as topic_calls
+from protocol.error_codes import ErrorCode
 from tidelog.cli.cluster import Cluster, raised_as_sentences, sentence_of
-from tidelog.cli.shared import USAGE, CommandError, counted
+from tidelog.cli.shared import USAGE, CommandError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -52,21 +53,24 @@ def cordoned(cluster: Cluster) -> frozenset[int]:
 
 
 def begin_moves(cluster: Cluster, moves: Mapping[TopicPartition, Sequence[int]]) -> None:
-    """Asks for moves of partitions. Raises CommandError if one is refused."""
+    """Asks for moves of partitions. Raises CommandError if one is refused.
+
+    A partition whose topic was deleted meanwhile has nothing to move.
+    """
     places = list(moves)
     for start in range(0, len(places), _AT_ONCE):
         part = {place: moves[place] for place in places[start : start + _AT_ONCE]}
         with raised_as_sentences():
             refused = cluster.client.perform(reassignments.reassign(part))
         for (topic, index), error in refused.items():
-            raise CommandError(f"{topic}-{index} is not moved: {sentence_of(error)}")
+            if error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                raise CommandError(f"{topic}-{index} is not moved: {sentence_of(error)}")
 
 
 def named(places: Sequence[TopicPartition]) -> str:
-    """Returns a count of partitions and the first of them, as text."""
+    """Returns the first of some partitions, as text."""
     some = [f"{topic}-{index}" for topic, index in places]
-    shown = ", ".join(some[:_SHOWN]) + (" and others" if len(some) > _SHOWN else "")
-    return f"{counted(len(some), 'partition')} still there: {shown}"
+    return ", ".join(some[:_SHOWN]) + (" and others" if len(some) > _SHOWN else "")
 
 
 def number(text: str, what: str, limit: int) -> int:

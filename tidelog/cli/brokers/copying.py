@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from client.calls import topics as topic_calls
@@ -21,9 +22,13 @@ class Copying:
         self,
         added: Mapping[TopicPartition, Sequence[int]],
         sizes: Mapping[TopicPartition, int],
+        leaders: Mapping[TopicPartition, int],
     ) -> None:
-        """`added` are the new replicas of each partition, `sizes` the bytes of its leader."""
-        self._added = added
+        """`added` are the new replicas of each partition, `sizes` the bytes of its leader.
+
+        `leaders` say who leads, and sends to the new replicas.
+        """
+        self._added, self._leaders = added, leaders
         self._expected = {
             (place, broker): sizes.get(place, 0)
             for place, brokers in added.items()
@@ -41,12 +46,21 @@ class Copying:
         """The bytes that were there when somebody last looked."""
         return sum(self._copied.values())
 
+    @property
+    def left(self) -> int:
+        """The bytes that were missing then."""
+        return self.total - self.copied
+
     def largest_of_a_broker(self) -> int:
-        """Returns how many bytes the broker gets that gets most."""
-        by_broker: dict[int, int] = {}
-        for (_, broker), size in self._expected.items():
-            by_broker[broker] = by_broker.get(broker, 0) + size
-        return max(by_broker.values(), default=0)
+        """Returns how many bytes are left for the broker that gets most, or for the one that sends most."""
+        gets: Counter[int] = Counter()
+        sends: Counter[int] = Counter()
+        for (place, broker), size in self._expected.items():
+            left = size - self._copied[place, broker]
+            gets[broker] += left
+            if place in self._leaders:
+                sends[self._leaders[place]] += left
+        return max((*gets.values(), *sends.values()), default=0)
 
     def look(self, client: Client, places: Iterable[TopicPartition]) -> None:
         """Asks the brokers how much of some partitions they have; one that is away has what it had."""

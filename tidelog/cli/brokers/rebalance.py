@@ -1,19 +1,19 @@
 """`tidelog cluster rebalance`: evens out replicas and leaders, after brokers were added or replaced.
 
-The plan is made from what each broker has, or is about to get (`balance.py`), so the command can be
-interrupted and given again: it waits for what is under way, and goes on. A limited number of partitions
+The plan is made from what each broker has, or is about to get (`rebalance_plan.py`), so the command can
+be interrupted and given again: it waits for what is under way, and goes on. A limited number of partitions
 move at once, and `--throttle` limits the bandwidth (`throttle.py`). That limit lasts until everything is
-moved, also when the command was interrupted meanwhile. `--plan` only prints what would be moved.
+moved, also when the command was interrupted meanwhile; then it says what it leaves behind. `--plan` only
+prints what would be moved, and `--cancel` takes back what is under way.
 """
 
 from __future__ import annotations
 
 import time
-from collections import Counter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from client.calls import reassignments
-from client.calls import topics as topic_calls
+from protocol.error_codes import ErrorCode
 from tidelog.cli.brokers.assignments import (
     begin_moves,
     cordoned,
@@ -23,21 +23,17 @@ from tidelog.cli.brokers.assignments import (
     racks_of,
     replicas_of,
 )
-from tidelog.cli.brokers.balance import added, balanced
-from tidelog.cli.brokers.copying import Copying
-from tidelog.cli.brokers.throttle import remove_throttle, set_throttle
-from tidelog.cli.cluster import Cluster, raised_as_sentences
+from tidelog.cli.brokers.rebalance_plan import Plan, are, as_json, make_plan, print_plan
+from tidelog.cli.brokers.throttle import limit_set, remove_throttle, set_throttle
+from tidelog.cli.cluster import Cluster, raised_as_sentences, sentence_of
 from tidelog.cli.shared import (
+    BROKER_ADDRESS,
     USAGE,
     CommandError,
     add_broker,
     bar,
-    counted,
     print_json,
     print_lines,
-    print_table,
-    size_of,
-    span_of,
 )
 
 if TYPE_CHECKING:
@@ -54,24 +50,19 @@ _AT_ONCE = 10
 _MOST_BYTES = 2**63
 
 
-class _Plan(NamedTuple):
-    """What is to be moved.
-
-    `has` are the replicas of all partitions now, and `before` those when what is `under_way` is done;
-    the `moves` come after that. `added` are the replicas that a partition does not have yet, by either.
-    """
-
-    has: dict[TopicPartition, Replicas]
-    before: dict[TopicPartition, Replicas]
-    under_way: dict[TopicPartition, Replicas]
-    moves: dict[TopicPartition, Replicas]
-    added: dict[TopicPartition, Replicas]
-    sizes: dict[TopicPartition, int]
+class _NotDoneError(Exception):
+    """The moves were not done in time."""
 
 
 def add_rebalance(parser: argparse.ArgumentParser) -> None:
     """Adds the options of `tidelog cluster rebalance`."""
-    parser.add_argument("--plan", action="store_true", help="print the moves, and make none")
+    instead = parser.add_mutually_exclusive_group()
+    instead.add_argument("--plan", action="store_true", help="print the moves, and make none")
+    instead.add_argument(
+        "--cancel",
+        action="store_true",
+        help="take back all moves under way, whoever began them, and remove the limit",
+    )
     parser.add_argument(
         "--at-once",
         metavar="N",
@@ -104,43 +95,37 @@ def run_rebalance(options: argparse.Namespace) -> None:
             raise CommandError("--throttle 0: expected at least 1", USAGE)
     deadline_s = time.monotonic() + number(options.within, "--within", 10**9)
     with Cluster(options.broker) as cluster:
+        if options.cancel:
+            _cancel(cluster, as_one_object=options.json)
+            return
         answer = metadata(cluster)
         closed = cordoned(cluster)
         racks = {each: rack for each, rack in racks_of(answer).items() if each not in closed}
-        plan = _planned(cluster, answer, racks)
+        plan = make_plan(cluster, answer, racks)
         if options.json:
-            print_json(_as_json(plan, rate))
+            print_json(as_json(plan, rate))
         else:
-            _print_plan(plan, [*racks], rate)
-        if not options.plan:
+            print_plan(plan, [*racks], rate)
+        if options.plan:
+            return
+        try:
             _carry_out(cluster, plan, rate, at_once, deadline_s)
-            if (plan.moves or plan.under_way) and not options.json:
-                print_lines("All partitions are moved.")
-
-
-def _planned(cluster: Cluster, answer: Any, racks: dict[int, str | None]) -> _Plan:
-    with raised_as_sentences():
-        moving = cluster.client.perform(reassignments.under_way())
-    under_way = {place: move.target for place, move in moving.items()}
-    has, sizes = replicas_of(answer), _sizes(cluster, answer)
-    before = {**has, **under_way}
-    moves = balanced(before, racks, sizes)
-    whole = {
-        place: tuple(each for each in replicas if each not in _adding(moving.get(place)))
-        for place, replicas in has.items()
-    }
-    new = added(whole, {**{place: before[place] for place in under_way}, **moves})
-    return _Plan(has, before, under_way, moves, new, sizes)
-
-
-def _adding(move: reassignments.Move | None) -> tuple[int, ...]:
-    return () if move is None else move.adding
+        except KeyboardInterrupt:
+            raise CommandError(f"interrupted: {_left_behind(options, plan.moves)}") from None
+        except _NotDoneError:
+            left = _left_behind(options, plan.moves)
+            raise CommandError(f"not done within {options.within} s: {left}") from None
+        if (plan.moves or plan.under_way) and not options.json:
+            print_lines("All partitions are moved.")
 
 
 def _carry_out(
-    cluster: Cluster, plan: _Plan, rate: int | None, at_once: int, deadline_s: float
+    cluster: Cluster, plan: Plan, rate: int | None, at_once: int, deadline_s: float
 ) -> None:
-    """Moves everything under the limit that is given, and leaves none. Raises CommandError."""
+    """Moves everything under the limit that is given, and leaves none.
+
+    Raises CommandError, and _NotDoneError.
+    """
     if rate is None:  # one of a command that was interrupted does not hold for this one
         _unthrottle(cluster)
     elif plan.added:
@@ -150,27 +135,12 @@ def _carry_out(
         _unthrottle(cluster)
 
 
-def _unthrottle(cluster: Cluster) -> None:
-    remove_throttle(cluster, [topic.name for topic in metadata(cluster).topics])
+def _unthrottle(cluster: Cluster) -> bool:
+    return remove_throttle(cluster, [topic.name for topic in metadata(cluster).topics])
 
 
-def _sizes(cluster: Cluster, answer: Any) -> dict[TopicPartition, int]:
-    """Returns the bytes of each partition's leader."""
-    found: dict[TopicPartition, int] = {}
-    for topic in answer.topics:
-        led: dict[int, list[int]] = {}
-        for one in topic.partitions:
-            if one.leader_id >= 0:
-                led.setdefault(one.leader_id, []).append(one.partition_index)
-        for leader, indexes in led.items():
-            with raised_as_sentences():
-                sizes = cluster.client.perform(topic_calls.log_sizes(topic.name, indexes, leader))
-            found.update({(topic.name, index): size for index, size in sizes.items()})
-    return found
-
-
-def _move(cluster: Cluster, plan: _Plan, at_once: int, deadline_s: float) -> None:
-    """Moves partitions, a limited number at the same time. Raises CommandError.
+def _move(cluster: Cluster, plan: Plan, at_once: int, deadline_s: float) -> None:
+    """Moves partitions, a limited number at the same time. Raises CommandError, and _NotDoneError.
 
     What is under way already does not count among these.
     """
@@ -178,15 +148,12 @@ def _move(cluster: Cluster, plan: _Plan, at_once: int, deadline_s: float) -> Non
     for place in waiting:
         moving.pop(place, None)
     others = len(moving)
-    copying = Copying(plan.added, plan.sizes)
+    copying = plan.copying
     looked_s, shown = time.monotonic(), 0
     with bar(copying.total, of_bytes=True) as advance:
         while waiting or moving:
             if time.monotonic() >= deadline_s:
-                raise CommandError(
-                    f"{named([*moving, *waiting])}. Give the command again to go on; those that are "
-                    "under way go on by themselves, see tidelog cluster status --unhealthy"
-                )
+                raise _NotDoneError
             free = max(at_once + others - len(moving), 0)
             begun = {place: waiting.pop(place) for place in [*waiting][:free]}
             begin_moves(cluster, begun)
@@ -205,57 +172,54 @@ def _move(cluster: Cluster, plan: _Plan, at_once: int, deadline_s: float) -> Non
             shown = copying.copied
 
 
-def _print_plan(plan: _Plan, brokers: list[int], rate: int | None) -> None:
-    counts = [_counted(each) for each in (plan.before, {**plan.before, **plan.moves})]
-    rows = [
-        (
-            str(broker),
-            *(f"{has[broker]} -> {will[broker]}" for has, will in zip(*counts, strict=True)),
-        )
-        for broker in sorted(brokers)
+# --- before it is done ---------------------------------------------------------------------------
+
+
+def _left_behind(options: argparse.Namespace, moves: Mapping[TopicPartition, Replicas]) -> str:
+    """Returns what a command that ends early leaves, and which commands go on or take it back."""
+    try:
+        # The connection of the command may be in the middle of an answer.
+        with Cluster(options.broker) as cluster, raised_as_sentences():
+            moving = cluster.client.perform(reassignments.under_way())
+            now = replicas_of(metadata(cluster))
+            is_limited = limit_set(cluster)
+    except CommandError as error:
+        return f"what is under way goes on, and a limit stays set ({error})"
+    rest = [
+        place for place, after in moves.items() if place not in moving and now.get(place) != after
     ]
-    print_table(("broker", "replicas", "leads by preference"), rows)
-    copying = Copying(plan.added, plan.sizes)
-    going = len(plan.under_way.keys() - plan.moves.keys())
-    if not plan.moves and not going:
-        print_lines("Nothing is moved: the brokers have as many replicas as each other.")
+    rest = [place for place in rest if place in now]
+    parts = [f"{are(len(moving))} still being moved ({named([*moving])})"] if moving else []
+    parts += [f"{are(len(rest))} not moved yet ({named(rest)})"] if rest else []
+    parts += ["the throttle is still set"] if is_limited else []
+    if not parts:
+        return "everything is moved, and no throttle is set"
+    again = _command(options)
+    throttle = f" --throttle {options.throttle}" if options.throttle is not None else ""
+    return f"{', '.join(parts)}. To go on: {again}{throttle}. To cancel: {again} --cancel"
+
+
+def _command(options: argparse.Namespace) -> str:
+    broker = "" if str(options.broker) == BROKER_ADDRESS else f" --broker {options.broker}"
+    file = getattr(options, "command_config", None)
+    return f"tidelog cluster rebalance{broker}{'' if file is None else f' --command-config {file}'}"
+
+
+def _cancel(cluster: Cluster, *, as_one_object: bool) -> None:
+    """Takes back all moves under way, and removes the limit. Raises CommandError."""
+    with raised_as_sentences():
+        moving = [*cluster.client.perform(reassignments.under_way())]
+        refused = cluster.client.perform(reassignments.reassign(dict.fromkeys(moving)))
+    over = {ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    for (topic, index), error in refused.items():
+        if error.code not in over:  # it is done, or its topic is gone
+            raise CommandError(f"{topic}-{index} is not taken back: {sentence_of(error)}")
+    was_limited = _unthrottle(cluster)
+    taken_back = [place for place in moving if place not in refused]
+    if as_one_object:
+        names = [{"topic": topic, "partition": index} for topic, index in taken_back]
+        print_json({"cancelled": names, "throttle_removed": was_limited})
         return
-    parts = [f"{counted(len(plan.moves), 'partition')} to move"] if plan.moves else []
-    parts += [f"{counted(going, 'partition')} under way"] if going else []
-    print_lines(f"{', '.join(parts)}, {size_of(copying.total)} to copy{_at_least(copying, rate)}.")
-
-
-def _at_least(copying: Copying, rate: int | None) -> str:
-    """Returns what is said of the time: the broker that gets most gets it at the rate at best."""
-    if rate is None:
-        return ""
-    least_s = -(-copying.largest_of_a_broker() // rate)
-    return f"; at {size_of(rate)}/s that takes {span_of(least_s * 1000)} at least"
-
-
-def _counted(replicas: Mapping[TopicPartition, Replicas]) -> tuple[Counter[int], Counter[int]]:
-    """Returns how many replicas, and how many preferred leaders, each broker has."""
-    return (
-        Counter(broker for each in replicas.values() for broker in each),
-        Counter(each[0] for each in replicas.values() if each),
-    )
-
-
-def _as_json(plan: _Plan, rate: int | None) -> dict[str, Any]:
-    return {
-        "bytes": Copying(plan.added, plan.sizes).total,
-        "throttle": rate,
-        "under_way": [
-            {"topic": topic, "partition": index, "new_replicas": list(after)}
-            for (topic, index), after in plan.under_way.items()
-        ],
-        "moves": [
-            {
-                "topic": topic,
-                "partition": index,
-                "replicas": list(plan.before[topic, index]),
-                "new_replicas": list(after),
-            }
-            for (topic, index), after in plan.moves.items()
-        ],
-    }
+    told = f"{are(len(taken_back))} moved no more" if taken_back else "No partition is being moved"
+    told += f": {named(taken_back)}" if taken_back else ""
+    print_lines(f"{told}. {'The throttle is removed.' if was_limited else 'No throttle was set.'}")

@@ -47,14 +47,18 @@ def set_throttle(
         cluster.alter(topic, {name: text for name, text in lists.items() if name not in kept})
 
 
+def limit_set(cluster: Cluster) -> bool:
+    """Returns whether rates are set for all brokers. Raises CommandError."""
+    with raised_as_sentences():
+        return bool(cluster.client.perform(setting_calls.describe(Resource(), names=RATES)))
+
+
 def remove_throttle(cluster: Cluster, topics: Iterable[str]) -> bool:
     """Removes the limit from the brokers and all topics; returns False if none was set.
 
     Raises CommandError.
     """
-    with raised_as_sentences():
-        found = cluster.client.perform(setting_calls.describe(Resource(), names=RATES))
-    if not found:
+    if not limit_set(cluster):
         return False
     for topic in topics:
         changes = {

@@ -1,0 +1,182 @@
+"""The plan of `tidelog cluster rebalance`: what is moved, what is under way already, and how it is told.
+
+Topics are asked about one after another, and may be created or deleted meanwhile: a plan has the
+partitions that were there when it was begun.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from client.calls import reassignments
+from client.calls import topics as topic_calls
+from tidelog.cli.brokers.assignments import replicas_of
+from tidelog.cli.brokers.balance import added, balanced
+from tidelog.cli.brokers.copying import Copying
+from tidelog.cli.cluster import Cluster, raised_as_sentences
+from tidelog.cli.shared import counted, print_lines, print_table, size_of, span_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from protocol.topic_partition import TopicPartition
+    from tidelog.cli.brokers.balance import Replicas
+
+_SHOWN = 20  # partitions
+
+
+class Plan(NamedTuple):
+    """What is to be moved.
+
+    `has` are the replicas of all partitions now, `whole` those of them that a move under way does not
+    add, and `before` the replicas when what is `under_way` is done; the `moves` come after that. `added`
+    are the replicas that a partition does not have yet, by either, and `copying` how much of them is
+    there.
+    """
+
+    has: dict[TopicPartition, Replicas]
+    whole: dict[TopicPartition, Replicas]
+    before: dict[TopicPartition, Replicas]
+    under_way: dict[TopicPartition, Replicas]
+    moves: dict[TopicPartition, Replicas]
+    added: dict[TopicPartition, Replicas]
+    copying: Copying
+
+
+def make_plan(cluster: Cluster, answer: Any, racks: dict[int, str | None]) -> Plan:
+    """Returns the plan for the topics of a Metadata answer. Raises CommandError.
+
+    `racks` are those of the brokers that may take replicas.
+    """
+    with raised_as_sentences():
+        moving = cluster.client.perform(reassignments.under_way())
+    has, sizes = replicas_of(answer), _sizes(cluster, answer)
+    moving = {place: move for place, move in moving.items() if place in has}
+    under_way = {place: move.target for place, move in moving.items()}
+    before = {**has, **under_way}
+    moves = balanced(before, racks, sizes)
+    whole = {
+        place: tuple(each for each in replicas if each not in _adding(moving.get(place)))
+        for place, replicas in has.items()
+    }
+    new = added(whole, {**under_way, **moves})
+    copying = Copying(new, sizes, _leaders(answer))
+    copying.look(cluster.client, under_way)
+    return Plan(has, whole, before, under_way, moves, new, copying)
+
+
+def _adding(move: reassignments.Move | None) -> tuple[int, ...]:
+    return () if move is None else move.adding
+
+
+def _leaders(answer: Any) -> dict[TopicPartition, int]:
+    return {
+        (topic.name, one.partition_index): one.leader_id
+        for topic in answer.topics
+        for one in topic.partitions
+        if one.leader_id >= 0
+    }
+
+
+def _sizes(cluster: Cluster, answer: Any) -> dict[TopicPartition, int]:
+    """Returns the bytes of each partition's leader."""
+    by_leader: dict[tuple[str, int], list[int]] = {}
+    for (topic, index), leader in _leaders(answer).items():
+        by_leader.setdefault((topic, leader), []).append(index)
+    found: dict[TopicPartition, int] = {}
+    for (topic, leader), indexes in by_leader.items():
+        with raised_as_sentences():
+            sizes = cluster.client.perform(topic_calls.log_sizes(topic, indexes, leader))
+        found.update({(topic, index): size for index, size in sizes.items()})
+    return found
+
+
+# --- telling it ----------------------------------------------------------------------------------
+
+
+def print_plan(plan: Plan, brokers: list[int], rate: int | None) -> None:
+    """Prints what each broker has and will have, the first moves, and how much is to be copied."""
+    counts = [_counted(each) for each in (plan.before, {**plan.before, **plan.moves})]
+    rows = [
+        (
+            str(broker),
+            *(f"{has[broker]} -> {will[broker]}" for has, will in zip(*counts, strict=True)),
+        )
+        for broker in sorted(brokers)
+    ]
+    print_table(("broker", "replicas", "leads by preference"), rows)
+    going = [place for place in plan.under_way if place not in plan.moves]
+    if not plan.moves and not going:
+        print_lines("Nothing is moved: the brokers have as many replicas as each other.")
+        return
+    moves = [(place, plan.before[place], after, "") for place, after in sorted(plan.moves.items())]
+    moves += [
+        (place, plan.whole[place], plan.under_way[place], "under way") for place in sorted(going)
+    ]
+    told = [
+        (f"{topic}-{index}", f"{_ids(now)} -> {_ids(after)}", state)
+        for (topic, index), now, after, state in moves[:_SHOWN]
+    ]
+    print_lines("")
+    print_table(("partition", "replicas", ""), told)
+    if len(moves) > _SHOWN:
+        print_lines(f"and {counted(len(moves) - _SHOWN, 'more partition')}: --json names all.")
+    parts = [f"{are(len(plan.moves))} to be moved"] if plan.moves else []
+    parts += [f"{are(len(going))} being moved already"] if going else []
+    print_lines("", f"{' and '.join(parts)}; {to_copy(plan.copying, rate)}.")
+
+
+def are(count: int) -> str:
+    """Returns a count of partitions with its verb: "1 partition is", "2 partitions are"."""
+    return f"{counted(count, 'partition')} {'is' if count == 1 else 'are'}"
+
+
+def to_copy(copying: Copying, rate: int | None) -> str:
+    """Returns how much is to be copied, and how long that takes at least if a rate limits it.
+
+    The broker that sends or gets most does so at the rate at best.
+    """
+    if not copying.total:
+        return "nothing is to be copied"
+    text = f"{size_of(copying.total)} are to be copied"
+    if copying.copied:
+        text = f"{size_of(copying.left)} of {size_of(copying.total)} are still to be copied"
+    if rate is None:
+        return text
+    least_s = -(-copying.largest_of_a_broker() // rate)
+    return f"{text}, which takes {span_of(least_s * 1000)} at least at {size_of(rate)}/s"
+
+
+def _ids(brokers: Replicas) -> str:
+    return ",".join(map(str, brokers)) or "none"
+
+
+def _counted(replicas: Mapping[TopicPartition, Replicas]) -> tuple[Counter[int], Counter[int]]:
+    """Returns how many replicas, and how many preferred leaders, each broker has."""
+    return (
+        Counter(broker for each in replicas.values() for broker in each),
+        Counter(each[0] for each in replicas.values() if each),
+    )
+
+
+def as_json(plan: Plan, rate: int | None) -> dict[str, Any]:
+    """Returns a plan with all its partitions as values of JSON."""
+    return {
+        "bytes": plan.copying.total,
+        "bytes_left": plan.copying.left,
+        "throttle": rate,
+        "under_way": [
+            {"topic": topic, "partition": index, "new_replicas": list(after)}
+            for (topic, index), after in plan.under_way.items()
+        ],
+        "moves": [
+            {
+                "topic": topic,
+                "partition": index,
+                "replicas": list(plan.before[topic, index]),
+                "new_replicas": list(after),
+            }
+            for (topic, index), after in plan.moves.items()
+        ],
+    }
