@@ -179,9 +179,17 @@ class Cluster:
         answer = self._perform(topic_calls.describe(wanted))
         return sorted(map(_topic, answer.topics), key=lambda topic: topic.name)
 
-    def create_topic(self, name: str, partitions: int, settings: Mapping[str, str]) -> None:
-        """Creates a topic; -1 partitions: as many as the broker's default."""
-        self._perform(topic_calls.create(name, partitions, settings), f"{name}: ")
+    def create_topic(
+        self,
+        name: str,
+        partitions: int,
+        settings: Mapping[str, str],
+        *,
+        replication_factor: int = -1,
+    ) -> None:
+        """Creates a topic; -1 partitions or replicas: as many as the broker's default."""
+        call = topic_calls.create(name, partitions, settings, replication_factor=replication_factor)
+        self._perform(call, f"{name}: ")
 
     def delete_topics(self, names: Iterable[str]) -> None:
         """Deletes the topics that can be deleted, even if others cannot."""

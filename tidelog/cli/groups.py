@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 _PLACES = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)(:(?P<numbers>[0-9]{1,9}(,[0-9]{1,9})*))?")
 _LONGEST_WATCH_MS = 3_600_000
+_TIMES = {"event": "record", "append": "append"}  # by the names in JSON
 _PLACES_HELP = "a topic, or some of its partitions: TOPIC:0,2"
 _DESCRIBED = {
     "list": "list the groups",
@@ -243,7 +244,7 @@ def _print_lags(group: Group, lags: Sequence[Lag]) -> None:
             "committed",
             "end",
             "lag",
-            "by event time",
+            "by record time",
             "by append time",
             "member",
         ),
@@ -258,10 +259,12 @@ def _print_lags(group: Group, lags: Sequence[Lag]) -> None:
             )
             for lag in lags
         ],
-        right=("partition", "committed", "end", "lag", "by event time", "by append time"),
+        right=("partition", "committed", "end", "lag", "by record time", "by append time"),
     )
     notes = {
-        f"No lag by {by} time: {why}." for lag in lags for by, why in sorted(lag.unknown.items())
+        f"No lag by {_TIMES[by]} time: {why}."
+        for lag in lags
+        for by, why in sorted(lag.unknown.items())
     }
     if notes:
         print_lines("", *sorted(notes))

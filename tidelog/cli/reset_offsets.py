@@ -73,8 +73,9 @@ def add_reset(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--by",
-        choices=["event", "append"],
-        help="for --to-time: the records' own time (event), or when they were appended",
+        type=lambda text: "record" if text == "event" else text,  # its name before
+        choices=["record", "append"],
+        help="for --to-time: the records' own times (record), or when they were appended",
     )
     parser.add_argument(
         "--shift",

@@ -68,7 +68,7 @@ def add_http(parser: argparse.ArgumentParser, *, again: bool = False) -> None:
         "--http",
         metavar="HOST:PORT",
         default=argparse.SUPPRESS if again else HTTP_ADDRESS,
-        help=f"the broker's HTTP port ({HTTP_ADDRESS})",
+        help=f"where a broker serves HTTP, as its own --http says ({HTTP_ADDRESS})",
     )
 
 
@@ -78,7 +78,7 @@ def add_broker(parser: argparse.ArgumentParser, *, again: bool = False) -> None:
         "--broker",
         metavar="HOST:PORT",
         default=argparse.SUPPRESS if again else BROKER_ADDRESS,
-        help=f"the broker's Kafka port ({BROKER_ADDRESS})",
+        help=f"where a broker listens for Kafka's clients ({BROKER_ADDRESS})",
     )
     parser.add_argument(
         "--command-config",

@@ -36,6 +36,7 @@ _OWN = {  # what happens to the broker's own topics
     "__transaction_state": "it contains the state of transactions",
 }
 _SET_HELP = "a setting (retention.ms=7d); may be given many times"
+_MOST_PARTITIONS, _MOST_REPLICAS = 2**31 - 1, 2**15 - 1  # of the protocol's fields
 _DESCRIBED = {
     "list": "list the topics",
     "describe": "ids, partitions, offsets, sizes and what somebody has set",
@@ -56,6 +57,12 @@ def add_topics(parser: argparse.ArgumentParser) -> None:
             one.add_argument("--partitions", metavar="N", help="how many, in all")
             one.add_argument(
                 "--set", metavar="KEY=VALUE", action="append", default=[], help=_SET_HELP
+            )
+        if action == "create":
+            one.add_argument(
+                "--replication-factor",
+                metavar="N",
+                help="on how many brokers each partition is (the broker's default.replication.factor)",
             )
         if action == "alter":
             one.add_argument(
@@ -175,11 +182,12 @@ def _print_topic(topic: Mapping[str, Any]) -> None:
 
 
 def _create(options: argparse.Namespace) -> None:
-    count = -1 if options.partitions is None else _count(options.partitions)
+    count = _count("--partitions", options.partitions, _MOST_PARTITIONS)
+    factor = _count("--replication-factor", options.replication_factor, _MOST_REPLICAS)
     settings = settings_of(options.set)
     with Cluster(options.broker) as cluster:
         for name in options.topics:
-            cluster.create_topic(name, count, settings)
+            cluster.create_topic(name, count, settings, replication_factor=factor)
             if not options.json:
                 print_lines(f"Created {name}.")
         if options.json:
@@ -187,9 +195,12 @@ def _create(options: argparse.Namespace) -> None:
             print_json([_named(topic) | {"partitions": len(topic.partitions)} for topic in topics])
 
 
-def _count(text: str) -> int:
-    if not (text.isascii() and text.isdecimal()) or not 0 < int(text) < 2**31:
-        raise CommandError(f"--partitions {text}: expected a number from 1 to {2**31 - 1}", USAGE)
+def _count(option: str, text: str | None, most: int) -> int:
+    """Returns the number that an option gives; -1, the broker's default, if it is not given."""
+    if text is None:
+        return -1
+    if not (text.isascii() and text.isdecimal()) or not 0 < int(text[:12]) <= most:
+        raise CommandError(f"{option} {text}: expected a number from 1 to {most}", USAGE)
     return int(text)
 
 
@@ -222,7 +233,9 @@ def _own(topics: Iterable[Topic]) -> str:
 
 
 def _alter(options: argparse.Namespace) -> None:
-    count = None if options.partitions is None else _count(options.partitions)
+    count = None
+    if options.partitions is not None:
+        count = _count("--partitions", options.partitions, _MOST_PARTITIONS)
     changes: Changes = {**settings_of(options.set), **dict.fromkeys(options.unset)}
     if count is None and not changes:
         raise CommandError("nothing to alter: --partitions, --set or --unset", USAGE)

@@ -174,6 +174,21 @@ def test_help_names_every_option(capsys):
     }
 
 
+def test_help_names_what_an_adoption_is_given(capsys):
+    with pytest.raises(SystemExit):
+        main(["adopt", "apply", "--help"])
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "[--config FILE] [--set KEY=VALUE] [--dry-run] [--json] INVENTORY [INVENTORY" in shown
+
+
+@pytest.mark.parametrize("command", ["topics", "consume", "explain", "cluster"])
+def test_help_says_whose_http_is_meant(capsys, command):
+    with pytest.raises(SystemExit):
+        main([command, "--help"])
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "where a broker serves HTTP, as its own --http says (127.0.0.1:8080)" in shown
+
+
 @pytest.mark.parametrize(
     "given",
     [

@@ -255,6 +255,7 @@ def test_people_read_spans(broker, run, topic, group):
     assert status == 0
     (row,) = (line.split() for line in out.splitlines() if line.startswith(topic))
     assert row == [topic, "0", "0", "5", "5", "4h", "0m", "4h", "0m"]
+    assert "lag   by record time   by append time" in out
     out = run("describe", group, http=NOWHERE)[1]
     assert "No lag by append time: append times come over HTTP" in out
 
@@ -322,6 +323,7 @@ def test_members_that_are_no_consumers(broker, run, group):
         (["--to-time", "-2h"], {0: 1, 1: 0}, "no record is that late: the end"),
         (["--to-time", "-2h", "--by", "append"], {0: 3, 1: 0}, "no record is that late: the end"),
         (["--to-time", "-1h", "--by=append"], {0: 4, 1: 0}, "no record is that late: the end"),
+        (["--to-time", "-90m", "--by", "record"], {0: 1, 1: 0}, "no record is that late: the end"),
         (["--to-time", "-90m", "--by", "event"], {0: 1, 1: 0}, "no record is that late: the end"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",

@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from client.calls import topics as topic_calls
 from tests.broker import asking
 from tests.broker.conftest import healthy
 from tests.oracle import recordset
@@ -83,6 +84,21 @@ def test_a_topic_is_made_listed_described_altered_and_deleted(run):
     assert "--yes" in err
     assert run("topics", "delete", name, "--yes") == (0, f"Deleted {name}.\n", "")
     assert run("topics", "describe", name)[0] == 1
+
+
+def test_a_topic_is_made_with_as_many_replicas_as_are_asked_for(run, monkeypatch):
+    asked = []
+    create = topic_calls.create
+
+    def noted(*arguments, **options):
+        asked.append(options["replication_factor"])
+        return create(*arguments, **options)
+
+    monkeypatch.setattr(topic_calls, "create", noted)
+    for number, options in enumerate(([], ["--replication-factor", "1"])):
+        name = f"replicated-{number}"
+        assert run("topics", "create", name, *options) == (0, f"Created {name}.\n", "")
+    assert asked == [-1, 1]
 
 
 def test_describe_tells_offsets_and_sizes(run, old):
@@ -229,6 +245,8 @@ def test_the_brokers_own_topics_are_warned_of(run, connection):
     [
         (["topics", "create", "T"], 1, "exists"),
         (["topics", "create", "x", "--partitions", "0"], 2, "from 1 to 2147483647"),
+        (["topics", "create", "x", "--replication-factor", "0"], 2, "from 1 to 32767"),
+        (["topics", "create", "x", "--replication-factor", "2"], 1, "replication factor"),
         (["topics", "create", "x", "--set", "retenion.ms=1"], 2, "did you mean retention.ms"),
         (["topics", "create", "x", "--set", "retention.ms"], 2, "expected KEY=VALUE"),
         (["topics", "create", "../x"], 2, "../x"),

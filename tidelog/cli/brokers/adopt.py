@@ -49,16 +49,20 @@ def add_adopt(parser: argparse.ArgumentParser) -> None:
     apply.set_defaults(action="apply")
     apply.add_argument(
         "from_file",
-        metavar="FILE",
+        metavar="INVENTORY",
         nargs="+",
         type=Path,
         help="what inspect has written, one per broker",
     )
-    for name, what in (
-        ("--config", "a properties file of the new brokers"),
-        ("--set", "one of their settings, such as metadata.store=etcd://HOST:2379"),
+    for name, metavar, what in (
+        ("--config", "FILE", "a properties file of the new brokers; may be given many times"),
+        (
+            "--set",
+            "KEY=VALUE",
+            "one of their settings, such as metadata.store=etcd://HOST:2379; may be given many times",
+        ),
     ):
-        apply.add_argument(name, action="append", default=[], help=what)
+        apply.add_argument(name, metavar=metavar, action="append", default=[], help=what)
     apply.add_argument("--dry-run", action="store_true", help="only say what it would do")
     for each in (inspect, apply):
         each.add_argument("--json", action="store_true", help="one JSON object")

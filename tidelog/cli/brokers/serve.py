@@ -38,7 +38,12 @@ def add_serve(serve: argparse.ArgumentParser) -> None:
     add = serve.add_argument
     add("--listeners", metavar="NAME://HOST:PORT", help="where to listen (port 0: any free one)")
     add("--log-dirs", metavar="DIR", help="where the logs are kept, several separated by commas")
-    add("--http", metavar="HOST:PORT", help="where to serve metrics and health")
+    add(
+        "--http",
+        metavar="HOST:PORT",
+        help="where to serve metrics, health and JSON over HTTP, which is off without it (port 0: any "
+        "free one)",
+    )
     add(
         "--config",
         metavar="FILE",
