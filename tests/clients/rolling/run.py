@@ -1,7 +1,8 @@
-"""A rolling restart under load: brokers are stopped and started one after another while clients work.
+"""Restarts under load: brokers are stopped and started while clients work.
 
-What an operator does for a new release: SIGTERM, wait for its end, start again, wait until every
-partition has all its replicas, the next one. Every client of `clients.ROLLING` sends and reads all the time.
+`roll` does what an operator does for a new release: SIGTERM, wait for its end, start again, wait until every
+partition has all its replicas, the next one. `stop_all` leaves clients without any broker for some seconds.
+Every client of `clients.ROLLING` sends and reads all the time.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from tests.clients.environments import Unavailable
 from tests.clients.rolling.load import PARTITIONS, Load, Log, Verdict, Work, judge
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from tests.clients.clients import Client
     from tidelog.cluster import BrokerCluster
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 BEGIN_WITHIN_S = 120.0
 IN_SYNC_WITHIN_S = 60.0
 DOWN_S = 1.0  # how long a broker stays down
+ALL_DOWN_S = 5.0  # how long all of them do: longer than clients wait before they try once more
 BETWEEN_S = 1.0
 READ_TIMEOUT_S = 60.0
 
@@ -53,6 +55,17 @@ def roll(cluster: BrokerCluster) -> list[float]:
         wait_in_sync(cluster)
         time.sleep(BETWEEN_S)
     return away
+
+
+def stop_all(cluster: BrokerCluster) -> None:
+    """Stops every broker and starts them again: meanwhile there is neither a leader nor a coordinator."""
+    for broker in range(len(cluster), 0, -1):
+        if status := cluster.stop(broker):
+            raise AssertionError(f"broker {broker} ended with status {status}")
+    time.sleep(ALL_DOWN_S)
+    for broker in range(1, len(cluster) + 1):
+        cluster.restart(broker)
+    wait_in_sync(cluster)
 
 
 def wait_in_sync(cluster: BrokerCluster) -> None:
@@ -90,9 +103,11 @@ def stored(server: str, topic: str) -> Log:
 
 
 def run(
-    cluster: BrokerCluster, chosen: Sequence[Client]
+    cluster: BrokerCluster,
+    chosen: Sequence[Client],
+    restart: Callable[[BrokerCluster], object] = roll,
 ) -> tuple[dict[str, Rolled], dict[str, str]]:
-    """Rolls the cluster while clients work; what each did by its name, and who was skipped and why."""
+    """Restarts the cluster while clients work; what each did by its name, and who was skipped and why."""
     skipped: dict[str, str] = {}
     with ExitStack() as stack:
         loads = []
@@ -113,7 +128,7 @@ def run(
             time.sleep(0.1)
         for load in loads:
             load.measure_from_now()
-        roll(cluster)
+        restart(cluster)
         works = [(load, load.finish()) for load in loads]
         rolled = {}
         for load, work in works:

@@ -1,4 +1,4 @@
-"""Clients work on through a rolling restart of three brokers; and the judge of it judged.
+"""Clients work on through a rolling restart of three brokers, and while there is none; and the judge judged.
 
 `make test-clients` runs the restart and prints what each client did. The judge's faults are planted
 in answers, so that no broker is asked.
@@ -68,13 +68,23 @@ def test_the_table_tells_what_each_client_did():
     assert text.splitlines()[-1] == "| a 1.0 | 30 | 30 | none (idempotent) | 0 | 10 ms | 20 ms |"
 
 
-@pytest.mark.clients
-@pytest.mark.timeout(60 * MINUTES_MAX)
-def test_clients_work_through_a_rolling_restart(tidelog_cluster):
-    cluster = tidelog_cluster(brokers=3)
-    rolled, skipped = run.run(cluster, clients.ROLLING)
-    print("\nThrough a rolling restart of three brokers:\n" + run.table(rolled))
+def work_through(cluster, chosen, restart):
+    """Every client works on, and loses nothing; what it tells meanwhile is its own affair."""
+    rolled, skipped = run.run(cluster, chosen, restart)
+    print(f"\nThrough {restart.__name__} of {len(cluster)} broker(s):\n" + run.table(rolled))
     wrong = {name: each.verdict.wrong for name, each in rolled.items() if each.verdict.wrong}
     assert wrong == {}
     assert matrix.unexpected_skips(skipped) == {}
-    assert set(rolled) | set(skipped) == {client.name for client in clients.ROLLING}
+    assert set(rolled) | set(skipped) == {client.name for client in chosen}
+
+
+@pytest.mark.clients
+@pytest.mark.timeout(60 * MINUTES_MAX)
+def test_clients_work_through_a_rolling_restart(tidelog_cluster):
+    work_through(tidelog_cluster(brokers=3), clients.ROLLING, run.roll)
+
+
+@pytest.mark.clients
+@pytest.mark.timeout(60 * MINUTES_MAX)
+def test_clients_go_on_after_no_broker_was_there(tidelog_cluster):
+    work_through(tidelog_cluster(brokers=1), clients.PATIENT, run.stop_all)

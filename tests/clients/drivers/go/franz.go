@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"sort"
 	"strings"
 	"sync"
@@ -261,17 +262,26 @@ func (f *franz) join(c *command) {
 	f.member = f.open(options...)
 }
 
+// What polling tells beside records. A lost session is told for information: the client waits and joins again,
+// as long as it takes. Whoever asks for records sees whether it does; standard error says why it had to.
+func notePolled(topic string, partition int32, err error) {
+	var lost *kgo.ErrGroupSession
+	switch {
+	case errors.As(err, &lost):
+		fmt.Fprintln(os.Stderr, err)
+	case errors.Is(err, context.DeadlineExceeded):
+	default:
+		panic(fmt.Sprintf("%s %d: %v", topic, partition, err))
+	}
+}
+
 func (f *franz) poll(c *command) []answer {
 	deadline := time.Now().Add(time.Duration(c.Ms) * time.Millisecond)
 	records := []answer{}
 	for len(records) == 0 && time.Now().Before(deadline) {
 		ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 		fetches := f.member.PollFetches(ctx)
-		fetches.EachError(func(topic string, partition int32, err error) {
-			if !errors.Is(err, context.DeadlineExceeded) {
-				panic(fmt.Sprintf("%s %d: %v", topic, partition, err))
-			}
-		})
+		fetches.EachError(notePolled)
 		fetches.EachRecord(func(one *kgo.Record) {
 			at := place{one.Topic, one.Partition}
 			if f.pending[at] == nil {
