@@ -176,6 +176,7 @@ class Member:
 
     def __init__(self):
         self.client = None
+        self.at_least_once = False
         self.starting = None
         self.pending = lines.Pending()
 
@@ -184,6 +185,7 @@ class Member:
         if command["assignor"] == "range":
             options["partition_assignment_strategy"] = [RangePartitionAssignor]
         self.pending.clear()
+        self.at_least_once = command.get("at_least_once", False)
         self.client = AIOKafkaConsumer(
             command["topic"],
             bootstrap_servers=SERVER,
@@ -214,13 +216,19 @@ class Member:
             if self.pending:
                 # Said in full: it may have joined again meanwhile, and be at other places.
                 nexts = self.pending.nexts().items()
+                if self.at_least_once:
+                    told = self.pending.settle()
                 try:
                     await self.client.commit({TopicPartition(*p): next_ for p, next_ in nexts})
                 except (CommitFailedError, RebalanceInProgressError, IllegalStateError):
                     # It joins again, and goes on everywhere at what is committed.
                     self.pending.clear()
                     continue
-                told = self.pending.settle()
+                except KafkaError as error:
+                    if not (self.at_least_once and error.retriable):
+                        raise
+                    continue
+                told = told or self.pending.settle()
         return [lines.polled(self.owned(), told)]
 
     def owned(self):

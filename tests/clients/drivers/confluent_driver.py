@@ -23,6 +23,17 @@ LOST = {
     KafkaError._NO_OFFSET,
     KafkaError._ASSIGNMENT_LOST,
 }
+# What a commit says when its connection broke, or no coordinator was found in time.
+UNANSWERED = {
+    KafkaError._TRANSPORT,
+    KafkaError._TIMED_OUT,
+    KafkaError._TIMED_OUT_QUEUE,
+    KafkaError._WAIT_COORD,
+    KafkaError.REQUEST_TIMED_OUT,
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+}
 
 
 def produce(command):
@@ -176,10 +187,13 @@ class Member:
 
     def __init__(self):
         self.client = None
+        self.at_least_once = False
+        self.revoked = []  # what was taken away before it was committed
         self.pending = lines.Pending()
 
     def join(self, command):
         options = {} if command["assignor"] is None else {ASSIGNOR: command["assignor"]}
+        self.at_least_once = command.get("at_least_once", False)
         self.pending.clear()
         self.client = Consumer(
             {
@@ -199,11 +213,12 @@ class Member:
         self.client.subscribe(
             [command["topic"]],
             on_assign=lambda *_: None,
-            on_revoke=lambda *_: self.pending.clear(),
+            on_revoke=lambda *_: self.revoked.extend(self.pending.settle()),
         )
 
     def poll(self, command):
         told, deadline = [], time.monotonic() + command["ms"] / 1000
+        self.revoked.clear()
         while not told and time.monotonic() < deadline:
             # One by one, so that none from before a rebalance comes together with it.
             while (message := self.client.poll(0.05)) is not None:
@@ -216,14 +231,20 @@ class Member:
             if self.pending:
                 # Said in full: by itself the client commits nothing it is past of.
                 offsets = [TopicPartition(*p, next_) for p, next_ in self.pending.nexts().items()]
+                if self.at_least_once:
+                    told = self.pending.settle()
                 try:
                     self.client.commit(offsets=offsets, asynchronous=False)
                 except KafkaException as error:
-                    if error.args[0].code() not in LOST:
+                    if not self.goes_on(error.args[0]):
                         raise
                     continue  # the next poll joins again; what stays ours is committed then
-                told = self.pending.settle()
-        yield lines.polled(self.owned(), told)
+                told = told or self.pending.settle()
+        yield lines.polled(self.owned(), told + (self.revoked if self.at_least_once else []))
+
+    def goes_on(self, error):
+        """Whether an application goes on after a commit that failed so."""
+        return error.code() in LOST or (self.at_least_once and error.code() in UNANSWERED)
 
     def owned(self):
         return {(place.topic, place.partition) for place in self.client.assignment()}

@@ -174,6 +174,7 @@ class Member:
 
     def __init__(self):
         self.client = None
+        self.at_least_once = False
         self.pending = lines.Pending()
 
     def join(self, command):
@@ -181,6 +182,7 @@ class Member:
         if command["assignor"] == "range":
             options["partition_assignment_strategy"] = [RangePartitionAssignor]
         self.pending.clear()
+        self.at_least_once = command.get("at_least_once", False)
         self.client = KafkaConsumer(
             command["topic"],
             bootstrap_servers=SERVER,
@@ -204,14 +206,20 @@ class Member:
             for place, records in self.client.poll(timeout_ms=waiting_ms).items():
                 for record in records:
                     self.pending.add(place.topic, place.partition, record.offset, record.value)
-            if self.pending:
+            if self.at_least_once:
+                told = self.pending.settle()
+            elif self.pending:
                 self.pending.keep(self.positions())
-            if self.pending:
+            if told or self.pending:
                 try:
                     self.client.commit()
                 except (CommitFailedError, RebalanceInProgressError, IllegalGenerationError):
                     continue  # the next poll joins again; what stays ours is committed then
-                told = self.pending.settle()
+                except KafkaError as error:
+                    if not (self.at_least_once and error.retriable):
+                        raise
+                    continue
+                told = told or self.pending.settle()
         yield lines.polled(self.owned(), told)
 
     def owned(self):

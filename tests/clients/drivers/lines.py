@@ -12,11 +12,14 @@ One JSON object per line. The driver gets the broker's address as its only argum
     {"op": "find", "partitions": [{"topic", "partition", "timestamp"}]}: all -2 (start), all -1 (end) or times
     -> per partition {"topic", "partition", "offset"}, null where no record is as late
   {"op": "join", "group": G, "topic": T, "assignor": "range" | null}: become a member, beginning at the
-    start where nothing is committed; null keeps the client's own way to share partitions
+    start where nothing is committed; null keeps the client's own way to share partitions.
+    "at_least_once": true asks the clients of the rolling restart for a member that works before it commits
   {"op": "poll", "ms": N}: let the member work until it was handed something, N ms at most
     -> {"assignment": [{"topic", "partition"}], "records": [{"topic", "partition", "offset", "value"}]}
     A member commits what it was handed, and tells of a record once that commit succeeded: what a
-    rebalance took away before is somebody else's.
+    rebalance took away before is somebody else's. At least once, it tells of what it was handed
+    whatever becomes of the commit: one that was not answered, or that the client sent again, may be stored
+    though it fails, and nobody is handed the record again then. It goes on after what may be tried again.
   {"op": "rewind", "timestamp": M}: go on, in all of the assignment, at the first record from that time on
   {"op": "leave"} -> nothing, or {"records"}: what it was handed and had committed since it was last asked
   {"op": "commit", "group": G, "offsets": [{"topic", "partition", "offset"}]}: from outside the group

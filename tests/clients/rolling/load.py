@@ -199,6 +199,7 @@ class Load:
 
     def _read(self, member: Session) -> None:
         joining = {"op": "join", "group": self.topic, "topic": self.topic, "assignor": None}
+        joining["at_least_once"] = True
         member.ask(joining, ANSWER_TIMEOUT_S)
         deadline_s = None
         while deadline_s is None or time.monotonic() < deadline_s:

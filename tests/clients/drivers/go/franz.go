@@ -21,6 +21,7 @@ type franz struct {
 	member  *kgo.Client
 	sender  *kgo.Client
 	topic   string
+	atLeast bool
 	lock    sync.Mutex
 	owned   map[place]bool
 	pending map[place]map[int64]any
@@ -248,6 +249,7 @@ func (f *franz) own(owned bool) func(context.Context, *kgo.Client, map[string][]
 
 func (f *franz) join(c *command) {
 	f.owned, f.pending, f.topic = map[place]bool{}, map[place]map[int64]any{}, c.Topic
+	f.atLeast = c.AtLeast
 	options := []kgo.Opt{
 		kgo.ConsumerGroup(c.Group), kgo.ConsumeTopics(c.Topic), kgo.DisableAutoCommit(),
 		kgo.BlockRebalanceOnPoll(), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
@@ -307,9 +309,16 @@ func (f *franz) settle(records []answer) []answer {
 	if len(f.pending) == 0 {
 		return records
 	}
+	if f.atLeast {
+		records = f.tell(records)
+	}
 	ctx, cancel := bounded(60)
 	defer cancel()
 	if err := f.member.CommitUncommittedOffsets(ctx); err != nil {
+		if f.atLeast {
+			fmt.Fprintln(os.Stderr, "commit:", err)
+			return records
+		}
 		for _, changed := range []error{kerr.RebalanceInProgress, kerr.IllegalGeneration, kerr.UnknownMemberID} {
 			if errors.Is(err, changed) {
 				return records
@@ -317,6 +326,10 @@ func (f *franz) settle(records []answer) []answer {
 		}
 		panic(err)
 	}
+	return f.tell(records)
+}
+
+func (f *franz) tell(records []answer) []answer {
 	for at, values := range f.pending {
 		for offset, value := range values {
 			records = append(records, at.line(answer{"offset": offset, "value": value}))

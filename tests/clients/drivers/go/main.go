@@ -63,6 +63,7 @@ type command struct {
 	Timestamps []int64           `json:"timestamps"`
 	Offset     int64             `json:"offset"`
 	Configs    map[string]string `json:"configs"`
+	AtLeast    bool              `json:"at_least_once"`
 }
 
 func (c *command) list() []wanted {

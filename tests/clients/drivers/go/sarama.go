@@ -4,6 +4,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
 	"strings"
 	"sync"
 	"time"
@@ -11,7 +12,11 @@ import (
 	"github.com/IBM/sarama"
 )
 
-const mostFailures = 10 // sessions in a row that fail before they begin
+// A broker that is away is tried for as long as Kafka's own producer tries: two minutes.
+const (
+	sendAgain      = 1200
+	sendAgainAfter = 100 * time.Millisecond
+)
 
 // What a member was handed, and what it owns.
 type saramaMember struct {
@@ -21,7 +26,6 @@ type saramaMember struct {
 	lock    sync.Mutex
 	owned   map[string][]int32
 	records []answer
-	problem error
 }
 
 type saramaClient struct {
@@ -54,6 +58,7 @@ func (s *saramaClient) send(c *command) []answer {
 		config.Producer.Idempotent = *c.Idempotent
 		config.Producer.Partitioner = sarama.NewManualPartitioner
 		config.Producer.Return.Successes = true
+		config.Producer.Retry.Max, config.Producer.Retry.Backoff = sendAgain, sendAgainAfter
 		config.Net.MaxOpenRequests = 1 // asked for by idempotence; without it, what keeps the order
 		made, err := sarama.NewAsyncProducer(s.servers, config)
 		must(err)
@@ -106,21 +111,13 @@ func (s *saramaClient) join(c *command) {
 }
 
 // Consumes session after session. A coordinator that stops ends a session with an error of its connection; users
-// are told to consume again then.
+// are told to consume again then, without an end. Standard error says why it had to.
 func (m *saramaMember) consume(ctx context.Context, topic string) {
-	for failures := 0; ctx.Err() == nil; {
-		err := m.group.Consume(ctx, []string{topic}, m)
-		if err == nil {
-			failures = 0
-			continue
+	for ctx.Err() == nil {
+		if err := m.group.Consume(ctx, []string{topic}, m); err != nil {
+			fmt.Fprintln(os.Stderr, "the group:", err)
+			time.Sleep(100 * time.Millisecond)
 		}
-		if failures++; failures > mostFailures && ctx.Err() == nil {
-			m.lock.Lock()
-			m.problem = err
-			m.lock.Unlock()
-			return
-		}
-		time.Sleep(100 * time.Millisecond)
 	}
 }
 
@@ -174,9 +171,6 @@ func (s *saramaClient) poll(c *command) []answer {
 func (m *saramaMember) take(evenNothing bool) []answer {
 	m.lock.Lock()
 	defer m.lock.Unlock()
-	if m.problem != nil {
-		panic(fmt.Sprintf("the group: %v", m.problem))
-	}
 	if len(m.records) == 0 && !evenNothing {
 		return nil
 	}

@@ -14,9 +14,11 @@ import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.errors.RetriableException;
 
 final class Grouping {
     private static KafkaConsumer<byte[], byte[]> member;
+    private static boolean atLeastOnce; // it tells of records whatever becomes of their commit
     private static final Map<TopicPartition, Map<Long, String>> pending = new LinkedHashMap<>();
 
     static void join(Map<String, Object> command) {
@@ -29,6 +31,7 @@ final class Grouping {
             settings.put("partition.assignment.strategy", "org.apache.kafka.clients.consumer.RangeAssignor");
         }
         pending.clear();
+        atLeastOnce = Boolean.TRUE.equals(command.get("at_least_once"));
         member = Consuming.consumer((String) command.get("group"), settings);
         member.subscribe(Collections.singletonList((String) command.get("topic")));
     }
@@ -42,7 +45,9 @@ final class Grouping {
                 pending.computeIfAbsent(place, any -> new LinkedHashMap<>())
                         .put(record.offset(), Lines.text(record.value()));
             }
-            forget();
+            if (!atLeastOnce) {
+                forget();
+            }
             if (!pending.isEmpty()) {
                 settle(records);
             }
@@ -73,15 +78,23 @@ final class Grouping {
     }
 
     private static void settle(List<Object> records) {
+        if (atLeastOnce) {
+            tell(records);
+        }
         try {
             member.commitSync();
-        } catch (KafkaException rebalancing) {
-            String name = rebalancing.getClass().getSimpleName();
-            if (name.equals("CommitFailedException") || name.equals("RebalanceInProgressException")) {
+        } catch (KafkaException failed) {
+            String name = failed.getClass().getSimpleName();
+            boolean goesOn = atLeastOnce && failed instanceof RetriableException;
+            if (goesOn || name.equals("CommitFailedException") || name.equals("RebalanceInProgressException")) {
                 return; // the next poll joins again; what stays ours is committed then
             }
-            throw rebalancing;
+            throw failed;
         }
+        tell(records);
+    }
+
+    private static void tell(List<Object> records) {
         for (Map.Entry<TopicPartition, Map<Long, String>> entry : pending.entrySet()) {
             for (Map.Entry<Long, String> one : entry.getValue().entrySet()) {
                 Map<String, Object> line = Lines.lineOf(entry.getKey());

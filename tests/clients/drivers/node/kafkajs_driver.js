@@ -46,6 +46,8 @@ const options = {
 const client = new Kafka({ ...options, retry: { retries: 3 } })
 // What works for long tries again as often as the client does by itself.
 const lasting = new Kafka(options)
+// But for sending: its pauses between attempts double up to 30 s, and without idempotence it makes five attempts.
+const PATIENT = { retries: Number.MAX_SAFE_INTEGER, maxRetryTime: 1000 }
 
 function message (batch, record) {
   const made = { key: record.key, value: record.value, partition: batch.partition }
@@ -80,7 +82,7 @@ let sender
 // a time: of several partitions it sends again those that are stored already, if their leader has changed since.
 async function send (command) {
   if (!sender) {
-    sender = lasting.producer({ idempotent: command.idempotent, maxInFlightRequests: 1, allowAutoTopicCreation: false })
+    sender = lasting.producer({ idempotent: command.idempotent, maxInFlightRequests: 1, allowAutoTopicCreation: false, retry: PATIENT })
     await sender.connect()
   }
   const { topic, partitions } = command
@@ -201,8 +203,6 @@ async function find (command) {
   return answers
 }
 
-const UNANSWERED = new Set(['KafkaJSConnectionError', 'KafkaJSConnectionClosedError', 'KafkaJSRequestTimeoutError'])
-
 let group
 let told
 let assigned
@@ -233,15 +233,10 @@ async function join (command) {
     eachBatch: async ({ batch, resolveOffset }) => {
       const { topic, partition } = batch
       const offset = String(Number(batch.lastOffset()) + 1)
-      try {
-        await member.commitOffsets([{ topic, partition, offset }])
-      } catch (error) {
-        // Without an answer nobody knows whether it is stored, and so whether the batch is handed out again.
-        if (UNANSWERED.has((error.cause || error).name)) mine.add(topic, partition, batch.messages)
-        throw error
-      }
+      if (command.at_least_once) mine.add(topic, partition, batch.messages)
+      await member.commitOffsets([{ topic, partition, offset }])
       resolveOffset(batch.lastOffset())
-      mine.add(topic, partition, batch.messages)
+      if (!command.at_least_once) mine.add(topic, partition, batch.messages)
     }
   })
 }
