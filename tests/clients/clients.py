@@ -48,6 +48,7 @@ class Client(NamedTuple):
     reads_mixed: bool = True  # whether it can follow formats that change within one answer
     finds: str = "times"  # or "ends" or "nothing": what it can ask ListOffsets without a group
     idempotence: str = "never"  # or "optional" or "default"
+    keeps_order: bool = True  # also without idempotence, when a partition gets another leader
     java_version: str | None = None
     no_groups: str = ""  # why it cannot be a member of a group
     no_commits: str = ""  # why it cannot commit and fetch offsets from outside a group
@@ -93,9 +94,12 @@ KCAT = Client(
     sets_timestamps=False, negative_times=False, tells_offsets=False, empty_value=False,
     idempotence="optional", no_commits="it has no command for it", rewinds=False,
 )  # fmt: skip
+# Only an idempotent producer of librdkafka waits for what is under way to the old leader before it sends to
+# the new one. Without idempotence a record that has to be sent again may come after those that the new leader
+# has, also with one request at a time: that is one for each connection.
 CONFLUENT = Client(
     "confluent-kafka", None, "confluent_driver.py", ALL_CODECS, 2, 2, 16,
-    idempotence="optional", admin=ALL_CALLS,
+    idempotence="optional", keeps_order=False, admin=ALL_CALLS,
 )  # fmt: skip
 LIBRDKAFKA_1X = Client(
     "librdkafka 1.9", "librdkafka-1.x", "librdkafka_driver.py", ALL_CODECS, 2, 2, 11,

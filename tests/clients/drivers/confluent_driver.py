@@ -42,6 +42,7 @@ def produce(command):
         "acks": "all",
         "compression.type": command["codec"],
         "linger.ms": command.get("linger_ms", 100),
+        "max.in.flight": 1,
         "message.timeout.ms": 60_000,
         "log_level": 0,
     }

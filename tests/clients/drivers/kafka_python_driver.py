@@ -41,6 +41,7 @@ def producer(command):
         batch_size=1 << 20,
         max_request_size=8 << 20,
         max_block_ms=60_000,
+        max_in_flight_requests_per_connection=1,
         **PATIENT,
         **options,
     )

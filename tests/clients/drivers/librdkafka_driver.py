@@ -78,6 +78,7 @@ def produce(command):
         "compression.codec": command["codec"],
         "queue.buffering.max.ms": 100,
         "message.timeout.ms": 60_000,
+        "max.in.flight.requests.per.connection": 1,
         "produce.offset.report": "true",  # before 1.0 it tells the last offset of a set alone
     }
     if command["idempotent"] is not None:

@@ -6,6 +6,8 @@ One JSON object per line. The driver gets the broker's address as its only argum
   {"op": "produce", "codec": C, "idempotent": true | false | null, "batches": [
       {"topic": T, "partition": P, "records": [{"key", "value", "timestamp"?, "headers"?}]}]}
     -> per batch {"topic", "partition", "offsets": [...]} or {"topic", "partition", "error": {...}}
+    One request at a time: with several under way a client that is not idempotent may store what it sends
+    again after what came later, and the offsets must be in the order of the records.
   {"op": "consume", "timeout_ms": N, "partitions": [{"topic", "partition", "from", "count"}]}
     -> per partition {"topic", "partition", "records": [{"offset", "key", "value", "timestamp",
        "timestamp_type", "headers"}]}, everything the client handed out until `count` were there

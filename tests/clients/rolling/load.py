@@ -43,6 +43,7 @@ class Work(NamedTuple):
     handed: list[tuple[int, int, str]]  # partition, offset, value
     longest_send_ms: int
     longest_silence_ms: int  # between two records handed to anybody in the group
+    keeps_order: bool = True  # whether the client promises it, where it is not idempotent
 
 
 class Verdict(NamedTuple):
@@ -51,6 +52,7 @@ class Verdict(NamedTuple):
     wrong: list[str]
     sent_twice: int  # only where the producer is not idempotent
     handed_twice: int
+    out_of_order: int = 0  # partitions; only where the client promises no order
 
 
 def value_of(topic: str, number: int) -> str:
@@ -74,10 +76,9 @@ def judge(work: Work, log: Log) -> Verdict:
     twice = [value for value, count in stored.items() if count > 1]
     if work.idempotent and twice:
         wrong.append(f"{len(twice)} records are there twice: {twice[:5]}")
-    for partition, values in log.items():
-        numbers = [int(value.rpartition(" ")[2]) for value in dict.fromkeys(values)]
-        if numbers != sorted(numbers):
-            wrong.append(f"partition {partition} is out of order")
+    mixed = [partition for partition, values in log.items() if not _is_in_order(values)]
+    if work.idempotent or work.keeps_order:
+        wrong += [f"partition {partition} is out of order" for partition in mixed]
     handed = Counter((partition, offset) for partition, offset, _ in work.handed)
     everything = {(p, offset) for p, values in log.items() for offset in range(len(values))}
     if missing := sorted(everything - set(handed)):
@@ -89,7 +90,13 @@ def judge(work: Work, log: Log) -> Verdict:
     ]
     if other:
         wrong.append(f"{len(other)} records were handed out that are not in the log: {other[:5]}")
-    return Verdict(wrong, len(twice), sum(1 for count in handed.values() if count > 1))
+    return Verdict(wrong, len(twice), sum(1 for count in handed.values() if count > 1), len(mixed))
+
+
+def _is_in_order(values: Sequence[str]) -> bool:
+    """Whether records come in the order of their numbers, each where it is stored first."""
+    numbers = [int(value.rpartition(" ")[2]) for value in dict.fromkeys(values)]
+    return numbers == sorted(numbers)
 
 
 class Load:
@@ -173,6 +180,7 @@ class Load:
             self._handed,
             self._longest_send_ms,
             round(self._longest_silence_s * 1000),
+            self.client.keeps_order,
         )
 
     def _send(self) -> None:

@@ -31,7 +31,7 @@ def perfect(*, idempotent=True):
 
 def test_what_is_whole_passes():
     verdict = judge(*perfect())
-    assert verdict == ([], 0, 0)
+    assert verdict == ([], 0, 0, 0)
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,21 @@ def test_what_a_client_may_do_is_counted():
     log[0].append(log[0][-1])
     work.handed.append((0, 10, log[0][-1]))
     work.handed.append(work.handed[5])
-    assert judge(work, log) == ([], 1, 1)
+    assert judge(work, log) == ([], 1, 1, 0)
+
+
+def test_order_is_demanded_of_whom_promises_it():
+    work, log = perfect(idempotent=False)
+    values = log[1]
+    values[3], values[4] = values[4], values[3]
+    moved = {10: 4, 13: 3}
+    acknowledged = [(n, p, moved.get(n, offset)) for n, p, offset in work.acknowledged]
+    handed = [(p, offset, log[p][offset]) for p, offset, _ in work.handed]
+    work = work._replace(acknowledged=acknowledged, handed=handed)
+    assert judge(work, log).wrong == ["partition 1 is out of order"]
+    free = work._replace(keeps_order=False)
+    assert judge(free, log) == ([], 0, 0, 1)
+    assert judge(free._replace(idempotent=True), log).wrong == ["partition 1 is out of order"]
 
 
 def test_the_table_tells_what_each_client_did():

@@ -24,6 +24,7 @@ final class Producing {
         settings.put("linger.ms", String.valueOf(lingerMs));
         settings.put("batch.size", String.valueOf(1 << 20));
         settings.put("max.block.ms", "20000");
+        settings.put("max.in.flight.requests.per.connection", "1");
         settings.put("request.timeout.ms", "15000");
         settings.put("delivery.timeout.ms", String.valueOf(20_000 + lingerMs)); // less is refused
         if (command.get("idempotent") != null) {
