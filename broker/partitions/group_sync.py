@@ -16,6 +16,7 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
+from broker.timer import Timer
 from config.setting import LONG_MAX
 from protocol.errors import KafkaStorageError, NotLeaderOrFollower
 
@@ -44,7 +45,7 @@ class GroupSync:
         self._metrics = metrics
         # The offset up to which a log shall be durable, of partitions with a sync to come.
         self._wanted: dict[Partition, int] = {}
-        self._timers: dict[Partition, asyncio.TimerHandle] = {}
+        self._timers: dict[Partition, Timer] = {}
         self._failed_tries: dict[Partition, int] = {}  # since the last sync that succeeded
 
     def request(self, partition: Partition, offset: int) -> None:
@@ -69,12 +70,13 @@ class GroupSync:
         flush_ms = partition.config.flush_ms
         if flush_ms == LONG_MAX:
             return
-        loop, timer = asyncio.get_running_loop(), self._timers.get(partition)
+        at_s = asyncio.get_running_loop().time() + flush_ms / 1000
+        timer = self._timers.get(partition)
         if timer is not None:
-            if timer.when() <= loop.time() + flush_ms / 1000:
+            if timer.at_s <= at_s:
                 return
             timer.cancel()  # flush.ms was longer then
-        self._timers[partition] = loop.call_later(flush_ms / 1000, self._due, partition)
+        self._timers[partition] = Timer(at_s, self._due, partition)
 
     def _due(self, partition: Partition) -> None:
         del self._timers[partition]

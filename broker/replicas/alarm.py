@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from broker.timer import Timer
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -21,17 +23,17 @@ class Alarm:
     def __init__(self, ring: Callable[[], None]) -> None:
         self._ring = ring
         self._at_s: float | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: Timer | None = None
 
     def set(self, at_s: float) -> None:
         """Calls at this time, and not at another."""
         self._at_s = at_s
         timer = self._timer
         if timer is not None:
-            if timer.when() <= at_s:
+            if timer.at_s <= at_s:
                 return
             timer.cancel()
-        self._timer = asyncio.get_running_loop().call_at(at_s, self._look)
+        self._timer = Timer(at_s, self._look)
 
     def set_sooner(self, at_s: float) -> None:
         """Calls at this time if that is sooner than what was set."""
@@ -54,9 +56,8 @@ class Alarm:
         at_s = self._at_s
         if at_s is None:
             return
-        loop = asyncio.get_running_loop()
-        if loop.time() < at_s:
-            self._timer = loop.call_at(at_s, self._look)
+        if asyncio.get_running_loop().time() < at_s:
+            self._timer = Timer(at_s, self._look)
         else:
             self._at_s = None
             self._ring()

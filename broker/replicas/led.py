@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from broker.partitions import replication_state
 from broker.replicas.acknowledgements import Acknowledgements, refusal
 from broker.replication.messages import AdvanceHighWatermark, ChangeIsr, StepDown, WakeFetches
+from broker.timer import Timer
 from protocol.errors import ErrorCode, RequestTimedOut
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ class Led:
         self._read: tuple[object, object, ReadForFollower] | None = None
         self._waiting = Acknowledgements()
         self._fetched: asyncio.Future[None] | None = None  # done with the next fetch
-        self._timer: asyncio.TimerHandle | None = None  # for the first producer to wait too long
+        self._timer: Timer | None = None  # for the first producer to wait too long
 
     # --- what the machine wants -------------------------------------------------------------------
 
@@ -281,10 +282,10 @@ class Led:
         loop = asyncio.get_running_loop()
         when = loop.time() + (deadline_ms - self._host.now_ms() + 1) / 1000
         if self._timer is not None:
-            if self._timer.when() <= when:
+            if self._timer.at_s <= when:
                 return
             self._timer.cancel()
-        self._timer = loop.call_at(when, self._time_is_over)
+        self._timer = Timer(when, self._time_is_over)
 
     def _time_is_over(self) -> None:
         self._timer = None

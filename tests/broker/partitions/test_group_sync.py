@@ -5,6 +5,7 @@ import threading
 from types import SimpleNamespace
 
 import pytest
+import uvloop
 
 from broker.metrics.counters import Metrics
 from broker.partitions import group_sync
@@ -54,6 +55,12 @@ async def test_a_shorter_flush_ms_holds_at_once():
 
 async def test_a_longer_one_does_not_put_off_what_is_under_way():
     assert await committed_after(5, 3_600_000) == 0
+
+
+def test_flush_ms_of_nothing_holds_for_each_append():
+    """The loop of uvloop has no timer for what is due at once."""
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        assert runner.run(committed_after(0, 0, 5)) == 0
 
 
 async def test_flush_ms_that_is_set_later_holds():

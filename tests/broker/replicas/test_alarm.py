@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+import uvloop
 
 from broker.replicas.alarm import Alarm
 
@@ -72,3 +73,19 @@ async def test_it_does_not_ring_after_its_end_until_it_is_set_again(end):
     assert bell.rang == []
     bell.alarm.set(bell.loop.time() + 0.01)
     await bell.heard()
+
+
+@pytest.mark.parametrize("ahead_s", [-1, 0, 0.0004, 0.0006])
+def test_a_time_that_has_come_is_replaced(ahead_s):
+    """The loop of uvloop has no timer for what is due within half a millisecond."""
+
+    async def ring():
+        bell = Bell()
+        bell.alarm.set(bell.loop.time() + ahead_s)
+        at_s = bell.loop.time() + 0.02
+        bell.alarm.set(at_s)
+        assert await bell.heard() >= at_s
+        assert len(bell.rang) == 1
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(ring())

@@ -1,0 +1,32 @@
+"""A timer of the event loop that can be asked for its time.
+
+Those of uvloop cannot always: what is due within half a millisecond it calls in the next round of the loop,
+without a timer, and what it returns then knows no time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, TypeVarTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_Arguments = TypeVarTuple("_Arguments")
+
+
+class Timer:
+    """Calls a function with arguments at a time of the running loop's clock, in s."""
+
+    __slots__ = ("_handle", "at_s")
+
+    def __init__(
+        self, at_s: float, function: Callable[[*_Arguments], object], *arguments: *_Arguments
+    ) -> None:
+        self.at_s = at_s
+        """When the function is called; it may be in the past."""
+        self._handle = asyncio.get_running_loop().call_at(at_s, function, *arguments)
+
+    def cancel(self) -> None:
+        """Calls no more."""
+        self._handle.cancel()
