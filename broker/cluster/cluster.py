@@ -23,7 +23,7 @@ from broker.metadata.brokers.records import Endpoint
 from protocol.errors import BrokerError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
     from broker.cluster.keep_alive import Renewals
@@ -120,6 +120,11 @@ class Cluster:
         It is known by the renewals of the session, several in each `broker.session.timeout.ms`.
         """
         return self._session.store_error
+
+    @property
+    def unwritable(self) -> Mapping[Path, str]:
+        """Why nothing can be written to log directories, as the last look at the disks has found."""
+        return self._disks.unwritable
 
     def now_ms(self) -> int:
         """Returns milliseconds of the monotonic clock by which the lease is measured."""

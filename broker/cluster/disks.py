@@ -44,6 +44,11 @@ class Disks:
         self.offline = OfflineRecord()
         """What the broker should not lead, as `look` has found."""
 
+    @property
+    def unwritable(self) -> Mapping[Path, str]:
+        """Why nothing can be written to log directories, though maybe nobody has tried."""
+        return self._slow.unwritable
+
     async def look(self, now_ms: int) -> bool:
         """Looks at the logs; returns whether something has changed. `now_ms` is monotonic."""
         opened = self._node.store.opened()

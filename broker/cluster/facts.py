@@ -54,6 +54,9 @@ def _own(node: Node) -> dict[str, Any]:
     return {
         "not_serving": None if member is None else member.why_not_serving,
         "metadata_error": None if member is None else member.metadata_error,
+        "unwritable_directories": {}
+        if member is None
+        else {str(path): why for path, why in member.unwritable.items()},
         "inter_broker_protocol_version": config.inter_broker_protocol_version,
         "message_format_version": config.topic_defaults.message_format_version,
     }

@@ -1,23 +1,25 @@
-"""Which disks of this broker are slow: how long a small write takes to be durable says it.
+"""Which disks of this broker are slow, or gone: how long a small write takes to be durable says it.
 
 Each log directory is probed now and then. Its disk is slow when a probe takes longer than
 `log.dir.slow.ms`, also one that has not ended yet, and it stays so for a while: until a few probes
-in a row took less than half of that. What fails at once is not slow; the logs find that out.
+in a row took less than half of that. What fails at once is not slow: a log finds that out when somebody
+writes to it, and `unwritable` tells it of a directory to which nobody writes.
 
 A write that blocks the event loop needs no probe: the broker then loses its lease.
 """
 
 from __future__ import annotations
 
+import errno
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from storage.directory.disk_probe import probe
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
     from broker.pools import SyncPools
@@ -27,16 +29,25 @@ log = logging.getLogger("tidelog.cluster")
 _PROBES_IN_LIMIT = 3  # so a disk that hangs is noticed soon after the limit
 _FAST_PROBES = 3  # in a row, until a slow disk is fast again
 _LEAST_SLOW_MS = 10_000
+_FULL = (errno.ENOSPC, errno.EDQUOT)  # which appends find out
+
+
+class _Outcome(NamedTuple):
+    """How long a probe took, and why it failed, if it did."""
+
+    took_ms: int
+    error: str | None
 
 
 @dataclass(slots=True)
 class _Directory:
     """What is known of one log directory; times are monotonic ms."""
 
-    probing: asyncio.Future[int] | None = None  # how long it took, in ms
+    probing: asyncio.Future[_Outcome] | None = None
     begun_ms: int | None = None  # when the last probe began
     slow_since_ms: int | None = None
     fast_probes: int = 0  # since the last one that was not fast
+    error: str | None = None  # of the last probe that has ended
 
 
 class SlowDisks:
@@ -53,6 +64,8 @@ class SlowDisks:
         self._known = {path: _Directory() for path in paths} if limit_ms else {}
         self.slow: frozenset[Path] = frozenset()
         """The log directories whose disk is slow, as `look` has found."""
+        self.unwritable: Mapping[Path, str] = {}
+        """Why nothing can be written to log directories, as `look` has found."""
 
     def look(self) -> None:
         """Judges the probes, and begins those that are due."""
@@ -71,14 +84,23 @@ class SlowDisks:
         self.slow = frozenset(
             path for path, known in self._known.items() if known.slow_since_ms is not None
         )
+        self.unwritable = {
+            path: known.error for path, known in self._known.items() if known.error is not None
+        }
 
     def _judge(self, path: Path, known: _Directory, now_ms: int) -> None:
         if known.probing is None or known.begun_ms is None:
             return
         has_ended = known.probing.done()
-        took_ms = known.probing.result() if has_ended else now_ms - known.begun_ms
+        took_ms = now_ms - known.begun_ms
         if has_ended:
+            took_ms, error = known.probing.result()
             known.probing = None
+            if error is not None and known.error is None:
+                log.error(
+                    "log directory unwritable", extra={"directory": str(path), "error": error}
+                )
+            known.error = error
         if took_ms > self._limit_ms:
             known.fast_probes = 0
             if known.slow_since_ms is None:
@@ -98,10 +120,12 @@ class SlowDisks:
         return known.fast_probes >= _FAST_PROBES and now_ms - known.slow_since_ms >= _LEAST_SLOW_MS
 
 
-def _timed(path: Path, begun_ms: int, now_ms: Callable[[], int]) -> int:
-    """Returns how many ms a probe took since `begun_ms`, when it was asked for."""
+def _timed(path: Path, begun_ms: int, now_ms: Callable[[], int]) -> _Outcome:
+    """Makes a probe; how long it took counts from `begun_ms`, when it was asked for."""
+    failed: str | None = None
     try:
         probe(path)
-    except OSError as error:  # a full or failing disk, which the logs find out
-        log.debug("probe failed: %s", error, extra={"directory": str(path)})
-    return now_ms() - begun_ms
+    except OSError as error:
+        if error.errno not in _FULL:
+            failed = error.strerror or str(error)
+    return _Outcome(now_ms() - begun_ms, failed)

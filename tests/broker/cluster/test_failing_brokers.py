@@ -248,6 +248,32 @@ async def test_a_disk_is_not_slow_because_its_broker_has_much_to_sync(tmp_path):
         files.use(before)
 
 
+async def test_a_directory_that_has_vanished_is_noticed_though_nobody_writes_to_it(tmp_path):
+    directory, away = tmp_path / "logs", tmp_path / "away"
+    directory.mkdir()
+    pools, now_ms = Pools([directory]), 0
+    disks = SlowDisks(pools.syncs, [directory], 900, lambda: now_ms)
+
+    async def looked(until):
+        nonlocal now_ms
+        async with asyncio.timeout(30):
+            while not until():
+                disks.look()
+                await asyncio.sleep(0.01)
+                now_ms += 300
+
+    try:
+        disks.look()
+        directory.rename(away)
+        await looked(lambda: disks.unwritable)
+        assert disks.unwritable == {directory: "No such file or directory"}
+        assert disks.slow == set()
+        away.rename(directory)
+        await looked(lambda: not disks.unwritable)
+    finally:
+        pools.stop()
+
+
 async def test_a_full_disk_is_looked_at_again_after_a_while(tmp_path):
     """The disk of this test has room at once; what says otherwise is one append that found none."""
     topic_id = UUID(int=9)

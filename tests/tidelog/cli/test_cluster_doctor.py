@@ -119,6 +119,17 @@ def test_a_broker_that_cannot_reach_the_metadata(cluster, examined):
     assert by_itself.sentence.startswith("Broker 2 cannot change the metadata: ")
 
 
+def test_a_disk_that_vanishes_is_noticed_though_nobody_writes_to_it(cluster, examined, tmp_path):
+    directory, away = cluster.directory / "brokers" / "2", tmp_path / "away"
+    directory.rename(away)
+    try:
+        found = examined("log directory unwritable")["log directory unwritable"]
+    finally:
+        away.rename(directory)
+    assert found["brokers"] == [2]
+    assert f"{directory} of broker 2 (No such file or directory)" in found["sentence"]
+
+
 def test_what_a_broker_says_of_its_state_is_told_in_words(cluster, examined):
     """A real answer in which a broker is fenced or stops, which lasts too short to be caught."""
     answer = gathered(cluster[1].http)
@@ -136,7 +147,12 @@ def test_what_a_broker_says_of_its_state_is_told_in_words(cluster, examined):
     broker["unreachable"], broker["full_disk_logs"] = None, [f"t-{number}" for number in range(7)]
     (full,) = findings(answer)
     assert "t-0, t-1, t-2, t-3, t-4 and 2 more of broker 3" in full.sentence
-    broker["full_disk_logs"], answer["controller"] = [], None
+    broker["full_disk_logs"] = []
+    broker["own"]["unwritable_directories"] = {"/data": "Read-only file system"}
+    (unwritable,) = findings(answer)
+    assert (unwritable.finding, unwritable.brokers) == ("log directory unwritable", [3])
+    assert "written to /data of broker 3 (Read-only file system)" in unwritable.sentence
+    broker["own"]["unwritable_directories"], answer["controller"] = {}, None
     (nobody,) = findings(answer)
     assert nobody.finding == "no controller"
 

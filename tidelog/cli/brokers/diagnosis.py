@@ -173,6 +173,17 @@ def _disks(answer: Answer) -> Iterator[Finding]:
                     sentence.format(**told),
                     remedy.format(**told),
                 )
+    for broker, own in _owns(answer):
+        for directory, why in (own.get("unwritable_directories") or {}).items():
+            yield Finding(
+                "log directory unwritable",
+                [broker],
+                [],
+                f"Nothing can be written to {directory} of broker {broker} ({why}): the next write to one "
+                "of its logs fails, and takes that log offline there",
+                f"stop broker {broker}, repair or replace the disk, and start it again: "
+                "docs/cluster.md has the steps (A dead disk)",
+            )
 
 
 def _clocks(answer: Answer) -> Iterator[Finding]:
