@@ -228,18 +228,24 @@ async def eventually(condition, what: str = "", deadline_s: float = _PATIENCE_S)
 # --- clients ------------------------------------------------------------------------------------------
 
 
-async def ask(broker: Broker, message, key: int, *, least_version: int = 0):
+async def ask(
+    broker: Broker, message, key: int, *, least_version: int = 0, patience_s: float = _PATIENCE_S
+):
     """Sends one request to one broker, and returns its answer."""
-    (answer,) = await ask_all(broker, [message], key, least_version=least_version)
+    (answer,) = await ask_all(
+        broker, [message], key, least_version=least_version, patience_s=patience_s
+    )
     return answer
 
 
-async def ask_all(broker: Broker, messages, key: int, *, least_version: int = 0):
+async def ask_all(
+    broker: Broker, messages, key: int, *, least_version: int = 0, patience_s: float = _PATIENCE_S
+):
     """Sends requests to one broker, none of which waits for another's answer; returns the answers."""
-    connection = await open_connection("127.0.0.1", broker.port, "test", timeout_s=_PATIENCE_S)
+    connection = await open_connection("127.0.0.1", broker.port, "test", timeout_s=patience_s)
     try:
         answers = [connection.post(each, key, least_version=least_version) for each in messages]
-        async with asyncio.timeout(_PATIENCE_S):
+        async with asyncio.timeout(patience_s):
             return [await answer for answer in answers]
     finally:
         connection.close()

@@ -23,7 +23,7 @@ RACKS = {
     number: {"broker.rack": rack, "replica.selector.class": RACK_AWARE}
     for number, rack in {1: "a", 2: "b", 3: "c"}.items()
 }
-LONG_MS = 60_000  # longer than a test waits for anything
+LONG_MS = 300_000  # longer than a test waits for all that it does while a fetch waits
 
 
 async def fetch(broker, topic="t", offset=0, *, rack="", wait_ms=0, min_bytes=1, epoch=-1):
@@ -42,7 +42,8 @@ async def fetch(broker, topic="t", offset=0, *, rack="", wait_ms=0, min_bytes=1,
         rack_id=rack,
         topics=[fetch_api.FetchTopic(topic_id=topic_id, partitions=[wanted])],
     )
-    answer = await ask(broker, request, apis.FETCH, least_version=16)
+    patience_s = 20 + wait_ms / 1000
+    answer = await ask(broker, request, apis.FETCH, least_version=16, patience_s=patience_s)
     return answer.responses[0].partitions[0]
 
 
@@ -186,9 +187,11 @@ async def test_a_fetch_that_waits_at_a_follower_is_answered_when_its_high_waterm
 async def test_a_fetch_waits_at_a_follower_for_as_many_bytes_as_it_asks_for(tmp_path):
     async with brokers(tmp_path) as three:
         await three.create("t")
-        waiting = asyncio.ensure_future(fetch(three[2], wait_ms=LONG_MS, min_bytes=250))
+        await produce(three[1], "t", b"x")
+        await settled(three, 2)  # it follows
+        waiting = asyncio.ensure_future(fetch(three[2], offset=1, wait_ms=LONG_MS, min_bytes=250))
         await eventually(lambda: len(three[2].node.waiting) == 1)
-        for end, value in enumerate([b"1" * 20, b"2" * 20, b"3" * 20], 1):
+        for end, value in enumerate([b"1" * 20, b"2" * 20, b"3" * 20], 2):
             assert not waiting.done()
             await produce(three[1], "t", value)
             await settled(three, 2, end=end)
