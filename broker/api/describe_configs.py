@@ -1,7 +1,8 @@
 """DescribeConfigs (key 32): settings of topics and brokers, and the source of each value.
 
 Behaviour: resources are topics (type 2) and brokers (type 4: this one by its id, or "" for the
-cluster's defaults); others are INVALID_REQUEST. A request without keys asks for all settings, each
+cluster's defaults). Subscriptions to clients' metrics (type 16, KIP-714) have no settings, as in a Kafka
+in which nobody has made any; others are INVALID_REQUEST. A request without keys asks for all settings, each
 under its own name; one with keys gets the entry of a second name too, under that name. Each resource
 succeeds or fails on its own. What was changed while the brokers run holds for all of them: where there
 are several, its source is their default, and what another broker has changed is seen at once. Only the
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
 TOPIC = 2
 BROKER = 4
 _BROKER_LOGGER = 8
+_CLIENT_METRICS = 16
 
 
 def handle(
@@ -127,6 +129,10 @@ def _entries(node: Node, resource: DescribeConfigsResource) -> list[Entry]:
         live = Source.DYNAMIC_BROKER if node.cluster is None else Source.DYNAMIC_DEFAULT_BROKER
         of_all = (_of_all(entry, live) for entry in entries)
         return [entry for entry in of_all if entry is not None]
+    if resource.resource_type == _CLIENT_METRICS:
+        if not name:
+            raise InvalidRequest("Client metrics subscription name must not be empty")
+        return []
     raise no_such_resource(resource.resource_type)
 
 

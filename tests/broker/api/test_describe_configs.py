@@ -9,6 +9,7 @@ from tests.broker.asking import BROKER, TOPIC, all_versions, alter, create, new_
 UNKNOWN_TOPIC_OR_PARTITION, INVALID_REQUEST = 3, 42
 SOURCE_TOPIC, SOURCE_DYNAMIC, SOURCE_DYNAMIC_DEFAULT, SOURCE_STATIC, SOURCE_DEFAULT = range(1, 6)
 SET = 0
+CLIENT_METRICS = 16
 
 
 def ask(connection, kind, name, keys=None, *, version=4, synonyms=True, documentation=True):
@@ -145,10 +146,17 @@ class TestBroker:
         assert ask(connection, BROKER, name)["error_code"] == INVALID_REQUEST
 
 
-@pytest.mark.parametrize("kind", [0, 1, 3, 8, 16, 127, -1])
+@pytest.mark.parametrize("kind", [0, 1, 3, 8, 127, -1])
 def test_other_kinds_of_resources(connection, kind):
     result = ask(connection, kind, "x")
     assert (result["error_code"], result["configs"]) == (INVALID_REQUEST, [])
+
+
+@pytest.mark.parametrize("keys", [None, [], ["interval.ms"]])
+def test_subscriptions_to_metrics_of_clients_have_no_settings(connection, keys):
+    result = ask(connection, CLIENT_METRICS, "x", keys)
+    assert (result["error_code"], result["configs"]) == (0, [])
+    assert ask(connection, CLIENT_METRICS, "", keys)["error_code"] == INVALID_REQUEST
 
 
 def test_each_resource_for_itself(connection, topic):
