@@ -25,6 +25,7 @@ from broker.topics.leadership import ANY_EPOCH, check_leader, check_leader_epoch
 from broker.topics.reconciler import Reconciler
 from broker.topics.settings import Settings
 from broker.topics.topics import Topics
+from broker.transactions.coordinator import TransactionCoordinator
 from protocol.errors import (
     BrokerError,
     ErrorCode,
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from protocol.wire import Buffer
     from storage.directory.store import LogStore
     from storage.log.partition import Appended, Partition
+    from storage.log.producers.verification import Guard
 
 log = logging.getLogger("tidelog.node")
 
@@ -79,6 +81,7 @@ class Node:
         self.appends = Appends(clock, pools.appends, pools.first_appends, syncs, self.waiting)
         self.openings = Openings(store, self.open_log, pools.reads)
         self.coordinator = Coordinator(self)
+        self.transactions = TransactionCoordinator(self)
         self.connections = Connections(self.settings, metrics)
         reconciler = Reconciler(
             metadata,
@@ -237,10 +240,16 @@ class Node:
     # -- records --------------------------------------------------------------------------------
 
     def append(
-        self, partition: Partition, records: Buffer, produce_version: int, *, waits: bool = True
+        self,
+        partition: Partition,
+        records: Buffer,
+        produce_version: int,
+        *,
+        waits: bool = True,
+        guard: Guard | None = None,
     ) -> Appended | asyncio.Future[Appended]:
         """Appends as the leader; see `Appends.append`."""
-        return self.appends.append(partition, records, produce_version, waits=waits)
+        return self.appends.append(partition, records, produce_version, waits=waits, guard=guard)
 
     async def checkpoint(self) -> None:
         """Makes every log durable, and notifies those who wait of what can be read only now.

@@ -170,6 +170,7 @@ async def _serve(node: Node, stop: asyncio.Event, started_s: float, faults: Faul
         if await _has_joined(node, told, stop):
             node.ready = True
             node.coordinator.start()
+            node.transactions.start()
             for server in servers:
                 await server.start_serving()
             _say_ready(node, bound, http_socket, control_socket)
@@ -203,6 +204,7 @@ async def _stop_serving(
     if faults is not None:
         faults.stopping()
     await node.coordinator.stop()
+    await node.transactions.stop()
     await _drain(node)
     if node.replicas is not None:
         await node.replicas.close()

@@ -148,13 +148,10 @@ _IGNORED_BROKER_NAMES = """
     ssl.keystore.type ssl.principal.mapping.rules ssl.protocol ssl.provider
     ssl.secure.random.implementation ssl.trustmanager.algorithm ssl.truststore.certificates
     ssl.truststore.location ssl.truststore.password ssl.truststore.type telemetry.max.bytes
-    transaction.abort.timed.out.transaction.cleanup.interval.ms transaction.max.timeout.ms
-    transaction.partition.verification.enable
+    transaction.abort.timed.out.transaction.cleanup.interval.ms transaction.partition.verification.enable
     transaction.remove.expired.transaction.cleanup.interval.ms
     transaction.state.log.load.buffer.size transaction.state.log.min.isr
-    transaction.state.log.num.partitions transaction.state.log.replication.factor
-    transaction.state.log.segment.bytes transaction.two.phase.commit.enable
-    transactional.id.expiration.ms unclean.leader.election.interval.ms
+    transaction.two.phase.commit.enable unclean.leader.election.interval.ms
     unstable.api.versions.enable unstable.feature.versions.enable zookeeper.clientCnxnSocket
     zookeeper.connect zookeeper.connection.timeout.ms zookeeper.max.in.flight.requests
     zookeeper.metadata.migration.enable zookeeper.metadata.migration.min.batch.size

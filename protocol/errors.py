@@ -160,6 +160,10 @@ class TransactionalIdNotFound(BrokerError, code=ErrorCode.TRANSACTIONAL_ID_NOT_F
     """No transaction was ever begun under this id."""
 
 
+class OperationNotAttempted(BrokerError, code=ErrorCode.OPERATION_NOT_ATTEMPTED):
+    """Nothing was changed, because another partition of the request was refused."""
+
+
 class TopicAuthorizationFailed(BrokerError, code=ErrorCode.TOPIC_AUTHORIZATION_FAILED):
     """The client has no right to do this to the topic."""
 

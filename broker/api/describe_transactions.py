@@ -1,20 +1,28 @@
-"""DescribeTransactions (key 65): without a transaction coordinator there are none (KIP-664).
+"""DescribeTransactions (key 65): what the coordinator knows of transactional ids (KIP-664).
 
-Behaviour: every requested id is TRANSACTIONAL_ID_NOT_FOUND, an empty one INVALID_REQUEST.
+Behaviour: an id that is not known is TRANSACTIONAL_ID_NOT_FOUND, an empty one INVALID_REQUEST. While a
+transaction ends, its partitions are those that lack their marker. Topics that the client may not
+describe are left out.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.network.per_partition import per_partition
 from protocol.acl import Operation, ResourceType
-from protocol.api.describe_transactions import DescribeTransactionsResponse, TransactionState
-from protocol.errors import InvalidRequest, TransactionalIdNotFound
+from protocol.api.describe_transactions import (
+    DescribeTransactionsResponse,
+    TopicData,
+    TransactionState,
+)
+from protocol.errors import TransactionalIdNotFound
 
 if TYPE_CHECKING:
     from broker.network.context import Context
     from broker.node import Node
+    from broker.security.session import Session
     from protocol.api.describe_transactions import DescribeTransactionsRequest
     from protocol.errors import BrokerError
 
@@ -22,18 +30,37 @@ if TYPE_CHECKING:
 def handle(
     node: Node, request: DescribeTransactionsRequest, context: Context
 ) -> DescribeTransactionsResponse:
-    """Returns an error for every id."""
-
-    def find(name: str) -> TransactionState:
-        node.authorizer.require(
-            context.session, Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, name
-        )
-        raise TransactionalIdNotFound if name else InvalidRequest
-
+    """Describes each id separately."""
     return DescribeTransactionsResponse(
         transaction_states=per_partition(
-            node, "describe_transactions", request.transactional_ids, find, _failed
+            node,
+            "describe_transactions",
+            request.transactional_ids,
+            partial(_described, node, context.session),
+            _failed,
         )
+    )
+
+
+def _described(node: Node, session: Session, transactional_id: str) -> TransactionState:
+    require, allows = node.authorizer.require, node.authorizer.allows
+    require(session, Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transactional_id)
+    transaction = node.transactions.find(transactional_id)
+    if transaction is None:
+        raise TransactionalIdNotFound(f"there is no transactional id {transactional_id}")
+    metadata = transaction.metadata
+    topics: dict[str, list[int]] = {}
+    for topic, index in sorted(transaction.partitions):
+        if allows(session, Operation.DESCRIBE, ResourceType.TOPIC, topic):
+            topics.setdefault(topic, []).append(index)
+    return TransactionState(
+        transactional_id=transactional_id,
+        transaction_state=transaction.state.word,
+        transaction_timeout_ms=metadata.timeout_ms,
+        transaction_start_time_ms=metadata.start_ms,
+        producer_id=metadata.producer_id,
+        producer_epoch=metadata.epoch,
+        topics=[TopicData(topic=topic, partitions=found) for topic, found in topics.items()],
     )
 
 

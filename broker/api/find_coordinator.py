@@ -6,7 +6,8 @@ partition, or the leader has no such listener, the error is COORDINATOR_NOT_AVAI
 __consumer_offsets yet, one of several brokers creates it, as in Kafka. A broker that is alone
 coordinates every group, and this request creates and reads nothing there.
 
-Transactions are not served: INVALID_REQUEST, which a producer reports instead of retrying for ever.
+A broker that is alone coordinates all transactions. One of several serves none: INVALID_REQUEST,
+which a producer reports instead of retrying for ever.
 
 Version notes: 0 groups only; 1 key type, error message, throttle time; 3 flexible; 4 several keys
 in one request; 6 share groups, which are INVALID_REQUEST, too.
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
     from protocol.api.find_coordinator import FindCoordinatorRequest
     from protocol.errors import BrokerError
 
-_GROUP = 0
+_GROUP, _TRANSACTION = 0, 1
+_NOT_SERVED = "keys of this type are not served by this broker"
 _SEVERAL_KEYS_SINCE = 4
 _NO_ERROR = "NONE"  # Kafka's message if there is no error
 
@@ -40,7 +42,9 @@ def handle(
 ) -> FindCoordinatorResponse | Coroutine[None, None, FindCoordinatorResponse]:
     """Returns the coordinators; later, if the topic of groups has to be created."""
     if context.version > 0 and request.key_type != _GROUP:
-        return refuse(request, InvalidRequest("transactions are not served by this broker"))
+        if request.key_type != _TRANSACTION or not node.transactions.is_served:
+            return refuse(request, InvalidRequest(_NOT_SERVED))
+        return _found(node, request, context)
     if node.cluster is not None and node.coordinator.lacks_topic:
         return _found_after_creation(node, request, context)
     return _found(node, request, context)
@@ -56,8 +60,11 @@ async def _found_after_creation(
 def _found(
     node: Node, request: FindCoordinatorRequest, context: Context
 ) -> FindCoordinatorResponse:
+    is_group = context.version == 0 or request.key_type == _GROUP
+    resource = ResourceType.GROUP if is_group else ResourceType.TRANSACTIONAL_ID
+
     def find(key: str) -> Coordinator:
-        node.authorizer.require(context.session, Operation.DESCRIBE, ResourceType.GROUP, key)
+        node.authorizer.require(context.session, Operation.DESCRIBE, resource, key)
         node_id, host, port = _coordinator_of(node, key, context)
         return Coordinator(key=key, node_id=node_id, host=host, port=port)
 

@@ -2,19 +2,23 @@
 
 Behaviour: without a transactional id every call gets a new producer id with epoch 0, as in Kafka.
 The ids come from blocks that the metadata store allocates, so no id is given twice, even across
-restarts. With a transactional id the error is INVALID_REQUEST: there is no transaction coordinator.
+restarts. With a transactional id the coordinator gives the id and epoch; one of several brokers
+serves no transactions, and answers INVALID_REQUEST.
 
-Version notes: 2 flexible; 3 the producer may name the id and epoch it had; 4 PRODUCER_FENCED; 5
-KIP-890.
+Version notes: 2 flexible; 3 the producer may name the id and epoch it had; 4 PRODUCER_FENCED instead
+of INVALID_PRODUCER_EPOCH; 5 KIP-890.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.transactions.messages import Producer, fenced_since
 from protocol.acl import Operation, ResourceType
 from protocol.api.init_producer_id import InitProducerIdResponse
 from protocol.errors import ClusterAuthorizationFailed, InvalidRequest
+from protocol.records.layout import NO_PRODUCER_ID
+from protocol.transaction_log import NO_EPOCH
 
 if TYPE_CHECKING:
     from broker.network.context import Context
@@ -23,22 +27,43 @@ if TYPE_CHECKING:
     from protocol.errors import BrokerError
 
 
+_FENCED_SINCE = 4
+
+
 async def handle(
     node: Node, request: InitProducerIdRequest, context: Context
 ) -> InitProducerIdResponse:
     """Returns a new producer id."""
     session, authorizer = context.session, node.authorizer
-    if request.transactional_id is not None:
+    transactional_id = request.transactional_id
+    if transactional_id is not None:
         authorizer.require(
-            session, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id
+            session, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id
         )
-        raise InvalidRequest("transactions are not served by this broker")
+        if not node.transactions.is_served:
+            raise InvalidRequest("transactions are not served by one of several brokers")
+        return await _of_transactions(node, transactional_id, request, context.version)
     if not (
         authorizer.allows_on_cluster(session, Operation.IDEMPOTENT_WRITE)
         or authorizer.allows_on_any(session, Operation.WRITE, ResourceType.TOPIC)
     ):
         raise ClusterAuthorizationFailed(f"{session.principal} may not write to any topic")
     return InitProducerIdResponse(producer_id=await node.next_producer_id(), producer_epoch=0)
+
+
+async def _of_transactions(
+    node: Node, transactional_id: str, request: InitProducerIdRequest, version: int
+) -> InitProducerIdResponse:
+    """Returns the id and epoch of a transactional id, which fences every other producer."""
+    producer = Producer(request.producer_id, request.producer_epoch)
+    if (producer.producer_id == NO_PRODUCER_ID) != (producer.epoch == NO_EPOCH):
+        raise InvalidRequest("producer id and epoch are named together, or neither is")
+    known = None if producer.producer_id == NO_PRODUCER_ID else producer
+    with fenced_since(_FENCED_SINCE, version):
+        given = await node.transactions.init(
+            transactional_id, request.transaction_timeout_ms, known
+        )
+    return InitProducerIdResponse(producer_id=given.producer_id, producer_epoch=given.epoch)
 
 
 def refuse(_request: InitProducerIdRequest, error: BrokerError) -> InitProducerIdResponse:

@@ -22,6 +22,7 @@ from broker.network.context import CloseConnection
 from broker.network.per_partition import per_partition
 from broker.partitions import admission
 from broker.partitions.leader_hints import leader_hint
+from broker.transactions.verification import Verified, check_one_producer
 from protocol.api.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
@@ -104,6 +105,10 @@ def handle(
     A partition that this broker is about to lead is waited for. The others of the request are not
     delayed: their records are stored, and visible, meanwhile; only the response waits for all.
     """
+    if request.transactional_id is not None:
+        check_one_producer(
+            data.records or b"" for topic in request.topic_data for data in topic.partition_data
+        )
     coming = _NONE_COMING
     if node.replicas is not None:
         named = _names(node, request, context.version)
@@ -182,13 +187,12 @@ def _append_one(
 ) -> PartitionProduceResponse:
     """Appends to one partition, or adds it to those that are pending."""
     version = context.header.api_version
-    admitted: Partition | Awaitable[Partition]
+    admitted: Partition | Verified | Awaitable[Partition | Verified]
     if coming and (name := (_name_of(node, each.topic, version), each.data.index)) in coming:
         admitted = _admitted_when_led(node, request, each, context, name)
     else:
         admitted = _admitted(node, request, each, context, not_opened)
-    if isinstance(admitted, Partition):
-        each.partition = admitted
+    if isinstance(admitted, Partition | Verified):
         appended = _append_to(node, request, admitted, each, version)
         if isinstance(appended, Appended):
             return each.done(appended)
@@ -203,7 +207,7 @@ def _append_one(
 
 def _admitted(
     node: Node, request: ProduceRequest, wanted: _Append, context: Context, not_opened: Failures
-) -> Partition | asyncio.Future[Partition]:
+) -> Partition | Verified | asyncio.Future[Verified]:
     """Returns the partition to append to, now or later. Raises the error if that is refused."""
     topic, index = wanted.topic, wanted.data.index
     by_id = context.version >= _TOPIC_IDS_SINCE
@@ -216,6 +220,7 @@ def _admitted(
             request.acks,
             request.transactional_id,
             wanted.data.records or b"",
+            context.version,
         )
     except WouldBlock:
         name = node.topic_name(topic.topic_id) if by_id else topic.name
@@ -224,14 +229,24 @@ def _admitted(
 
 
 def _append_to(
-    node: Node, request: ProduceRequest, partition: Partition, wanted: _Append, version: int
+    node: Node,
+    request: ProduceRequest,
+    admitted: Partition | Verified,
+    wanted: _Append,
+    version: int,
 ) -> Appended | asyncio.Future[Appended]:
-    """Appends records.
+    """Appends records to a partition that may take them.
 
     Returns the result if the acks that the request asks for are there already, else a future of it.
     """
-    waits = request.acks != 0
-    appended = node.append(partition, wanted.data.records or b"", version, waits=waits)
+    partition, guard = (
+        (admitted, None)
+        if isinstance(admitted, Partition)
+        else (admitted.partition, admitted.guard)
+    )
+    wanted.partition = partition
+    waits, records = request.acks != 0, wanted.data.records or b""
+    appended = node.append(partition, records, version, waits=waits, guard=guard)
     if request.acks == ACKS_ALL and node.replicas is not None:
         return node.replicas.acknowledged(partition, appended, request.timeout_ms)
     return appended
@@ -239,7 +254,7 @@ def _append_to(
 
 async def _admitted_when_led(
     node: Node, request: ProduceRequest, wanted: _Append, context: Context, name: TopicPartition
-) -> Partition:
+) -> Partition | Verified:
     """Returns the partition to append to when this broker leads it, or another one does.
 
     Raises what `_admitted` raises.
@@ -247,19 +262,18 @@ async def _admitted_when_led(
     assert node.replicas is not None
     await node.replicas.new_leaders.led([name])
     admitted = _admitted(node, request, wanted, context, await node.openings.open([name]))
-    return admitted if isinstance(admitted, Partition) else await admitted
+    return admitted if isinstance(admitted, Partition | Verified) else await admitted
 
 
 async def _append_when_admitted(
     node: Node,
     request: ProduceRequest,
-    admitted: Awaitable[Partition],
+    admitted: Awaitable[Partition | Verified],
     wanted: _Append,
     version: int,
 ) -> Appended:
     """Appends after another broker has verified the request, or this one has begun to lead."""
-    wanted.partition = partition = await admitted
-    appended = _append_to(node, request, partition, wanted, version)
+    appended = _append_to(node, request, await admitted, wanted, version)
     return appended if isinstance(appended, Appended) else await appended
 
 

@@ -49,7 +49,7 @@ def shortcut(
     acks, timeout_ms, name, index, records = request
     try:
         partition = admission.admit_produce(
-            node, session, str(name, "utf-8"), index, acks, None, records
+            node, session, str(name, "utf-8"), index, acks, None, records, version
         )
         if not isinstance(partition, Partition):
             return None

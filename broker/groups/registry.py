@@ -86,6 +86,10 @@ class GroupRegistry:
         """
         return self._log.leader_of(group_id)
 
+    def kept_in(self, group_id: str) -> TopicPartition:
+        """Returns the partition that keeps a group."""
+        return self._log.name, self._log.index_of(group_id)
+
     def find(self, group_id: str, *, may_be_empty: bool = False) -> StoredGroup | None:
         """Returns the group, None if there is none.
 

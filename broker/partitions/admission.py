@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.topics.settings import INTERNAL_TOPICS
+from broker.transactions.verification import is_transactional, verify
 from protocol.acl import Operation, ResourceType
 from protocol.errors import (
     InvalidRequiredAcks,
@@ -28,13 +29,10 @@ if TYPE_CHECKING:
 
     from broker.node import Node
     from broker.security.session import Session
+    from broker.transactions.verification import Verified
     from protocol.topic_partition import TopicPartition
     from protocol.wire import Buffer
     from storage.log.partition import Partition
-
-_MAGIC_AT = 16
-_ATTRIBUTES_AT = 22  # the low byte
-_TRANSACTIONAL = 0x10
 
 # Looked up once: a member of an enumeration costs a call to reach, and every produce and commit asks.
 _READ, _WRITE = Operation.READ, Operation.WRITE
@@ -49,12 +47,14 @@ def admit_produce(
     acks: int,
     transactional_id: str | None,
     records: Buffer,
-) -> Partition | asyncio.Future[Partition]:
+    version: int,
+) -> Partition | Verified | asyncio.Future[Verified]:
     """The partition to append these records to, if the client may; the topic is named, or its id given.
 
+    It comes with a guard for transactional records, perhaps later; `version` is that of the request.
     Raises InvalidRequiredAcks, UnknownTopicId, TopicAuthorizationFailed, what `leader_partition` raises,
-    InvalidTopic for a topic of the broker's own, NotEnoughReplicas, TransactionalIdAuthorizationFailed and
-    InvalidTxnState.
+    InvalidTopic for a topic of the broker's own, NotEnoughReplicas, TransactionalIdAuthorizationFailed, and
+    what `verification.verify` raises.
     """
     if acks not in (-1, 0, 1):
         raise InvalidRequiredAcks(f"acks={acks}: only -1, 0 and 1 are known")
@@ -68,16 +68,13 @@ def admit_produce(
         node.replicas.check_append(partition, acks)
     elif acks == -1 and partition.config.min_insync_replicas > 1:
         raise NotEnoughReplicas("min.insync.replicas is above the one replica there is")
-    is_transactional = (
-        len(records) > _ATTRIBUTES_AT
-        and records[_MAGIC_AT] == 2
-        and records[_ATTRIBUTES_AT] & _TRANSACTIONAL != 0
-    )
-    if is_transactional:
+    if is_transactional(records):
         if transactional_id is None:
             raise TransactionalIdAuthorizationFailed("transactional records without an id")
         node.authorizer.require(session, _WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id)
-        raise InvalidTxnState("transactions are not served by this broker")
+        if not node.transactions.is_served:
+            raise InvalidTxnState("transactions are not served by one of several brokers")
+        return verify(node, partition, transactional_id, records, version)
     return partition
 
 

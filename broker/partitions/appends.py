@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from protocol.errors import NotLeaderOrFollower
 from storage.would_block import WouldBlock
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from config import TopicConfig
     from protocol.wire import Buffer
     from storage.log.partition import Appended, Partition
+    from storage.log.producers.verification import Guard
 
 
 # Sizes from which (de)compression or conversion is worth a thread's hand-over (some 60 us), per codec in
@@ -55,11 +56,16 @@ def is_heavy(records: Buffer, config: TopicConfig) -> bool:
     return size >= min(_THREAD_BYTES[codec], _THREAD_BYTES[config.compression or 0])
 
 
+class _Write(Protocol):
+    """Writes to a log: what `Partition.append` or `Partition.append_marker` is to write."""
+
+    def __call__(self, *, now_ms: int, may_block: bool = True) -> Appended: ...
+
+
 class _Job(NamedTuple):
     """One append that waits for its turn, and the future of its result."""
 
-    records: Buffer
-    produce_version: int
+    write: _Write
     waits: bool  # the answer waits for the disk, where the topic asks for it
     answer: asyncio.Future[Appended]
 
@@ -126,37 +132,63 @@ class Appends:
         self._notify(partition, appended)
         return appended
 
-    def _try(self, partition: Partition, records: Buffer, produce_version: int) -> Appended | None:
-        """Appends on the loop, unless it belongs in a thread."""
-        if len(records) > _LEAST_HEAVY_BYTES and is_heavy(records, partition.config):
-            return None
-        try:
-            return partition.append(
-                records,
-                now_ms=self._clock.now_ms(),
-                produce_version=produce_version,
-                may_block=False,
-            )
-        except WouldBlock:
-            return None
-
     def append(
-        self, partition: Partition, records: Buffer, produce_version: int, *, waits: bool = True
+        self,
+        partition: Partition,
+        records: Buffer,
+        produce_version: int,
+        *,
+        waits: bool = True,
+        guard: Guard | None = None,
     ) -> Appended | asyncio.Future[Appended]:
         """Appends now and returns the result, or returns a future of it.
 
-        Without `waits` the answer does not wait for the disk, whatever the topic asks for. Raises
-        (or the future raises) what `Partition.append` and `Partition.commit` raise, and
-        NotLeaderOrFollower when the broker stops before a thread has taken the append. A future that
-        is cancelled before its turn appends nothing; once in the thread the append goes through.
+        Without `waits` the answer does not wait for the disk, whatever the topic asks for. `guard`
+        is that of a verified transaction. Raises (or the future raises) what `Partition.append` and
+        `Partition.commit` raise, and NotLeaderOrFollower when the broker stops before a thread has
+        taken the append. A future that is cancelled before its turn appends nothing; once in the
+        thread the append goes through.
         """
+        heavy = len(records) > _LEAST_HEAVY_BYTES and is_heavy(records, partition.config)
+        write = partial(partition.append, records, produce_version=produce_version, guard=guard)
+        return self._write(partition, write, waits=waits, is_heavy=heavy)
+
+    def append_marker(
+        self,
+        partition: Partition,
+        producer: tuple[int, int],
+        *,
+        is_commit: bool,
+        coordinator_epoch: int,
+    ) -> Appended | asyncio.Future[Appended]:
+        """Appends a transaction marker of a producer id and epoch, in its turn, as `append` does.
+
+        Raises, or the future raises, what `Partition.append_marker` raises.
+        """
+        producer_id, epoch = producer
+        write = partial(
+            partition.append_marker,
+            producer_id,
+            epoch,
+            is_commit=is_commit,
+            coordinator_epoch=coordinator_epoch,
+        )
+        return self._write(partition, write, waits=True, is_heavy=False)
+
+    def _write(
+        self, partition: Partition, write: _Write, *, waits: bool, is_heavy: bool
+    ) -> Appended | asyncio.Future[Appended]:
+        """Writes on the loop, unless it belongs in a thread or others are in one."""
         queue = self._queues.get(partition)
-        if queue is None:
-            appended = self._try(partition, records, produce_version)
-            if appended is not None:
+        if queue is None and not is_heavy:
+            try:
+                appended = write(now_ms=self._clock.now_ms(), may_block=False)
+            except WouldBlock:
+                pass  # a thread does it
+            else:
                 return self._appended(partition, appended, waits=waits)
         answer: asyncio.Future[Appended] = asyncio.get_running_loop().create_future()
-        job = _Job(records, produce_version, waits, answer)
+        job = _Job(write, waits, answer)
         if queue is None:
             self._queues[partition] = deque([job])
             self._start(partition)
@@ -207,7 +239,7 @@ class Appends:
             if not job.answer.cancelled():
                 pool = self._pool if partition.is_read else self._first_appends
                 try:
-                    work = pool.submit(self._run, partition, job.records, job.produce_version)
+                    work = pool.submit(self._run, job.write)
                 except RuntimeError:  # the pool takes no more work
                     job.answer.set_exception(NotLeaderOrFollower("the broker stops"))
                 else:
@@ -216,11 +248,9 @@ class Appends:
             queue.popleft()
         del self._queues[partition]
 
-    def _run(self, partition: Partition, records: Buffer, produce_version: int) -> Appended:
+    def _run(self, write: _Write) -> Appended:
         """In the thread: time and offset are taken now, when the records are written."""
-        return partition.append(
-            records, now_ms=self._clock.now_ms(), produce_version=produce_version
-        )
+        return write(now_ms=self._clock.now_ms())
 
     def _done(self, partition: Partition, work: asyncio.Future[Appended]) -> None:
         """Passes the outcome on and starts the next append."""

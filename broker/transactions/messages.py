@@ -6,13 +6,15 @@ TransactionCoordinator.
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from protocol.errors import InvalidProducerEpoch, ProducerFenced
 from protocol.transaction_log import NO_EPOCH, Metadata, State
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from protocol.errors import BrokerError
     from protocol.topic_partition import TopicPartition
@@ -112,3 +114,14 @@ COMPLETE: Final[Mapping[State, State]] = {
 def new(producer_id: int, timeout_ms: int, now: Now) -> Metadata:
     """Returns the metadata of a transactional id that was never seen: epoch 0 is its first one."""
     return Metadata(producer_id, NO_EPOCH, timeout_ms, updated_ms=now.wall_ms)
+
+
+@contextmanager
+def fenced_since(first_version: int, version: int) -> Iterator[None]:
+    """Raises InvalidProducerEpoch instead of ProducerFenced, which older versions do not know."""
+    try:
+        yield
+    except ProducerFenced as error:
+        if version < first_version:
+            raise InvalidProducerEpoch(error.message) from None
+        raise

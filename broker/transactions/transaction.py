@@ -79,7 +79,8 @@ class Transaction:
         self._unmarked: set[TopicPartition] = set()
         # Ages by the wall clock count once: from here on the steady clock measures.
         self._ongoing_since_ms = now.steady_ms - max(0, now.wall_ms - metadata.start_ms)
-        self._updated_at_ms = now.steady_ms - max(0, now.wall_ms - metadata.updated_ms)
+        self.updated_at_ms = now.steady_ms - max(0, now.wall_ms - metadata.updated_ms)
+        """When the last change was stored, in ms of the steady clock."""
 
     # -- questions ------------------------------------------------------------------------------
 
@@ -119,7 +120,7 @@ class Transaction:
     def is_idle_since(self, steady_ms: int) -> bool:
         """Returns whether nothing has changed after this time, and nothing is open."""
         is_open = self.state is State.ONGOING or self.state in _PREPARED
-        return not is_open and self._pending is None and self._updated_at_ms <= steady_ms
+        return not is_open and self._pending is None and self.updated_at_ms <= steady_ms
 
     # -- InitProducerId -------------------------------------------------------------------------
 
@@ -349,7 +350,7 @@ class Transaction:
         assert target is not None
         assert self._is_storing
         self.metadata, self._pending, self._is_storing = target, None, False
-        self._updated_at_ms = now.steady_ms
+        self.updated_at_ms = now.steady_ms
         answers = self._answers(self._outcome)
         if target.state not in _PREPARED:
             return answers

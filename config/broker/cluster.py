@@ -10,6 +10,7 @@ from config.broker.checks import (
     parse_node_id,
     parse_replica_selector,
 )
+from config.broker.transactions import TransactionConfig
 from config.replication_quota import (
     ALTER_LOG_DIRS_RATE,
     FOLLOWER_RATE,
@@ -25,7 +26,7 @@ SESSION_TIMEOUT_WITH_ETCD_MS = 6_000
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterConfig:
+class ClusterConfig(TransactionConfig):
     """A broker's settings of its cluster; the other settings of a broker are beside them."""
 
     node_id: int = setting(

@@ -1,0 +1,47 @@
+"""AddOffsetsToTxn (key 25): add the offsets of a group to a transaction.
+
+Behaviour: the partition of __consumer_offsets that keeps the group joins the transaction; if there
+is no such topic yet, it is created.
+
+Version notes: 2 PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH; 3 flexible.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.transactions.messages import Producer, fenced_since
+from protocol.acl import Operation, ResourceType
+from protocol.api.add_offsets_to_txn import AddOffsetsToTxnResponse
+
+if TYPE_CHECKING:
+    from broker.network.context import Context
+    from broker.node import Node
+    from protocol.api.add_offsets_to_txn import AddOffsetsToTxnRequest
+    from protocol.errors import BrokerError
+
+_FENCED_SINCE = 2
+
+
+async def handle(
+    node: Node, request: AddOffsetsToTxnRequest, context: Context
+) -> AddOffsetsToTxnResponse:
+    """Adds the group's partition."""
+    session, require = context.session, node.authorizer.require
+    transactional_id, group_id = request.transactional_id, request.group_id
+    require(session, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id)
+    require(session, Operation.READ, ResourceType.GROUP, group_id)
+    await node.coordinator.create_topic()
+    with fenced_since(_FENCED_SINCE, context.version):
+        await node.transactions.add(
+            transactional_id,
+            Producer(request.producer_id, request.producer_epoch),
+            [node.coordinator.kept_in(group_id)],
+            0,
+        )
+    return AddOffsetsToTxnResponse()
+
+
+def refuse(_request: AddOffsetsToTxnRequest, error: BrokerError) -> AddOffsetsToTxnResponse:
+    """Returns the error."""
+    return AddOffsetsToTxnResponse(error_code=error.code)

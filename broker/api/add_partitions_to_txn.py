@@ -1,0 +1,174 @@
+"""AddPartitionsToTxn (key 24): add partitions to a transaction, or ask whether it has them.
+
+Behaviour: all partitions of a transaction are added or none. If one does not exist or is forbidden,
+it gets its own error, and the others OPERATION_NOT_ATTEMPTED. What `verify_only` asks is answered for
+each partition.
+
+Version notes: 2 PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH; 3 flexible; 4 several
+transactions, from brokers alone, which need the right to CLUSTER_ACTION.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from broker.network.per_partition import per_partition, per_partition_async
+from broker.transactions.messages import Producer, fenced_since
+from protocol.acl import Operation, ResourceType
+from protocol.api.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTopicResult,
+    AddPartitionsToTxnTransaction,
+)
+from protocol.errors import (
+    BrokerError,
+    ClusterAuthorizationFailed,
+    OperationNotAttempted,
+    UnknownTopicOrPartition,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from broker.network.context import Context
+    from broker.node import Node
+    from protocol.api.add_partitions_to_txn import AddPartitionsToTxnRequest
+    from protocol.topic_partition import TopicPartition
+
+    Topics = list[AddPartitionsToTxnTopic]
+    Results = list[AddPartitionsToTxnTopicResult]
+
+_FENCED_SINCE = 2
+_OF_BROKERS_SINCE = 4
+
+
+async def handle(
+    node: Node, request: AddPartitionsToTxnRequest, context: Context
+) -> AddPartitionsToTxnResponse:
+    """Adds the partitions of each transaction."""
+    if context.version < _OF_BROKERS_SINCE:
+        results = await _added(
+            node,
+            context,
+            request.v3_and_below_transactional_id,
+            Producer(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch),
+            request.v3_and_below_topics,
+        )
+        return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results)
+    if not node.authorizer.allows_on_cluster(context.session, Operation.CLUSTER_ACTION):
+        raise ClusterAuthorizationFailed("only brokers add partitions to several transactions")
+    return AddPartitionsToTxnResponse(
+        results_by_transaction=await per_partition_async(
+            node,
+            "add_partitions_to_txn",
+            request.transactions,
+            partial(_one_of_several, node, context),
+            _failed,
+        )
+    )
+
+
+async def _one_of_several(
+    node: Node, context: Context, asked: AddPartitionsToTxnTransaction
+) -> AddPartitionsToTxnResult:
+    """Adds the partitions of one transaction, or says which it has."""
+    transactional_id = asked.transactional_id
+    producer = Producer(asked.producer_id, asked.producer_epoch)
+    if asked.verify_only:
+        check = partial(node.transactions.verify, transactional_id, producer)
+        results = _each(node, asked.topics, check)
+    else:
+        results = await _added(node, context, transactional_id, producer, asked.topics)
+    return AddPartitionsToTxnResult(transactional_id=transactional_id, topic_results=results)
+
+
+async def _added(
+    node: Node, context: Context, transactional_id: str, producer: Producer, topics: Topics
+) -> Results:
+    """Adds partitions to a transaction; returns the result for each. Raises what fails for all."""
+    session, version = context.session, context.version
+    node.authorizer.require(
+        session, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id
+    )
+    has_failed = False
+
+    def check(name: TopicPartition) -> None:
+        nonlocal has_failed
+        try:
+            node.authorizer.require(session, Operation.WRITE, ResourceType.TOPIC, name[0])
+            known = node.metadata.image.topics.get(name[0])
+            if known is None or not 0 <= name[1] < known.partitions:
+                raise UnknownTopicOrPartition(f"there is no partition {name[0]}-{name[1]}")
+        except BrokerError:
+            has_failed = True
+            raise
+
+    checked = _each(node, topics, check)
+    if has_failed:
+        for topic in checked:
+            for result in topic.results_by_partition:
+                result.partition_error_code = (
+                    result.partition_error_code or OperationNotAttempted.code
+                )
+        return checked
+    names = [(topic.name, index) for topic in topics for index in topic.partitions]
+    with fenced_since(_FENCED_SINCE, version):
+        await node.transactions.add(
+            transactional_id, producer, names, 2 if version >= _OF_BROKERS_SINCE else 0
+        )
+    return checked
+
+
+def _each(node: Node, topics: Topics, check: Callable[[TopicPartition], None]) -> Results:
+    """Returns the result of a check for each partition."""
+
+    def one(topic: str, index: int) -> AddPartitionsToTxnPartitionResult:
+        check((topic, index))
+        return AddPartitionsToTxnPartitionResult(partition_index=index)
+
+    return [
+        AddPartitionsToTxnTopicResult(
+            name=topic.name,
+            results_by_partition=per_partition(
+                node,
+                "add_partitions_to_txn",
+                topic.partitions,
+                partial(one, topic.name),
+                _refused,
+            ),
+        )
+        for topic in topics
+    ]
+
+
+def _refused(index: int, error: BrokerError) -> AddPartitionsToTxnPartitionResult:
+    return AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=error.code)
+
+
+def _all_refused(topics: Topics, error: BrokerError) -> Results:
+    return [
+        AddPartitionsToTxnTopicResult(
+            name=topic.name,
+            results_by_partition=[_refused(index, error) for index in topic.partitions],
+        )
+        for topic in topics
+    ]
+
+
+def _failed(asked: AddPartitionsToTxnTransaction, error: BrokerError) -> AddPartitionsToTxnResult:
+    return AddPartitionsToTxnResult(
+        transactional_id=asked.transactional_id, topic_results=_all_refused(asked.topics, error)
+    )
+
+
+def refuse(request: AddPartitionsToTxnRequest, error: BrokerError) -> AddPartitionsToTxnResponse:
+    """Returns the error for every partition; from v4 on at the top."""
+    return AddPartitionsToTxnResponse(
+        error_code=error.code,
+        results_by_transaction=[],
+        results_by_topic_v3_and_below=_all_refused(request.v3_and_below_topics, error),
+    )

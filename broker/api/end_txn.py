@@ -1,0 +1,45 @@
+"""EndTxn (key 26): commit or abort a transaction.
+
+Behaviour: answered when the decision is in __transaction_state, and, if that takes no more than a
+moment, when every partition has its marker: then the next transaction begins without a retry.
+
+Version notes: 2 PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH; 3 flexible; 5 the producer gets a
+new epoch (transaction.version 2), and an empty transaction can be aborted.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.transactions.messages import Producer, fenced_since
+from protocol.acl import Operation, ResourceType
+from protocol.api.end_txn import EndTxnResponse
+
+if TYPE_CHECKING:
+    from broker.network.context import Context
+    from broker.node import Node
+    from protocol.api.end_txn import EndTxnRequest
+    from protocol.errors import BrokerError
+
+_FENCED_SINCE = 2
+_BUMPS_SINCE = 5
+
+
+async def handle(node: Node, request: EndTxnRequest, context: Context) -> EndTxnResponse:
+    """Ends the transaction; returns what the producer continues with."""
+    node.authorizer.require(
+        context.session, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id
+    )
+    with fenced_since(_FENCED_SINCE, context.version):
+        continued = await node.transactions.end(
+            request.transactional_id,
+            Producer(request.producer_id, request.producer_epoch),
+            2 if context.version >= _BUMPS_SINCE else 0,
+            is_commit=request.committed,
+        )
+    return EndTxnResponse(producer_id=continued.producer_id, producer_epoch=continued.epoch)
+
+
+def refuse(_request: EndTxnRequest, error: BrokerError) -> EndTxnResponse:
+    """Returns the error."""
+    return EndTxnResponse(error_code=error.code)

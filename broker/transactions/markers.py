@@ -1,0 +1,121 @@
+"""Writes the markers of a transaction into its partitions.
+
+A partition that this broker leads gets its marker in the turn of its appends. One that does not exist
+any more needs none. After an error that may pass the marker is written again, until it is stored, or
+until it cannot be: a newer epoch of the producer, or a newer coordinator, has ended the transaction.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from broker.topics.leadership import check_leader
+from protocol.errors import (
+    BrokerError,
+    InvalidProducerEpoch,
+    TransactionCoordinatorFenced,
+    UnknownTopicOrPartition,
+)
+from storage.would_block import WouldBlock
+
+if TYPE_CHECKING:
+    from broker.node import Node
+    from broker.transactions.messages import Producer
+    from protocol.topic_partition import TopicPartition
+    from storage.log.partition import Appended
+
+log = logging.getLogger("tidelog.transactions")
+
+_ACKS_ALL = -1
+_TIMEOUT_MS = 5_000
+_FIRST_RETRY_S, _LONGEST_RETRY_S = 0.05, 2.0
+_FINAL = (InvalidProducerEpoch, TransactionCoordinatorFenced)
+
+
+class Markers:
+    """The markers that one broker writes."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    def begin(
+        self, name: TopicPartition, producer: Producer, coordinator_epoch: int, *, is_commit: bool
+    ) -> Appended | asyncio.Future[Appended] | None:
+        """Writes a marker if its partition is open.
+
+        Returns the append, or a future of it; None, with nothing written, if the partition has to be
+        opened. Raises what `leader_partition` and `Partition.append_marker` raise.
+        """
+        try:
+            return self._append(name, producer, coordinator_epoch, is_commit=is_commit)
+        except WouldBlock:
+            return None
+
+    async def write(
+        self, name: TopicPartition, producer: Producer, coordinator_epoch: int, *, is_commit: bool
+    ) -> None:
+        """Writes a marker, and returns when it is stored.
+
+        Raises what `leader_partition` and `Partition.append_marker` raise.
+        """
+        await self._node.open_leader_partition(*name)
+        written = self._append(name, producer, coordinator_epoch, is_commit=is_commit)
+        if isinstance(written, asyncio.Future):
+            await written
+
+    async def write_in_the_end(
+        self,
+        name: TopicPartition,
+        producer: Producer,
+        coordinator_epoch: int,
+        *,
+        is_commit: bool,
+        begun: asyncio.Future[Appended] | None = None,
+    ) -> bool:
+        """Writes a marker, again and again if need be; returns False if it can never be stored.
+
+        `begun` is what `begin` has returned, if anything.
+        """
+        delay_s = _FIRST_RETRY_S
+        where = {"log": f"{name[0]}-{name[1]}", "producer_id": producer.producer_id}
+        while True:
+            try:
+                if begun is None:
+                    await self.write(name, producer, coordinator_epoch, is_commit=is_commit)
+                else:
+                    await begun
+            except _FINAL as error:
+                log.error("marker cannot be written: %s", error.message, extra=where)
+                return False
+            except BrokerError as error:
+                if self.is_gone(name, error):
+                    return True
+                log.warning("marker not written yet: %s", error.message, extra=where)
+            else:
+                return True
+            begun = None
+            await asyncio.sleep(delay_s)
+            delay_s = min(2 * delay_s, _LONGEST_RETRY_S)
+
+    def is_gone(self, name: TopicPartition, error: BrokerError) -> bool:
+        """Returns whether an error means that there is no such partition any more."""
+        topic = self._node.metadata.image.topics.get(name[0])
+        exists = topic is not None and 0 <= name[1] < topic.partitions
+        return isinstance(error, UnknownTopicOrPartition) and not exists
+
+    def _append(
+        self, name: TopicPartition, producer: Producer, coordinator_epoch: int, *, is_commit: bool
+    ) -> Appended | asyncio.Future[Appended]:
+        node = self._node
+        check_leader(node.metadata, *name)
+        partition = node.leader_partition(*name)
+        if node.replicas is not None:
+            node.replicas.check_append(partition, _ACKS_ALL)
+        appended = node.appends.append_marker(
+            partition, producer, is_commit=is_commit, coordinator_epoch=coordinator_epoch
+        )
+        if node.replicas is not None:
+            return node.replicas.acknowledged(partition, appended, _TIMEOUT_MS)
+        return appended

@@ -1,0 +1,73 @@
+"""How transactional ids are stored in __transaction_state, and read from it after a restart."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from broker.coordination.internal_topic import Declared, InternalTopic
+from broker.coordination.reading import batches_of, end_of
+from protocol import transaction_log
+from protocol.transaction_log import Metadata, State
+from protocol.wire import DecodeError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from broker.clock import Clock
+    from broker.coordination.internal_topic import Written
+    from broker.coordination.ownership import Ownership
+    from broker.node import Node
+
+log = logging.getLogger("tidelog.transactions")
+
+TOPIC = "__transaction_state"
+_TIMEOUT_MS = 5_000  # how long a write waits for replicas
+
+Known = dict[str, Metadata]
+
+
+def state_topic(node: Node, clock: Clock, ownership: Ownership) -> InternalTopic:
+    """Returns the topic in which the transactional ids of a broker are kept."""
+    config = node.config
+    declared = Declared(
+        TOPIC,
+        config.transaction_state_log_num_partitions,
+        config.transaction_state_log_replication_factor,
+        config.transaction_state_log_segment_bytes,
+        "uncompressed",
+        _TIMEOUT_MS,
+    )
+    return InternalTopic(node, declared, clock, ownership)
+
+
+def record(transactional_id: str, metadata: Metadata) -> Written:
+    """Returns the record of a transactional id; its tombstone if it is dead."""
+    key = transaction_log.key(transactional_id)
+    return key, None if metadata.state is State.DEAD else transaction_log.value(metadata)
+
+
+def read(node: Node, index: int, goes_on: Callable[[], bool], *, to_log_end: bool) -> Known:
+    """Returns the last record of each id in a partition; for a thread.
+
+    A record that cannot be read is logged and skipped. The result is useless once `goes_on` returns
+    False.
+    """
+    partition = node.partition(TOPIC, index)
+    known: Known = {}
+    for batch, records in batches_of(partition, end_of(partition, to_log_end=to_log_end), goes_on):
+        if batch.is_control:
+            continue
+        for each in records:
+            try:
+                transactional_id = transaction_log.read_key(each.key or b"")
+                if transactional_id is None:
+                    continue
+                if each.value is None:
+                    known.pop(transactional_id, None)
+                else:
+                    known[transactional_id] = transaction_log.read_value(each.value)
+            except DecodeError as error:
+                where = {"log": f"{TOPIC}-{index}", "offset": each.offset}
+                log.warning("record of a transaction cannot be read: %s", error, extra=where)
+    return known
