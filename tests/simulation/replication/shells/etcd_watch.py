@@ -58,6 +58,10 @@ class Stream:
 
     def cancel(self) -> None:
         self._is_over = True
+        self._forget()
+
+    def _forget(self) -> None:
+        """Lets the member forget the watch, unless it has: it forgets those of dead processes itself."""
         if self in self._etcd.streams:
             self._etcd.streams.remove(self)
 
@@ -82,7 +86,7 @@ class Stream:
 
     def break_off(self) -> None:
         """Breaks the connection; the product hears of it soon."""
-        self._etcd.streams.remove(self)
+        self._forget()
         self._early.clear()
         self._heard = self._sent  # nothing more comes
         pick = self._world.timeline.random
@@ -130,7 +134,7 @@ class Stream:
                     cancel_reason="etcdserver: mvcc: required revision has been compacted",
                 )
             )
-            etcd.streams.remove(self)
+            self._forget()
             return
         self._next = end + 1
         if self._world.timeline.random.random() < etcd.loss:
