@@ -39,10 +39,11 @@ class Work(NamedTuple):
     idempotent: bool
     sent: int
     acknowledged: list[tuple[int, int, int]]  # number, partition, offset
-    errors: list[str]
+    errors: list[str]  # one for each record that failed
     handed: list[tuple[int, int, str]]  # partition, offset, value
     longest_send_ms: int
     longest_silence_ms: int  # between two records handed to anybody in the group
+    failures: Sequence[str] = ()  # of drivers, each of which did no more after it
     keeps_order: bool = True  # whether the client promises it, where it is not idempotent
 
 
@@ -62,7 +63,7 @@ def value_of(topic: str, number: int) -> str:
 
 def judge(work: Work, log: Log) -> Verdict:
     """Compares what a client was told with what the log of its topic holds."""
-    wrong = [f"error: {error}" for error in work.errors[:3]]
+    wrong = [f"error: {error}" for error in (*work.failures, *work.errors[:3])]
     stored = Counter(value for values in log.values() for value in values)
     lost = [
         number
@@ -163,14 +164,12 @@ class Load:
         return any(one.done() and one.exception() for one in (self._sending, *self._reading))
 
     def finish(self) -> Work:
-        """Stops sending, waits until all was handed out, and returns everything.
-
-        What a driver failed of is among the errors.
-        """
+        """Stops sending, waits until all was handed out; returns all, also why a driver failed."""
         self._over.set()
+        failures = []
         for who, thread in (("sends", self._sending), *(("reads", each) for each in self._reading)):
             if (error := thread.exception()) is not None:
-                self._errors.append(f"{who}: {error}")
+                failures.append(f"{who}: {error}")
         return Work(
             self.topic,
             self.idempotent,
@@ -180,6 +179,7 @@ class Load:
             self._handed,
             self._longest_send_ms,
             round(self._longest_silence_s * 1000),
+            failures,
             self.client.keeps_order,
         )
 

@@ -53,6 +53,11 @@ def test_a_planted_fault_is_found(change, sentence):
     assert [each for each in judge(work, log).wrong if re.search(sentence, each)]
 
 
+def test_a_driver_that_failed_is_told_beside_the_records_it_sent():
+    work, log = perfect()
+    assert judge(work._replace(failures=["reads: over"]), log).wrong == ["error: reads: over"]
+
+
 def test_what_a_client_may_do_is_counted():
     """Without idempotence a record may be there twice; any group may be handed one twice."""
     work, log = perfect(idempotent=False)

@@ -234,7 +234,12 @@ async function join (command) {
       const { topic, partition } = batch
       const offset = String(Number(batch.lastOffset()) + 1)
       if (command.at_least_once) mine.add(topic, partition, batch.messages)
-      await member.commitOffsets([{ topic, partition, offset }])
+      try {
+        await member.commitOffsets([{ topic, partition, offset }])
+      } catch (error) {
+        // What the broker said is the cause. The client joins again after that, but takes what it wraps for the end.
+        throw error.cause || error
+      }
       resolveOffset(batch.lastOffset())
       if (!command.at_least_once) mine.add(topic, partition, batch.messages)
     }
