@@ -44,8 +44,11 @@ class _Part(NamedTuple):
 class LocalReplica:
     """The replica of a partition on this broker."""
 
-    def __init__(self, host: Replicas, name: Name, topic: str) -> None:
-        self._host = host
+    def __init__(
+        self, host: Replicas, name: Name, topic: str, after: asyncio.Task[None] | None = None
+    ) -> None:
+        """`after`: the end of what a former role here still does with the log."""
+        self._host, self._after = host, after
         self.name = name
         self.topic = topic
         self.assignment: Assignment | None = None
@@ -82,6 +85,11 @@ class LocalReplica:
         """Ends the role; the next assignment brings another one."""
         self._wanted = self._has = None
         self._leave(reason)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a change of the role still works on the log."""
+        return self._change is not None
 
     async def finish(self) -> None:
         """Returns when nothing works on the log any more; `stop` was called."""
@@ -141,6 +149,8 @@ class LocalReplica:
 
         Raises UnknownTopicOrPartition if the log is that of a topic that has the name now.
         """
+        if self._after is not None:
+            await asyncio.wait([self._after])
         followed, self.followed = self.followed, None
         if followed is not None and followed.work is not None:
             await asyncio.wait([followed.work])

@@ -82,6 +82,7 @@ class Replicas:
         self._session = -1  # in which the replicas have their roles
         self._view: BrokerView = {}
         self._closing: set[asyncio.Task[None]] = set()
+        self._leaving: dict[Name, asyncio.Task[None]] = {}  # until nothing works on their logs
         self._followers: dict[Connection, FetchSession] = {}
         cluster.on_session(self._session_begun, self.stop_all)
 
@@ -127,7 +128,8 @@ class Replicas:
             if record.leader == me and not may_lead:
                 continue
             if replica is None:
-                replica = self._replicas[name] = LocalReplica(self, name, topic.name)
+                after = self._leaving.get(name)
+                replica = self._replicas[name] = LocalReplica(self, name, topic.name, after)
             unable = cannot_store(image, record.replicas, *name)
             replica.assign(
                 Assignment(record, topic.mod_revisions[index]),
@@ -145,13 +147,29 @@ class Replicas:
             if replica.led is not None:
                 replica.stop(reason)
 
-    async def release(self, names: Collection[Name]) -> None:
-        """Ends the roles of partitions whose logs go."""
-        gone = [self._replicas.pop(name) for name in names if name in self._replicas]
-        for replica in gone:
+    def release(self, names: Collection[Name]) -> list[asyncio.Task[None]]:
+        """Ends the roles of partitions whose logs go; returns what still works on their logs.
+
+        That may last as long as a log is opened, which reads it after a crash.
+        """
+        for name in names:
+            replica = self._replicas.pop(name, None)
+            if replica is None:
+                continue
             replica.stop("the replica is gone")
-        for replica in gone:
-            await replica.finish()
+            if replica.is_busy:
+                work = asyncio.get_running_loop().create_task(replica.finish())
+                self._leaving[name] = work
+                work.add_done_callback(partial(self._left, name))
+        return [self._leaving[name] for name in names if name in self._leaving]
+
+    def _left(self, name: Name, work: asyncio.Task[None]) -> None:
+        if self._leaving.get(name) is work:
+            del self._leaving[name]
+
+    def leaving(self) -> Collection[Name]:
+        """Returns the partitions that have been released, and on whose logs something still works."""
+        return self._leaving.keys()
 
     def here(self) -> Collection[Name]:
         """Returns the partitions that have a role here, or shall have one."""
@@ -270,8 +288,8 @@ class Replicas:
         await self.isr_changes.close()
         for replica in list(self._replicas.values()):
             await replica.finish()
-        if self._closing:
-            await asyncio.wait(list(self._closing))
+        if ending := [*self._closing, *self._leaving.values()]:
+            await asyncio.wait(ending)
 
     # --- what handlers ask ------------------------------------------------------------------------
 

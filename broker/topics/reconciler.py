@@ -4,7 +4,8 @@ A pass takes the newest image: it deletes the logs of deleted topics, gives ever
 and applies settings. A pass stores no progress on disk: after a crash the first pass of the next
 start finds the same differences again. A failure (a disk, too few descriptors) is recorded by
 topic, and later passes try again. No new log is served before all logs of its topic are there: what a
-failed creation removes holds no record that was acknowledged.
+failed creation removes holds no record that was acknowledged. A log on which something still works, as
+one that is being opened after a crash, is left for a later pass, and so is a topic of its name.
 
 A log belongs to the topic whose id is in it, never to the name of its directory. A log that names
 no topic is taken over by the topic of its name, as the last step, so that a creation that fails has
@@ -24,7 +25,16 @@ from broker.topics.strays import set_aside
 from protocol.errors import BrokerError, KafkaStorageError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+    from collections.abc import (
+        AsyncIterator,
+        Awaitable,
+        Callable,
+        Collection,
+        Iterable,
+        Iterator,
+        Mapping,
+        Sequence,
+    )
     from uuid import UUID
 
     from broker.metadata.cluster import ClusterMetadata
@@ -40,6 +50,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("tidelog.topics")
 
 _RETRY_S = 30.0
+_SOON_S = 1.0  # how long a pass waits in all for what works on logs that go
 
 
 class Removed(NamedTuple):
@@ -81,6 +92,12 @@ class Reconciler:
         self._configs: dict[str, TopicConfig] = {}  # the settings that the store has, by topic
         self._failures: dict[UUID, BrokerError] = {}
         self._held_back: set[UUID] = set()  # topics whose missing logs are not created now
+        self._gone: dict[
+            UUID, Topic
+        ] = {}  # deleted ones that were served, and wait for their deletion
+        self._unfinished: set[UUID] = set()  # topics that a pass has left for a later one
+        self._waits_until_s = 0.0
+        self._again = asyncio.Event()  # something has ended for which a pass did not wait
         self.replicas: Replicas | None = None  # of a broker that is alone: None
         self.removed: list[str] = []  # deleted topics that others must still forget
         self._pass: asyncio.Task[None] | None = None
@@ -135,7 +152,7 @@ class Reconciler:
             applied = 0 if self._applied is None else self._applied.revision
             try:
                 async with asyncio.timeout(_RETRY_S if self._failures else None):
-                    await self._metadata.newer_image(applied)
+                    await self._newer_or_again(applied)
             except TimeoutError:
                 pass  # failures are tried again
             try:
@@ -144,6 +161,19 @@ class Reconciler:
             except Exception:
                 log.exception("the logs were not brought up to the metadata")
                 await asyncio.sleep(_RETRY_S)
+
+    async def _newer_or_again(self, applied: int) -> None:
+        """Waits for a newer image, or for the end of what a pass has not waited for."""
+        loop = asyncio.get_running_loop()
+        waits = [
+            loop.create_task(self._metadata.newer_image(applied)),
+            loop.create_task(self._again.wait()),
+        ]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for each in waits:
+                each.cancel()
 
     async def finish(self) -> None:
         """Waits for the pass in progress, if there is one."""
@@ -159,18 +189,31 @@ class Reconciler:
     async def _work(self) -> None:
         image, before = self._metadata.image, self._applied
         failed = dict(self._failures)  # each stays recorded until it has been tried again
+        self._again.clear()
+        self._waits_until_s = asyncio.get_running_loop().time() + _SOON_S
         self._settings.use(image)
-        await self._release_gone(image)
+        in_use = await self._release_gone(image)
         for topic_id, name in image.deletions.items():
             if not self._metadata.must_delete(topic_id):
                 continue
             # If the topic was never complete, a log that names no topic is not the topic's.
             served = None if before is None or topic_id in failed else before.topics_by_id
-            await self._delete(topic_id, name, served.get(topic_id) if served else None)
+            topic_before = served.get(topic_id) if served else None
+            if topic_id in in_use:
+                if topic_before is not None:
+                    self._gone[topic_id] = topic_before
+                continue
+            await self._delete(topic_id, name, self._gone.pop(topic_id, topic_before))
         await self._apply_configs(image, before)
         for topic in image.topics.values():
+            if in_use and not in_use.isdisjoint(self._owners(topic.name)):
+                self._failures[topic.topic_id] = KafkaStorageError(
+                    f"the logs of another topic {topic.name}, which was deleted, are still in use"
+                )
+                continue
             known = None if before is None else before.topics_by_id.get(topic.topic_id)
             changed = known is None or known.assignments != topic.assignments
+            changed |= topic.topic_id in self._unfinished
             if changed or topic.topic_id in failed:
                 await self._leave(topic)
                 if topic.topic_id not in self._held_back and (
@@ -183,18 +226,22 @@ class Reconciler:
                 await self._follow_leaders(topic, () if known is None else known.assignments)
         for topic_id in failed.keys() - image.topics_by_id.keys() - image.deletions.keys():
             self._failures.pop(topic_id, None)
+        self._unfinished &= image.topics_by_id.keys()
         self._applied = image
         if self.replicas is not None:
             self.replicas.apply(image)
 
     async def _leave(self, topic: Topic) -> None:
         """Deletes the logs of partitions that are not assigned to this broker any more."""
+        self._unfinished.discard(topic.topic_id)
         if self.replicas is None:
             return
         try:
             for index in sorted(self._store.indexes(topic.name).difference(self._here(topic))):
                 if self._store.topic_id(topic.name, index) == topic.topic_id:
-                    await self.replicas.release([(topic.topic_id, index)])
+                    if not await self._ends_soon(self.replicas.release([(topic.topic_id, index)])):
+                        self._unfinished.add(topic.topic_id)
+                        continue
                     await self._pool.run(self._store.delete_partition, topic.name, index)
                     log.info("replica removed", extra={"log": f"{topic.name}-{index}"})
         except BrokerError as error:
@@ -209,13 +256,33 @@ class Reconciler:
 
     # -- deletion -------------------------------------------------------------------------------
 
-    async def _release_gone(self, image: Image) -> None:
-        """Ends the roles of partitions whose topics are gone, before others get their names."""
-        if self.replicas is not None:
-            topics = image.topics_by_id
-            await self.replicas.release(
-                [one for one in self.replicas.here() if one[0] not in topics]
-            )
+    async def _release_gone(self, image: Image) -> set[UUID]:
+        """Ends the roles of partitions whose topics are gone, before others get their names.
+
+        Returns the topics on whose logs something still works: a later pass deletes them.
+        """
+        replicas = self.replicas
+        if replicas is None:
+            return set()
+        known = {*replicas.here(), *replicas.leaving()}
+        await self._ends_soon(
+            replicas.release([one for one in known if one[0] not in image.topics_by_id])
+        )
+        return {topic_id for topic_id, _ in replicas.leaving()} - image.topics_by_id.keys()
+
+    def _owners(self, name: str) -> Iterator[UUID | None]:
+        """Returns the ids of the topics whose logs are here by a name."""
+        return (self._store.topic_id(name, index) for index in self._store.indexes(name))
+
+    async def _ends_soon(self, work: Collection[asyncio.Task[None]]) -> bool:
+        """Waits for the end of work on logs, a moment in each pass; later its end begins another one."""
+        if not work:
+            return True
+        left_s = max(self._waits_until_s - asyncio.get_running_loop().time(), 0)
+        _, pending = await asyncio.wait(work, timeout=left_s)
+        for each in pending:
+            each.add_done_callback(lambda _: self._again.set())
+        return not pending
 
     async def _delete(self, topic_id: UUID, name: str, served: Topic | None) -> None:
         """Removes the logs of a deleted topic, then removes its deletion from the metadata.
