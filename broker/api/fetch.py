@@ -12,8 +12,10 @@ converted (`broker/partitions/conversion.py`).
 As in Kafka, a partition that is named more than once is read and returned once: with the parameters
 of its last mention, at the position of its first.
 
-Fetch sessions (KIP-227) are answered statelessly: session id 0, every partition in every response. Only
-those of other brokers are kept (`broker/replicas/serving/fetch_sessions.py`).
+A consumer of committed data reads up to the last stable offset and gets the aborted transactions
+among what it reads (`broker/partitions/committed.py`), from version 4 on. Fetch sessions (KIP-227)
+are answered statelessly: session id 0, every partition in every response. Only those of other brokers
+are kept (`broker/replicas/serving/fetch_sessions.py`).
 
 From version 12 on, a client that asks for append times, by a tag that is our extension, gets the
 append time of each whole batch (decision 13). Their bytes do not count towards the limits: twelve
@@ -33,7 +35,15 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from broker.network.per_partition import per_partition
-from broker.partitions.conversion import AS_STORED_SINCE, Reading, carried_by, read_for_version
+from broker.partitions.committed import read_committed
+from broker.partitions.conversion import (
+    AS_STORED_SINCE,
+    NO_RECORDS,
+    Reading,
+    Records,
+    carried_by,
+    read_for_version,
+)
 from broker.partitions.fetch_parts import failed, wanted_names
 from broker.partitions.leader_hints import leader_hint
 from broker.partitions.named_once import name_each_once
@@ -57,16 +67,15 @@ from protocol.errors import (
 from storage.would_block import WouldBlock
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Sequence
+    from collections.abc import Coroutine
 
     from broker.network.context import Context, Later
     from broker.node import Node
     from broker.partitions.leader_hints import Addresses
     from broker.pools import Permit
     from broker.replicas.consumers import ConsumerReads
-    from protocol.api.fetch import FetchPartition, FetchRequest
+    from protocol.api.fetch import AbortedTransaction, FetchPartition, FetchRequest
     from protocol.errors import BrokerError
-    from protocol.wire import Buffer
     from storage.log.partition import Partition
 
 
@@ -121,7 +130,10 @@ async def _wait(
             continue
         left_s = deadline_s - node.clock.monotonic_s()
         woken = left_s > 0 and await node.waiting.wait(
-            attempt.partitions, request.min_bytes - attempt.size_bytes, left_s
+            attempt.partitions,
+            request.min_bytes - attempt.size_bytes,
+            left_s,
+            attempt.upper_offsets if request.isolation_level == _READ_COMMITTED else None,
         )
         attempt = await _attempt_anywhere(node, request, context)
         if not woken:
@@ -268,28 +280,37 @@ class _Attempt:
         if self._is_follower:
             return self._serve_follower(partition, wanted)
         state = partition.state
+        is_committed = self._at_end == _LAST_STABLE_OFFSET
+        if is_committed and state.producers is None:
+            partition.reader.learn(may_block=permit.may_block)
         ends = state.ends
         upper_offset = ends[self._at_end]
         self.upper_offsets.append(upper_offset)
-        records: list[Buffer] = []
-        append_times = None
+        found = NO_RECORDS
+        aborted: list[AbortedTransaction] | None = [] if is_committed else None
         preferred = -1 if reads is None else reads.preferred(partition, wanted.fetch_offset)
         if preferred >= 0:
             self._is_sent_on = True
         elif wanted.fetch_offset != upper_offset:  # the consumer has not caught up
-            records, append_times = self._read(partition, wanted, upper_offset)
+            read = partial(self._read, partition, wanted, upper_offset)
+            if is_committed:
+                bounds = wanted.fetch_offset, upper_offset
+                found, aborted = read_committed(partition, bounds, read, permit.may_block)
+            else:
+                found = read()
+            self._count(partition, found)
             ends = state.ends
         result = PartitionData(
             partition_index=wanted.partition,
             high_watermark=ends[_HIGH_WATERMARK],
             last_stable_offset=ends[_LAST_STABLE_OFFSET],
             log_start_offset=state.version.log_start_offset,
-            aborted_transactions=[] if self._at_end == _LAST_STABLE_OFFSET else None,
+            aborted_transactions=aborted,
             preferred_read_replica=preferred,
-            records=records,
+            records=list(found.buffers),
         )
-        if append_times:
-            result.append_times = append_times
+        if found.append_times:
+            result.append_times = found.append_times
         return result
 
     def _serve_follower(self, partition: Partition, wanted: FetchPartition) -> PartitionData:
@@ -308,53 +329,44 @@ class _Attempt:
         )
         if not self._request.with_append_times:
             result.append_times = None
-        self._count(partition, size, converted, as_stored=not converted)
+        self._count(partition, Records((), size, converted, not converted))
         return result
 
-    def _read(
-        self, partition: Partition, wanted: FetchPartition, upper_offset: int
-    ) -> tuple[list[Buffer], list[SegmentAppendTimes] | None]:
-        """Reads one partition's records in the format of the request's version, and counts them.
-
-        Returns the buffers, and the append times of each segment: None if they were not asked for.
-        """
+    def _read(self, partition: Partition, wanted: FetchPartition, upper_offset: int) -> Records:
+        """Reads one partition's records in the format of the request's version."""
         offset, limit = wanted.fetch_offset, min(wanted.partition_max_bytes, self._left_bytes)
-        is_first, may_block = not self.size_bytes, self._permit.may_block
-        append_times, converted, as_stored = None, 0, True
-        buffers: Sequence[Buffer]
+        is_first, permit = not self.size_bytes, self._permit
         if self._version < AS_STORED_SINCE:
-            buffers, size, converted, as_stored = read_for_version(
-                Reading(
-                    partition, offset, limit, upper_offset, self._version, is_first, self._permit
-                )
+            return read_for_version(
+                Reading(partition, offset, limit, upper_offset, self._version, is_first, permit)
             )
+        append_times = None
+        if self._request.with_append_times:
+            (buffers, size, first_batch_size), times = partition.reader.read_with_append_times(
+                offset,
+                limit,
+                upper_offset=upper_offset,
+                minimum_one=is_first,
+                may_block=permit.may_block,
+            )
+            append_times = [SegmentAppendTimes(base_offset=b, entries=e) for b, e in times]
         else:
-            if self._request.with_append_times:
-                (buffers, size, first_batch_size), times = partition.reader.read_with_append_times(
-                    offset,
-                    limit,
-                    upper_offset=upper_offset,
-                    minimum_one=is_first,
-                    may_block=may_block,
-                )
-                append_times = [SegmentAppendTimes(base_offset=b, entries=e) for b, e in times]
-            else:
-                buffers, size, first_batch_size = partition.read(
-                    offset,
-                    limit,
-                    upper_offset=upper_offset,
-                    minimum_one=is_first,
-                    may_block=may_block,
-                )
-            if size < first_batch_size:  # a batch is returned whole or not at all
-                return [], None
-        self._count(partition, size, converted, as_stored=as_stored)
-        return list(buffers), append_times
+            buffers, size, first_batch_size = partition.read(
+                offset,
+                limit,
+                upper_offset=upper_offset,
+                minimum_one=is_first,
+                may_block=permit.may_block,
+            )
+        if size < first_batch_size:  # a batch is returned whole or not at all
+            return NO_RECORDS
+        return Records(buffers, size, 0, True, append_times)
 
-    def _count(self, partition: Partition, size: int, converted: int, *, as_stored: bool) -> None:
+    def _count(self, partition: Partition, found: Records) -> None:
         """Counts what was read."""
+        size = found.size
         if size:
-            self._served.append((partition.topic, size, converted, as_stored))
+            self._served.append((partition.topic, size, found.converted, found.is_as_stored))
             self.size_bytes += size
             self._left_bytes = max(0, self._left_bytes - size)
 

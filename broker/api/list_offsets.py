@@ -149,11 +149,10 @@ def _look_up(
                 target, wanted.max_num_offsets, may_block=may_block
             ),
         )
-    upper = (
-        partition.last_stable_offset
-        if isolation_level == _READ_COMMITTED
-        else partition.high_watermark
-    )
+    upper = partition.high_watermark
+    if isolation_level == _READ_COMMITTED:
+        partition.reader.learn(may_block=may_block)
+        upper = partition.last_stable_offset
     offset, timestamp = _find(partition, target, upper, may_block)
     return ListOffsetsPartitionResponse(
         partition_index=wanted.partition_index,

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from broker.pools import Permit
+    from protocol.api.fetch import SegmentAppendTimes
     from protocol.records.batch import Batch
     from protocol.wire import Buffer
     from storage.log.partition import Partition
@@ -41,6 +42,7 @@ class Records(NamedTuple):
     size: int
     converted: int
     is_as_stored: bool = True
+    append_times: list[SegmentAppendTimes] | None = None  # None: not asked for
 
 
 NO_RECORDS = Records((), 0, 0)

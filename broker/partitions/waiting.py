@@ -4,7 +4,8 @@ They all wait here, and nowhere else:
 
 - A fetch that found too little waits for bytes that it may read. An append subtracts its bytes; a
   fetch that has enough is woken. While nothing arrives a waiting fetch costs one timer and no work,
-  however many there are.
+  however many there are. A fetch of committed data counts no bytes while an open transaction holds
+  the last stable offset back: it is woken when that moves, and reads how much there is.
 - An append above the high watermark waits to be counted, and its bytes to be offered to fetches.
 - An acknowledgement waits until its append may be read and is durable, where the topic asks for it.
 
@@ -19,7 +20,7 @@ import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from storage.log.partition import Appended, Partition
 
@@ -27,11 +28,31 @@ if TYPE_CHECKING:
 class Wait:
     """One fetch waiting for `missing_bytes` more."""
 
-    __slots__ = ("future", "missing_bytes")
+    __slots__ = ("future", "is_held_back", "missing_bytes")
 
     def __init__(self, missing_bytes: int, future: asyncio.Future[None]) -> None:
         self.missing_bytes = missing_bytes
         self.future = future
+        self.is_held_back = False  # bytes came that an open transaction hides
+
+    def wake(self) -> None:
+        """Lets the fetch read again."""
+        if not self.future.done():
+            self.future.set_result(None)
+
+    def took_stable(self, partition: Partition, read_to: int) -> bool:
+        """Returns whether bytes that came to a partition count for this fetch of committed data.
+
+        It has read up to the offset `read_to`. If other bytes become readable, it is woken.
+        """
+        _, high_watermark, stable = partition.state.ends
+        if stable == read_to:
+            self.is_held_back = True
+        elif self.is_held_back or stable != high_watermark:
+            self.wake()
+        else:
+            return True
+        return False
 
 
 class _Acknowledgement(NamedTuple):
@@ -49,7 +70,9 @@ class Waiting:
         self._count = count
         self.follows_replication = False
         """Whether the high watermark is another thing than what the disk has: acks=1 does not wait."""
-        self._waits: dict[Partition, dict[Wait, None]] = {}  # in the order in which they came
+        # In the order in which they came, with the last stable offset up to which each has read; None
+        # for those who wait for all data.
+        self._waits: dict[Partition, dict[Wait, int | None]] = {}
         self._unreadable: dict[Partition, list[Appended]] = {}
         self._acknowledgements: dict[Partition, list[_Acknowledgement]] = {}
 
@@ -67,10 +90,11 @@ class Waiting:
 
     def readable(self, partition: Partition, size: int) -> None:
         """Wakes the fetches that have enough with `size` more bytes that others may read."""
-        for wait in self._waits.get(partition, ()):
-            wait.missing_bytes -= size
-            if wait.missing_bytes <= 0 and not wait.future.done():
-                wait.future.set_result(None)
+        for wait, read_to in self._waits.get(partition, {}).items():
+            if read_to is None or wait.took_stable(partition, read_to):
+                wait.missing_bytes -= size
+                if wait.missing_bytes <= 0:
+                    wait.wake()
 
     def advanced(self, partition: Partition) -> None:
         """Notifies those for whom the high watermark and the durable offset have come far enough.
@@ -133,8 +157,7 @@ class Waiting:
     def wake(self, partition: Partition) -> None:
         """Wakes all fetches that wait for a partition: it was deleted, for example."""
         for wait in self._waits.get(partition, ()):
-            if not wait.future.done():
-                wait.future.set_result(None)
+            wait.wake()
 
     def wake_all(self) -> None:
         """Wakes all fetches: the broker stops."""
@@ -142,17 +165,26 @@ class Waiting:
             self.wake(partition)
 
     async def wait(
-        self, partitions: Iterable[Partition], missing_bytes: int, timeout_s: float
+        self,
+        partitions: Iterable[Partition],
+        missing_bytes: int,
+        timeout_s: float,
+        stable_offsets: Sequence[int] | None = None,
     ) -> bool:
         """Waits until `missing_bytes` arrived in any of `partitions`, or the time is over.
 
+        A fetch of committed data gives the last stable offsets up to which it has read each.
         Returns True if woken, False if the time is over.
         """
         loop = asyncio.get_running_loop()
         wait = Wait(missing_bytes, loop.create_future())
         entered = list(partitions)
-        for partition in entered:
-            self._waits.setdefault(partition, {})[wait] = None
+        for number, partition in enumerate(entered):
+            read_to = None
+            if stable_offsets is not None:
+                read_to = stable_offsets[number]
+                wait.is_held_back |= read_to != partition.high_watermark
+            self._waits.setdefault(partition, {})[wait] = read_to
         timer = loop.call_later(timeout_s, _expire, wait.future)
         try:
             await wait.future

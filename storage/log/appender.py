@@ -250,6 +250,9 @@ class Appender:
                 if is_unseen:
                     state.largest_event.appending(active, state.judge)
                 limit = event_limit(state.event_slack_ms, append_time_ms)
+                if sequenced is not None and sequenced.marker is not None:
+                    offset, producers = prepared.first_offset, state.read_producers()
+                    stability.index_abort(state, producers, sequenced, active, offset)
                 active.append(
                     prepared.buffers,
                     size,

@@ -18,7 +18,6 @@ from storage.compaction import plan, swap
 from storage.compaction.explain import Compacting
 from storage.compaction.job import Job, Source, Writer
 from storage.log.failures import go_offline, storage_error
-from storage.log.producers.recovered_producers import load_producers
 from storage.log.retention import deletion
 from storage.log.times import judging
 from storage.segment.log_file import Tail
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
     from storage.log.flusher import Flusher
     from storage.log.producers.producer_state import Producers
     from storage.log.state import LogState
-    from storage.log.version import Version
 
 _log = logging.getLogger("tidelog.storage")
 
@@ -155,6 +153,7 @@ class Compactor:
         config = state.config
         if self._is_cleaning or not config.is_compacted:
             return None
+        producers = state.read_producers()  # before the last stable offset is looked at
         with state.hold() as version:
             dirty_section = self._judge_dirty_section(version.segments, now_ms, config)
             if not (dirty_section.is_due or (asked and dirty_section.held_by == plan.RATIO)):
@@ -166,7 +165,8 @@ class Compactor:
                 return None
             deletion.learn(wanted)  # the largest event time is kept after its segment is gone
             _finish_append_times(wanted)
-            writers = self._last_writers(version, now_ms)
+            with state.append_lock:
+                writers = self._writers_of(producers, now_ms)
         if not self._claim(wanted):
             return None
         self._discard_leftovers()
@@ -215,34 +215,15 @@ class Compactor:
             self.end_cleaning(None)
             raise
 
-    def _last_writers(self, version: Version, now_ms: int) -> dict[int, Writer]:
-        """Returns the last write of each known producer. Raises OSError.
-
-        If the producers have not been read yet, they are read for this call only, because an append
-        may be reading them at the same time.
-        """
-        state = self._state
-        with state.append_lock:
-            if state.producers is not None:
-                return self._writers_of(state.producers, now_ms)
-        read = load_producers(
-            state.directory,
-            version.segments,
-            state.producer_id_expiration_ms,
-            now_ms,
-            log_start_offset=version.log_start_offset,
-            corrections=state.corrections,
-        )
-        return self._writers_of(read, now_ms)
-
     def _writers_of(self, producers: Producers, now_ms: int) -> dict[int, Writer]:
+        """Returns the last write of each known producer; needs the append lock."""
         idle_ms = self._state.producer_id_expiration_ms
         return {
             each.producer_id: Writer(
                 each.batches[-1].last_offset if each.batches else -1, each.epoch
             )
             for each in producers
-            if not expired(each.last_append_time_ms, now_ms, idle_ms)
+            if each.has_transaction or not expired(each.last_append_time_ms, now_ms, idle_ms)
         }
 
     def overtake(self) -> None:

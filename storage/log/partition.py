@@ -14,7 +14,7 @@ import contextlib
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, Required, TypedDict, Unpack
 
-from protocol.errors import KafkaStorageError
+from protocol.errors import CorruptMessage, KafkaStorageError
 from protocol.records.markers import Marker
 from storage.log import failures
 from storage.log.appender import Appended, Appender
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from config.topic import TopicConfig
+    from storage.log.producers.aborted import AbortedFrom
     from storage.log.producers.verification import Guard
     from storage.log.replication.replica import Replica
     from storage.log.replication.roles import Roles
@@ -100,6 +101,10 @@ class Partition:
         if not state.policy.reads_at_once and state.durable_offset < state.ends.log_end_offset:
             with contextlib.suppress(KafkaStorageError):  # then the log is offline
                 self.flush()  # consumers see what recovery found, so it must not be lost again
+        if state.unindexed_offset is not None:
+            # Before a flush moves the recovery point. If it fails, the next reader tries again.
+            with contextlib.suppress(KafkaStorageError, CorruptMessage):
+                state.read_producers()
         self.append_clock.catch_up(history, left["now_ms"])
 
     def __repr__(self) -> str:
@@ -270,6 +275,12 @@ class Partition:
         if producers.is_open(producer_id, epoch):
             return None
         return producers.guards.guard(producer_id, epoch, first_sequence, raises_epoch=raises_epoch)
+
+    def aborted_transactions(
+        self, offset: int, end_offset: int, *, may_block: bool = True
+    ) -> list[AbortedFrom]:
+        """Returns the aborted transactions of a fetch; see `Reader.aborted_transactions`."""
+        return self.reader.aborted_transactions(offset, end_offset, may_block=may_block)
 
     def append_marker(
         self,

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 from protocol.errors import CorruptMessage, OffsetOutOfRange
 from storage.log import lookup, slices
 from storage.log.failures import read_error
+from storage.log.producers.aborted import aborted_between
 from storage.time.lookup import Target, is_target
 from storage.would_block import WouldBlock
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from protocol.records.layout import OffsetAndTimestamp
+    from storage.log.producers.aborted import AbortedFrom
     from storage.log.replication.leader_state import ForFollower
     from storage.log.slices import Fetched, SliceAppendTimes
     from storage.log.state import LogState
@@ -145,9 +147,24 @@ class Reader:
             return leader_state.ForFollower(
                 fetched,
                 slices.append_times_of(version.segments, fetched),
-                state.epochs.within(offset, slices.end_of(fetched, offset)),
+                state.epochs.within(offset, slices.end_of(fetched.buffers, offset)),
                 leader_state.leader_state(state, version),
             )
+
+        return self._look(look)
+
+    def aborted_transactions(
+        self, offset: int, end_offset: int, *, may_block: bool = True
+    ) -> list[AbortedFrom]:
+        """Returns the aborted transactions among what was read; see `aborted_between`.
+
+        Raises NotLeaderOrFollower and KafkaStorageError; without `may_block` also WouldBlock.
+        """
+
+        def look(version: Version, _: Ends) -> list[AbortedFrom]:
+            if not (may_block or version.knows_aborting):
+                raise WouldBlock(f"{self._state.topic}-{self._state.index}: indexes are to be read")
+            return aborted_between(version, offset, end_offset)
 
         return self._look(look)
 
@@ -297,9 +314,9 @@ class Reader:
         return self._look(look)
 
     def read_max_event_time(self) -> int | None:
-        """Returns the largest event time ever; reads the segments whose times are not known.
+        """Returns the largest event time ever, read where not known. Raises OSError.
 
-        Only tests use it: retention keeps what is known. Raises OSError.
+        Only tests use it: retention keeps what is known.
         """
         with self._state.hold() as version:
             for segment in version.segments:

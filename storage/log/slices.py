@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from protocol.records.batch import Batch
+    from protocol.wire import Buffer
     from storage.segment.segment import Segment, Slice
 
 _BASE_OFFSET = attrgetter("base_offset")
@@ -101,9 +102,9 @@ def append_times_of(segments: Sequence[Segment], fetched: Fetched) -> list[Slice
     return times
 
 
-def end_of(fetched: Fetched, default: int) -> int:
-    """Returns the offset behind the last whole batch that was just read; else `default`."""
-    for data in reversed(fetched.buffers):
+def end_of(buffers: Sequence[Buffer], default: int) -> int:
+    """Returns the offset behind the last whole batch of what was read; `default` if none is whole."""
+    for data in reversed(buffers):
         last = find_last(data)
         last_offset = last_offset_at(data, last) if last >= 0 else None
         if last_offset is not None:

@@ -118,6 +118,7 @@ class LogState:
     arrivals: Arrivals = field(init=False)
     deletion_ms: int  # the time by which may be deleted, as the last round of retention gave it
     producer_id_expiration_ms: int
+    unindexed_offset: int | None = None  # aborts from it on may lack their entry in the index
     producers: Producers | None = field(init=False, default=None)  # see `read_producers`
     unstable: Unstable | None = field(init=False, default=None)  # what holds back the stable offset
     is_read: bool = field(init=False)  # whether the data that appends need is in memory

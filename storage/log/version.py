@@ -30,7 +30,15 @@ class Version:
     `with` block.
     """
 
-    __slots__ = ("_lock", "generation", "holders", "log_start_offset", "number", "segments")
+    __slots__ = (
+        "_aborting",
+        "_lock",
+        "generation",
+        "holders",
+        "log_start_offset",
+        "number",
+        "segments",
+    )
 
     def __init__(
         self,
@@ -46,6 +54,31 @@ class Version:
         self.generation = generation  # counts truncations and changes of the leader
         self.holders = 0
         self._lock = lock
+        self._aborting: tuple[Segment, ...] | None = None
+
+    @property
+    def knows_aborting(self) -> bool:
+        """Whether `aborting` reads nothing."""
+        closed = self.segments[:-1]
+        return self._aborting is not None or all(each.aborted.is_in_memory for each in closed)
+
+    @property
+    def has_no_aborts(self) -> bool:
+        """Whether no segment has abort markers, as far as that is in memory."""
+        aborting = self._aborting
+        return aborting is not None and len(aborting) == 1 and aborting[0].aborted.is_known_empty
+
+    def aborting(self) -> tuple[Segment, ...]:
+        """Returns the segments that may hold abort markers, in order. Raises OSError.
+
+        Those are the active one, and the others whose transaction index has entries.
+        """
+        aborting = self._aborting
+        if aborting is None:
+            closed = self.segments[:-1]
+            found = [segment for segment in closed if segment.aborted.since(0)]
+            aborting = self._aborting = (*found, self.segments[-1])
+        return aborting
 
     def release(self) -> None:
         """Releases the version."""

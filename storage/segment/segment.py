@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from protocol.errors import CorruptMessage
 from protocol.records.batch import find_offset, find_time
-from storage import filenames, files
-from storage.segment import offset_index, survey, time_index, transaction_index
+from storage import files
+from storage.segment import offset_index, survey, time_index
 from storage.segment.appended.layout import UNKNOWN
 from storage.segment.batch_headers import (
     HEADER_SIZE,
@@ -28,6 +28,7 @@ from storage.segment.batch_headers import (
 )
 from storage.segment.indexed_log import IndexedLog
 from storage.segment.log_file import Tail
+from storage.segment.transaction_index import TransactionIndex
 from storage.time.lookup import reaches
 from storage.would_block import WouldBlock
 
@@ -56,11 +57,12 @@ class Slice(NamedTuple):
 class Segment(IndexedLog):
     """The batches from `base_offset` up to the next segment."""
 
-    __slots__ = ("_has_torn_tail", "_hints", "_last_hint")
+    __slots__ = ("_has_torn_tail", "_hints", "_last_hint", "aborted")
 
     def __init__(self, directory: Path, base_offset: int, tail: Tail) -> None:
         """Describes a segment; its files are opened when they are first needed."""
         super().__init__(directory, base_offset, tail)
+        self.aborted = TransactionIndex(self.files, base_offset)
         self._has_torn_tail = False  # a failed append may have left bytes behind the tail
         # Offset -> position of the batch that holds it, for readers that continue there.
         self._hints: dict[int, int] = {}
@@ -71,6 +73,7 @@ class Segment(IndexedLog):
         super().rest()
         if not self.is_active:
             self._hints = {}
+            self.aborted.rest()
 
     # --- appending --------------------------------------------------------------------------------
 
@@ -212,8 +215,7 @@ class Segment(IndexedLog):
             files.truncate(self.path, tail.size)
         self.truncate_indexes(tail)
         self.append_times.truncate(tail.end_offset)
-        path = self.files.of(filenames.TXN_INDEX_SUFFIX).path
-        transaction_index.truncate(path, tail.end_offset)
+        self.aborted.truncate(tail.end_offset)
         self._has_torn_tail = False
 
     def seal(self) -> None:

@@ -26,6 +26,7 @@ from storage.log.producers.producer_state import (
     Sequenced,
 )
 from storage.log.recovery.listing import listed
+from storage.segment.transaction_index import VERSION, Aborted
 from storage.time.corrections import judged
 
 if TYPE_CHECKING:
@@ -54,17 +55,23 @@ def load_producers(
     *,
     log_start_offset: int,
     corrections: Sequence[Correction] = (),
+    unindexed_offset: int | None = None,
 ) -> Producers:
     """Reads the newest valid snapshot and the log after it. Raises OSError.
+
+    From `unindexed_offset` on, transactions that were aborted may lack their entry in the index of
+    their segment: it is added.
 
     After a power loss, deleted files may come back in part, in any order of names. A producer that
     wrote before such a hole may have written in it: it is dropped, because an unknown producer is
     safer than one with an old sequence.
     """
-    end_offset = segments[-1].tail.end_offset
+    last_offset = segments[-1].tail.end_offset
+    if unindexed_offset is not None:
+        last_offset = min(last_offset, unindexed_offset)
     producers, offset = Producers(expiration_ms), segments[0].base_offset
     for snapshot in reversed(listed(directory).snapshot_offsets):
-        if not segments[0].base_offset <= snapshot <= end_offset:
+        if not segments[0].base_offset <= snapshot <= last_offset:
             continue
         path = filenames.snapshot_path(directory, snapshot)
         try:
@@ -80,7 +87,7 @@ def load_producers(
     for segment in segments:
         if segment.tail.end_offset <= offset:
             continue
-        reached = _scan_producers(segment, offset, producers, now_ms)
+        reached = _scan_producers(segment, offset, producers, now_ms, unindexed_offset)
         if reached < segment.tail.end_offset <= log_start_offset:
             producers = Producers(expiration_ms)
     if corrections:
@@ -106,7 +113,13 @@ def _counted(
     return judged(corrections, offset, now_ms if append_time_ms is None else append_time_ms)
 
 
-def _scan_producers(segment: Segment, offset: int, producers: Producers, now_ms: int) -> int:
+def _scan_producers(
+    segment: Segment,
+    offset: int,
+    producers: Producers,
+    now_ms: int,
+    unindexed_offset: int | None,
+) -> int:
     """Records the batches of a segment from an offset on; returns the end of the last batch."""
     entry, end_offset = segment.index.floor(offset), segment.base_offset
     last: defaultdict[int, deque[Batch]] = defaultdict(lambda: deque(maxlen=REMEMBERED_BATCHES))
@@ -118,6 +131,8 @@ def _scan_producers(segment: Segment, offset: int, producers: Producers, now_ms:
         if batch.attributes & _IN_TRANSACTION:  # what comes before it decides what it does
             for earlier in last.pop(batch.producer_id, ()):
                 _record(segment, earlier, None, producers, now_ms)
+            if unindexed_offset is not None and unindexed_offset <= batch.base_offset:
+                _restore_abort(segment, found, producers)
             _record(segment, batch, found.buffer, producers, now_ms)
         else:
             last[batch.producer_id].append(batch)
@@ -125,6 +140,22 @@ def _scan_producers(segment: Segment, offset: int, producers: Producers, now_ms:
         for batch in batches:
             _record(segment, batch, None, producers, now_ms)
     return end_offset
+
+
+def _restore_abort(segment: Segment, found: Found, producers: Producers) -> None:
+    """Adds the index entry of an aborted transaction that lacks it. Raises OSError."""
+    batch = found.batch
+    known, marker = producers.get(batch.producer_id), None
+    if batch.is_control and known is not None and known.has_transaction:
+        marker = read_marker(found.buffer, batch)
+    if known is None or marker is None or marker.is_commit:
+        return
+    others = (each for each in producers.open_transactions() if each is not known)
+    stable = next((each.transaction_first_offset for each in others), batch.last_offset + 1)
+    first_offset = known.transaction_first_offset
+    segment.aborted.restore(
+        Aborted(VERSION, batch.producer_id, first_offset, batch.base_offset, stable)
+    )
 
 
 def _record(

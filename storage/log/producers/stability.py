@@ -18,10 +18,12 @@ from storage.log.producers.producer_state import NO_TRANSACTION
 from storage.log.producers.recovered_producers import load_producers
 from storage.log.producers.unstable import Ended, Unstable
 from storage.log.version import Ends
+from storage.segment.transaction_index import VERSION, Aborted
 
 if TYPE_CHECKING:
     from storage.log.producers.producer_state import Producers, Sequenced
     from storage.log.state import LogState
+    from storage.segment.segment import Segment
 
 
 def stable_at(state: LogState, high_watermark: int) -> int:
@@ -60,6 +62,23 @@ def note(state: LogState, producers: Producers, batch: Sequenced, first_offset: 
         state.unstable.end(Ended(batch.producer_id, opened_at, first_offset))
 
 
+def index_abort(
+    state: LogState, producers: Producers, batch: Sequenced, segment: Segment, offset: int
+) -> None:
+    """Writes the index entry of a transaction that a batch aborts, before the batch is written.
+
+    Nothing for other batches, and for a transaction without data. Raises OSError; then there is no
+    such entry. If the batch is not stored, `Segment.append` takes the entry back.
+    """
+    known = producers.get(batch.producer_id)
+    if batch.marker is None or batch.marker.is_commit or known is None or state.unstable is None:
+        return
+    if known.has_transaction:
+        stable = state.unstable.stable_behind(batch.producer_id, offset)
+        first_offset = known.transaction_first_offset
+        segment.aborted.append(Aborted(VERSION, batch.producer_id, first_offset, offset, stable))
+
+
 def read(state: LogState) -> Producers:
     """Returns the producers, read from snapshot and log, and settles the last stable offset.
 
@@ -76,6 +95,7 @@ def read(state: LogState) -> Producers:
                     state.deletion_ms,
                     log_start_offset=version.log_start_offset,
                     corrections=corrections,
+                    unindexed_offset=state.unindexed_offset,
                 )
             except OSError as error:
                 raise failures.storage_error(
@@ -87,6 +107,7 @@ def read(state: LogState) -> Producers:
             is_of_this_log = state.version.generation == version.generation
             if state.producers is None and state.corrections == corrections and is_of_this_log:
                 take(state, read)
+                state.unindexed_offset = None
     return producers
 
 

@@ -44,6 +44,7 @@ class Loaded(NamedTuple):
     gaps_end_offset: int  # up to which the log may have gaps; see `gaps`
     adopted: tuple[Adopted, ...] = ()  # when batches with unknown append times were adopted
     lost_offset: int | None = None  # of a replica: append times from it on were lost with the power
+    unindexed_offset: int | None = None  # aborts from it on may lack their entry in the index
 
 
 class Known(NamedTuple):
@@ -82,7 +83,7 @@ def load(directory: Path, known: Known, index_interval_bytes: int) -> Loaded:
     end_offset = None
     if known.was_clean:
         end_offset = clean_stop.clean_end(segments[-1], known.recovery_point, times)
-    stamps: dict[int, int | None] = {}
+    recovered = torn_tail.Recovered({})
     if end_offset is not None:
         segments[-1].tail = Tail(end_offset, segments[-1].tail.size)
         gaps_end = gaps.gaps_end_after_clean_stop(
@@ -96,7 +97,7 @@ def load(directory: Path, known: Known, index_interval_bytes: int) -> Loaded:
             is_compacted=known.is_compacted,
             is_ours=is_ours,
         )
-        stamps = _recover(
+        recovered = _recover(
             segments, known, index_interval_bytes, gaps_end, cut_offset, is_ours=is_ours
         )
         listing.remove_later_snapshots(
@@ -106,7 +107,7 @@ def load(directory: Path, known: Known, index_interval_bytes: int) -> Loaded:
         segment.seal()
     segments[-1].is_closed = end_offset is not None  # a clean stop has closed its append times
     last_time, back_offset, adopted, sure_offset = _judge_append_times(
-        segments, known, stamps, is_ours=is_ours
+        segments, known, recovered.stamps, is_ours=is_ours
     )
     lost_offset = _lost_offset(segments, known, sure_offset)
     segments[-1].activate()
@@ -116,7 +117,15 @@ def load(directory: Path, known: Known, index_interval_bytes: int) -> Loaded:
         segments[-1].append_times.let_go_of_end()
     adopted = unknown_append_times.adopted(segments, adopted, known.now_ms)
     gaps_end = min(gaps_end, segments[-1].tail.end_offset)
-    return Loaded(tuple(segments), last_time, back_offset, gaps_end, adopted, lost_offset)
+    return Loaded(
+        tuple(segments),
+        last_time,
+        back_offset,
+        gaps_end,
+        adopted,
+        lost_offset,
+        recovered.first_marker,
+    )
 
 
 def _empty(segments: Sequence[Segment], cut: PartitionTimes | None) -> Loaded:
@@ -169,10 +178,10 @@ def _recover(
     cut_offset: int,
     *,
     is_ours: bool,
-) -> dict[int, int | None]:
-    """Checks and cuts a log after a crash; returns the largest LogAppendTime time by segment."""
+) -> torn_tail.Recovered:
+    """Checks and cuts a log after a crash."""
     was_compacted = known.is_compacted or known.cleaned_offset is not None
-    stamps = torn_tail.cut_torn_tail(
+    recovered = torn_tail.cut_torn_tail(
         segments,
         known.recovery_point,
         index_interval_bytes,
@@ -187,7 +196,7 @@ def _recover(
         ),
     )
     torn_tail.drop_empty(segments, known.log_start_offset, gaps_end, was_compacted=was_compacted)
-    return stamps
+    return recovered
 
 
 def _judge_append_times(

@@ -90,6 +90,7 @@ def open_log(
         is_replicated=recorded is not None and recorded.is_replicated,
         mark=NO_MARK if recorded is None else recorded.mark,
         lost_offset=loaded.lost_offset,
+        unindexed_offset=loaded.unindexed_offset,
         known_high_watermark=high_watermark,
     )
     return _begun(state, known, now_ms)

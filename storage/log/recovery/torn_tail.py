@@ -7,7 +7,7 @@ and append times, and the segments after the cut are removed. The cut is durable
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from storage import files
 from storage.log.recovery import gaps, leftovers, verification
@@ -21,6 +21,13 @@ if TYPE_CHECKING:
 _log = logging.getLogger("tidelog.storage")
 
 
+class Recovered(NamedTuple):
+    """What recovery has read of a log."""
+
+    stamps: dict[int, int | None]  # the largest LogAppendTime time by the segment's base offset
+    first_marker: int | None = None  # the offset of the first control batch
+
+
 def cut_torn_tail(
     segments: list[Segment],
     recovery_point: int,
@@ -32,16 +39,16 @@ def cut_torn_tail(
     known: PartitionTimes | None,
     cut_offset: int,
     stop: Stop,
-) -> dict[int, int | None]:
+) -> Recovered:
     """Checks the log from the recovery point on, cuts it, and drops the segments after a cut.
 
     No batch of the last segment that reaches `cut_offset` is kept. With `may_end_in_gap` the log
     may end with an empty segment after a gap; otherwise consumers would only wait there. Segments
     before the log's start have been deleted, but a power loss may restore any part of them: they
-    are cut, and the log continues all the same. Returns the largest LogAppendTime time in each
-    segment, by base offset.
+    are cut, and the log continues all the same.
     """
     stamps: dict[int, int | None] = {}
+    first_marker: int | None = None
     covered_offset = recovery_point if known is None else max(known.covered_offset, recovery_point)
     for number, segment in enumerate(segments):
         is_last = number == len(segments) - 1
@@ -66,6 +73,7 @@ def cut_torn_tail(
             is_last or is_gap_valid or checked.tail.end_offset == limit
         )
         stamps[segment.base_offset] = checked.stamp
+        first_marker = checked.first_marker if first_marker is None else first_marker
         is_complete = is_whole and not is_last
         segment.cut(Tail(limit, checked.tail.size) if is_gone or is_complete else checked.tail)
         if is_complete:
@@ -80,7 +88,7 @@ def cut_torn_tail(
         break
     if gaps_end == gaps.ANYWHERE:
         files.sync(segments[-1].directory)
-    return stamps
+    return Recovered(stamps, first_marker)
 
 
 def _last_time(segment: Segment, known: PartitionTimes | None) -> int | None:

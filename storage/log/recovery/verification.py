@@ -31,6 +31,7 @@ class Checked(NamedTuple):
 
     tail: Tail
     stamp: int | None  # the largest time of a LogAppendTime batch
+    first_marker: int | None  # the offset of the first control batch that was read
 
 
 def check(
@@ -58,7 +59,7 @@ def check(
     if is_written_here and not good.size:
         # We wrote it, and its indexes are built now.
         segment.is_true = segment.has_true_indexes = True
-    stamp = None
+    stamp = first_marker = None
     try:
         for found in segment.walk(good.size):
             batch = found.batch
@@ -73,6 +74,8 @@ def check(
                 largest = TimeEntry(candidate, batch.last_offset)
             segment.note_index(batch, found.position, index_interval_bytes, largest)
             good = Tail(batch.last_offset + 1, found.position + batch.size)
+            if first_marker is None and batch.is_control:
+                first_marker = batch.base_offset
             if batch.is_log_append_time:
                 seen = or_none(batch.max_timestamp)
                 if exceeds(seen, stamp):
@@ -84,7 +87,7 @@ def check(
         )
     if limit_offset != NO_LIMIT and largest is not None:
         segment.time_index.append(*largest)
-    return Checked(good, stamp)
+    return Checked(good, stamp, first_marker)
 
 
 def _starting_point(segment: Segment, recovery_point: int) -> Tail:

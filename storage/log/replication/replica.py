@@ -216,6 +216,8 @@ class Replica:
         batch = received.batch
         fields = sequenced(batch, received.buffer) if batch.producer_id >= 0 else None
         state.largest_event.appending(active, state.judge)
+        if fields is not None and fields.marker is not None:
+            stability.index_abort(state, producers, fields, active, first_offset)
         active.append(
             (received.data,),
             prepared.size,

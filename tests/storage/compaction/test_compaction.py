@@ -17,7 +17,6 @@ from storage.log.state import LogState
 from storage.log.version import Ends
 from storage.segment import transaction_index
 from storage.segment.appended.layout import Layout
-from storage.segment.transaction_index import Aborted
 from tests.storage.cleaning import clean, clean_directory
 
 KEEP_MS = 1_000
@@ -33,8 +32,14 @@ def make(make_log):
 
 
 def put(log, key, value, now=100, time=5, **more):
-    data = build([Record(0, time, key, value)], **more)
-    return log.partition.append(data, now_ms=now, produce_version=9, internal=True).base_offset
+    data, guard = build([Record(0, time, key, value)], **more), None
+    if more.get("is_transactional"):
+        guard = log.partition.verification(
+            more["producer_id"], more["producer_epoch"], more.get("base_sequence", -1)
+        )
+    return log.partition.append(
+        data, now_ms=now, produce_version=9, internal=True, guard=guard
+    ).base_offset
 
 
 def fill(log, count, keys=5, first=0, now=100):
@@ -434,10 +439,6 @@ def transaction(log, key, *, commit, now=100):
     first = put(log, key, b"t", now, base_sequence=sequence, **common)
     marker = struct.pack(">hh", 0, int(commit)), struct.pack(">hi", 0, 0)
     last = put(log, *marker, now, is_control=True, **common)
-    if not commit:
-        base = max(s.base_offset for s in log.partition.segments if s.base_offset <= last)
-        with (log.directory / f"{base:020}.txnindex").open("ab") as index:
-            index.write(transaction_index.pack([Aborted(0, 9, first, last, first)]))
     return first, last
 
 

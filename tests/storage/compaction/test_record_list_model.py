@@ -19,9 +19,7 @@ from protocol.records.layout import NO_TIMESTAMP
 from storage.compaction import cleaned_segment, cleaner, decided_transactions, plan
 from storage.compaction.cleaner import Cleaner
 from storage.log.compactor import Compactor
-from storage.segment import transaction_index
 from storage.segment.appended.cursor import Cursor
-from storage.segment.transaction_index import Aborted
 from storage.time.timestamp import or_none
 from tests.storage.cleaning import clean
 
@@ -158,7 +156,7 @@ class Play:
 
     def transact(self):
         """A transaction of producer 9, of one or two batches, committed or aborted."""
-        rng, pid, first = self.rng, 9, self.partition.log_end_offset
+        rng, pid = self.rng, 9
         self.change(2)
         aborted = rng.random() < 0.5
         common = {"producer_id": pid, "producer_epoch": 0, "is_transactional": True}
@@ -172,14 +170,16 @@ class Play:
             self.put(data, record, aborted=aborted)
         key, value = struct.pack(">hh", 0, not aborted), struct.pack(">hi", 0, 0)
         marker = Record(0, self.now, key, value)
-        last = self.put(build([marker], is_control=True, **common), marker, control=True)
-        if aborted:
-            base = max(s.base_offset for s in self.partition.segments if s.base_offset <= last)
-            with (self.log.directory / f"{base:020}.txnindex").open("ab") as index:
-                index.write(transaction_index.pack([Aborted(0, pid, first, last, first)]))
+        self.put(build([marker], is_control=True, **common), marker, control=True)
 
     def put(self, data, record, **kind):
-        told = self.partition.append(data, now_ms=self.now, produce_version=9, internal=True)
+        told = self.partition.append(
+            data,
+            now_ms=self.now,
+            produce_version=9,
+            internal=True,
+            guard=self.partition.verification(9, 0, scan(data)[0].base_sequence),
+        )
         stamped = self.log.config.message_timestamp_type == "LogAppendTime"
         time, offset = self.now if stamped else record.timestamp, told.base_offset
         row = Row(offset, time, record.key, record.value, self.now, offset, 2, **kind)

@@ -64,15 +64,32 @@ def test_everything_ends_with_the_log(make_log):
     assert (segment.times.largest, segment.times.last_append) == (1_003, 30)
 
 
-def test_an_index_of_transactions_that_lies_before_the_cut_is_not_written(make_log, monkeypatch):
+def test_an_index_of_transactions_that_lies_before_the_cut_is_not_written(make_log):
     log = fill(make_log)
+    (segment,) = log.partition.segments
     path = log.directory / filenames.segment_file(0, filenames.TXN_INDEX_SUFFIX)
-    path.write_bytes(transaction_index.pack([Aborted(0, 7, 0, 1, 0)]) + b"torn")
-    before = path.stat().st_mtime_ns, path.read_bytes()
-    transaction_index.truncate(path, 2)
-    assert (path.stat().st_mtime_ns, path.read_bytes()) == before
-    transaction_index.truncate(path, 1)
-    assert path.read_bytes() == b""
+    path.write_bytes(transaction_index.pack([Aborted(0, 7, 0, 1, 0)]))
+    before = path.stat().st_mtime_ns
+    segment.aborted.truncate(2)
+    assert (path.stat().st_mtime_ns, len(segment.aborted.entries)) == (before, 1)
+    segment.aborted.truncate(1)
+    assert (path.read_bytes(), list(segment.aborted.entries)) == (b"", [])
+
+
+@pytest.mark.parametrize(
+    "behind",
+    [b"torn", bytes(34), bytes(100), transaction_index.pack([Aborted(0, 7, 3, 1, 0)])],
+)
+def test_what_cannot_be_an_entry_is_dropped(make_log, behind):
+    log = fill(make_log)
+    (segment,) = log.partition.segments
+    first, second = Aborted(0, 7, 0, 1, 0), Aborted(0, 8, 2, 4, 2)
+    path = log.directory / filenames.segment_file(0, filenames.TXN_INDEX_SUFFIX)
+    path.write_bytes(transaction_index.pack([first]) + behind)
+    assert list(segment.aborted.entries) == [first]
+    segment.aborted.append(second)
+    assert path.read_bytes() == transaction_index.pack([first, second])
+    assert list(segment.aborted.since(2)) == [second]
 
 
 def test_a_batch_of_unknown_append_time_ages_from_the_time_it_came(make_log):
