@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("tidelog.transactions")
 
-VERSION = 2
+VERSION = 0
 """The transaction.version of this broker: what time-outs and fencing follow."""
 _COMPLETE_WAIT_S = 0.2
 """How long EndTxn waits for the markers: then the next transaction begins without a retry."""

@@ -75,9 +75,10 @@ API = Api(
     min_version=0,
     max_version=5,
     first_flexible=3,
-    served=None,
+    served=(0, 5),
     needs=(
         Need(Operation.WRITE, ResourceType.TRANSACTIONAL_ID),
         Need(Operation.WRITE, ResourceType.TOPIC),
+        Need(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, by_handler=True),
     ),
 )

@@ -36,6 +36,6 @@ API = Api(
     min_version=0,
     max_version=5,
     first_flexible=3,
-    served=None,
+    served=(0, 5),
     needs=(Need(Operation.WRITE, ResourceType.TRANSACTIONAL_ID),),
 )

@@ -67,6 +67,6 @@ API = Api(
     min_version=0,
     max_version=1,
     first_flexible=1,
-    served=None,
+    served=(0, 1),
     needs=(Need(Operation.CLUSTER_ACTION, ResourceType.CLUSTER),),
 )

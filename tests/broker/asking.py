@@ -31,6 +31,9 @@ VERSIONS = {
     "Metadata": 13,
     "OffsetCommit": 9,
     "OffsetFetch": 9,
+    "AddPartitionsToTxn": 5,
+    "EndTxn": 5,
+    "WriteTxnMarkers": 1,
     "FindCoordinator": 6,
     "JoinGroup": 9,
     "Heartbeat": 4,
@@ -309,6 +312,38 @@ BODIES = {
     "Fetch": fetch_fields("some-topic"),
     "ListOffsets": BODY_OF_LIST_OFFSETS,
     "Metadata": {"topics": [{"name": "some-topic"}], "allow_auto_topic_creation": False},
+    "AddPartitionsToTxn": {
+        "transactions": [
+            {
+                "transactional_id": "no-id",
+                "producer_id": 1,
+                "producer_epoch": 0,
+                "verify_only": True,
+                "topics": [{"name": "some-topic", "partitions": [0]}],
+            }
+        ],
+        "v3_and_below_transactional_id": "no-id",
+        "v3_and_below_producer_id": 1,
+        "v3_and_below_producer_epoch": 0,
+        "v3_and_below_topics": [{"name": "some-topic", "partitions": [0]}],
+    },
+    "EndTxn": {
+        "transactional_id": "no-id",
+        "producer_id": 1,
+        "producer_epoch": 0,
+        "committed": True,
+    },
+    "WriteTxnMarkers": {
+        "markers": [
+            {
+                "producer_id": 1,
+                "producer_epoch": 0,
+                "transaction_result": True,
+                "topics": [{"name": "some-topic", "partition_indexes": [0]}],
+                "coordinator_epoch": 0,
+            }
+        ]
+    },
     "FindCoordinator": {"key": "group", "key_type": 0, "coordinator_keys": ["group"]},
     "OffsetCommit": {
         "group_id": "no-group",

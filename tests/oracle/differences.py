@@ -332,16 +332,6 @@ def zstd_too_early(d: Difference) -> bool:
 
 
 @reason(
-    "transactions are not offered yet",
-    "ARCHITECTURE: no transaction coordinator; facts 4.2",
-    "Kafka asks its coordinator, which knows no such transaction; tidelog answers INVALID_TXN_STATE",
-)
-def no_transactions(d: Difference) -> bool:
-    transactional = d.case.tags.get("edge") == "transaction" and d.step.api == "Produce"
-    return transactional and error(d.tidelog_answer) == 48 and error(d.kafka_answer) != 0
-
-
-@reason(
     "null records are answered",
     "facts 5.1: an empty set is INVALID_RECORD from v3 on",
     "Kafka runs into a null pointer and never answers",
@@ -455,9 +445,9 @@ def producers_append_time(d: Difference) -> bool:
 
 
 @reason(
-    "no coordinator of transactions yet",
-    "docs/compatibility.md: transactions come later; facts 1.3",
-    "FindCoordinator for a transaction is refused, so that a producer does not retry for ever",
+    "no coordinator of share groups",
+    "docs/compatibility.md: share groups are not served; facts 1.3",
+    "FindCoordinator for a share group is refused, so that a consumer does not retry for ever",
 )
 def no_coordinators(d: Difference) -> bool:
     if d.step.api != "FindCoordinator" or isinstance(d.tidelog_answer, str):
@@ -466,8 +456,7 @@ def no_coordinators(d: Difference) -> bool:
         {one["error_code"] for one in answer.get("coordinators") or (answer,)}
         for answer in (d.kafka_answer, d.tidelog_answer)
     )
-    share_groups = d.step.version == 6 and theirs == {15} and ours == {42}
-    return share_groups or (theirs == {0} and ours == {42})
+    return d.step.version == 6 and theirs == {15} and ours == {42}
 
 
 NOT_OFFERED = ("remote.", "local.retention.", "leader.replication.thr", "follower.replication.thr")

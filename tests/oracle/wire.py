@@ -28,6 +28,14 @@ ANSWER_TIMEOUT_S = 60  # a process may stand still for a while
 _OURS = "tests.oracle.schemas"
 
 
+class WriteTxnMarkersRequest(ApiMessage, load_json=_OURS):  # type: ignore[misc,call-arg]
+    """Key 27, of which kafka-python has later versions alone."""
+
+
+class WriteTxnMarkersResponse(ApiMessage, load_json=_OURS):  # type: ignore[misc,call-arg]
+    """Its answer."""
+
+
 class UnregisterBrokerRequest(ApiMessage, load_json=_OURS):  # type: ignore[misc,call-arg]
     """Key 64, which kafka-python lacks."""
 
@@ -39,6 +47,13 @@ class UnregisterBrokerResponse(ApiMessage, load_json=_OURS):  # type: ignore[mis
 SCHEMAS: dict[str, tuple[Any, Any]] = {
     "Produce": (producer.ProduceRequest, producer.ProduceResponse),
     "InitProducerId": (producer.InitProducerIdRequest, producer.InitProducerIdResponse),
+    "AddPartitionsToTxn": (
+        producer.AddPartitionsToTxnRequest,
+        producer.AddPartitionsToTxnResponse,
+    ),
+    "AddOffsetsToTxn": (producer.AddOffsetsToTxnRequest, producer.AddOffsetsToTxnResponse),
+    "EndTxn": (producer.EndTxnRequest, producer.EndTxnResponse),
+    "WriteTxnMarkers": (WriteTxnMarkersRequest, WriteTxnMarkersResponse),
     "Fetch": (consumer.FetchRequest, consumer.FetchResponse),
     "ListOffsets": (consumer.ListOffsetsRequest, consumer.ListOffsetsResponse),
     "OffsetForLeaderEpoch": (

@@ -1,4 +1,4 @@
-"""FindCoordinator: this broker for every group; transactions are refused."""
+"""FindCoordinator: this broker for every group and transaction; share groups are refused."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from tests.broker.asking import all_versions
 
 INVALID_REQUEST = 42
-GROUP, TRANSACTION = 0, 1
+GROUP, TRANSACTION, SHARE = 0, 1, 2
 
 
 def ask(connection, version, key_type, *keys):
@@ -28,8 +28,15 @@ def test_groups_are_coordinated_here(broker, connection, version):
 
 
 @pytest.mark.parametrize("version", list(all_versions("FindCoordinator"))[1:])
-def test_transactions_are_not(connection, version):
+def test_transactions_are_coordinated_here(broker, connection, version):
     for found in ask(connection, version, TRANSACTION, "a", "b"):
+        named = (found["error_code"], found["node_id"], found["host"], found["port"])
+        assert named == (0, 1, "127.0.0.1", broker.port)
+
+
+@pytest.mark.parametrize("version", list(all_versions("FindCoordinator"))[1:])
+def test_share_groups_are_not(connection, version):
+    for found in ask(connection, version, SHARE, "a", "b"):
         named = (found["error_code"], found["node_id"], found["host"], found["port"])
         assert named == (INVALID_REQUEST, -1, "", -1)
         assert found["error_message"]

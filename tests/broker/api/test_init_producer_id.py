@@ -6,8 +6,6 @@ import pytest
 
 from tests.broker.asking import all_versions
 
-INVALID_REQUEST = 42
-
 
 def ask(connection, version=4, transactional_id=None):
     return connection.ask(
@@ -27,13 +25,6 @@ def test_every_version_gives_a_fresh_id(connection, version):
         assert (answer["error_code"], answer["producer_epoch"]) == (0, 0)
         assert answer["producer_id"] >= 0
     assert first["producer_id"] != second["producer_id"]
-
-
-@pytest.mark.parametrize("version", all_versions("InitProducerId"))
-def test_transactions_are_refused(connection, version):
-    answer = ask(connection, version, transactional_id="mine")
-    found = (answer["error_code"], answer["producer_id"], answer["producer_epoch"])
-    assert found == (INVALID_REQUEST, -1, -1)
 
 
 def test_no_id_is_given_twice_across_restarts_and_kills(start):

@@ -1,0 +1,160 @@
+"""The requests of a transactional producer, as plain calls on a raw connection."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tests.broker.asking import NO_ID, fetch, values
+from tests.oracle import recordset
+
+if TYPE_CHECKING:
+    from tests.oracle import wire
+
+NONE, TRANSACTIONAL = 0, 0x10
+COMMITTED = 1
+
+
+class Given(NamedTuple):
+    """A producer id and epoch."""
+
+    producer_id: int
+    epoch: int
+
+
+UNKNOWN = Given(-1, -1)
+
+
+class Transactional:
+    """One transactional id on one connection; calls return error codes."""
+
+    def __init__(self, connection: wire.Connection, transactional_id: str) -> None:
+        self.connection = connection
+        self.id = transactional_id
+        self.given = UNKNOWN
+        self.sequences: dict[tuple[str, int], int] = {}
+
+    def init(self, version: int = 4, *, known: Given = UNKNOWN, timeout_ms: int = 60_000) -> int:
+        """Asks for an id and epoch, and takes what is given."""
+        answer = self.connection.ask(
+            "InitProducerId",
+            version,
+            transactional_id=self.id,
+            transaction_timeout_ms=timeout_ms,
+            producer_id=known.producer_id,
+            producer_epoch=known.epoch,
+        )
+        if not answer["error_code"]:
+            self.given = Given(answer["producer_id"], answer["producer_epoch"])
+            self.sequences.clear()
+        return answer["error_code"]
+
+    def add(self, topic: str, *partitions: int, version: int = 3) -> list[int]:
+        """Adds partitions; the error of each."""
+        answer = self.connection.ask(
+            "AddPartitionsToTxn",
+            version,
+            v3_and_below_transactional_id=self.id,
+            v3_and_below_producer_id=self.given.producer_id,
+            v3_and_below_producer_epoch=self.given.epoch,
+            v3_and_below_topics=[{"name": topic, "partitions": list(partitions)}],
+        )
+        (result,) = answer["results_by_topic_v3_and_below"]
+        return [each["partition_error_code"] for each in result["results_by_partition"]]
+
+    def verified(self, topic: str, *partitions: int, only: bool = True) -> list[int]:
+        """Asks as a broker whether the transaction has partitions; the error of each."""
+        answer = self.connection.ask(
+            "AddPartitionsToTxn",
+            5,
+            transactions=[
+                {
+                    "transactional_id": self.id,
+                    "producer_id": self.given.producer_id,
+                    "producer_epoch": self.given.epoch,
+                    "verify_only": only,
+                    "topics": [{"name": topic, "partitions": list(partitions)}],
+                }
+            ],
+        )
+        assert answer["error_code"] == NONE
+        (result,) = answer["results_by_transaction"][0]["topic_results"]
+        return [each["partition_error_code"] for each in result["results_by_partition"]]
+
+    def send(
+        self, topic: str, text: str, *, partition: int = 0, version: int = 9, **lies: Any
+    ) -> int:
+        """Produces one record; its error."""
+        name = (topic, partition)
+        fields = {
+            "attributes": TRANSACTIONAL,
+            "producer_id": self.given.producer_id,
+            "producer_epoch": self.given.epoch,
+            "base_sequence": self.sequences.get(name, 0),
+            **lies,
+        }
+        answer = self.connection.ask(
+            "Produce",
+            version,
+            transactional_id=self.id,
+            acks=-1,
+            timeout_ms=5_000,
+            topic_data=[
+                {
+                    "name": topic,
+                    "topic_id": NO_ID,
+                    "partition_data": [
+                        {
+                            "index": partition,
+                            "records": recordset.batch(values(text), **fields),
+                        }
+                    ],
+                }
+            ],
+        )["responses"][0]["partition_responses"][0]
+        if not answer["error_code"]:
+            self.sequences[name] = self.sequences.get(name, 0) + 1
+        return answer["error_code"]
+
+    def end(self, *, commit: bool, version: int = 4) -> int:
+        """Commits or aborts; the error. From v5 on the next epoch is taken."""
+        answer = self.connection.ask(
+            "EndTxn",
+            version,
+            transactional_id=self.id,
+            producer_id=self.given.producer_id,
+            producer_epoch=self.given.epoch,
+            committed=commit,
+        )
+        if version >= 5 and not answer["error_code"]:
+            self.given = Given(answer["producer_id"], answer["producer_epoch"])
+            self.sequences.clear()
+        return answer["error_code"]
+
+    def described(self) -> dict[str, Any]:
+        """What DescribeTransactions says of the id."""
+        answer = self.connection.ask("DescribeTransactions", 0, transactional_ids=[self.id])
+        return answer["transaction_states"][0]
+
+    @property
+    def state(self) -> str:
+        """The state, as the coordinator says it."""
+        return self.described()["transaction_state"]
+
+
+def committed(connection: wire.Connection, topic: str, partition: int = 0) -> list[str]:
+    """What a consumer with read_committed sees of a partition, by the client's own rules."""
+    answer = fetch(connection, topic, 0, isolation_level=COMMITTED, partition=partition)
+    assert answer["error_code"] == NONE
+    aborted = sorted(
+        (each["first_offset"], each["producer_id"]) for each in answer["aborted_transactions"] or ()
+    )
+    open_aborts: set[int] = set()
+    seen = []
+    for batch in recordset.parse(answer["records"] or b"")[0]:
+        while aborted and aborted[0][0] <= batch["offset"]:
+            open_aborts.add(aborted.pop(0)[1])
+        if batch["attributes"] & 0x20:  # a marker
+            open_aborts.discard(batch["producer_id"])
+        elif not (batch["attributes"] & TRANSACTIONAL and batch["producer_id"] in open_aborts):
+            seen += [record["value"].decode() for record in batch["records"]]
+    return seen
