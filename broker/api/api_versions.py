@@ -3,7 +3,7 @@
 Behaviour: derived from the declarations in protocol/api. The response to a version newer than
 served is version 0 with UNSUPPORTED_VERSION and the range of this API (KIP-511); the client then
 asks again. A software name or version with characters other than letters, digits, dots and dashes
-is INVALID_REQUEST.
+is INVALID_REQUEST. A broker that serves transactions has finalized transaction.version (KIP-890).
 
 Version notes: 1 throttle time; 3 flexible, software name and version, features; 4 features with
 minimum 0.
@@ -15,7 +15,14 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING
 
-from protocol.api.api_versions import API, ApiVersion, ApiVersionsResponse
+from broker.transactions.messages import FEATURE, VERSION
+from protocol.api.api_versions import (
+    API,
+    ApiVersion,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
 from protocol.errors import ErrorCode, InvalidRequest
 from protocol.message import served_apis
 
@@ -27,6 +34,12 @@ if TYPE_CHECKING:
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _SOFTWARE_SINCE = 3
+_MINIMUM_0_SINCE = 4
+_FEATURES_EPOCH = 0  # what is finalized never changes
+_SUPPORTED = [SupportedFeatureKey(name=FEATURE, min_version=0, max_version=VERSION)]
+_FINALIZED = [
+    FinalizedFeatureKey(name=FEATURE, min_version_level=VERSION, max_version_level=VERSION)
+]
 
 
 def handle(node: Node, request: ApiVersionsRequest, context: Context) -> ApiVersionsResponse:
@@ -37,7 +50,14 @@ def handle(node: Node, request: ApiVersionsRequest, context: Context) -> ApiVers
             raise InvalidRequest("client software name or version is malformed")
         context.connection.software = f"{name}/{version}"
         node.metrics.client_seen(name, version)
-    return ApiVersionsResponse(api_keys=_served())
+    if not node.transactions.is_served:
+        return ApiVersionsResponse(api_keys=_served())
+    return ApiVersionsResponse(
+        api_keys=_served(),
+        supported_features=_SUPPORTED if context.version >= _MINIMUM_0_SINCE else [],
+        finalized_features_epoch=_FEATURES_EPOCH,
+        finalized_features=_FINALIZED,
+    )
 
 
 @cache

@@ -26,7 +26,7 @@ from broker.coordination.loading import Loader
 from broker.coordination.ownership import NO_EPOCH, Ownership
 from broker.transactions import state_topic
 from broker.transactions.markers import Markers
-from broker.transactions.messages import Answer, Now, Producer, SendMarkers, Store, new
+from broker.transactions.messages import VERSION, Answer, Now, Producer, SendMarkers, Store, new
 from broker.transactions.state_topic import TOPIC
 from broker.transactions.transaction import Transaction
 from protocol.api.end_txn import API
@@ -58,8 +58,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("tidelog.transactions")
 
-VERSION = 0
-"""The transaction.version of this broker: what time-outs and fencing follow."""
 _COMPLETE_WAIT_S = 0.2
 """How long EndTxn waits for the markers: then the next transaction begins without a retry."""
 _RETRY_S = 0.1

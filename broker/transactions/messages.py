@@ -24,6 +24,10 @@ LAST_EPOCH: Final = 32_766
 BUMPS_EPOCH_SINCE: Final = 2
 """The transaction.version in which the end of a transaction gives the producer a new epoch."""
 
+FEATURE: Final = "transaction.version"
+VERSION: Final = 2
+"""The finalized level of the feature: what clients are told, and what time-outs follow."""
+
 
 class Producer(NamedTuple):
     """A producer id and its epoch: what requests name, and what responses give."""

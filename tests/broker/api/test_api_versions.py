@@ -34,6 +34,18 @@ def test_every_version_lists_every_api(connection, version):
     assert answer.get("throttle_time_ms", 0) == 0
 
 
+@pytest.mark.parametrize("version", [3, 4])
+def test_the_version_of_transactions_is_finalized(connection, version):
+    """KIP-890: clients follow level 2 only if it is finalized, with an epoch."""
+    answer = ask(connection, version)
+    assert answer["finalized_features_epoch"] == 0
+    (finalized,) = answer["finalized_features"]
+    assert finalized["name"] == "transaction.version"
+    assert (finalized["min_version_level"], finalized["max_version_level"]) == (2, 2)
+    supported = {each["name"]: each["max_version"] for each in answer["supported_features"]}
+    assert supported == ({} if version == 3 else {"transaction.version": 2})  # KIP-1022
+
+
 def test_the_response_header_is_never_flexible(broker):
     """A client reads the answer before it knows what the broker speaks: no tag buffer in the header."""
     with Pipe(broker) as pipe:
