@@ -54,6 +54,7 @@ if TYPE_CHECKING:
 
 
 ACKS_ALL = -1
+_ADMITTED = (Partition, Verified)
 _NONE_COMING: Coming = frozenset()
 _LEADERS_SINCE = 10
 _TOPIC_IDS_SINCE = 13
@@ -192,7 +193,7 @@ def _append_one(
         admitted = _admitted_when_led(node, request, each, context, name)
     else:
         admitted = _admitted(node, request, each, context, not_opened)
-    if isinstance(admitted, Partition | Verified):
+    if isinstance(admitted, _ADMITTED):
         appended = _append_to(node, request, admitted, each, version)
         if isinstance(appended, Appended):
             return each.done(appended)
@@ -262,7 +263,7 @@ async def _admitted_when_led(
     assert node.replicas is not None
     await node.replicas.new_leaders.led([name])
     admitted = _admitted(node, request, wanted, context, await node.openings.open([name]))
-    return admitted if isinstance(admitted, Partition | Verified) else await admitted
+    return admitted if isinstance(admitted, _ADMITTED) else await admitted
 
 
 async def _append_when_admitted(

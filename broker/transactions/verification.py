@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 
 ADDS_SINCE = 12
 _ABORTABLE_SINCE = 11
-_MAGIC_AT = 16
-_ATTRIBUTES_AT = 22  # the low byte
-_TRANSACTIONAL = 0x10
+MAGIC_AT = 16
+ATTRIBUTES_AT = 22  # the low byte
+TRANSACTIONAL = 0x10
 _PRODUCER = Struct(">qhi")
 _PRODUCER_AT = 43
 _RETRY_S, _RETRIES = 0.02, 5  # as Kafka's add.partitions.to.txn.retry.backoff.ms and its maximum
@@ -58,9 +58,9 @@ class Verified(NamedTuple):
 def is_transactional(records: Buffer) -> bool:
     """Returns whether a record set is a batch of a transaction, by its header."""
     return (
-        len(records) > _ATTRIBUTES_AT
-        and records[_MAGIC_AT] == 2
-        and records[_ATTRIBUTES_AT] & _TRANSACTIONAL != 0
+        len(records) > ATTRIBUTES_AT
+        and records[MAGIC_AT] == 2
+        and records[ATTRIBUTES_AT] & TRANSACTIONAL != 0
     )
 
 
