@@ -376,10 +376,12 @@ class TransactionCoordinator:
             self._act(kept, kept.transaction.marker_written(name, self._now()))
 
     def _coordinator_epoch(self, transactional_id: str) -> int:
-        """Returns the leader epoch of an id's partition of the topic."""
-        index = self._topic.index_of(transactional_id)
-        record = self._node.metadata.image.assignment(TOPIC, index)
-        return 0 if record is None else record.leader_epoch
+        """Returns the leader epoch of an id's partition of the topic, which has just been used.
+
+        It never goes back: a log that Kafka wrote has the last epoch that Kafka's markers carry.
+        """
+        opened = self._node.store.opened_partition(TOPIC, self._topic.index_of(transactional_id))
+        return 0 if opened is None else opened.leader_epoch
 
     async def write_marker(
         self,

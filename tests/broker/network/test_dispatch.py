@@ -25,7 +25,7 @@ def codes(value):
     """Every error code of an answer."""
     if isinstance(value, dict):
         for name, each in value.items():
-            if name == "error_code":
+            if name.endswith("error_code"):
                 yield each
             else:
                 yield from codes(each)
