@@ -212,7 +212,7 @@ class Cluster:
         read = leader.partition.reader.read_for_follower(
             begun, pick.choice([100, 400, 5_000]), minimum_one=True
         )
-        end = slices.end_of(read.fetched, begun)
+        end = slices.end_of(read.fetched.buffers, begun)
         if self.must_flush:
             assert end <= max(leader.partition.durable_offset, begun)
         first_base = replica.partition.segments[0].base_offset
