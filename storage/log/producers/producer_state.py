@@ -156,7 +156,7 @@ class Producers:
         first_sequence, expected = batch.first_sequence, 0
         if batch.epoch == known.epoch:
             expected = known.next_sequence
-            if first_sequence not in (expected, NO_SEQUENCE):
+            if expected != first_sequence != NO_SEQUENCE:
                 for earlier in known.batches:
                     if earlier[:2] == batch[2:4]:
                         return earlier
@@ -164,7 +164,7 @@ class Producers:
             raise _refusal(batch, known)
         if batch.is_transactional and not _is_open(known, batch.epoch):
             self._check_guard(batch, known, guard)
-        if first_sequence not in (expected, NO_SEQUENCE):
+        if expected != first_sequence != NO_SEQUENCE:
             raise _refusal(batch, known)
         if known.transaction_first_offset != NO_TRANSACTION and not batch.is_transactional:
             raise InvalidTxnState(

@@ -179,18 +179,22 @@ def sequenced(batch: Batch, buffer: Buffer | None = None) -> Sequenced | None:
 
     None for a control batch that is no marker, or of which the buffer is not given.
     """
-    marker = None
-    if batch.attributes & CONTROL_BIT:
+    marker, attributes = None, batch.attributes
+    if attributes & CONTROL_BIT:
         marker = None if buffer is None else read_marker(buffer, batch)
         if marker is None:
             return None
-    return Sequenced(
-        batch.producer_id,
-        batch.producer_epoch,
-        batch.base_sequence,
-        batch.last_sequence,  # by its offsets, because compaction may have removed records
-        batch.attributes & TRANSACTIONAL_BIT != 0,
-        marker,
+    # The same as Sequenced(...), without the Python frame of a NamedTuple's constructor.
+    return tuple.__new__(
+        Sequenced,
+        (
+            batch.producer_id,
+            batch.producer_epoch,
+            batch.base_sequence,
+            batch.last_sequence,  # by its offsets, because compaction may have removed records
+            attributes & TRANSACTIONAL_BIT != 0,
+            marker,
+        ),
     )
 
 
