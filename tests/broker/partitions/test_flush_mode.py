@@ -90,8 +90,8 @@ def test_many_producers_share_a_sync(broker, disk):
 def test_an_acknowledgement_before_the_sync_is_caught(broker, disk, monkeypatch):
     honest = Node.append
 
-    def hasty(node, partition, records, version, *, waits=True):
-        return honest(node, partition, records, version, waits=False)
+    def hasty(node, partition, records, version, *, waits=True, guard=None):
+        return honest(node, partition, records, version, waits=False, guard=guard)
 
     monkeypatch.setattr(Node, "append", hasty)
     begun = Producing.__init__
