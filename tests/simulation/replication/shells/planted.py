@@ -86,15 +86,15 @@ PLANTED_IN_SHELLS: dict[str, Mistake] = {
         (Patch(LocalReplica, "_idle", idle_at_once),), 15, fault="depose"
     ),
     "etcd is read instead of compare-and-set": Mistake(
-        (Patch(EtcdStore, "_transact", read_and_write),), 12, has_etcd=True
+        (Patch(EtcdStore, "_transact", read_and_write),), 19, has_etcd=True
     ),
     "a watch of etcd does not resume": Mistake(
-        (Patch(Keys, "watch", from_now_on),), 92, has_etcd=True
+        (Patch(Keys, "watch", from_now_on),), 96, has_etcd=True
     ),
     "changes that etcd has compacted are not read again": Mistake(
-        (Patch(ChangeLog, "restart", never_again),), 2, has_etcd=True
+        (Patch(ChangeLog, "restart", never_again),), 4, has_etcd=True
     ),
     "nobody compares what a watch has told": Mistake(
-        (Patch(Follower, "compare", always_same),), 5, has_etcd=True
+        (Patch(Follower, "compare", always_same),), 6, has_etcd=True
     ),
 }
