@@ -381,11 +381,17 @@ class Appender:
 
 
 def _sequence_of(records: Buffer, batch: Batch, magic: int, internal: bool) -> Sequenced | None:
-    """Returns the producer fields of a batch; None if it has none, or if `prepare` will refuse it."""
+    """Returns the producer fields of a batch; None if it has none, or if `prepare` will refuse it.
+
+    `prepare` refuses what is idempotent in a topic of an old format as well. But a retry of what
+    was stored before the format was changed is answered as any retry.
+    """
     if batch.count < 1:
         return None
     if internal:
         return recovered_producers.sequenced(batch, records)
-    if batch.base_sequence < 0 or magic != NEWEST_MAGIC or batch.is_control:
+    if batch.base_sequence < 0 or batch.is_control:
+        return None
+    if magic != NEWEST_MAGIC and batch.is_transactional:
         return None
     return recovered_producers.sequenced(batch)
