@@ -120,7 +120,7 @@ class Appends:
             return None
         if len(records) > _LEAST_HEAVY_BYTES and is_heavy(records, partition.config):
             return None
-        try:  # what `_try` does, without a call: nearly every append comes by here
+        try:  # what `_write` does, without a call: nearly every append comes by here
             appended = partition.append(
                 records,
                 now_ms=self._clock.now_ms(),

@@ -198,7 +198,7 @@ class TestWaiting:
                 0,
                 isolation_level=COMMITTED,
                 max_wait_ms=60_000,
-                min_bytes=size + 78,
+                min_bytes=size + 1,
             )
             self.wait_for_waits(led, 1)
             led.plain(30)  # more bytes than it waits for, but hidden

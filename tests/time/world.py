@@ -4,6 +4,7 @@ Each command is a method `do_...` that yields the lines of its answer. The comma
 
     topic SETTING=VALUE ...        make the topic anew          alter SETTING=VALUE ...   change it live
     append now= ts=[..] [magic= codec= version= bit= header= pid= seq= headers= key= keys=[..] raw= control=]
+        verified=yes   the coordinator knows of the transaction that it begins
     appends count= every= [ts=]   one record each so many ms: its time is the clock's, or ts
     own       the topic's own settings of retention    event-time     the largest there ever was
     explain   what deletes each segment and when, or what holds it
@@ -204,9 +205,14 @@ class World:
             now_ms=self.now,
             produce_version=version,
             internal="internal" in options,
+            guard=self.guard(options) if "verified" in options else None,
         )
         text = f"offset={result.base_offset} timestamp={result.log_append_time_ms}"
         yield text + (" duplicate" if result.duplicate else "")
+
+    def guard(self, options):
+        """What a coordinator's word about a transaction that begins gives."""
+        return self.partition.verification(int(options["pid"]), 0, int(options.get("seq", 0)))
 
     def do_appends(self, options):
         """Append one record after the other, a step of the clock before each."""

@@ -78,16 +78,18 @@ async def test_a_checkpoint_that_is_faster_than_the_loop_delays_no_acknowledgeme
     tmp_path, monkeypatch
 ):
     """It makes durable what a thread has appended, before the loop hears of the append."""
-    run = Appends._run
+    write_in_turn = Appends._write
 
-    def append_and_make_durable(self, partition, records, produce_version):
-        appended = run(self, partition, records, produce_version)
-        time.sleep(1.5)  # followers hear of the log's new end meanwhile, and park their fetches
-        partition.commit()
-        return appended
+    def write_in_a_thread(self, partition, write, *, waits, is_heavy):
+        def write_and_make_durable(**times):
+            appended = write(**times)
+            time.sleep(1.5)  # followers hear of the log's new end meanwhile, and park their fetches
+            partition.commit()
+            return appended
 
-    monkeypatch.setattr(Appends, "_try", lambda *_: None)  # every append is in a thread
-    monkeypatch.setattr(Appends, "_run", append_and_make_durable)
+        return write_in_turn(self, partition, write_and_make_durable, waits=waits, is_heavy=True)
+
+    monkeypatch.setattr(Appends, "_write", write_in_a_thread)
     async with brokers(tmp_path) as three:
         await three.create("t", configs={"flush.messages": "1"})
         async with asyncio.timeout(10):

@@ -18,7 +18,7 @@ import pytest
 
 from config import BrokerConfig, topic_config
 from config.topic import TopicConfig
-from protocol.records.batch import Record, build
+from protocol.records.batch import Record, build, scan
 from storage.log.partition import Partition
 from storage.log.times.largest_event import LargestEvent
 from storage.time.retention import _EventTimes, expires_from
@@ -229,7 +229,15 @@ def write(row, directory):
         is_internal = row.load == "transactions"
         data = batches(magic, row.load)[number]
         version = 9 if magic == 2 or is_internal else 2
-        partition.append(data, now_ms=append, produce_version=version, internal=is_internal)
+        first = scan(data)[0]
+        guard = (
+            partition.verification(first.producer_id, first.producer_epoch, first.base_sequence)
+            if is_internal and not first.is_control
+            else None
+        )
+        partition.append(
+            data, now_ms=append, produce_version=version, internal=is_internal, guard=guard
+        )
         kept_magic = 2 if is_internal else magic
         model.write(times, append, is_marker, config.message_timestamp_type, kept_magic)
     return partition, model
