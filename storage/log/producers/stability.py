@@ -74,6 +74,7 @@ def index_abort(
     if batch.marker is None or batch.marker.is_commit or known is None or state.unstable is None:
         return
     if known.has_transaction:
+        segment.repair_tail()  # it drops entries behind the log's end, so not after this one
         stable = state.unstable.stable_behind(batch.producer_id, offset)
         first_offset = known.transaction_first_offset
         segment.aborted.append(Aborted(VERSION, batch.producer_id, first_offset, offset, stable))
