@@ -21,6 +21,7 @@ from storage import filenames, files
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from storage.segment.named_file import NamedFile
     from storage.segment.segment_files import SegmentFiles
 
 VERSION = 0
@@ -72,7 +73,12 @@ class TransactionIndex:
     def entries(self) -> Sequence[Aborted]:
         """The entries in the order of their markers. Raises OSError."""
         entries = self._entries
-        return self._read() if entries is None else entries
+        if entries is None:
+            with self._file.lock:
+                entries = self._entries
+                if entries is None:
+                    entries = self._read()
+        return entries
 
     def since(self, offset: int) -> Sequence[Aborted]:
         """Returns the entries whose marker is at an offset or behind it. Raises OSError."""
@@ -83,20 +89,21 @@ class TransactionIndex:
 
     def append(self, entry: Aborted) -> None:
         """Writes an entry behind the last one. Raises OSError; then there is no such entry."""
-        entries = self._read() if self._entries is None else self._entries
-        file, size = self._files.of(filenames.TXN_INDEX_SUFFIX), len(entries) * ENTRY_SIZE
-        if not self._is_whole:
-            files.truncate(file.path, size)
-        self._is_whole = False
-        files.write_at(file.open(writable=True), (_ENTRY.pack(*entry),), size, ENTRY_SIZE)
-        self._is_whole = True
-        entries.append(entry)
-        self.is_known_empty = False
+        file = self._file
+        with file.lock:
+            entries = self._read() if self._entries is None else self._entries
+            size = len(entries) * ENTRY_SIZE
+            if not self._is_whole:
+                files.truncate(file.path, size)
+            self._is_whole = False
+            files.write_at(file.open(writable=True), (_ENTRY.pack(*entry),), size, ENTRY_SIZE)
+            self._is_whole = True
+            entries.append(entry)
+            self.is_known_empty = False
 
     def restore(self, entry: Aborted) -> None:
         """Adds an entry unless the file has it, or a later one. Raises OSError."""
-        file = self._files.of(filenames.TXN_INDEX_SUFFIX)
-        with file.lock:  # several threads may read the log
+        with self._file.lock:  # several threads may read the log
             entries = self.entries
             if not entries or entries[-1].last_offset < entry.last_offset:
                 self.append(entry)
@@ -106,23 +113,30 @@ class TransactionIndex:
 
         The file is replaced, and made durable with its directory; nothing where there is no file.
         """
-        entries = self._read()
-        kept = [entry for entry in entries if entry.last_offset < end_offset]
-        if len(kept) < len(entries) or not self._is_whole:
-            path = self._files.of(filenames.TXN_INDEX_SUFFIX).path
-            files.replace(path, pack(kept), durable=False)
-        self._entries, self.is_known_empty, self._is_whole = kept, not kept, True
+        file = self._file
+        with file.lock:
+            entries = self._read()
+            kept = [entry for entry in entries if entry.last_offset < end_offset]
+            if len(kept) < len(entries) or not self._is_whole:
+                files.replace(file.path, pack(kept), durable=False)
+            self._entries, self.is_known_empty, self._is_whole = kept, not kept, True
 
     def rest(self) -> None:
         """Lets go of the entries: they are read again when needed."""
         self._entries = None
 
+    @property
+    def _file(self) -> NamedFile:
+        """The file; who reads or changes it holds its lock, so that no reader undoes an append."""
+        return self._files.of(filenames.TXN_INDEX_SUFFIX)
+
     def _read(self) -> list[Aborted]:
         """Reads the file up to the first entry that cannot be right.
 
-        A power loss may leave zeros where entries were written. A marker is behind the data.
+        A power loss may leave zeros where entries were written. A marker is behind the data. Needs
+        the lock of the file.
         """
-        file = self._files.of(filenames.TXN_INDEX_SUFFIX)
+        file = self._file
         try:
             data = file.read()
         except FileNotFoundError:

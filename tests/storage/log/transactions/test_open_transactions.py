@@ -1,5 +1,7 @@
 """Transactions of a log that leads: what opens and ends them, and the last stable offset."""
 
+import threading
+
 import pytest
 
 from protocol.errors import (
@@ -11,6 +13,7 @@ from protocol.errors import (
 )
 from protocol.records.batch import Record, build, records, scan
 from storage.log.high_watermark import Role
+from storage.segment.named_file import NamedFile
 from tests.storage.log.transactions.conftest import Transactions
 
 
@@ -255,3 +258,37 @@ def test_clients_write_no_markers(txn):
     )
     with pytest.raises(InvalidRecord):
         txn.put(data)
+
+
+# --- the index of aborted transactions ------------------------------------------------------------
+
+
+def test_a_reader_of_the_index_does_not_undo_an_abort_that_comes_meanwhile(txn, monkeypatch):
+    """A consumer reads the file in a thread, and a marker is appended before it is through."""
+    txn.send(6, 1)
+    txn.abort(6)
+    txn.send(7, 1)
+    index, read = txn.partition.segments[-1].aborted, NamedFile.read
+    has_read, is_appended = threading.Event(), threading.Event()
+
+    def slow_read(file):
+        data = read(file)
+        if threading.current_thread() is reader:
+            has_read.set()
+            is_appended.wait(0.3)  # in vain where the append waits for the reader
+        return data
+
+    index.rest()  # as after a start
+    reader = threading.Thread(target=lambda: index.since(0))
+    with monkeypatch.context() as patched:
+        patched.setattr(NamedFile, "read", slow_read)
+        reader.start()
+        assert has_read.wait(60)
+        assert txn.abort(7) == 3
+        is_appended.set()
+        reader.join(60)
+    assert [tuple(each) for each in txn.partition.aborted_transactions(0, 4)] == [(6, 0), (7, 2)]
+    txn.send(8, 1)
+    txn.abort(8)
+    index.rest()
+    assert [each.producer_id for each in index.since(0)] == [6, 7, 8]
