@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from broker.clock import FIRST_MS
 from broker.coordination.deadlines import Deadlines
 from broker.coordination.loading import Loader
 from broker.coordination.ownership import NO_EPOCH, Ownership
@@ -60,7 +61,8 @@ log = logging.getLogger("tidelog.transactions")
 
 _COMPLETE_WAIT_S = 0.2
 """How long EndTxn waits for the markers: then the next transaction begins without a retry."""
-_RETRY_S = 0.1
+_RETRY_MS = 1_000
+"""After how long a change that could not be stored is tried again where nobody asks for it."""
 
 
 @dataclass(slots=True, eq=False)
@@ -69,7 +71,8 @@ class Kept:
 
     transaction: Transaction
     epoch: int = NO_EPOCH
-    settled: list[asyncio.Future[None]] = field(default_factory=list)  # who wait for the end
+    settled: set[asyncio.Future[None]] = field(default_factory=set)  # who wait for the end
+    not_before_ms: int = FIRST_MS  # the next deadline, after what could not be stored
 
 
 class TransactionCoordinator:
@@ -248,8 +251,11 @@ class TransactionCoordinator:
         kept = self._kept.get(transactional_id)
         if kept is not None and kept.transaction.pending_state is not None:
             future = asyncio.get_running_loop().create_future()
-            kept.settled.append(future)
-            await asyncio.wait([future], timeout=timeout_s)
+            kept.settled.add(future)
+            try:
+                await asyncio.wait([future], timeout=timeout_s)
+            finally:
+                kept.settled.discard(future)
 
     async def _spare_id(self, kept: Kept) -> int:
         """Returns a new producer id if the epochs have run out."""
@@ -320,6 +326,7 @@ class TransactionCoordinator:
         if isinstance(error, MessageTooLarge | RecordListTooLarge):  # as in Kafka
             error = UnknownServerError(error.message)
         actions = transaction.not_stored(error)
+        kept.not_before_ms = self._clock.steady_ms() + _RETRY_MS
         if transaction.is_new:
             self._forget(kept)
         elif transaction.pending_state is not None:  # all markers are written
@@ -327,7 +334,7 @@ class TransactionCoordinator:
         return actions
 
     async def _complete_again(self, kept: Kept) -> None:
-        await asyncio.sleep(_RETRY_S)
+        await asyncio.sleep(_RETRY_MS / 1000)
         if self._is_kept(kept):
             self._act(kept, kept.transaction.complete_again())
 
@@ -406,7 +413,7 @@ class TransactionCoordinator:
         at_ms = transaction.times_out_at_ms()
         if at_ms is None:
             at_ms = transaction.updated_at_ms + self._node.config.transactional_id_expiration_ms
-        self._deadlines.set(transaction.transactional_id, at_ms + 1)
+        self._deadlines.set(transaction.transactional_id, max(at_ms + 1, kept.not_before_ms))
 
     def _deadline_reached(self, transactional_id: str, _now_ms: int) -> None:
         kept = self._kept.get(transactional_id)
@@ -414,13 +421,18 @@ class TransactionCoordinator:
             self._task(self._tick(kept))
 
     async def _tick(self, kept: Kept) -> None:
-        new_id = await self._spare_id(kept)
+        try:
+            new_id = await self._spare_id(kept)
+        except BrokerError as error:
+            where = {"transactional_id": kept.transaction.transactional_id}
+            log.warning("no producer id for a new epoch: %s", error.message, extra=where)
+            kept.not_before_ms = self._clock.steady_ms() + _RETRY_MS
+            self._schedule(kept)
+            return
         if not self._is_kept(kept):
             return
-        transaction, expire_after_ms = (
-            kept.transaction,
-            (self._node.config.transactional_id_expiration_ms),
-        )
+        transaction = kept.transaction
+        expire_after_ms = self._node.config.transactional_id_expiration_ms
         actions = transaction.tick(self._now(), new_id, expire_after_ms)
         if actions and transaction.state is State.ONGOING:
             log.info(
