@@ -332,6 +332,10 @@ class NotController(BrokerError, code=ErrorCode.NOT_CONTROLLER):
     """Only the controller may do this, and another broker is the controller."""
 
 
+class IllegalSaslState(BrokerError, code=ErrorCode.ILLEGAL_SASL_STATE):
+    """The request does not fit the state of the connection's authentication."""
+
+
 class SecurityDisabled(BrokerError, code=ErrorCode.SECURITY_DISABLED):
     """No authorizer is configured, so there are no rules to show or change."""
 

@@ -1,7 +1,7 @@
 """SaslAuthenticate (key 36): one message of a SASL exchange, and its answer (KIP-152).
 
-v1: the answer says how long the session lasts (KIP-368). Flexible from v2. The broker does not
-serve it yet; the client sends it.
+v1: the answer says how long the session lasts (KIP-368). Flexible from v2. On a listener without
+SASL the broker answers ILLEGAL_SASL_STATE.
 """
 
 from __future__ import annotations
@@ -35,6 +35,6 @@ API = Api(
     min_version=0,
     max_version=2,
     first_flexible=2,
-    served=None,
+    served=(0, 2),
     needs=(),
 )

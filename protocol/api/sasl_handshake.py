@@ -1,7 +1,7 @@
 """SaslHandshake (key 17): a client chooses the SASL mechanism of a connection (KIP-43, KIP-152).
 
 v1: the exchange follows in SaslAuthenticate requests; in v0 it follows as bare tokens. Never
-flexible. The broker does not serve it yet; the client sends it.
+flexible. On a listener without SASL the broker answers ILLEGAL_SASL_STATE.
 """
 
 from __future__ import annotations
@@ -30,6 +30,6 @@ API = Api(
     min_version=0,
     max_version=1,
     first_flexible=None,
-    served=None,
+    served=(0, 1),
     needs=(),
 )

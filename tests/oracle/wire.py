@@ -16,7 +16,7 @@ import struct
 import uuid
 from typing import TYPE_CHECKING, Any, Self
 
-from kafka.protocol import admin, consumer, metadata, producer
+from kafka.protocol import admin, consumer, metadata, producer, sasl
 from kafka.protocol.api_message import ApiMessage
 
 if TYPE_CHECKING:
@@ -63,6 +63,8 @@ SCHEMAS: dict[str, tuple[Any, Any]] = {
     "Metadata": (metadata.MetadataRequest, metadata.MetadataResponse),
     "ApiVersions": (metadata.ApiVersionsRequest, metadata.ApiVersionsResponse),
     "FindCoordinator": (metadata.FindCoordinatorRequest, metadata.FindCoordinatorResponse),
+    "SaslHandshake": (sasl.SaslHandshakeRequest, sasl.SaslHandshakeResponse),
+    "SaslAuthenticate": (sasl.SaslAuthenticateRequest, sasl.SaslAuthenticateResponse),
     "OffsetCommit": (consumer.OffsetCommitRequest, consumer.OffsetCommitResponse),
     "OffsetFetch": (consumer.OffsetFetchRequest, consumer.OffsetFetchResponse),
     "JoinGroup": (consumer.JoinGroupRequest, consumer.JoinGroupResponse),

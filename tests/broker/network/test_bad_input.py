@@ -215,7 +215,7 @@ class TestOtherProtocols:
 
 
 class TestRequests:
-    @pytest.mark.parametrize("key", [-1, 4, 7, 17, 52, 58, 71, 200, 32767, -32768])
+    @pytest.mark.parametrize("key", [-1, 4, 7, 52, 58, 71, 200, 32767, -32768])
     def test_an_api_that_is_not_served_closes(self, broker, key):
         assert f"unknown API key {key}" in refused(broker, frame(header(key, 0) + b"\0" * 40))
 
