@@ -196,7 +196,10 @@ class Stored:
             if not is_last_one and not self.topic_of(key).is_unclean_allowed:
                 raise ledger.broken(2, f"{before} was followed by {part}")
             if not is_last_one or ledger.is_excused:
-                ledger.begin_anew(part.leader_epoch, sorted({*part.replicas, *before.replicas}))
+                # A broker that is paused may still have the log of a reassignment that was cancelled.
+                having = {broker.id for broker in self.brokers.values() if key in broker.disk.logs}
+                having |= {*part.replicas, *before.replicas}
+                ledger.begin_anew(part.leader_epoch, sorted(having))
         for broker in part.isr:
             if broker not in before.isr:
                 if self.brokers[broker].is_lossy:
