@@ -247,9 +247,12 @@ class Node:
         *,
         waits: bool = True,
         guard: Guard | None = None,
+        internal: bool = False,
     ) -> Appended | asyncio.Future[Appended]:
         """Appends as the leader; see `Appends.append`."""
-        return self.appends.append(partition, records, produce_version, waits=waits, guard=guard)
+        return self.appends.append(
+            partition, records, produce_version, waits=waits, guard=guard, internal=internal
+        )
 
     async def checkpoint(self) -> None:
         """Makes every log durable, and notifies those who wait of what can be read only now.

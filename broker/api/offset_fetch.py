@@ -3,8 +3,9 @@
 Behaviour: works in any state of the group, and for a missing group: a missing offset is -1.
 
 Version notes: 0 a missing offset is UNKNOWN_TOPIC_OR_PARTITION, as in ZooKeeper's time; 2 null is
-all topics, an error applies to the whole response; 5 leader epochs; 6 flexible; 7 `require_stable`
-(there are no transactions, so every offset is stable); 8 several groups in one request.
+all topics, an error applies to the whole response; 5 leader epochs; 6 flexible; 7 `require_stable`:
+UNSTABLE_OFFSET_COMMIT for a partition for which an open transaction has sent an offset (KIP-447); 8
+several groups in one request.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 
 _SEVERAL_SINCE = 8
 _DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+_UNSTABLE = ErrorCode.UNSTABLE_OFFSET_COMMIT
 
 Found = dict[str, list[tuple[int, "Committed | None"]]]
 
@@ -57,7 +59,12 @@ def handle(node: Node, request: OffsetFetchRequest, context: Context) -> OffsetF
     topics = []
     for name, partitions in _found(kept, request.topics).items():
         if _may_describe(node, context, name):
-            answers = [_partition(index, at, missing) for index, at in partitions]
+            answers = [
+                _partition(index, None, _UNSTABLE)
+                if request.require_stable and _is_unstable(kept, name, index)
+                else _partition(index, at, missing)
+                for index, at in partitions
+            ]
         elif request.topics is None:
             continue
         else:
@@ -68,6 +75,10 @@ def handle(node: Node, request: OffsetFetchRequest, context: Context) -> OffsetF
 
 def _may_describe(node: Node, context: Context, topic: str) -> bool:
     return node.authorizer.allows(context.session, Operation.DESCRIBE, ResourceType.TOPIC, topic)
+
+
+def _is_unstable(kept: StoredGroup | None, topic: str, index: int) -> bool:
+    return kept is not None and (topic, index) in kept.pending_offsets
 
 
 def _found(
@@ -104,13 +115,17 @@ def _partition(index: int, at: Committed | None, missing: int) -> OffsetFetchRes
 def _several(node: Node, request: OffsetFetchRequest, context: Context) -> OffsetFetchResponse:
     return OffsetFetchResponse(
         groups=per_partition(
-            node, "offset_fetch", request.groups, partial(_of_group, node, context), _failed
+            node,
+            "offset_fetch",
+            request.groups,
+            partial(_of_group, node, context, request.require_stable),
+            _failed,
         )
     )
 
 
 def _of_group(
-    node: Node, context: Context, wanted: OffsetFetchRequestGroup
+    node: Node, context: Context, require_stable: bool, wanted: OffsetFetchRequestGroup
 ) -> OffsetFetchResponseGroup:
     node.authorizer.require(
         context.session, Operation.DESCRIBE, ResourceType.GROUP, wanted.group_id
@@ -129,6 +144,8 @@ def _of_group(
             )
             if not is_allowed:
                 one.error_code = _DENIED
+            elif require_stable and _is_unstable(kept, name, index):
+                one.error_code = _UNSTABLE
             elif at is not None:
                 one.committed_offset, one.metadata = at.offset, at.metadata
                 one.committed_leader_epoch = at.leader_epoch

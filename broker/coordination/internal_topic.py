@@ -25,16 +25,19 @@ from protocol.errors import (
 from protocol.group_errors import CoordinatorNotAvailable, NotCoordinator
 from protocol.group_records import partition_of
 from protocol.records import batch as batches
+from protocol.records.layout import Record
 from storage.would_block import WouldBlock
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Awaitable, Callable, Sequence
     from uuid import UUID
 
     from broker.clock import Clock
     from broker.coordination.ownership import Ownership
     from broker.node import Node
+    from broker.transactions.messages import Producer
     from storage.log.partition import Appended, Partition
+    from storage.log.producers.verification import Guard
 
     Written = tuple[bytes, bytes | None]  # key and value of a record
     Log = tuple[UUID | None, int]  # topic id and partition of the log a key is kept in
@@ -172,16 +175,60 @@ class InternalTopic:
             raise _as_not_coordinator(error) from None
         return (partition.topic_id, partition.index), appended.base_offset
 
-    def _append(self, partition: Partition, made: bytes) -> Appended | asyncio.Future[Appended]:
+    async def append_in_transaction(
+        self,
+        key: str,
+        records: Sequence[Written],
+        epoch: int,
+        producer: Producer,
+        verify: Callable[[Partition], Awaitable[Guard | None]],
+    ) -> tuple[Log, int]:
+        """Like `append`, as part of a producer's transaction; `verify` gives the guard of it.
+
+        Raises what `verify` and `append` raise.
+        """
+        try:
+            partition = await self._opened(key)
+            self._check_epoch(partition.index, epoch)
+        except BrokerError as error:
+            raise _as_not_coordinator(error) from None
+        guard = await verify(partition)
+        now_ms = self._clock.now_ms()
+        made = batches.build(
+            [Record(at, now_ms, *written) for at, written in enumerate(records)],
+            producer_id=producer.producer_id,
+            producer_epoch=producer.epoch,
+            is_transactional=True,
+        )
+        try:
+            self._check_epoch(partition.index, epoch)
+            appended = self._append(partition, made, guard=guard, internal=True)
+            if isinstance(appended, asyncio.Future):
+                appended = await appended
+        except BrokerError as error:
+            raise _as_not_coordinator(error) from None
+        return (partition.topic_id, partition.index), appended.base_offset
+
+    def _append(
+        self,
+        partition: Partition,
+        made: bytes,
+        *,
+        guard: Guard | None = None,
+        internal: bool = False,
+    ) -> Appended | asyncio.Future[Appended]:
         """Appends a batch; with replicas the result comes when all that are in sync have it.
 
         Raises, or the future raises, what a producer with acks=all gets.
         """
         replicas = self._node.replicas
+        if replicas is not None:
+            replicas.check_append(partition, _ACKS_ALL)
+        appended = self._node.append(
+            partition, made, _PRODUCE_VERSION, guard=guard, internal=internal
+        )
         if replicas is None:
-            return self._node.append(partition, made, _PRODUCE_VERSION)
-        replicas.check_append(partition, _ACKS_ALL)
-        appended = self._node.append(partition, made, _PRODUCE_VERSION)
+            return appended
         return replicas.acknowledged(partition, appended, self._declared.timeout_ms)
 
     async def append_all(self, key: str, records: Sequence[Written], epoch: int) -> None:

@@ -2,8 +2,8 @@
 
 It passes events to the machine and carries out the actions that come back: it answers waiting
 members and writes to the log of groups. One timer serves all deadlines. A commit is answered once
-it is in the log, by the log's own flush settings. `registry.py` holds the groups;
-`offsets_topic.py` stores them.
+it is in the log, by the log's own flush settings. `registry.py` holds the groups,
+`offset_commits.py` takes their offsets, and `offsets_topic.py` stores both.
 
 The log is read in a thread, partition by partition: by a broker that is alone at its start, by one
 of several when it becomes the leader of a partition (`ownership.py`, `loading.py`). Sessions and the
@@ -22,14 +22,11 @@ from broker.coordination.deadlines import Deadlines
 from broker.coordination.loading import Loader
 from broker.groups.deleted_topics import DeletedTopics
 from broker.groups.group import Answer, Group, Join, Joined, State, Store, Synced
+from broker.groups.offset_commits import OffsetCommits
 from broker.groups.offsets_topic import TOPIC
-from broker.groups.registry import GroupRegistry
 from protocol.errors import BrokerError, MessageTooLarge, RecordListTooLarge
 from protocol.group_errors import (
-    CoordinatorLoadInProgress,
     CoordinatorNotAvailable,
-    IllegalGeneration,
-    InvalidCommitOffsetSize,
     InvalidSessionTimeout,
     NotCoordinator,
     RebalanceInProgress,
@@ -44,14 +41,13 @@ if TYPE_CHECKING:
     from broker.coordination.internal_topic import Written
     from broker.coordination.ownership import Load
     from broker.groups.group import Action
-    from broker.groups.store import Committed, Loading, StoredGroup
+    from broker.groups.store import Loading, StoredGroup
     from broker.node import Node
-    from protocol.topic_partition import TopicPartition
 
 log = logging.getLogger("tidelog.groups")
 
 
-class Coordinator(GroupRegistry):
+class Coordinator(OffsetCommits):
     """The groups of one node."""
 
     def __init__(self, node: Node) -> None:
@@ -125,6 +121,7 @@ class Coordinator(GroupRegistry):
         for kept in loading.groups(self._clock.steady_ms()):
             kept.epoch = load.epoch
             self._found(kept, load.partition)
+        self._transactions_loaded(load.partition)
 
     def _found(self, kept: StoredGroup, index: int) -> None:
         """Takes in a group read from a partition; if several have it, its own partition wins."""
@@ -136,11 +133,13 @@ class Coordinator(GroupRegistry):
         if known is not None:
             kept.fill_in(known)
         self._groups[group_id] = kept
+        self._note_transactions(kept)
         self._schedule(kept.group)
 
     def _resigned(self, indexes: Sequence[int]) -> None:
         """Drops the groups of partitions that another broker coordinates now."""
         gone = set(indexes)
+        self._forget_transactions(gone)
         for group_id, kept in list(self._groups.items()):
             if self._log.index_of(group_id) in gone:
                 del self._groups[group_id]
@@ -278,82 +277,6 @@ class Coordinator(GroupRegistry):
         if failure is not None and self._is_kept(kept):
             self._act(kept, kept.group.not_stored(self._clock.steady_ms()))
 
-    # -- offsets --------------------------------------------------------------------------------
-
-    def commit_now(
-        self,
-        group_id: str,
-        member_id: str,
-        instance_id: str | None,
-        generation: int,
-        offsets: Mapping[TopicPartition, Committed],
-    ) -> bool:
-        """Stores offsets if that needs no waiting; returns whether they are stored.
-
-        Raises the error that the client gets.
-        """
-        try:
-            kept = self._committing(group_id, member_id, instance_id, generation)
-        except CoordinatorLoadInProgress:
-            return False
-        if not offsets:
-            return True
-        kept = self._groups.setdefault(group_id, kept)
-        records = [kept.offset_record(name, each) for name, each in offsets.items()]
-        try:
-            stored = self._log.append_now(group_id, records)
-        except BrokerError as error:
-            raise _too_large_for_a_commit(error) from None
-        if stored is None:
-            return False
-        kept.take_in(offsets, *stored)
-        return True
-
-    async def commit(
-        self,
-        group_id: str,
-        member_id: str,
-        instance_id: str | None,
-        generation: int,
-        offsets: Mapping[TopicPartition, Committed],
-    ) -> None:
-        """Stores offsets, all or none; raises the error that the client gets.
-
-        A group that is being read is waited for, a few seconds at most.
-        """
-        await self._loader.until_loaded(partial(self.find, group_id, may_be_empty=True))
-        kept = self._committing(group_id, member_id, instance_id, generation)
-        if not offsets:
-            return
-        kept = self._groups.setdefault(group_id, kept)
-        records = [kept.offset_record(name, committed) for name, committed in offsets.items()]
-        try:
-            place, base_offset = await self._log.append(group_id, records, kept.epoch)
-        except BrokerError as error:
-            raise _too_large_for_a_commit(error) from None
-        if kept.group.state is State.DEAD:  # deleted meanwhile
-            anew = self._created(group_id)
-            if self._groups.get(group_id, kept) is kept:
-                self._groups[group_id] = anew
-            kept = self._groups[group_id]
-        kept.take_in(offsets, place, base_offset)
-
-    def _committing(
-        self, group_id: str, member_id: str, instance_id: str | None, generation: int
-    ) -> StoredGroup:
-        """Returns the group of a commit, or a new one; raises the error if it may not commit."""
-        kept = self.find(group_id, may_be_empty=True)
-        if kept is None:
-            if generation >= 0:
-                raise IllegalGeneration(f"there is no group {group_id}")
-            kept = self._created(group_id)
-        kept.group.check_commit(member_id, instance_id, generation, self._clock.steady_ms())
-        return kept
-
-    def now_ms(self) -> int:
-        """The time of a commit, in ms since the epoch."""
-        return self._clock.now_ms()
-
     # -- time -----------------------------------------------------------------------------------
 
     def _schedule(self, group: Group) -> None:
@@ -380,12 +303,6 @@ class Coordinator(GroupRegistry):
             except Exception:  # the next round may succeed; the loop must not end
                 log.exception("offsets could not expire")
             due_ms = self._clock.steady_ms() + every_ms
-
-
-def _too_large_for_a_commit(error: BrokerError) -> BrokerError:
-    if isinstance(error, MessageTooLarge | RecordListTooLarge):
-        return InvalidCommitOffsetSize(str(error))
-    return error
 
 
 def new_member_id(prefix: str | None) -> str:

@@ -342,18 +342,32 @@ class Group(Membership):
         return actions + self._after_removal(now_ms)
 
     def check_commit(
-        self, member_id: str, instance_id: str | None, generation: int, now_ms: int
+        self,
+        member_id: str,
+        instance_id: str | None,
+        generation: int,
+        now_ms: int,
+        *,
+        is_transactional: bool = False,
     ) -> None:
-        """Checks that a member may commit offsets, and notes that it is alive; raises its error."""
+        """Checks that a member may commit offsets, and notes that it is alive; raises its error.
+
+        A transaction may name no member, and no rebalance is in its way (KIP-447). It says nothing of
+        whether the member is alive.
+        """
         if self.state is State.DEAD:
             raise CoordinatorNotAvailable(f"group {self.group_id} is being deleted")
         if generation < 0 and self.state is State.EMPTY:
             return  # an admin tool, or a consumer that assigns its own partitions
         if generation < 0 and member_id == "" and instance_id is None:
+            if is_transactional:
+                return
             raise UnknownMemberId(f"group {self.group_id} has members: only they commit")
         member = self._known(member_id, instance_id)
         if "any generation commits" not in self.planted:
             self._check_generation(generation)
+        if is_transactional:
+            return
         refusal = ON_COMMIT[self.state]
         if refusal is not None:
             raise refusal

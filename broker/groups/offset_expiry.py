@@ -30,7 +30,7 @@ def expired_offsets(kept: StoredGroup, now_ms: int, retention_ms: int) -> list[T
     The retention time counts from when an empty group became empty, and from the commit if the
     group never had members, or if a stable group of consumers no longer reads the topic. Offsets of
     other groups do not expire. An offset that was committed with a retention time of its own uses
-    that.
+    that. While a transaction has sent a newer one, an offset does not expire.
     """
     group = kept.group
     in_use = kept.topics_in_use() if group.state is State.STABLE else None
@@ -45,7 +45,7 @@ def expired_offsets(kept: StoredGroup, now_ms: int, retention_ms: int) -> list[T
         due_ms = committed.expire_ms
         if due_ms == NO_TIMESTAMP:
             due_ms = base_ms + retention_ms
-        if due_ms <= now_ms:
+        if due_ms <= now_ms and name not in kept.pending_offsets:
             found.append(name)
     return found
 
@@ -56,6 +56,7 @@ def correct_times(kept: StoredGroup, change: Change) -> Iterator[None]:
     Yields after some hundreds of offsets, so that an event loop can do other work between.
     """
     kept.since_ms = corrected_time(change, kept.since_ms)
+    kept.pending_offsets.correct(change)
     for done, name in enumerate(list(kept.offsets), 1):
         committed = kept.offsets.get(name)
         if committed is not None:

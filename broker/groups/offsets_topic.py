@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from broker.coordination.internal_topic import Declared, InternalTopic
 from broker.coordination.reading import batches_of, end_of
 from broker.groups.store import Loading
+from protocol.records.layout import NO_PRODUCER_ID
+from protocol.records.markers import marker_of
 from storage.time.trusted_clock import StepBack, corrected_time
 
 if TYPE_CHECKING:
@@ -81,10 +83,17 @@ class GroupReader:
         clock = partition.append_clock
         loading = Loading(make, (partition.topic_id, partition.index))
         for batch, records in batches_of(partition, end_offset, goes_on):
-            if not batch.is_control:
-                for record in records:
-                    changes = self._changes_at(clock, record)
-                    loading.record(record.offset, record.key, record.value, changes)
+            if batch.is_control:
+                marker = marker_of(records)
+                if marker is not None:
+                    loading.transaction_ended(
+                        batch.producer_id, batch.base_offset, is_commit=marker.is_commit
+                    )
+                continue
+            producer_id = batch.producer_id if batch.is_transactional else NO_PRODUCER_ID
+            for record in records:
+                changes = self._changes_at(clock, record)
+                loading.record(record.offset, record.key, record.value, changes, producer_id)
         return loading
 
     def _changes_at(self, clock: AppendClock, record: Record) -> list[Change]:

@@ -134,20 +134,24 @@ class GroupRegistry:
         kept = self.find(group_id, may_be_empty=True)
         if kept is None:
             return
-        going = [name for name in names if name in kept.offsets]
-        before = {name: kept.offsets[name] for name in going}
+        pending = kept.pending_offsets
+        going = [name for name in names if name in kept.offsets or name in pending]
+        before, batches = {name: kept.offsets.get(name) for name in going}, pending.of(going)
         tombstones = [kept.offset_record(name, None) for name in going]
         await self._log.append_all(group_id, tombstones, kept.epoch)
         for name in going:
             if kept.offsets.get(name) == before[name]:  # not committed again meanwhile
-                del kept.offsets[name]
+                kept.offsets.pop(name, None)
+        for batch in batches:
+            batch.drop(going)
         if going and kept.is_idle and self._is_kept(kept):
             await self.forget(group_id)
 
     async def forget_topic(self, topic: str) -> None:
         """Deletes all offsets of a deleted topic."""
         for kept in list(self._groups.values()):
-            names = [name for name in kept.offsets if name[0] == topic]
+            known = {*kept.offsets, *kept.pending_offsets.names()}
+            names = [name for name in known if name[0] == topic]
             if names:
                 with contextlib.suppress(BrokerError):
                     await self.forget_offsets(kept.group.group_id, names)

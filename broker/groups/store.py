@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from broker.coordination.ownership import NO_EPOCH
 from broker.groups.group import Group, Member, State
 from broker.groups.offset_expiry import corrected_commit
+from broker.groups.pending_offsets import PendingBatch, PendingOffsets
 from broker.groups.subscriptions import subscribed_topics
 from protocol import group_records
 from protocol.group_records import (
@@ -22,7 +23,7 @@ from protocol.group_records import (
     OffsetCommitValue,
 )
 from protocol.message import DecodeError
-from protocol.records.layout import NO_TIMESTAMP
+from protocol.records.layout import NO_PRODUCER_ID, NO_TIMESTAMP
 from storage.time.trusted_clock import corrected_time
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ class StoredGroup:
     since_ms: int = 0
     seen: State = State.EMPTY
     epoch: int = NO_EPOCH
+    pending_offsets: PendingOffsets = field(default_factory=PendingOffsets)
 
     def noted(self, now_ms: int) -> None:
         """Notes the time if the state has changed."""
@@ -86,6 +88,19 @@ class StoredGroup:
             offset, epoch, metadata, commit_ms, expire_ms, _, _ = committed
             self.commit(name, Committed(offset, epoch, metadata, commit_ms, expire_ms, at, log))
 
+    def transaction_ended(self, producer_id: int, marker_offset: int, *, is_commit: bool) -> None:
+        """Puts the pending offsets of a producer among the committed ones, or drops them."""
+        for batch in self.pending_offsets.end(producer_id, marker_offset):
+            if is_commit:
+                batch.is_committed = True
+                self.take_in_committed(batch)
+
+    def take_in_committed(self, batch: PendingBatch) -> None:
+        """Remembers the offsets of a committed transaction, once it is known where they are."""
+        if batch.is_stored:
+            for name, committed in batch.offsets.items():
+                self.commit(name, committed)
+
     def fill_in(self, other: StoredGroup) -> None:
         """Takes over offsets that only another partition has, where the group was stored before."""
         for name, committed in other.offsets.items():
@@ -95,7 +110,8 @@ class StoredGroup:
     def is_idle(self) -> bool:
         """Whether the group has no members and no offsets left."""
         group = self.group
-        return group.state is State.EMPTY and not self.offsets and not group.pending
+        has_offsets = self.offsets or self.pending_offsets
+        return group.state is State.EMPTY and not has_offsets and not group.pending
 
     @property
     def is_of_consumers(self) -> bool:
@@ -164,7 +180,8 @@ class StoredGroup:
 
     def tombstones(self) -> list[Written]:
         """Returns the records that delete the group from the log."""
-        gone = [self.offset_record(name, None) for name in self.offsets]
+        names = [*self.offsets, *self.pending_offsets.names().difference(self.offsets)]
+        gone = [self.offset_record(name, None) for name in names]
         return [*gone, (group_records.group_key(self.group.group_id), None)]
 
 
@@ -176,14 +193,21 @@ class Loading:
         self._log = log
         self._kept: dict[str, StoredGroup] = {}
         self._members: dict[str, list[Member]] = {}
+        self._in_transactions: dict[int, set[str]] = {}  # groups by producer id
         self.unreadable = 0
 
     def record(
-        self, at: int, key: bytes | None, value: bytes | None, changes: Sequence[Change] = ()
+        self,
+        at: int,
+        key: bytes | None,
+        value: bytes | None,
+        changes: Sequence[Change] = (),
+        producer_id: int = NO_PRODUCER_ID,
     ) -> None:
         """Takes in the record at an offset; one that cannot be read is counted and skipped.
 
         `changes` are those of the clock since the record was written: its times count as they say.
+        `producer_id` is that of a transaction, which an offset is pending in.
         """
         try:
             parsed = group_records.read_key(key or b"")
@@ -200,6 +224,8 @@ class Loading:
             name = (parsed.topic, parsed.partition)
             if value is None:
                 kept.offsets.pop(name, None)
+                for batch in kept.pending_offsets.of([name]):
+                    batch.drop([name])
                 return
             said = group_records.read_offset(value)
         except DecodeError as error:
@@ -217,7 +243,17 @@ class Loading:
         )
         for change in changes:
             committed = corrected_commit(committed, change)
-        kept.offsets[name] = committed
+        if producer_id == NO_PRODUCER_ID:
+            kept.offsets[name] = committed
+        else:
+            kept.pending_offsets.add(producer_id, PendingBatch({name: committed}, at))
+            self._in_transactions.setdefault(producer_id, set()).add(parsed.group)
+
+    def transaction_ended(self, producer_id: int, marker_offset: int, *, is_commit: bool) -> None:
+        """Takes in a marker: the offsets of a producer's transaction count now, or never."""
+        for group_id in self._in_transactions.pop(producer_id, ()):
+            kept = self._kept[group_id]
+            kept.transaction_ended(producer_id, marker_offset, is_commit=is_commit)
 
     def _of(self, group_id: str) -> StoredGroup:
         kept = self._kept.get(group_id)

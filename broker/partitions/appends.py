@@ -140,17 +140,24 @@ class Appends:
         *,
         waits: bool = True,
         guard: Guard | None = None,
+        internal: bool = False,
     ) -> Appended | asyncio.Future[Appended]:
         """Appends now and returns the result, or returns a future of it.
 
         Without `waits` the answer does not wait for the disk, whatever the topic asks for. `guard`
-        is that of a verified transaction. Raises (or the future raises) what `Partition.append` and
-        `Partition.commit` raise, and NotLeaderOrFollower when the broker stops before a thread has
-        taken the append. A future that is cancelled before its turn appends nothing; once in the
-        thread the append goes through.
+        is that of a verified transaction, `internal` says that the broker itself writes. Raises (or
+        the future raises) what `Partition.append` and `Partition.commit` raise, and
+        NotLeaderOrFollower when the broker stops before a thread has taken the append. A future that
+        is cancelled before its turn appends nothing; once in the thread the append goes through.
         """
         heavy = len(records) > _LEAST_HEAVY_BYTES and is_heavy(records, partition.config)
-        write = partial(partition.append, records, produce_version=produce_version, guard=guard)
+        write = partial(
+            partition.append,
+            records,
+            produce_version=produce_version,
+            guard=guard,
+            internal=internal,
+        )
         return self._write(partition, write, waits=waits, is_heavy=heavy)
 
     def append_marker(

@@ -11,6 +11,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
+from broker.groups.offsets_topic import TOPIC as GROUPS_TOPIC
 from broker.topics.leadership import check_leader
 from protocol.errors import (
     BrokerError,
@@ -117,5 +118,31 @@ class Markers:
             partition, producer, is_commit=is_commit, coordinator_epoch=coordinator_epoch
         )
         if node.replicas is not None:
-            return node.replicas.acknowledged(partition, appended, _TIMEOUT_MS)
+            appended = node.replicas.acknowledged(partition, appended, _TIMEOUT_MS)
+        if name[0] == GROUPS_TOPIC:
+            self._tell_groups(name[1], producer, appended, is_commit=is_commit)
         return appended
+
+    def _tell_groups(
+        self,
+        index: int,
+        producer: Producer,
+        appended: Appended | asyncio.Future[Appended],
+        *,
+        is_commit: bool,
+    ) -> None:
+        """Lets the groups hear of a marker once it is stored, before whoever waits for that."""
+
+        def tell(stored: Appended) -> None:
+            self._node.coordinator.transaction_ended(
+                index, producer.producer_id, stored.base_offset, is_commit=is_commit
+            )
+
+        def when_done(future: asyncio.Future[Appended]) -> None:
+            if not future.cancelled() and future.exception() is None:
+                tell(future.result())
+
+        if isinstance(appended, asyncio.Future):
+            appended.add_done_callback(when_done)
+        else:
+            tell(appended)

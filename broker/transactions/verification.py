@@ -110,7 +110,29 @@ async def _verify_later(
     version: int,
 ) -> Verified:
     """Verifies where the log has to be read, or the coordinator has to write."""
-    adds, name = version >= ADDS_SINCE, (partition.topic, partition.index)
+    try:
+        guard = await ask(
+            node, partition, transactional_id, producer, sequence, adds=version >= ADDS_SINCE
+        )
+    except BrokerError as error:
+        raise _as_produce_error(error, version) from None
+    return Verified(partition, guard)
+
+
+async def ask(
+    node: Node,
+    partition: Partition,
+    transactional_id: str,
+    producer: Producer,
+    sequence: int,
+    *,
+    adds: bool,
+) -> Guard | None:
+    """Returns the guard for a batch that begins a transaction; None if it is open here already.
+
+    The coordinator is asked whether the transaction has the partition, or adds it to that. Raises the
+    coordinator's error, and KafkaStorageError.
+    """
 
     def guarded() -> Guard | None:
         return partition.verification(*producer, sequence, raises_epoch=adds)
@@ -119,16 +141,13 @@ async def _verify_later(
         guard = guarded()
     else:
         guard = await node.pools.first_appends.run(guarded)
-    if guard is None:
-        return Verified(partition, None)
-    try:
+    if guard is not None:
+        name = (partition.topic, partition.index)
         if adds:
             await _add(node, transactional_id, producer, name)
         else:
             node.transactions.verify(transactional_id, producer, name)
-    except BrokerError as error:
-        raise _as_produce_error(error, version) from None
-    return Verified(partition, guard)
+    return guard
 
 
 async def _add(

@@ -42,6 +42,7 @@ FILES: Final[Mapping[int, str]] = MappingProxyType(
         25: "add_offsets_to_txn",
         26: "end_txn",
         27: "write_txn_markers",
+        28: "txn_offset_commit",
         29: "describe_acls",
         30: "create_acls",
         31: "delete_acls",

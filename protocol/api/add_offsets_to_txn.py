@@ -33,7 +33,7 @@ API = Api(
     min_version=0,
     max_version=4,
     first_flexible=3,
-    served=None,
+    served=(0, 4),
     needs=(
         Need(Operation.WRITE, ResourceType.TRANSACTIONAL_ID),
         Need(Operation.READ, ResourceType.GROUP),

@@ -14,6 +14,8 @@ from protocol.records.batch import build, records
 from protocol.records.layout import Record
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from protocol.records.layout import Batch
     from protocol.wire import Buffer
 
@@ -48,7 +50,12 @@ def read_marker(buffer: Buffer, batch: Batch) -> Marker | None:
 
     A value that is too short leaves the coordinator's epoch unknown. Raises CorruptMessage.
     """
-    for record in records(buffer, batch):
+    return marker_of(records(buffer, batch))
+
+
+def marker_of(control_records: Iterable[Record]) -> Marker | None:
+    """Returns the marker among the records of a control batch, as `read_marker` does."""
+    for record in control_records:
         if record.key is None or len(record.key) < _KEY.size:
             continue
         _, kind = _KEY.unpack_from(record.key)

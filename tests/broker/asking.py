@@ -32,8 +32,10 @@ VERSIONS = {
     "OffsetCommit": 9,
     "OffsetFetch": 9,
     "AddPartitionsToTxn": 5,
+    "AddOffsetsToTxn": 4,
     "EndTxn": 5,
     "WriteTxnMarkers": 1,
+    "TxnOffsetCommit": 5,
     "FindCoordinator": 6,
     "JoinGroup": 9,
     "Heartbeat": 4,
@@ -345,6 +347,34 @@ BODIES = {
                 "coordinator_epoch": 0,
             }
         ]
+    },
+    "AddOffsetsToTxn": {
+        "transactional_id": "no-id",
+        "producer_id": 1,
+        "producer_epoch": 0,
+        "group_id": "no-group",
+    },
+    "TxnOffsetCommit": {
+        "transactional_id": "no-id",
+        "group_id": "no-group",
+        "producer_id": 1,
+        "producer_epoch": 0,
+        "generation_id": -1,
+        "member_id": "",
+        "group_instance_id": None,
+        "topics": [
+            {
+                "name": "some-topic",
+                "partitions": [
+                    {
+                        "partition_index": 0,
+                        "committed_offset": 5,
+                        "committed_leader_epoch": 0,
+                        "committed_metadata": "",
+                    }
+                ],
+            }
+        ],
     },
     "FindCoordinator": {"key": "group", "key_type": 0, "coordinator_keys": ["group"]},
     "OffsetCommit": {

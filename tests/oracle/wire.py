@@ -52,6 +52,7 @@ SCHEMAS: dict[str, tuple[Any, Any]] = {
         producer.AddPartitionsToTxnResponse,
     ),
     "AddOffsetsToTxn": (producer.AddOffsetsToTxnRequest, producer.AddOffsetsToTxnResponse),
+    "TxnOffsetCommit": (producer.TxnOffsetCommitRequest, producer.TxnOffsetCommitResponse),
     "EndTxn": (producer.EndTxnRequest, producer.EndTxnResponse),
     "WriteTxnMarkers": (WriteTxnMarkersRequest, WriteTxnMarkersResponse),
     "Fetch": (consumer.FetchRequest, consumer.FetchResponse),

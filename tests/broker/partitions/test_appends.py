@@ -48,7 +48,9 @@ class Log:
         self.release = threading.Event()
         self.held = held
 
-    def append(self, records, *, now_ms, produce_version, may_block=True, guard=None):
+    def append(
+        self, records, *, now_ms, produce_version, may_block=True, guard=None, internal=False
+    ):
         if len(records) == self.held:
             assert self.release.wait(60)
         self.order.append(len(records))

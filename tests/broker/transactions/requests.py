@@ -10,7 +10,7 @@ from tests.oracle import recordset
 if TYPE_CHECKING:
     from tests.oracle import wire
 
-NONE, TRANSACTIONAL = 0, 0x10
+NONE, LOADING, TRANSACTIONAL = 0, 14, 0x10
 COMMITTED = 1
 
 
@@ -115,6 +115,57 @@ class Transactional:
             self.sequences[name] = self.sequences.get(name, 0) + 1
         return answer["error_code"]
 
+    def add_group(self, group: str, version: int = 3) -> int:
+        """Adds the offsets of a group to the transaction; the error."""
+        return self.connection.ask(
+            "AddOffsetsToTxn",
+            version,
+            transactional_id=self.id,
+            producer_id=self.given.producer_id,
+            producer_epoch=self.given.epoch,
+            group_id=group,
+        )["error_code"]
+
+    def commit_offsets(
+        self,
+        group: str,
+        topic: str,
+        offsets: dict[int, int],
+        *,
+        version: int = 3,
+        member: str = "",
+        generation: int = -1,
+        instance: str | None = None,
+        metadata: str = "",
+    ) -> list[int]:
+        """Sends offsets by partition with the transaction; the error of each."""
+        answer = self.connection.ask(
+            "TxnOffsetCommit",
+            version,
+            transactional_id=self.id,
+            group_id=group,
+            producer_id=self.given.producer_id,
+            producer_epoch=self.given.epoch,
+            generation_id=generation,
+            member_id=member,
+            group_instance_id=instance,
+            topics=[
+                {
+                    "name": topic,
+                    "partitions": [
+                        {
+                            "partition_index": partition,
+                            "committed_offset": offset,
+                            "committed_leader_epoch": -1,
+                            "committed_metadata": metadata,
+                        }
+                        for partition, offset in offsets.items()
+                    ],
+                }
+            ],
+        )
+        return [each["error_code"] for each in answer["topics"][0]["partitions"]]
+
     def end(self, *, commit: bool, version: int = 4) -> int:
         """Commits or aborts; the error. From v5 on the next epoch is taken."""
         answer = self.connection.ask(
@@ -139,6 +190,37 @@ class Transactional:
     def state(self) -> str:
         """The state, as the coordinator says it."""
         return self.described()["transaction_state"]
+
+
+def offsets_of(
+    connection: wire.Connection,
+    group: str,
+    topic: str | None,
+    *partitions: int,
+    stable: bool = False,
+    version: int = 7,
+) -> dict[int, int]:
+    """The committed offsets of partitions, or of all; an error code below zero instead: -88.
+
+    Empty while the group is being read.
+    """
+    topics = None if topic is None else [{"name": topic, "partition_indexes": list(partitions)}]
+    if version < 8:
+        asked: dict[str, Any] = {"group_id": group, "topics": topics}
+    else:
+        named = {"group_id": group, "member_id": None, "member_epoch": -1, "topics": topics}
+        asked = {"groups": [named]}
+    answer = connection.ask("OffsetFetch", version, **asked, require_stable=stable)
+    if version >= 8:
+        (answer,) = answer["groups"]
+    if answer["error_code"] == LOADING:
+        return {}
+    assert answer["error_code"] == NONE
+    return {
+        each["partition_index"]: -each["error_code"] or each["committed_offset"]
+        for found in answer["topics"]
+        for each in found["partitions"]
+    }
 
 
 def committed(connection: wire.Connection, topic: str, partition: int = 0) -> list[str]:

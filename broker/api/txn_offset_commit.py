@@ -1,0 +1,147 @@
+"""TxnOffsetCommit (key 28): store offsets of a group that count once the transaction is committed.
+
+Behaviour: the response is sent once the offsets are in the log, where they are pending until the
+marker of the transaction comes. The group's partition of __consumer_offsets must be in the
+transaction. Partitions that may not be committed have their own error, and the other offsets are
+stored all the same. A client that names a member is fenced by member and generation (KIP-447).
+
+Version notes: 2 leader epochs; 3 member and generation, flexible; 4 TRANSACTION_ABORTABLE instead of
+INVALID_TXN_STATE; 5 the group's partition is added to the transaction by this request.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from broker.groups.offset_commits import Committer
+from broker.groups.store import Committed
+from broker.network.per_partition import per_partition
+from broker.partitions import admission
+from broker.transactions import verification
+from broker.transactions.messages import Producer
+from protocol.acl import Operation, ResourceType
+from protocol.api.txn_offset_commit import (
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+from protocol.errors import (
+    BrokerError,
+    ConcurrentTransactions,
+    GroupAuthorizationFailed,
+    InvalidProducerEpoch,
+    InvalidTxnState,
+    ProducerFenced,
+    TransactionAbortable,
+)
+from protocol.group_errors import CoordinatorLoadInProgress
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from broker.network.context import Context
+    from broker.node import Node
+    from protocol.api.txn_offset_commit import (
+        TxnOffsetCommitRequest,
+        TxnOffsetCommitRequestPartition,
+    )
+    from protocol.topic_partition import TopicPartition
+    from storage.log.partition import Partition
+    from storage.log.producers.verification import Guard
+
+    _Wanted = tuple[TopicPartition, TxnOffsetCommitRequestPartition]
+
+_ABORTABLE_SINCE = 4
+_ADDS_SINCE = 5
+_NO_SEQUENCE = -1
+
+
+async def handle(
+    node: Node, request: TxnOffsetCommitRequest, context: Context
+) -> TxnOffsetCommitResponse:
+    """Stores the offsets that may be stored."""
+    session, version = context.session, context.version
+    node.authorizer.require(
+        session, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id
+    )
+    node.authorizer.require(session, Operation.READ, ResourceType.GROUP, request.group_id)
+    now_ms = node.coordinator.now_ms()
+    offsets: dict[TopicPartition, Committed] = {}
+    codes: dict[TopicPartition, int] = {}
+
+    def admit(wanted: _Wanted) -> None:
+        name, partition = wanted
+        metadata = partition.committed_metadata or ""
+        admission.admit_commit(node, session, request.group_id, name, metadata)
+        epoch = partition.committed_leader_epoch
+        offsets[name] = Committed(partition.committed_offset, epoch, metadata, now_ms)
+
+    def failed(wanted: _Wanted, error: BrokerError) -> None:
+        if isinstance(error, GroupAuthorizationFailed):
+            raise error
+        codes[wanted[0]] = error.code
+
+    per_partition(node, "txn_offset_commit", _wanted(request), admit, failed)
+    producer = Producer(request.producer_id, request.producer_epoch)
+    try:
+        await node.coordinator.commit_in_transaction(
+            request.group_id,
+            Committer(request.member_id, request.group_instance_id, request.generation_id),
+            producer,
+            partial(_verify, node, request.transactional_id, producer, version),
+            offsets,
+        )
+    except BrokerError as error:
+        raise _as_commit_error(error, version) from None
+    return _answer(request, codes, 0)
+
+
+def _wanted(request: TxnOffsetCommitRequest) -> Iterator[_Wanted]:
+    for topic in request.topics:
+        for partition in topic.partitions:
+            yield (topic.name, partition.partition_index), partition
+
+
+async def _verify(
+    node: Node, transactional_id: str, producer: Producer, version: int, partition: Partition
+) -> Guard | None:
+    return await verification.ask(
+        node, partition, transactional_id, producer, _NO_SEQUENCE, adds=version >= _ADDS_SINCE
+    )
+
+
+def _as_commit_error(error: BrokerError, version: int) -> BrokerError:
+    """Returns the error that the client knows how to treat, as Kafka does."""
+    if isinstance(error, ProducerFenced):
+        return InvalidProducerEpoch(error.message)
+    if isinstance(error, TransactionAbortable) and version < _ABORTABLE_SINCE:
+        return InvalidTxnState(error.message)
+    if isinstance(error, ConcurrentTransactions) and version < _ADDS_SINCE:
+        return CoordinatorLoadInProgress(error.message)
+    return error
+
+
+def _answer(
+    request: TxnOffsetCommitRequest, codes: dict[TopicPartition, int], otherwise: int
+) -> TxnOffsetCommitResponse:
+    return TxnOffsetCommitResponse(
+        topics=[
+            TxnOffsetCommitResponseTopic(
+                name=topic.name,
+                partitions=[
+                    TxnOffsetCommitResponsePartition(
+                        partition_index=index,
+                        error_code=codes.get((topic.name, index), otherwise),
+                    )
+                    for index in dict.fromkeys(each.partition_index for each in topic.partitions)
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def refuse(request: TxnOffsetCommitRequest, error: BrokerError) -> TxnOffsetCommitResponse:
+    """Returns the error for every partition, because the response has no other field for it."""
+    return _answer(request, {}, error.code)

@@ -1,0 +1,238 @@
+"""Offsets that clients commit, at once (OffsetCommit) or with a transaction (TxnOffsetCommit).
+
+A commit is answered once it is in the log. The offsets of a transaction are pending until its marker
+is in the log (`pending_offsets.py`): `transaction_ended` is called with each marker before anybody
+hears of the end of the transaction. A marker that comes while its partition is being read is kept
+until that has been read.
+
+Source: KIP-98, KIP-447; Kafka's OffsetMetadataManager as of 4.1.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from broker.groups.group import State
+from broker.groups.pending_offsets import PendingBatch
+from broker.groups.registry import GroupRegistry
+from protocol.errors import BrokerError, MessageTooLarge, RecordListTooLarge
+from protocol.group_errors import (
+    CoordinatorLoadInProgress,
+    IllegalGeneration,
+    InvalidCommitOffsetSize,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
+
+    from broker.coordination.loading import Loader
+    from broker.groups.store import Committed, Loading, StoredGroup
+    from broker.node import Node
+    from broker.transactions.messages import Producer
+    from protocol.topic_partition import TopicPartition
+    from storage.log.partition import Partition
+    from storage.log.producers.verification import Guard
+
+
+class _End(NamedTuple):
+    """A marker in a partition that is being read."""
+
+    producer_id: int
+    marker_offset: int
+    is_commit: bool
+
+
+class Committer(NamedTuple):
+    """The member of a group whose offsets a transaction commits; by default none is named."""
+
+    member_id: str = ""
+    instance_id: str | None = None
+    generation: int = -1
+
+
+class OffsetCommits(GroupRegistry):
+    """The groups of one broker, and the commits of their offsets."""
+
+    _loader: Loader[Loading]
+
+    def __init__(self, node: Node) -> None:
+        super().__init__(node)
+        self._in_transactions: dict[int, set[str]] = {}  # groups by producer id
+        self._ends: dict[int, list[_End]] = {}  # by partitions that are being read
+
+    def commit_now(
+        self,
+        group_id: str,
+        member_id: str,
+        instance_id: str | None,
+        generation: int,
+        offsets: Mapping[TopicPartition, Committed],
+    ) -> bool:
+        """Stores offsets if that needs no waiting; returns whether they are stored.
+
+        Raises the error that the client gets.
+        """
+        try:
+            kept = self._committing(group_id, member_id, instance_id, generation)
+        except CoordinatorLoadInProgress:
+            return False
+        if not offsets:
+            return True
+        kept = self._groups.setdefault(group_id, kept)
+        records = [kept.offset_record(name, each) for name, each in offsets.items()]
+        try:
+            stored = self._log.append_now(group_id, records)
+        except BrokerError as error:
+            raise _too_large_for_a_commit(error) from None
+        if stored is None:
+            return False
+        kept.take_in(offsets, *stored)
+        return True
+
+    async def commit(
+        self,
+        group_id: str,
+        member_id: str,
+        instance_id: str | None,
+        generation: int,
+        offsets: Mapping[TopicPartition, Committed],
+    ) -> None:
+        """Stores offsets, all or none; raises the error that the client gets.
+
+        A group that is being read is waited for, a few seconds at most.
+        """
+        await self._loader.until_loaded(partial(self.find, group_id, may_be_empty=True))
+        kept = self._committing(group_id, member_id, instance_id, generation)
+        if not offsets:
+            return
+        kept = self._groups.setdefault(group_id, kept)
+        records = [kept.offset_record(name, committed) for name, committed in offsets.items()]
+        try:
+            place, base_offset = await self._log.append(group_id, records, kept.epoch)
+        except BrokerError as error:
+            raise _too_large_for_a_commit(error) from None
+        self._still_kept(kept).take_in(offsets, place, base_offset)
+
+    def _still_kept(self, kept: StoredGroup) -> StoredGroup:
+        """Returns a group, or the one that has its name now if it was deleted meanwhile."""
+        if kept.group.state is not State.DEAD:
+            return kept
+        group_id = kept.group.group_id
+        anew = self._created(group_id)
+        if self._groups.get(group_id, kept) is kept:
+            self._groups[group_id] = anew
+        return self._groups[group_id]
+
+    def _committing(
+        self,
+        group_id: str,
+        member_id: str,
+        instance_id: str | None,
+        generation: int,
+        *,
+        is_transactional: bool = False,
+    ) -> StoredGroup:
+        """Returns the group of a commit, or a new one; raises the error if it may not commit."""
+        kept = self.find(group_id, may_be_empty=not is_transactional)
+        if kept is None:
+            if generation >= 0:
+                raise IllegalGeneration(f"there is no group {group_id}")
+            kept = self._created(group_id)
+        now_ms = self._clock.steady_ms()
+        kept.group.check_commit(
+            member_id, instance_id, generation, now_ms, is_transactional=is_transactional
+        )
+        return kept
+
+    def now_ms(self) -> int:
+        """The time of a commit, in ms since the epoch."""
+        return self._clock.now_ms()
+
+    # -- transactions ---------------------------------------------------------------------------
+
+    async def commit_in_transaction(
+        self,
+        group_id: str,
+        committer: Committer,
+        producer: Producer,
+        verify: Callable[[Partition], Awaitable[Guard | None]],
+        offsets: Mapping[TopicPartition, Committed],
+    ) -> None:
+        """Stores offsets, all or none, that are pending until the producer's transaction ends.
+
+        `verify` asks the coordinator whether the group's partition is in the transaction. Raises
+        what it raises, and the error that the client gets.
+        """
+        await self._loader.until_loaded(partial(self.find, group_id))
+        kept = self._committing(group_id, *committer, is_transactional=True)
+        if not offsets:
+            return
+        kept = self._groups.setdefault(group_id, kept)
+        records = [kept.offset_record(name, committed) for name, committed in offsets.items()]
+        batch = PendingBatch(offsets)
+        self._pend(kept, producer.producer_id, batch)
+        try:
+            place, base_offset = await self._log.append_in_transaction(
+                group_id, records, kept.epoch, producer, verify
+            )
+        except BrokerError as error:
+            kept.pending_offsets.withdraw(producer.producer_id, batch)
+            raise _too_large_for_a_commit(error) from None
+        batch.stored(place, base_offset)
+        now_kept = self._still_kept(kept)
+        if batch.is_committed:
+            now_kept.take_in_committed(batch)
+        elif now_kept is not kept:
+            self._pend(now_kept, producer.producer_id, batch)
+
+    def _pend(self, kept: StoredGroup, producer_id: int, batch: PendingBatch) -> None:
+        kept.pending_offsets.add(producer_id, batch)
+        self._note_transactions(kept)
+
+    def _note_transactions(self, kept: StoredGroup) -> None:
+        """Notes which producers have pending offsets in a group."""
+        for producer_id in kept.pending_offsets.producer_ids:
+            self._in_transactions.setdefault(producer_id, set()).add(kept.group.group_id)
+
+    def transaction_ended(
+        self, index: int, producer_id: int, marker_offset: int, *, is_commit: bool
+    ) -> None:
+        """Takes in a marker that is in the log of groups: pending offsets count now, or never."""
+        try:
+            self.ownership.check(index)
+        except CoordinatorLoadInProgress:
+            end = _End(producer_id, marker_offset, is_commit)
+            self._ends.setdefault(index, []).append(end)
+            return
+        except BrokerError:
+            return  # whoever reads the partition next reads the marker
+        self._end_transaction(index, _End(producer_id, marker_offset, is_commit))
+
+    def _end_transaction(self, index: int, end: _End) -> None:
+        producer_id, marker_offset, is_commit = end
+        groups = self._in_transactions.get(producer_id, set())
+        for group_id in [each for each in groups if self._log.index_of(each) == index]:
+            groups.discard(group_id)
+            kept = self._groups.get(group_id)
+            if kept is not None:
+                kept.transaction_ended(producer_id, marker_offset, is_commit=is_commit)
+                self._note_transactions(kept)
+        if not groups:
+            self._in_transactions.pop(producer_id, None)
+
+    def _transactions_loaded(self, index: int) -> None:
+        """Takes in the markers that came while a partition was being read."""
+        for end in self._ends.pop(index, ()):
+            self._end_transaction(index, end)
+
+    def _forget_transactions(self, indexes: Iterable[int]) -> None:
+        """Drops what is known of partitions that another broker coordinates now."""
+        for index in indexes:
+            self._ends.pop(index, None)
+
+
+def _too_large_for_a_commit(error: BrokerError) -> BrokerError:
+    if isinstance(error, MessageTooLarge | RecordListTooLarge):
+        return InvalidCommitOffsetSize(str(error))
+    return error

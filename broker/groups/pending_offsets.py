@@ -1,0 +1,115 @@
+"""Offsets of a group that open transactions have sent: nobody reads them before the commit (KIP-98).
+
+Each request is one batch of the log, with the id of its producer. A batch counts as pending from
+before it is written until the transaction ends. A commit puts its offsets among the committed ones,
+where the record with the greater offset in the log wins (KAFKA-5247); an abort drops them. A deleted
+offset is dropped here, too.
+
+Nothing here waits or reads a clock.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.groups.offset_expiry import corrected_commit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from broker.coordination.internal_topic import Log
+    from broker.groups.store import Committed
+    from protocol.topic_partition import TopicPartition
+    from storage.time.trusted_clock import Change
+
+NOT_STORED = -1
+
+
+class PendingBatch:
+    """The offsets of one request, and where they are in the log."""
+
+    __slots__ = ("base_offset", "is_committed", "names", "offsets")
+
+    def __init__(
+        self, offsets: Mapping[TopicPartition, Committed], base_offset: int = NOT_STORED
+    ) -> None:
+        """Takes the offsets in the order of their records."""
+        self.names = tuple(offsets)
+        self.offsets = dict(offsets)
+        self.base_offset = base_offset
+        self.is_committed = False  # the transaction was committed before the batch was acknowledged
+
+    def drop(self, names: Iterable[TopicPartition]) -> None:
+        """Removes the offsets of partitions: they were deleted."""
+        for name in names:
+            self.offsets.pop(name, None)
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether it is known where the records are."""
+        return self.base_offset != NOT_STORED
+
+    def stored(self, log: Log, base_offset: int) -> None:
+        """Notes where the records are."""
+        self.base_offset = base_offset
+        for at, name in enumerate(self.names, base_offset):
+            if name in self.offsets:
+                self.offsets[name] = self.offsets[name]._replace(at=at, log=log)
+
+
+class PendingOffsets:
+    """The pending offsets of one group, by producer id."""
+
+    __slots__ = ("_batches",)
+
+    def __init__(self) -> None:
+        self._batches: dict[int, list[PendingBatch]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._batches)
+
+    def __contains__(self, name: object) -> bool:
+        return any(name in batch.offsets for batch in self._all())
+
+    @property
+    def producer_ids(self) -> Iterable[int]:
+        """The producers that have pending offsets."""
+        return self._batches.keys()
+
+    def names(self) -> set[TopicPartition]:
+        """Returns the partitions that have pending offsets."""
+        return {name for batch in self._all() for name in batch.offsets}
+
+    def add(self, producer_id: int, batch: PendingBatch) -> None:
+        """Adds a batch, before or after it is written."""
+        self._batches.setdefault(producer_id, []).append(batch)
+
+    def withdraw(self, producer_id: int, batch: PendingBatch) -> None:
+        """Removes a batch that could not be written."""
+        batches = self._batches.get(producer_id, [])
+        if batch in batches:
+            batches.remove(batch)
+            if not batches:
+                del self._batches[producer_id]
+
+    def of(self, names: Iterable[TopicPartition]) -> list[PendingBatch]:
+        """Returns the batches that have offsets of any of these partitions."""
+        wanted = set(names)
+        return [batch for batch in self._all() if not wanted.isdisjoint(batch.offsets)]
+
+    def end(self, producer_id: int, marker_offset: int) -> list[PendingBatch]:
+        """Removes and returns the batches of a producer before a marker at an offset of the log."""
+        batches = self._batches.pop(producer_id, [])
+        later = [batch for batch in batches if batch.base_offset > marker_offset]
+        if later:
+            self._batches[producer_id] = later
+        return [batch for batch in batches if batch.base_offset < marker_offset]
+
+    def correct(self, change: Change) -> None:
+        """Corrects the times of commits, after the clock has changed."""
+        for batch in self._all():
+            for name, committed in batch.offsets.items():
+                batch.offsets[name] = corrected_commit(committed, change)
+
+    def _all(self) -> list[PendingBatch]:
+        return [batch for batches in self._batches.values() for batch in batches]

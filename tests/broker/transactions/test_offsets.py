@@ -1,0 +1,279 @@
+"""Offsets that are committed with a transaction, over the wire: pending, committed, dropped, fenced."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from tests.broker.asking import create, new_name
+from tests.broker.subject import eventually
+from tests.broker.transactions.requests import NONE, Transactional, offsets_of
+
+UNKNOWN_TOPIC, TOO_LARGE, GENERATION, INVALID_GROUP, UNKNOWN_MEMBER = 3, 12, 22, 24, 25
+INVALID_EPOCH, INVALID_STATE, MAPPING, FENCED_INSTANCE, UNSTABLE = 47, 48, 49, 82, -88
+ABORTABLE = 120
+
+
+@pytest.fixture
+def topic(connection):
+    name = new_name("txn")
+    create(connection, name, partitions=3)
+    return name
+
+
+@pytest.fixture
+def producer(connection):
+    made = Transactional(connection, new_name("id"))
+    assert made.init() == NONE
+    return made
+
+
+@pytest.fixture
+def group(producer):
+    """A group that is in the producer's transaction."""
+    name = new_name("group")
+    assert producer.add_group(name) == NONE
+    return name
+
+
+def commit(connection, group, topic, partition, offset):
+    """Commits an offset without a transaction."""
+    answer = connection.ask(
+        "OffsetCommit",
+        7,
+        group_id=group,
+        generation_id_or_member_epoch=-1,
+        member_id="",
+        topics=[
+            {
+                "name": topic,
+                "partitions": [
+                    {
+                        "partition_index": partition,
+                        "committed_offset": offset,
+                        "committed_leader_epoch": -1,
+                        "committed_metadata": "",
+                    }
+                ],
+            }
+        ],
+    )
+    assert answer["topics"][0]["partitions"][0]["error_code"] == NONE
+
+
+@pytest.mark.parametrize("version", range(6))
+@pytest.mark.parametrize("is_commit", [True, False], ids=["commit", "abort"])
+def test_offsets_count_when_the_transaction_is_committed(
+    connection, producer, topic, version, is_commit
+):
+    group = new_name("group")
+    commit(connection, group, topic, 0, 3)
+    if version < 5:
+        assert producer.add_group(group, min(version, 4)) == NONE
+    assert producer.commit_offsets(group, topic, {0: 10, 1: 20}, version=version) == [NONE, NONE]
+    assert offsets_of(connection, group, topic, 0, 1, 2) == {0: 3, 1: -1, 2: -1}
+    for asked in (7, 8, 9):
+        got = offsets_of(connection, group, topic, 0, 1, 2, stable=True, version=asked)
+        assert got == {0: UNSTABLE, 1: UNSTABLE, 2: -1}
+        # Only a pending offset: there is nothing of the partition to tell.
+        assert offsets_of(connection, group, None, stable=True, version=asked) == {0: UNSTABLE}
+    assert producer.end(commit=is_commit) == NONE
+    wanted = {0: 10, 1: 20, 2: -1} if is_commit else {0: 3, 1: -1, 2: -1}
+    assert offsets_of(connection, group, topic, 0, 1, 2, stable=True) == wanted
+
+
+def test_the_last_offset_of_a_transaction_counts(connection, producer, topic, group):
+    for offset in (5, 9, 7):
+        assert producer.commit_offsets(group, topic, {0: offset}) == [NONE]
+    assert producer.end(commit=True) == NONE
+    assert offsets_of(connection, group, topic, 0) == {0: 7}
+
+
+@pytest.mark.parametrize("comes_first", [True, False])
+def test_the_later_record_wins_not_the_later_commit(
+    connection, producer, topic, group, comes_first
+):
+    if comes_first:
+        commit(connection, group, topic, 0, 100)
+    assert producer.commit_offsets(group, topic, {0: 10}) == [NONE]
+    if not comes_first:
+        commit(connection, group, topic, 0, 100)
+        assert offsets_of(connection, group, topic, 0) == {0: 100}
+    assert producer.end(commit=True) == NONE
+    assert offsets_of(connection, group, topic, 0) == {0: 10 if comes_first else 100}
+
+
+def test_two_transactions_may_hold_offsets_of_one_partition(connection, producer, topic, group):
+    other = Transactional(connection, new_name("id"))
+    assert (other.init(), other.add_group(group)) == (NONE, NONE)
+    assert producer.commit_offsets(group, topic, {0: 1}) == [NONE]
+    assert other.commit_offsets(group, topic, {0: 2}) == [NONE]
+    assert other.end(commit=True) == NONE
+    assert offsets_of(connection, group, topic, 0, stable=True) == {0: UNSTABLE}
+    assert offsets_of(connection, group, topic, 0) == {0: 2}
+    assert producer.end(commit=True) == NONE
+    assert offsets_of(connection, group, topic, 0, stable=True) == {0: 2}
+
+
+@pytest.mark.parametrize(
+    ("version", "code"), [(0, INVALID_STATE), (3, INVALID_STATE), (4, ABORTABLE)]
+)
+def test_a_group_that_is_not_in_the_transaction_is_refused(
+    connection, producer, topic, version, code
+):
+    group = new_name("group")
+    assert producer.add(topic, 0) == [NONE]
+    assert producer.commit_offsets(group, topic, {0: 1}, version=version) == [code]
+    assert offsets_of(connection, group, topic, 0, stable=True) == {0: -1}
+
+
+def test_an_epoch_that_is_over_and_an_unknown_id_are_refused(connection, producer, topic, group):
+    heir = Transactional(connection, producer.id)
+    eventually(lambda: heir.init() == NONE)  # what was open is aborted first
+    assert producer.commit_offsets(group, topic, {0: 1}) == [INVALID_EPOCH]
+    stranger = Transactional(connection, new_name("id"))
+    stranger.given = producer.given
+    assert stranger.commit_offsets(group, topic, {0: 1}) == [MAPPING]
+    assert offsets_of(connection, group, topic, 0, stable=True) == {0: -1}
+
+
+def test_bad_offsets_have_their_own_error_and_the_others_are_stored(
+    connection, producer, topic, group
+):
+    assert producer.commit_offsets(group, topic, {0: 1, 9: 1}) == [NONE, UNKNOWN_TOPIC]
+    assert producer.commit_offsets(group, "nowhere", {0: 1}) == [UNKNOWN_TOPIC]
+    assert producer.commit_offsets(group, topic, {1: 1}, metadata="m" * 4_097) == [TOO_LARGE]
+    assert producer.commit_offsets("", topic, {0: 1}) == [INVALID_GROUP]
+    assert producer.end(commit=True) == NONE
+    assert offsets_of(connection, group, topic, 0, 1) == {0: 1, 1: -1}
+
+
+def test_a_group_with_members_is_fenced_by_member_and_generation(connection, producer, topic):
+    """A client that names no member is not fenced, as before KIP-447."""
+    group = new_name("group")
+    member, generation = member_of(connection, group, instance="i")
+    assert producer.add_group(group) == NONE
+
+    def sent(**who):
+        (code,) = producer.commit_offsets(group, topic, {0: 1}, **who)
+        return code
+
+    assert sent(member=member, generation=generation) == NONE
+    assert sent(member=member, generation=generation, instance="i") == NONE
+    assert sent() == NONE
+    assert sent(member=member, generation=generation + 1) == GENERATION
+    assert sent(member="nobody", generation=generation) == UNKNOWN_MEMBER
+    assert sent(member="nobody", generation=generation, instance="i") == FENCED_INSTANCE
+    empty = new_name("group")
+    assert producer.add_group(empty) == NONE
+    assert producer.commit_offsets(empty, topic, {0: 1}, member="m", generation=4) == [GENERATION]
+
+
+def member_of(connection, group, instance=None):
+    """Lets a member join, and gives it its assignment: its id and generation."""
+    joining = {
+        "group_id": group,
+        "session_timeout_ms": 30_000,
+        "rebalance_timeout_ms": 30_000,
+        "member_id": "",
+        "group_instance_id": instance,
+        "protocol_type": "consumer",
+        "protocols": [{"name": "range", "metadata": b""}],
+    }
+    joined = connection.ask("JoinGroup", 5, **joining)
+    if joined["error_code"] == 79:
+        joined = connection.ask("JoinGroup", 5, **{**joining, "member_id": joined["member_id"]})
+    assert joined["error_code"] == NONE
+    named = {
+        "group_id": group,
+        "generation_id": joined["generation_id"],
+        "member_id": joined["member_id"],
+        "group_instance_id": instance,
+    }
+    assignments = [{"member_id": joined["member_id"], "assignment": b"a"}]
+    assert connection.ask("SyncGroup", 3, **named, assignments=assignments)["error_code"] == NONE
+    return joined["member_id"], joined["generation_id"]
+
+
+def test_what_is_deleted_is_not_committed_later(connection, producer, topic, group):
+    commit(connection, group, topic, 1, 5)
+    assert producer.commit_offsets(group, topic, {0: 1, 1: 6}) == [NONE, NONE]
+    deleted = [{"name": topic, "partitions": [{"partition_index": each} for each in (0, 1)]}]
+    answer = connection.ask("OffsetDelete", 0, group_id=group, topics=deleted)
+    assert answer["error_code"] == NONE
+    assert producer.commit_offsets(group, topic, {2: 7}) == [NONE]
+    assert producer.end(commit=True) == NONE
+    assert offsets_of(connection, group, topic, 0, 1, 2, stable=True) == {0: -1, 1: -1, 2: 7}
+
+
+def test_a_deleted_group_comes_back_without_what_was_pending(connection, producer, topic, group):
+    assert producer.commit_offsets(group, topic, {0: 1}) == [NONE]
+    (result,) = connection.ask("DeleteGroups", 2, groups_names=[group])["results"]
+    assert result["error_code"] == NONE
+    assert producer.end(commit=True) == NONE
+    assert offsets_of(connection, group, topic, 0, stable=True) == {0: -1}
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_a_restart_forgets_no_pending_offset_and_commits_none(start, is_killed):
+    broker = start()
+    with broker.connect() as connection:
+        create(connection, "t", partitions=3)
+        done, dropped, opened = (Transactional(connection, name) for name in "abc")
+        for each, partition in ((done, 0), (dropped, 1), (opened, 2)):
+            assert (each.init(), each.add_group("g")) == (NONE, NONE)
+            sent = {partition: 10} | {0: 20 + partition}
+            assert each.commit_offsets("g", "t", sent) == [NONE] * len(sent)
+        assert (done.end(commit=True), dropped.end(commit=False)) == (NONE, NONE)
+    broker.kill() if is_killed else broker.stop()
+    broker.restart()
+    with broker.connect() as connection:
+        opened.connection = connection
+        eventually(lambda: offsets_of(connection, "g", "t", 0) == {0: 20})
+        told = offsets_of(connection, "g", "t", 0, 1, 2, stable=True)
+        assert told == {0: UNSTABLE, 1: -1, 2: UNSTABLE}
+        eventually(lambda: not opened.described()["error_code"])
+        assert opened.end(commit=True) == NONE
+        told = offsets_of(connection, "g", "t", 0, 1, 2, stable=True)
+        assert told == {0: 22, 1: -1, 2: 10}
+
+
+def test_commits_of_many_at_once_are_whole(connection, topic, start):
+    """Each transaction commits one number for three partitions: a reader never sees two."""
+    broker = start()
+    with broker.connect() as first:
+        create(first, "t", partitions=3)
+    torn, ends = [], threading.Event()
+
+    def transact(name):
+        with broker.connect() as own:
+            producer = Transactional(own, name)
+            assert producer.init() == NONE
+            for number in range(20):
+                assert producer.add_group("g") == NONE
+                sent = dict.fromkeys(range(3), number)
+                assert producer.commit_offsets("g", "t", sent) == [NONE] * 3
+                assert producer.end(commit=number % 3 != 2) == NONE
+
+    def watch():
+        with broker.connect() as own:
+            while not ends.is_set():
+                seen = offsets_of(own, "g", "t", 0, 1, 2)
+                if len(set(seen.values())) > 1 or 2 in {each % 3 for each in seen.values()} - {
+                    -1 % 3
+                }:
+                    torn.append(seen)
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    workers = [threading.Thread(target=transact, args=("one",))]
+    for each in workers:
+        each.start()
+    for each in workers:
+        each.join(120)
+    ends.set()
+    watcher.join(60)
+    assert not torn
+    with broker.connect() as last:
+        assert offsets_of(last, "g", "t", 0, 1, 2, stable=True) == dict.fromkeys(range(3), 19)
