@@ -30,7 +30,6 @@ DELETE_TOPICS: Final = 20
 DELETE_RECORDS: Final = 21
 INIT_PRODUCER_ID: Final = 22
 ADD_PARTITIONS_TO_TXN: Final = 24
-ADD_OFFSETS_TO_TXN: Final = 25
 END_TXN: Final = 26
 DESCRIBE_CONFIGS: Final = 32
 DESCRIBE_LOG_DIRS: Final = 35
@@ -61,7 +60,6 @@ SPOKEN: Final[Mapping[int, VersionRange]] = {
     DELETE_RECORDS: (0, 2),
     INIT_PRODUCER_ID: (0, 4),
     ADD_PARTITIONS_TO_TXN: (0, 3),  # from 4 on it is for brokers
-    ADD_OFFSETS_TO_TXN: (0, 3),
     END_TXN: (0, 4),  # from 5 on every transaction has its own epoch (KIP-890)
     DESCRIBE_CONFIGS: (1, 4),
     DESCRIBE_LOG_DIRS: (0, 4),

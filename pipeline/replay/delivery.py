@@ -23,7 +23,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from client import READ_COMMITTED, RequestError, UnsupportedByBroker
-from client.apis import ADD_OFFSETS_TO_TXN, ADD_PARTITIONS_TO_TXN, END_TXN
+from client.apis import ADD_PARTITIONS_TO_TXN, END_TXN
 from client.appender import UNKNOWN_OFFSET, Appended, Appender
 from pipeline.errors import PipelineError, UsageError
 from pipeline.replay import comparing
@@ -70,14 +70,11 @@ class Delivery(NamedTuple):
 
 
 def choose(client: Client, wanted: str, *, is_exclusive: bool) -> str:
-    """Returns the delivery mode of a run. Raises UsageError for a mode that is impossible.
-
-    `auto` takes transactions only of a target that serves them whole, with offsets in them.
-    """
+    """Returns the delivery mode of a run. Raises UsageError for a mode that is impossible."""
     connection = client.any()
     has_transactions = connection.speaks(ADD_PARTITIONS_TO_TXN) and connection.speaks(END_TXN)
     if wanted == AUTO:
-        if has_transactions and connection.speaks(ADD_OFFSETS_TO_TXN):
+        if has_transactions:
             return TRANSACTIONS
         return POSITION if is_exclusive else AT_LEAST_ONCE
     if wanted == TRANSACTIONS and not has_transactions:

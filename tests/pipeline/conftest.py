@@ -6,6 +6,7 @@ import pytest
 
 import tidelog.spark
 from pipeline.errors import SetupError
+from pipeline.replay import delivery
 from pipeline.session import Session
 from tests.client.conftest import broker, either, kafka, topic  # noqa: F401 - fixtures
 from tests.pipeline import spark_kafka
@@ -26,6 +27,12 @@ def spark():
             pytest.skip(str(error))
         tidelog.spark.register(started)
         yield started
+
+
+@pytest.fixture
+def without_transactions(monkeypatch):
+    """Lets jobs of this process find targets without transactions, as brokers before 0.11 are."""
+    monkeypatch.setattr(delivery, "END_TXN", -1)
 
 
 @pytest.fixture

@@ -91,7 +91,9 @@ def test_no_run_hides_its_manifest(broker, filled, tmp_path, capsys):
     assert "'.hidden' is no name" in capsys.readouterr().err
 
 
-def test_a_clock_that_goes_back_between_runs(broker, filled, tmp_path, monkeypatch):
+def test_a_clock_that_goes_back_between_runs(
+    broker, filled, tmp_path, monkeypatch, without_transactions
+):
     """Or runs on two machines: manifests follow each other by what they have, not by when they were made."""
     assert archive(broker, filled, tmp_path, run="one") == OK
     with Client(broker.bootstrap) as client:

@@ -115,7 +115,7 @@ def test_what_is_restored_is_what_was_archived(broker, target, filled, wanted, t
         assert None not in found
 
 
-def test_a_new_run_doubles_nothing_unasked(broker, topic, tmp_path, capsys):
+def test_a_new_run_doubles_nothing_unasked(broker, topic, tmp_path, capsys, without_transactions):
     """Not under another name, nor from another directory: that has no plan of the run."""
     (tmp_path / "logs").mkdir()
     records = some(30, 4)
@@ -241,7 +241,10 @@ def test_stamps_are_kept_where_that_is_said(broker, topic, tmp_path, capsys):
 # --- predictions ----------------------------------------------------------------------------------
 
 
-def test_what_retention_would_delete_is_told_and_then_deleted(topic, tmp_path, capsys):
+def test_what_retention_would_delete_is_told_and_then_deleted(
+    topic, tmp_path, capsys, without_transactions
+):
+    """A marker of a transaction is younger, and its segment would stay."""
     (tmp_path / "logs").mkdir()
     old = some(40, 4, dates=(-DAY_MS, 5, -1_000_000))
     log_of(tmp_path, [(0, old)])

@@ -269,7 +269,7 @@ def test_no_jvm_starts_for_a_small_backfill(broker, topic, tmp_path, submit):
     notes = [json.loads(one)["note"] for one in done.stderr.splitlines() if one.startswith("{")]
     assert "in this process" in notes
     with Client(broker.bootstrap) as client:
-        assert client.end_offset(topic, 0) == 1
+        assert client.end_offset(topic, 0) == 2  # the record, and the marker of its transaction
 
 
 @pytest.mark.spark

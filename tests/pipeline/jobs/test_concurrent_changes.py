@@ -231,7 +231,9 @@ def delivery_of(directory, number):
     return json.loads((directory / f"r/round-{number:06d}/report.json").read_text())["delivery"]
 
 
-def test_a_round_of_nothing_makes_no_partition_ours(broker, other, topic, tmp_path):
+def test_a_round_of_nothing_makes_no_partition_ours(
+    broker, other, topic, tmp_path, without_transactions
+):
     """What others have in the target, and go on to write there, is not in the way."""
     theirs = [Record(n, 5, b"theirs", b"") for n in range(10)]
     late = [Record(n, 5_000_000_000_000 + n, None, b"v") for n in range(200)]
@@ -251,7 +253,9 @@ def test_a_round_of_nothing_makes_no_partition_ours(broker, other, topic, tmp_pa
     assert delivery_of(tmp_path, 0) == AT_LEAST_ONCE
 
 
-def test_a_partition_stays_ours_over_rounds_without_it(broker, other, topic, tmp_path):
+def test_a_partition_stays_ours_over_rounds_without_it(
+    broker, other, topic, tmp_path, without_transactions
+):
     """And is so no more when somebody else has written to it."""
     one, two = f"{topic}-one", f"{topic}-two"
     follow = ("--create", "--follow", "0.01", "--rounds", "1")
@@ -274,10 +278,13 @@ def test_a_partition_stays_ours_over_rounds_without_it(broker, other, topic, tmp
         assert plain(ours) == plain(everything(source, two, 0))
 
 
-@pytest.mark.parametrize("target", ["tidelog", pytest.param("kafka", marks=pytest.mark.oracle)])
-def test_what_stops_tells_what_is_there(request, broker, topic, tmp_path, target):
+@pytest.mark.parametrize("has_transactions", [False, True])
+@pytest.mark.parametrize("target", ["other", pytest.param("kafka", marks=pytest.mark.oracle)])
+def test_what_stops_tells_what_is_there(request, broker, topic, tmp_path, target, has_transactions):
     """Answers that came before a refusal count, and are in the map; what is not committed does not."""
-    to = request.getfixturevalue("kafka" if target == "kafka" else "other").bootstrap
+    to = request.getfixturevalue(target).bootstrap
+    if not has_transactions:
+        request.getfixturevalue("without_transactions")
     wanted = [*some(900, 8, odd=False), Record(0, 5, None, bytes(5000))]
     with Client(broker.bootstrap) as client:
         client.create_topic(topic, 1, KEEP)
@@ -286,8 +293,8 @@ def test_what_stops_tells_what_is_there(request, broker, topic, tmp_path, target
     assert mirror(broker.bootstrap, to, topic, tmp_path, *small) == FAILED
     (told,) = json.loads((tmp_path / "r" / "report.json").read_text())["partitions"]
     assert "MESSAGE_TOO_LARGE" in told["error"]
-    assert told["records"] == (0 if target == "kafka" else 900)
-    if target == "tidelog":
+    assert told["records"] == (0 if has_transactions else 900)
+    if not has_transactions:
         check(to, topic, {0: wanted[:900]}, tmp_path)
     else:
         assert offset_map.read(tmp_path / "r" / "offsets.parquet") == []

@@ -390,7 +390,9 @@ def test_two_topics_are_not_written_to_one(broker, other, topic, tmp_path, capsy
     assert f"{topic}-1 and {topic}-2 would both be written to" in capsys.readouterr().err
 
 
-def test_retention_between_two_attempts_is_said(broker, other, topic, tmp_path, capsys):
+def test_retention_between_two_attempts_is_said(
+    broker, other, topic, tmp_path, capsys, without_transactions
+):
     """The records that are there are counted, and these are all alike but for their time."""
     alike = [Record(0, 5, None, b"alike")] * 300
     with Client(broker.bootstrap) as source, Client(other.bootstrap) as target:

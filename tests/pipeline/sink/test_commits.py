@@ -125,7 +125,7 @@ def test_two_drivers_of_one_run(either, topic, tmp_path):
     assert committing.commit(options, tmp_path, 0, files) == {topic: 10}
 
 
-def test_the_delivery_of_a_stream(broker, topic, tmp_path):
+def test_the_delivery_of_a_stream(broker, topic, tmp_path, without_transactions):
     """By position as long as nobody else writes, in every micro-batch, also to other partitions."""
     made(broker.bootstrap, topic)
     options = options_of(broker.bootstrap, topic=topic)
@@ -140,7 +140,7 @@ def test_the_delivery_of_a_stream(broker, topic, tmp_path):
     assert len(stored(broker.bootstrap, topic)) == 4
 
 
-def test_the_delivery_of_a_stream_beside_others(broker, topic, tmp_path):
+def test_the_delivery_of_a_stream_beside_others(broker, topic, tmp_path, without_transactions):
     """At least once in every micro-batch, also where the others have been quiet since the last one."""
     made(broker.bootstrap, topic, 1)
     with Client(broker.bootstrap) as client:
@@ -160,10 +160,11 @@ def test_the_delivery_of_a_stream_beside_others(broker, topic, tmp_path):
     ]
 
 
-@pytest.mark.oracle
-def test_transactions_where_the_target_has_them(kafka, topic, tmp_path):
-    made(kafka.bootstrap, topic)
-    options = options_of(kafka.bootstrap, topic=topic)
+@pytest.mark.parametrize("target", ["broker", pytest.param("kafka", marks=pytest.mark.oracle)])
+def test_transactions_where_the_target_has_them(request, topic, tmp_path, target):
+    bootstrap = request.getfixturevalue(target).bootstrap
+    made(bootstrap, topic)
+    options = options_of(bootstrap, topic=topic)
     plan = committing._planned(options, 0, staged(options, tmp_path, batch_of(range(3))), {})
     assert plan["notes"]["delivery"] == TRANSACTIONS
 
