@@ -347,6 +347,10 @@ class InvalidRequest(BrokerError, code=ErrorCode.INVALID_REQUEST):
     """A request that can be decoded but contradicts itself."""
 
 
+class InvalidUpdateVersion(BrokerError, code=ErrorCode.INVALID_UPDATE_VERSION):
+    """A feature cannot have the level that a client wants."""
+
+
 class UnsupportedVersion(BrokerError, code=ErrorCode.UNSUPPORTED_VERSION):
     """This broker does not know the version, or a value of a later version."""
 

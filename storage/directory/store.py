@@ -226,6 +226,11 @@ class LogStore:
         """Returns the partition numbers of a topic that exist here, open or not."""
         return self._table.index.indexes(topic)
 
+    def directory_of(self, topic: str, index: int) -> Path | None:
+        """Returns the log directory in which a partition is; None if it is not here."""
+        directory = self._table.index.get((topic, index))
+        return None if directory is None else directory.path
+
     def topic_id(self, topic: str, index: int) -> uuid.UUID | None:
         """Returns the topic id written in a partition's directory, without opening the partition.
 

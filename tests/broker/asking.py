@@ -59,13 +59,18 @@ VERSIONS = {
     "DescribeAcls": 3,
     "CreateAcls": 3,
     "DeleteAcls": 3,
+    "AlterReplicaLogDirs": 2,
     "DescribeLogDirs": 4,
     "SaslAuthenticate": 2,
     "ElectLeaders": 2,
     "AlterPartitionReassignments": 0,
     "ListPartitionReassignments": 0,
     "DescribeClientQuotas": 1,
+    "AlterClientQuotas": 1,
     "DescribeUserScramCredentials": 0,
+    "AlterUserScramCredentials": 0,
+    "DescribeQuorum": 2,
+    "UpdateFeatures": 2,
     "DescribeCluster": 2,
     "DescribeProducers": 0,
     "UnregisterBroker": 0,
@@ -505,6 +510,9 @@ BODIES = {
     "DescribeAcls": ACL_FILTER,
     "CreateAcls": {"creations": [ACL]},
     "DeleteAcls": {"filters": [ACL_FILTER]},
+    "AlterReplicaLogDirs": {
+        "dirs": [{"path": "/nowhere", "topics": [{"name": "some-topic", "partitions": [0]}]}]
+    },
     "DescribeLogDirs": {"topics": [{"topic": "some-topic", "partitions": [0]}]},
     "ElectLeaders": {
         "election_type": 0,
@@ -519,7 +527,43 @@ BODIES = {
     },
     "ListPartitionReassignments": {"timeout_ms": 1, "topics": None},
     "DescribeClientQuotas": {"components": [], "strict": False},
+    "AlterClientQuotas": {
+        "entries": [
+            {
+                "entity": [{"entity_type": "user", "entity_name": None}],
+                "ops": [{"key": "producer_byte_rate", "value": 1.0, "remove": False}],
+            }
+        ],
+        "validate_only": True,
+    },
     "DescribeUserScramCredentials": {"users": [{"name": "somebody"}]},
+    "AlterUserScramCredentials": {
+        "deletions": [{"name": "somebody", "mechanism": 1}],
+        "upsertions": [
+            {
+                "name": "another",
+                "mechanism": 2,
+                "iterations": 4096,
+                "salt": b"salt",
+                "salted_password": b"s3cret",
+            }
+        ],
+    },
+    "DescribeQuorum": {
+        "topics": [{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}]
+    },
+    "UpdateFeatures": {
+        "timeout_ms": 1,
+        "feature_updates": [
+            {
+                "feature": "transaction.version",
+                "max_version_level": 2,
+                "allow_downgrade": False,
+                "upgrade_type": 1,
+            }
+        ],
+        "validate_only": True,
+    },
     "DescribeCluster": {
         "include_cluster_authorized_operations": True,
         "endpoint_type": 1,

@@ -527,6 +527,16 @@ def foreseen_mistake(d: Difference) -> bool:
 
 
 @reason(
+    "quotas are not set",
+    "docs/compatibility.md, not served: quotas",
+    "Kafka would keep the quota; a client that is told of success would rely on it",
+)
+def no_quotas(d: Difference) -> bool:
+    setting = d.step.api == "AlterClientQuotas" and "False" in d.step.name
+    return setting and d.path.endswith("error_code") and d.kafka == 0 and d.tidelog == 35
+
+
+@reason(
     "fetch sessions are not offered",
     "facts 1.1: session id 0 keeps a client in full fetches",
     "sessions only matter with thousands of partitions",

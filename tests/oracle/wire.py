@@ -105,10 +105,18 @@ SCHEMAS: dict[str, tuple[Any, Any]] = {
     "CreateAcls": (admin.CreateAclsRequest, admin.CreateAclsResponse),
     "DeleteAcls": (admin.DeleteAclsRequest, admin.DeleteAclsResponse),
     "DescribeClientQuotas": (admin.DescribeClientQuotasRequest, admin.DescribeClientQuotasResponse),
+    "AlterClientQuotas": (admin.AlterClientQuotasRequest, admin.AlterClientQuotasResponse),
     "DescribeUserScramCredentials": (
         admin.DescribeUserScramCredentialsRequest,
         admin.DescribeUserScramCredentialsResponse,
     ),
+    "AlterUserScramCredentials": (
+        admin.AlterUserScramCredentialsRequest,
+        admin.AlterUserScramCredentialsResponse,
+    ),
+    "AlterReplicaLogDirs": (admin.AlterReplicaLogDirsRequest, admin.AlterReplicaLogDirsResponse),
+    "DescribeQuorum": (admin.DescribeQuorumRequest, admin.DescribeQuorumResponse),
+    "UpdateFeatures": (admin.UpdateFeaturesRequest, admin.UpdateFeaturesResponse),
     "UnregisterBroker": (UnregisterBrokerRequest, UnregisterBrokerResponse),
     "DescribeTransactions": (admin.DescribeTransactionsRequest, admin.DescribeTransactionsResponse),
     "ListTransactions": (admin.ListTransactionsRequest, admin.ListTransactionsResponse),

@@ -24,6 +24,12 @@ from tests.protocol.random_messages import all_codecs, codec_name, is_own, messa
 
 VERSION = "3.9.1"
 EXAMPLES = 25
+# Kafka may name a struct of a request and one of its response alike; here each has a name of its own.
+RENAMED = {
+    "AlterEntryData": "EntryData",
+    "DescribedTopic": "TopicData",
+    "DescribedPartition": "PartitionData",
+}
 JUDGE = Path(__file__).with_name("KafkaJudge.java")
 
 pytestmark = pytest.mark.oracle
@@ -161,7 +167,7 @@ def compare(cls: type[Message], told_fields: list[dict], common: dict, limit: in
         assert field.is_array == told["type"].startswith("[]"), where
         first, last = first_and_last(told["versions"])
         assert field.first == first, where
-        assert field.last == last or (last is None and field.last == limit + 1), where
+        assert field.last == last or (last is None and field.last in (limit, limit + 1)), where
         nullable = first_and_last(told.get("nullableVersions"))
         assert field.nullable_first == (max(nullable[0], first) if nullable else None), where
         assert field.tag == told.get("tag"), where
@@ -170,7 +176,7 @@ def compare(cls: type[Message], told_fields: list[dict], common: dict, limit: in
             assert ours_kind == kind, where
             assert field.default == plain_default(told, field), where
         else:
-            assert field.kind == kind, where
+            assert RENAMED.get(field.kind, field.kind) == kind, where
             compare(struct_of(cls, field), told.get("fields") or common[kind], common, limit)
 
 

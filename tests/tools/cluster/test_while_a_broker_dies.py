@@ -17,7 +17,7 @@ PER_SECOND = 400
 PARTITIONS = 3
 UNSUPPORTED = {
     "kafka-metadata-quorum": (("describe", "--status"), "DESCRIBE_QUORUM"),
-    "kafka-features": (("upgrade", "--feature", "transaction.version=2"), "UPDATE_FEATURES"),
+    "kafka-features": (("upgrade", "--feature", "transaction.version=1"), "UPDATE_FEATURES"),
     "kafka-client-metrics": (("--list",), r"LIST_(CLIENT_METRICS|CONFIG)_RESOURCES"),
     "kafka-acls": (("--list",), "no authorizer is configured"),
 }

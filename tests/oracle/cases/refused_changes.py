@@ -1,0 +1,117 @@
+"""Changes of quotas, passwords, features and log directories, good and bad; Kafka changes nothing either.
+
+What tidelog never does is asked of Kafka so that it only looks (`validate_only`), or fails as well.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tests.oracle.scenario import Case, Step, ask
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.oracle.scenario import Context
+
+RATE = "producer_byte_rate"
+
+
+def quotas_changed() -> Iterator[Case]:
+    steps = []
+    for version in (0, 1):
+        for entity in (
+            [("user", "anna")],
+            [("client-id", None)],
+            [("group", "anna")],
+            [("", "anna")],
+            [("user", "")],
+            [],
+        ):
+            for ops in ([(RATE, True)], [("no_such", True)], [], [(RATE, False)]):
+                entry = {
+                    "entity": [{"entity_type": kind, "entity_name": name} for kind, name in entity],
+                    "ops": [{"key": key, "value": 1024.0, "remove": gone} for key, gone in ops],
+                }
+                fields = {"entries": [entry], "validate_only": True}
+                label = f"quotas v{version} {entity} {ops}"
+                steps.append(ask(label, "AlterClientQuotas", version, fields))
+    steps.append(ask("no quotas", "AlterClientQuotas", 1, {"entries": [], "validate_only": False}))
+    yield Case("quotas changed", "create", tuple(steps), {"admin": "quotas changed"})
+
+
+def passwords_changed() -> Iterator[Case]:
+    steps = []
+    for removed, made in (
+        ([], []),
+        ([("anna", 1)], []),
+        ([("anna", 1), ("anna", 1), ("anna", 2)], []),
+        ([("anna", 1)], [("anna", 1)]),
+        ([("anna", 2)], [("anna", 1)]),
+        ([("ben", 1)], [("cid", 1), ("cid", 1)]),
+    ):
+        fields = {
+            "deletions": [{"name": user, "mechanism": kind} for user, kind in removed],
+            "upsertions": [
+                {
+                    "name": user,
+                    "mechanism": kind,
+                    "iterations": 4096,
+                    "salt": b"salt",
+                    "salted_password": b"p" * 32,
+                }
+                for user, kind in made
+            ],
+        }
+        steps.append(ask(f"passwords {removed} {made}", "AlterUserScramCredentials", 0, fields))
+    yield Case("passwords changed", "create", tuple(steps), {"admin": "passwords changed"})
+
+
+def features_changed() -> Iterator[Case]:
+    steps = []
+    for levels in (
+        [],
+        [("no.such", 0)],
+        [("no.such", 1)],
+        [("no.such", -1)],
+        [("no.such", 0), ("no.such.either", 1)],
+        [("transaction.version", 99)],
+    ):
+        for version, kind in ((0, 0), (1, 1), (1, 2), (1, 3), (1, 9)):
+            last = {"upgrade_type": kind} if version else {"allow_downgrade": False}
+            updates = [{"feature": name, "max_version_level": n, **last} for name, n in levels]
+            fields: dict[str, Any] = {"timeout_ms": 60_000, "feature_updates": updates}
+            if version:
+                fields["validate_only"] = True
+            label = f"features v{version} {kind} {levels}"
+            steps.append(ask(label, "UpdateFeatures", version, fields))
+    yield Case("features changed", "create", tuple(steps), {"admin": "features changed"})
+
+
+def logs_moved() -> Iterator[Case]:
+    def move(version: int, path: str | None, topic: str | None, index: int = 0) -> Step:
+        """A path of None is the log directory, a topic of None that of the case."""
+
+        def fields(context: Context) -> dict[str, Any]:
+            where = str(context.log_dir) if path is None else path
+            number = context.partition + index if topic is None else index
+            named = {"name": context.topic if topic is None else topic, "partitions": [number]}
+            return {"dirs": [{"path": where, "topics": [named]}]}
+
+        return ask(
+            f"move v{version} {path} {topic} {index}", "AlterReplicaLogDirs", version, fields
+        )
+
+    steps = [
+        move(version, path, topic, index)
+        for version in range(3)
+        for path in (None, "/nowhere", "")
+        for topic, index in ((None, 0), (None, 10_000), ("no-such-topic", 0), ("bad name!", -1))
+    ]
+    yield Case("logs moved", "create-any", tuple(steps), {"admin": "logs moved"})
+
+
+def refused_changes() -> list[Case]:
+    """All of the above."""
+    makers = (quotas_changed, passwords_changed, features_changed, logs_moved)
+    return [case for maker in makers for case in maker()]
