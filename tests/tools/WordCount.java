@@ -15,7 +15,8 @@ import org.apache.kafka.streams.kstream.TimeWindows;
  * Counts the words of a topic's lines, each for the day (UTC) its record's time lies in.
  *
  * Arguments: bootstrap servers, application id, the topic read, the topic written, a directory for state. A count is
- * a record of key WORD@START, where START is the day's first millisecond, and goes out with every word.
+ * a record of key WORD@START, where START is the day's first millisecond, and goes out with every word. A sixth
+ * argument is the processing guarantee.
  */
 public class WordCount {
     public static void main(String[] arguments) {
@@ -28,8 +29,13 @@ public class WordCount {
         own.put(StreamsConfig.COMMIT_INTERVAL_MS_CONFIG, 100);
         own.put(StreamsConfig.STATESTORE_CACHE_MAX_BYTES_CONFIG, 0);
         own.put(StreamsConfig.REPARTITION_PURGE_INTERVAL_MS_CONFIG, 200);
-        // Whose session ends counts once more what it has not committed: none ends while the machine is busy.
-        own.put(StreamsConfig.consumerPrefix("session.timeout.ms"), 600_000);
+        if (arguments.length > 5) {
+            own.put(StreamsConfig.PROCESSING_GUARANTEE_CONFIG, arguments[5]);
+            own.put(StreamsConfig.consumerPrefix("session.timeout.ms"), 10_000);
+        } else {
+            // Whose session ends counts once more what it has not committed: none ends while the machine is busy.
+            own.put(StreamsConfig.consumerPrefix("session.timeout.ms"), 600_000);
+        }
         StreamsBuilder builder = new StreamsBuilder();
         builder.stream(arguments[2], Consumed.with(Serdes.String(), Serdes.String()))
             .flatMapValues(line -> Arrays.asList(line.split(" ")))

@@ -1,6 +1,7 @@
 """Kafka Streams: words counted by day, where records of all days come in no order.
 
 Between reading and counting lie a topic that is trimmed as it is read, and one that counts are restored from.
+Counted exactly once, no kill of the program or of the broker is seen in the counts.
 """
 
 from __future__ import annotations
@@ -26,13 +27,16 @@ def broker(tmp_path):
         assert subject.unexpected_errors == 0, subject.log()[-8000:]
 
 
+def skip_without(*names):
+    for name in names:
+        usable = apache_kafka.available(name)
+        if not usable:
+            pytest.skip(usable.reason)
+
+
 def test_words_by_day(broker, tmp_path):
     """Counted by one version; its state thrown away, restored and counted further by the next."""
-    for version in VERSIONS:
-        for kind in ("connect", "tools"):
-            usable = apache_kafka.available(f"{kind}-{version}")
-            if not usable:
-                pytest.skip(usable.reason)
+    skip_without(*(f"{kind}-{version}" for version in VERSIONS for kind in ("connect", "tools")))
     words = Words(broker.bootstrap)
     for version in VERSIONS:
         if version != VERSIONS[0]:
@@ -54,6 +58,38 @@ def test_words_by_day(broker, tmp_path):
     assert set(settings(broker, store)["cleanup.policy"].split(",")) == {"compact", "delete"}
     assert words.offsets(between)[1] == words.expected.total()
     check_reset(words, broker, tmp_path)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_exactly_once_while_the_program_and_the_broker_are_killed(broker, tmp_path, version):
+    """Every count follows the one before it, whatever was under way at a kill."""
+    skip_without(f"connect-{version}")
+    words = Words(broker.bootstrap)
+    for is_killed in ("program", "broker", "both"):
+        counted = words.number_counted()
+        words.write(60)
+        program = words.start(version, tmp_path, "exactly_once_v2")
+        try:
+            # Counted are some of the new words, and others are under way.
+            eventually(
+                lambda counted=counted: words.number_counted() > counted, DEADLINE_S, "a count"
+            )
+            if is_killed != "program":
+                broker.kill()
+                broker.restart()
+            if is_killed == "broker":
+                words.write(60)
+                eventually(words.all_counted, DEADLINE_S, f"counts:\n{program.tail(60)}")
+        finally:
+            program.kill()
+    program = words.start(version, tmp_path, "exactly_once_v2")
+    try:
+        eventually(words.all_counted, DEADLINE_S, f"counts:\n{program.tail(60)}")
+    finally:
+        program.stop()
+    counts, times = words.counts()
+    assert counts == {key: list(range(1, n + 1)) for key, n in words.expected.items()}
+    assert times == words.latest
 
 
 def settings(broker, topic):

@@ -6,7 +6,7 @@ import random
 from collections import Counter
 from pathlib import Path
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.broker.asking import new_name
@@ -58,31 +58,33 @@ class Words:
 
     def counts(self) -> tuple[dict[str, list[int]], dict[str, int]]:
         """Key -> the counts that were written for it, in their order, and the last one's time."""
-        consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": self.app + "-r"})
-        part = TopicPartition(self.counted, 0, 0)
-        consumer.assign([part])
-        _, end = consumer.get_watermark_offsets(part, timeout=DEADLINE_S)
+        settings = {"bootstrap.servers": self.bootstrap, "group.id": self.app + "-r"}
+        consumer = Consumer({**settings, "enable.partition.eof": True})
+        consumer.assign([TopicPartition(self.counted, 0, 0)])
         found: dict[str, list[int]] = {}
         times: dict[str, int] = {}
-        at = 0
-        while at < end:
+        while True:
             message = consumer.poll(DEADLINE_S)
             assert message is not None
-            assert message.error() is None
+            if message.error() is not None:
+                assert message.error().code() == KafkaError._PARTITION_EOF, message.error()
+                break
             key = message.key().decode()
             found.setdefault(key, []).append(int(message.value()))
             times[key] = message.timestamp()[1]
-            at = message.offset() + 1
         consumer.close()
         return found, times
 
-    def all_counted(self) -> bool:
-        return sum(map(len, self.counts()[0].values())) >= self.expected.total()
+    def number_counted(self) -> int:
+        return sum(map(len, self.counts()[0].values()))
 
-    def start(self, version: str, directory: Path) -> Program:
+    def all_counted(self) -> bool:
+        return self.number_counted() >= self.expected.total()
+
+    def start(self, version: str, directory: Path, *guarantee: str) -> Program:
         topics = (self.lines, self.counted)
         state = directory / "state"
-        arguments = (self.bootstrap, self.app, *topics, state)
+        arguments = (self.bootstrap, self.app, *topics, state, *guarantee)
         return Program(version, f"streams-{version}", str(SOURCE), directory, *arguments)
 
     def offsets(self, topic: str) -> tuple[int, int]:
