@@ -119,7 +119,7 @@ class Setting:
         if self.choices:
             given = value if isinstance(value, tuple) else (value,)
             unknown = [item for item in given if item not in self.choices]
-            if unknown or not given:
+            if unknown:
                 raise ValueError(f"expected {_one_of(self.choices, isinstance(value, tuple))}")
         return value if self.convert is None else self.convert(text)
 

@@ -115,7 +115,7 @@ class TopicConfig:
         Type.LIST,
         ("delete",),
         "What is done with old segments: they are deleted, compacted to the last record of each "
-        "key, or both.",
+        "key, both, or, if this is empty, neither.",
         choices=("delete", "compact"),
         broker_names=(BrokerName("log.cleanup.policy"),),
     )

@@ -22,6 +22,7 @@ from tests.oracle import codecs, recordset
 
 UNKNOWN_TOPIC_OR_PARTITION, MESSAGE_TOO_LARGE, INVALID_TIMESTAMP = 3, 10, 32
 INVALID_TOPIC_EXCEPTION, INVALID_CONFIG, INVALID_REQUEST = 17, 40, 42
+POLICY_VIOLATION = 44
 SET, DELETE, APPEND, SUBTRACT = range(4)
 
 
@@ -39,6 +40,17 @@ def value_of(connection, name, setting, kind=TOPIC):
         resources=[{"resource_type": kind, "resource_name": name, "configuration_keys": [setting]}],
     )
     return answer["results"][0]["configs"][0]["value"]
+
+
+def deleted(connection, topic):
+    """The error of deleting all records of a topic."""
+    answer = connection.ask(
+        "DeleteRecords",
+        2,
+        topics=[{"name": topic, "partitions": [{"partition_index": 0, "offset": -1}]}],
+        timeout_ms=60_000,
+    )
+    return answer["topics"][0]["partitions"][0]["error_code"]
 
 
 def stored(connection, topic, offset):
@@ -67,6 +79,24 @@ class TestOperations:
         assert value_of(connection, topic, "cleanup.policy") == "delete,compact"
         assert alter(connection, TOPIC, topic, ("cleanup.policy", SUBTRACT, "delete"))[0] == 0
         assert value_of(connection, topic, "cleanup.policy") == "compact"
+
+    def test_subtract_down_to_an_empty_list(self, connection, topic):
+        """As Kafka 3.9.1 does: nothing is done with old segments then, and no records are deleted."""
+        for _ in range(2):
+            assert alter(connection, TOPIC, topic, ("cleanup.policy", SUBTRACT, "delete"))[0] == 0
+            assert value_of(connection, topic, "cleanup.policy") == ""
+        assert produce(connection, topic, batch_of("x"))["error_code"] == 0
+        assert deleted(connection, topic) == POLICY_VIOLATION
+        assert alter(connection, TOPIC, topic, ("cleanup.policy", APPEND, "compact"))[0] == 0
+        assert value_of(connection, topic, "cleanup.policy") == "compact"
+        assert alter(connection, TOPIC, topic, ("cleanup.policy", SUBTRACT, "compact"))[0] == 0
+        assert alter(connection, TOPIC, topic, ("cleanup.policy", APPEND, "delete"))[0] == 0
+        assert deleted(connection, topic) == 0
+
+    @pytest.mark.parametrize("value", [",", "delete,", "none"])
+    def test_a_list_of_something_else_is_refused(self, connection, topic, value):
+        assert alter(connection, TOPIC, topic, ("cleanup.policy", SET, value))[0] == INVALID_CONFIG
+        assert value_of(connection, topic, "cleanup.policy") == "delete"
 
     def test_append_to_what_is_no_list(self, connection, topic):
         code, sentence = alter(connection, TOPIC, topic, ("retention.ms", APPEND, "1"))

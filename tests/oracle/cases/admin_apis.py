@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tests.oracle.scenario import Context
 
 NO_ELECTION = 9
+SET, _, APPEND, SUBTRACT = range(4)
 ACL = {
     "resource_type": 2,
     "resource_name": "some-topic",
@@ -146,6 +147,30 @@ def settings_replaced() -> Iterator[Case]:
         ):
             steps += [step, look]
         yield Case(f"settings replaced v{version}", "create", tuple(steps), {"admin": "replaced"})
+
+
+def lists_changed() -> Iterator[Case]:
+    name, setting = "listed", "cleanup.policy"
+    look = {"resource_type": 2, "resource_name": name, "configuration_keys": [setting]}
+    steps = [topics(4, name)]
+    for operation, value in (
+        (SUBTRACT, "delete"),
+        (SUBTRACT, "delete"),
+        (APPEND, "compact"),
+        (APPEND, "delete,compact"),
+        (SUBTRACT, "delete,compact"),
+        (SET, ""),
+        (SET, "delete,"),
+        (SET, "neither"),
+        (APPEND, "delete"),
+    ):
+        change = {"name": setting, "config_operation": operation, "value": value}
+        one = {"resource_type": 2, "resource_name": name, "configs": [change]}
+        fields = {"resources": [one], "validate_only": False}
+        steps.append(ask(f"change {operation} {value}", "IncrementalAlterConfigs", 1, fields))
+        fields = {"resources": [look], "include_synonyms": False}
+        steps.append(ask("look", "DescribeConfigs", 1, fields))
+    yield Case("lists changed", "create", tuple(steps), {"admin": "listed"})
 
 
 def cluster_described() -> Iterator[Case]:
@@ -433,6 +458,7 @@ def admin_api_cases() -> list[Case]:
     makers = (
         partitions_added,
         settings_replaced,
+        lists_changed,
         cluster_described,
         log_dirs_described,
         topic_partitions_described,
