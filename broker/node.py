@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from broker.metadata.cluster import ClusterMetadata
     from broker.metrics.cluster_watch import ClusterWatch
     from broker.metrics.counters import Metrics
+    from broker.network.listener import Listener
     from broker.replicas.replicas import Replicas
     from broker.topics.reconciler import Removed
     from config import BrokerConfig
@@ -98,6 +99,7 @@ class Node:
         self.cluster: Cluster | None = None  # None for a broker that is alone
         self.replicas: Replicas | None = None
         self.cluster_watch: ClusterWatch | None = None
+        self.listeners: list[Listener] = []  # for clients, in the order of the setting
         self.ready = False
         self._producer_ids = iter(range(0))
         self._producer_ids_lock = asyncio.Lock()

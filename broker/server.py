@@ -156,7 +156,7 @@ async def _run(config: BrokerConfig, clock: Clock, faults: Faults | None) -> int
 async def _serve(node: Node, stop: asyncio.Event, started_s: float, faults: Faults | None) -> None:
     """Listens, prints the ready line, and serves until the broker is told to stop."""
     loop = asyncio.get_running_loop()
-    servers, bound = await _bound_servers(node)
+    servers, bound = await _bound_servers(node), node.listeners
     http_socket = _listen(*node.config.http) if node.config.http else None
     control_socket = _listen(*node.config.control) if node.config.control else None
     rounds, compaction = Rounds(node), CompactionRounds(node)
@@ -250,14 +250,14 @@ def _begin_chores(
     ]
 
 
-async def _bound_servers(node: Node) -> tuple[list[asyncio.Server], list[Listener]]:
+async def _bound_servers(node: Node) -> list[asyncio.Server]:
     """Binds every listener for clients; nobody can connect before its server is started.
 
     What a broker knows before it is unfenced would mislead clients.
     """
-    servers, bound = [], []
+    servers = []
     for waiting, listener in _listeners(node.config):
-        bound.append(listener)
+        node.listeners.append(listener)
         servers.append(
             await asyncio.get_running_loop().create_server(
                 partial(Connection, node, listener),
@@ -266,7 +266,7 @@ async def _bound_servers(node: Node) -> tuple[list[asyncio.Server], list[Listene
                 start_serving=False,
             )
         )
-    return servers, bound
+    return servers
 
 
 async def _start_control(

@@ -18,7 +18,7 @@ Who enforces a setting is found by its field: max_message_bytes leads to protoco
 
 from config.broker.listeners import Listener
 from config.broker.settings import BROKER_SETTINGS, BrokerConfig
-from config.describe import Entry, Source, Synonym, broker_entries, topic_entries
+from config.describe import ONLY_AT_START, Entry, Source, Synonym, broker_entries, topic_entries
 from config.load import (
     BROKER_ALIASES,
     FOR_ONE_BROKER,
@@ -38,6 +38,7 @@ __all__ = [
     "BROKER_ALIASES",
     "BROKER_SETTINGS",
     "FOR_ONE_BROKER",
+    "ONLY_AT_START",
     "TOPIC_ALIASES",
     "TOPIC_SETTINGS",
     "BrokerConfig",

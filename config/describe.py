@@ -108,6 +108,21 @@ def broker_entries(broker: BrokerConfig) -> list[Entry]:
     return entries
 
 
+def _only_at_start() -> frozenset[str]:
+    """Returns the names of broker settings that clients cannot change.
+
+    As in Kafka, the weaker names of a span, log.retention.hours beside log.retention.ms, are among them.
+    """
+    fixed = {each.name for each in BROKER_SETTINGS.values() if not each.dynamic}
+    for setting in TOPIC_SETTINGS.values():
+        names = setting.broker_names[1:] if setting.dynamic else setting.broker_names
+        fixed |= {each.name for each in names}
+    return frozenset(fixed)
+
+
+ONLY_AT_START = _only_at_start()
+
+
 def _default_names(setting: Setting) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Returns the equal names of a topic setting's broker default, and the weaker ones."""
     if not setting.broker_names:

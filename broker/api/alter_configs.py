@@ -23,7 +23,7 @@ from broker.api.describe_configs import (
     is_one_of_several,
     no_such_resource,
 )
-from broker.api.incremental_alter_configs import altered, topic_to_alter
+from broker.api.incremental_alter_configs import altered, check_changeable, topic_to_alter
 from broker.topics.settings import (
     BASIS,
     BROKER_BASIS,
@@ -32,7 +32,6 @@ from broker.topics.settings import (
     broker_changes,
     topic_changes,
 )
-from config import broker_entries
 from protocol.api.alter_configs import AlterConfigsResourceResponse, AlterConfigsResponse
 from protocol.errors import InvalidRequest
 from storage.time.retention import APPEND_BASIS
@@ -67,15 +66,12 @@ async def _replace(node: Node, resource: AlterConfigsResource, *, validate_only:
         await node.topics.alter(name, changes, validate_only=validate_only)
     elif resource.resource_type == BROKER:
         check_broker(node, name)
-        fixed = {entry.name for entry in broker_entries(node.config) if entry.read_only}
         of_one = is_one_of_several(node, name)
         own = image.own_configs.get(node.metadata.node_id, {})
         changes = _complete(
             broker_changes(_named(resource)), own if of_one else image.broker_configs
         )
-        for changed in changes:
-            if changed in fixed:
-                raise InvalidRequest(f"{changed} can only be set when the broker starts")
+        check_changeable(node, changes)
         if of_one:
             changes = changes_of_one(node, name, changes)
         await node.topics.alter_broker(changes, of_one=of_one, validate_only=validate_only)

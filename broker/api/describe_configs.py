@@ -3,10 +3,11 @@
 Behaviour: resources are topics (type 2) and brokers (type 4: this one by its id, or "" for the
 cluster's defaults). Subscriptions to clients' metrics (type 16, KIP-714) have no settings, as in a Kafka
 in which nobody has made any; others are INVALID_REQUEST. A request without keys asks for all settings, each
-under its own name; one with keys gets the entry of a second name too, under that name. Each resource
-succeeds or fails on its own. What was changed while the brokers run holds for all of them: where there
-are several, its source is their default, and what another broker has changed is seen at once. Only the
-rates of throttled replication (KIP-73) can be changed for one of several brokers alone.
+under its own name, and for broker.id; one with keys gets the entry of a second name too, under that name.
+advertised.listeners are what clients are told, also if nobody has set them. Each resource succeeds or fails
+on its own. What was changed while the brokers run holds for all of them: where there are several, its
+source is their default, and what another broker has changed is seen at once. Only the rates of throttled
+replication (KIP-73) can be changed for one of several brokers alone.
 
 Version notes: 1 source and synonyms instead of a default flag (KIP-226); 3 type and documentation
 (KIP-569); 4 flexible.
@@ -25,6 +26,7 @@ from config import (
     BROKER_ALIASES,
     FOR_ONE_BROKER,
     TOPIC_ALIASES,
+    Listener,
     Source,
     broker_entries,
     topic_entries,
@@ -51,6 +53,8 @@ if TYPE_CHECKING:
 
 TOPIC = 2
 BROKER = 4
+_NODE_ID, _BROKER_ID = "node.id", "broker.id"
+_ADVERTISED = "advertised.listeners"
 _BROKER_LOGGER = 8
 _CLIENT_METRICS = 16
 
@@ -125,7 +129,7 @@ def _entries(node: Node, resource: DescribeConfigsResource) -> list[Entry]:
         check_broker(node, name)
         entries = broker_entries(node.config)
         if name:
-            return entries
+            return _of_this_broker(node, entries)
         live = Source.DYNAMIC_BROKER if node.cluster is None else Source.DYNAMIC_DEFAULT_BROKER
         of_all = (_of_all(entry, live) for entry in entries)
         return [entry for entry in of_all if entry is not None]
@@ -134,6 +138,17 @@ def _entries(node: Node, resource: DescribeConfigsResource) -> list[Entry]:
             raise InvalidRequest("Client metrics subscription name must not be empty")
         return []
     raise no_such_resource(resource.resource_type)
+
+
+def _of_this_broker(node: Node, entries: Iterable[Entry]) -> list[Entry]:
+    """Returns entries with what clients are really told to connect to, and with broker.id, as in Kafka."""
+    told = ",".join(str(Listener(each.name, *each.advertised)) for each in node.listeners)
+    found = []
+    for entry in entries:
+        found.append(entry._replace(value=told) if entry.name == _ADVERTISED else entry)
+        if entry.name == _NODE_ID:
+            found.append(entry._replace(name=_BROKER_ID))
+    return found
 
 
 def _of_all(entry: Entry, live: Source) -> Entry | None:

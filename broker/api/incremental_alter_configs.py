@@ -25,7 +25,14 @@ from broker.api.describe_configs import (
 from broker.metadata.names import check_topic_name
 from broker.network.per_partition import per_partition_async
 from broker.topics.settings import broker_changes, topic_changes
-from config import BROKER_ALIASES, TOPIC_ALIASES, Type, broker_entries, topic_entries
+from config import (
+    BROKER_ALIASES,
+    ONLY_AT_START,
+    TOPIC_ALIASES,
+    Type,
+    broker_entries,
+    topic_entries,
+)
 from protocol.acl import Operation
 from protocol.api.incremental_alter_configs import (
     AlterConfigsResourceResponse,
@@ -104,9 +111,7 @@ async def _alter(node: Node, resource: AlterConfigsResource, *, validate_only: b
         check_broker(node, name)
         by_name = {entry.name: entry for entry in broker_entries(node.config)}
         changes = broker_changes(_changes(resource, by_name, BROKER_ALIASES))
-        for changed in changes:
-            if changed in by_name and by_name[changed].read_only:
-                raise InvalidRequest(f"{changed} can only be set when the broker starts")
+        check_changeable(node, changes)
         of_one = is_one_of_several(node, name)
         if of_one:
             changes = changes_of_one(node, name, changes)
@@ -124,6 +129,17 @@ def topic_to_alter(node: Node, name: str) -> Topic:
         check_topic_name(name)
         raise UnknownTopicOrPartition(f"there is no topic {name}")
     return topic
+
+
+def check_changeable(node: Node, changes: Mapping[str, str | None]) -> None:
+    """Raises InvalidRequest for a broker setting that only holds from the start on.
+
+    One that was changed all the same, by an earlier release, can be removed.
+    """
+    now = node.metadata.image.broker_configs
+    for name, value in changes.items():
+        if name in ONLY_AT_START and (value is not None or name not in now):
+            raise InvalidRequest(f"{name} can only be set when the broker starts")
 
 
 def _changes(

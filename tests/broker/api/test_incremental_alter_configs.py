@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import sqlite3
 import time
+from contextlib import closing
 
 import pytest
 
@@ -256,11 +259,49 @@ class TestBroker:
         with broker.connect() as connection:
             assert produce(connection, "plain", batch_of("x"))["log_append_time_ms"] > 0
 
-    @pytest.mark.parametrize("setting", ["log.dirs", "listeners", "node.id", "num.partitions"])
-    def test_what_needs_a_restart_is_refused(self, connection, setting):
-        code, sentence = alter(connection, BROKER, "1", (setting, SET, "1"))
-        assert code == INVALID_REQUEST
-        assert setting in sentence
+    @pytest.mark.parametrize("name", ["1", ""])
+    @pytest.mark.parametrize(
+        "setting",
+        [
+            "log.dirs",
+            "listeners",
+            "advertised.listeners",
+            "node.id",
+            "num.partitions",
+            "log.retention.hours",
+            "log.retention.minutes",
+            "log.roll.hours",
+            "log.roll.jitter.hours",
+            "log.flush.scheduler.interval.ms",
+        ],
+    )
+    def test_what_needs_a_restart_is_refused(self, connection, setting, name):
+        """As Kafka does; of the names of a span, those in ms alone can be changed."""
+        for operation, value in ((SET, "1"), (DELETE, None)):
+            code, sentence = alter(connection, BROKER, name, (setting, operation, value))
+            assert code == INVALID_REQUEST
+            assert setting in sentence
+
+    def test_what_an_earlier_release_took_can_be_removed(self, start):
+        broker = start({})
+        with broker.connect() as connection:
+            assert alter(connection, BROKER, "", ("log.retention.ms", SET, "5000"))[0] == 0
+            create(connection, "t")
+        broker.stop()
+        with closing(sqlite3.connect(broker.log_dir / "tidelog.sqlite")) as db, db:
+            text = json.dumps({"log.retention.hours": "2"}).encode()
+            changed = db.execute(
+                "UPDATE kv SET value = ? WHERE CAST(value AS TEXT) LIKE '%log.retention.ms%'",
+                (text,),
+            )
+            assert changed.rowcount == 1
+        broker.restart()
+        with broker.connect() as connection:
+            assert value_of(connection, "t", "retention.ms") == "7200000"
+            hours = "log.retention.hours"
+            assert alter(connection, BROKER, "", (hours, SET, "3"))[0] == INVALID_REQUEST
+            assert alter(connection, BROKER, "", (hours, DELETE, None))[0] == 0
+            assert value_of(connection, "t", "retention.ms") == "604800000"
 
 
 def test_changes_survive_a_kill(start):
