@@ -370,6 +370,7 @@ async def _chores(node: Node) -> None:
         closed = node.connections.close_idle(node.clock)
         if closed:
             log.info("idle connections closed", extra={"count": closed})
+        node.connections.tell_repeated(node.clock)
         try:  # the next round may go better; this loop must not end
             await node.checkpoint()
         except BrokerError as error:

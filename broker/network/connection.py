@@ -25,7 +25,7 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from broker.network.context import CloseConnection, Later
+from broker.network.context import CloseConnection, Later, NotServed
 from broker.network.dispatch import dispatch
 from broker.security.session import ANONYMOUS, Session
 
@@ -200,10 +200,11 @@ class Connection(asyncio.Protocol):
         else:
             self._need = 4
 
-    def _refuse(self, reason: str) -> None:
+    def _refuse(self, reason: str | CloseConnection) -> None:
         """Closes the connection because of invalid data."""
         self.node.metrics.bad_requests += 1
-        log.warning("connection closed: %s", reason, extra={"peer": self.peer})
+        if not isinstance(reason, NotServed) or self.node.connections.is_shown(self, str(reason)):
+            log.warning("connection closed: %s", reason, extra={"peer": self.peer})
         self.hang_up()
 
     def hang_up(self) -> None:
@@ -282,7 +283,7 @@ class Connection(asyncio.Protocol):
         try:
             answer = dispatch(self.node, self, frame)
         except CloseConnection as reason:
-            self._refuse(str(reason))
+            self._refuse(reason)
             return
         if isinstance(answer, list):
             self._write(answer)
@@ -306,7 +307,7 @@ class Connection(asyncio.Protocol):
                 answer = dispatch(self.node, self, frame)
             except CloseConnection as reason:
                 self._write(held)
-                self._refuse(str(reason))
+                self._refuse(reason)
                 return
             if isinstance(answer, list):
                 held += answer
@@ -360,7 +361,7 @@ class Connection(asyncio.Protocol):
         try:
             answer = later.finish()
         except CloseConnection as reason:
-            self._refuse(str(reason))
+            self._refuse(reason)
             return
         except Exception:
             log.exception("request failed outside its handler", extra={"peer": self.peer})

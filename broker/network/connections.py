@@ -1,8 +1,11 @@
-"""The open connections: their limit, the idle ones, and responses that are not read yet."""
+"""The open connections: their limit, the idle ones, responses not read yet, and what was refused."""
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
+
+from broker.network.refusals import Refusals
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -11,6 +14,8 @@ if TYPE_CHECKING:
     from broker.metrics.counters import Metrics
     from broker.network.connection import Connection
     from broker.topics.settings import Settings
+
+log = logging.getLogger("tidelog.connection")
 
 # Bytes of responses that slow readers leave in memory: beyond the first limit, the size of fetches
 # shrinks towards the second.
@@ -25,6 +30,7 @@ class Connections:
         self._settings = settings
         self._metrics = metrics
         self._open: set[Connection] = set()
+        self._refusals = Refusals()
         self.unsent_bytes = 0  # bytes of responses that wait for peers to read
 
     def __iter__(self) -> Iterator[Connection]:
@@ -41,6 +47,16 @@ class Connections:
         self._open.add(connection)
         self._metrics.connections_made += 1
         return True
+
+    def is_shown(self, connection: Connection, reason: str) -> bool:
+        """Counts a request that is not served; returns whether to log it, or it was often enough."""
+        now_s = connection.node.clock.monotonic_s()
+        return self._refusals.is_shown(connection.session.host, reason, now_s)
+
+    def tell_repeated(self, clock: Clock) -> None:
+        """Logs how often requests were refused that were not logged each time."""
+        for host, reason, times in self._refusals.take_repeated(clock.monotonic_s()):
+            log.warning("connections closed: %s", reason, extra={"host": host, "more": times})
 
     def discard(self, connection: Connection) -> None:
         """Removes a closed connection."""

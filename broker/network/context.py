@@ -30,6 +30,10 @@ class CloseConnection(Exception):
     """The request has no response and the connection must be closed. The text says why."""
 
 
+class NotServed(CloseConnection):
+    """The API, or its version, is not served: a client that asks blindly may repeat this for ever."""
+
+
 def _nothing() -> None:
     """Frees nothing."""
 

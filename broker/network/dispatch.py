@@ -20,7 +20,7 @@ from types import CoroutineType, ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker.api import api_versions
-from broker.network.context import CloseConnection, Context, Later, as_broker_error
+from broker.network.context import CloseConnection, Context, Later, NotServed, as_broker_error
 from broker.security.authorizer import CLUSTER_NAME
 from protocol.acl import ResourceType
 from protocol.message import (
@@ -87,15 +87,15 @@ def handler_of(api: Api) -> ModuleType:
 def _route(header: RequestHeader) -> Route:
     """Returns the route of a request, compiled on first use.
 
-    Raises CloseConnection for an API or version that is not served.
+    Raises NotServed for an API or version that is not served.
     """
     version = header.api_version
     api = api_of(header.api_key)
     if api is None or api.served is None:
-        raise CloseConnection(f"unknown API key {header.api_key} (version {version})")
+        raise NotServed(f"unknown API key {header.api_key} (version {version})")
     if not api.served[0] <= version <= api.served[1]:
         if header.api_key != API_VERSIONS:
-            raise CloseConnection(f"API key {header.api_key} has no version {version} here")
+            raise NotServed(f"API key {header.api_key} has no version {version} here")
         version = 0  # KIP-511: the body is not parsed, the response has version 0 and error 35
     module = handler_of(api)
     short = _SHORTCUTS.get(header.api_key)

@@ -1,0 +1,51 @@
+"""Which clients ask for what is not served, so that each is logged a few times and then counted.
+
+A client that asks blindly for an API or a version connects again at once, thousands of times. Of the same
+request from the same host the first `SHOWN` in a span of `SPAN_S` are to be logged, and then, once the span
+is over, how many more there were.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+SHOWN: Final = 10
+SPAN_S: Final = 60.0
+_MOST_KEYS = 1_000  # hosts and requests that are told apart; all others are logged
+
+
+class Repeated(NamedTuple):
+    """A refusal that was not logged each time: from where, why, and how often it was left out."""
+
+    host: str
+    reason: str
+    times: int
+
+
+class Refusals:
+    """Counts refusals by host and reason."""
+
+    def __init__(self) -> None:
+        self._since_s: dict[tuple[str, str], float] = {}
+        self._times: dict[tuple[str, str], int] = {}
+
+    def is_shown(self, host: str, reason: str, now_s: float) -> bool:
+        """Counts a refusal at a time of the monotonic clock; returns whether to log it."""
+        key = (host, reason)
+        if key not in self._since_s:
+            if len(self._since_s) >= _MOST_KEYS:
+                return True
+            self._since_s[key] = now_s
+        times = self._times[key] = self._times.get(key, 0) + 1
+        return times <= SHOWN
+
+    def take_repeated(self, now_s: float) -> list[Repeated]:
+        """Forgets what is older than the span; returns what of that was left out of the log."""
+        over = [key for key, since_s in self._since_s.items() if now_s >= since_s + SPAN_S]
+        found = []
+        for key in over:
+            del self._since_s[key]
+            left_out = self._times.pop(key) - SHOWN
+            if left_out > 0:
+                found.append(Repeated(*key, left_out))
+        return found

@@ -1,0 +1,82 @@
+"""Requests that are not served: each kind is logged a few times from each host, then counted."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+from broker.network.connections import Connections
+from broker.network.refusals import _MOST_KEYS, SHOWN, SPAN_S, Refusals, Repeated
+from broker.security.session import ANONYMOUS, Session
+from tests.broker.raw import frame, header
+from tests.broker.subject import eventually
+
+HOST, OTHER = "192.0.2.1", "192.0.2.2"
+REASON = "API key 1 has no version 99 here"
+
+
+def test_the_first_are_shown_and_the_rest_counted_once():
+    refusals = Refusals()
+    shown = [refusals.is_shown(HOST, REASON, 100.0 + i / 100) for i in range(43_741)]
+    assert shown == [True] * SHOWN + [False] * (43_741 - SHOWN)
+    assert refusals.take_repeated(100.0 + SPAN_S - 1) == []
+    assert refusals.take_repeated(100.0 + SPAN_S) == [Repeated(HOST, REASON, 43_741 - SHOWN)]
+    assert refusals.take_repeated(1e9) == []
+    assert refusals.is_shown(HOST, REASON, 1e9)
+
+
+def test_hosts_and_reasons_are_counted_apart():
+    refusals = Refusals()
+    for _ in range(SHOWN):
+        assert refusals.is_shown(HOST, REASON, 0)
+    assert not refusals.is_shown(HOST, REASON, 0)
+    assert refusals.is_shown(OTHER, REASON, 0)
+    assert refusals.is_shown(HOST, "unknown API key 200 (version 0)", 0)
+    assert refusals.take_repeated(SPAN_S) == [Repeated(HOST, REASON, 1)]
+
+
+def test_what_was_shown_each_time_is_not_told_again():
+    refusals = Refusals()
+    for _ in range(SHOWN):
+        refusals.is_shown(HOST, REASON, 0)
+    assert refusals.take_repeated(SPAN_S) == []
+
+
+def test_memory_is_bounded():
+    refusals = Refusals()
+    for number in range(_MOST_KEYS):
+        refusals.is_shown(HOST, str(number), 0)
+    assert all(refusals.is_shown(HOST, REASON, 0) for _ in range(SHOWN + 5))
+    assert refusals.take_repeated(SPAN_S) == []
+    assert len(refusals._since_s) == len(refusals._times) == 0
+
+
+def test_a_client_that_asks_blindly_fills_no_log(start):
+    broker = start()
+    times = SHOWN * 3
+    for _ in range(times):
+        with broker.connect() as connection:
+            connection.send(frame(header(1, 99) + b"\0" * 40))
+            assert connection.receive() is None, "answered instead of closed"
+    eventually(lambda: broker.bad_requests == times, what="the counter of bad requests")
+    assert broker.log().count(REASON) == SHOWN
+    with broker.connect() as connection:
+        connection.send(frame(header(1, 98) + b"\0" * 40))
+        assert connection.receive() is None
+    assert eventually(lambda: broker.lines("API key 1 has no version 98"))
+
+
+def test_what_was_left_out_is_logged_as_one_line(caplog):
+    clock = SimpleNamespace(now_s=5.0, monotonic_s=lambda: clock.now_s)
+    client = SimpleNamespace(
+        node=SimpleNamespace(clock=clock), session=Session(ANONYMOUS, HOST, "PLAINTEXT")
+    )
+    connections = Connections(None, None)
+    assert [connections.is_shown(client, REASON) for _ in range(SHOWN + 3)].count(False) == 3
+    connections.tell_repeated(clock)
+    assert caplog.records == []
+    clock.now_s += SPAN_S
+    for _ in range(2):
+        connections.tell_repeated(clock)
+    (line,) = caplog.records
+    assert (line.levelname, line.getMessage()) == ("WARNING", f"connections closed: {REASON}")
+    assert (line.host, line.more) == (HOST, 3)
