@@ -158,7 +158,7 @@ def test_a_new_run_doubles_nothing_unasked(either, broker, topic, tmp_path, caps
         capsys.readouterr()
         assert backfill(*given) == USAGE
         said = capsys.readouterr().err
-        assert f"topic {topic} of the target already holds records (1 offset)" in said
+        assert f"topic {topic} of the target already holds records (2 offsets)" in said
         assert "say --append" in said
     assert not (tmp_path / "elsewhere" / "r" / "plan.json").exists()
     check(arrived(broker, topic), [7], [7])
