@@ -118,6 +118,7 @@ class Node:
         self.appends.replicate(replicas.appended, replicas.flushed)
         self.topics.replicate(replicas)
         self.coordinator.join_cluster()
+        self.transactions.join_cluster()
         return replicas
 
     async def catch_up(self) -> None:
@@ -294,6 +295,11 @@ class Node:
         await self.coordinator.forget_topic(name)
 
     # -- producers ------------------------------------------------------------------------------
+
+    def roles_changed(self) -> None:
+        """Hears that a log on this broker leads now, or leads no more."""
+        self.coordinator.roles_changed()
+        self.transactions.roles_changed()
 
     async def next_producer_id(self) -> int:
         """A producer id nobody has had, from a block of the metadata store."""

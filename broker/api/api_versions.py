@@ -40,8 +40,6 @@ _SUPPORTED = [SupportedFeatureKey(name=FEATURE, min_version=0, max_version=VERSI
 _FINALIZED = [
     FinalizedFeatureKey(name=FEATURE, min_version_level=VERSION, max_version_level=VERSION)
 ]
-_OF_TRANSACTIONS = (24, 25, 26, 28)
-"""What a producer needs for transactions; a broker that does not coordinate them lists none."""
 
 
 def handle(node: Node, request: ApiVersionsRequest, context: Context) -> ApiVersionsResponse:
@@ -52,10 +50,6 @@ def handle(node: Node, request: ApiVersionsRequest, context: Context) -> ApiVers
             raise InvalidRequest("client software name or version is malformed")
         context.connection.software = f"{name}/{version}"
         node.metrics.client_seen(name, version)
-    if not node.transactions.is_served:
-        return ApiVersionsResponse(
-            api_keys=[each for each in _served() if each.api_key not in _OF_TRANSACTIONS]
-        )
     return ApiVersionsResponse(
         api_keys=_served(),
         supported_features=_SUPPORTED if context.version >= _MINIMUM_0_SINCE else [],

@@ -1,13 +1,11 @@
 """FindCoordinator (key 10): the coordinator of a group or a transaction.
 
-Behaviour: the leader of the group's partition of __consumer_offsets coordinates the group. The
-response has its address for the listener that received the request. While no broker leads the
-partition, or the leader has no such listener, the error is COORDINATOR_NOT_AVAILABLE. If there is no
-__consumer_offsets yet, one of several brokers creates it, as in Kafka. A broker that is alone
-coordinates every group, and this request creates and reads nothing there.
-
-A broker that is alone coordinates all transactions. One of several serves none: INVALID_REQUEST,
-which a producer reports instead of retrying for ever.
+Behaviour: the leader of the group's partition of __consumer_offsets coordinates the group, and that
+of the transactional id's partition of __transaction_state its transactions. The response has its
+address for the listener that received the request. While no broker leads the partition, or the
+leader has no such listener, the error is COORDINATOR_NOT_AVAILABLE. If there is no such topic yet,
+one of several brokers creates it, as in Kafka. A broker that is alone coordinates everything, and
+this request creates and reads nothing there.
 
 Version notes: 0 groups only; 1 key type, error message, throttle time; 3 flexible; 4 several keys
 in one request; 6 share groups, which are INVALID_REQUEST, too.
@@ -15,7 +13,7 @@ in one request; 6 share groups, which are INVALID_REQUEST, too.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from broker.network.per_partition import per_partition
 from protocol.acl import Operation, ResourceType
@@ -37,35 +35,51 @@ _SEVERAL_KEYS_SINCE = 4
 _NO_ERROR = "NONE"  # Kafka's message if there is no error
 
 
+class Coordinators(Protocol):
+    """What is asked of the coordinator of groups, and of that of transactions."""
+
+    @property
+    def lacks_topic(self) -> bool:
+        """Whether the topic that keeps their state does not exist yet."""
+
+    async def create_topic(self) -> None:
+        """Creates that topic. Raises CoordinatorNotAvailable."""
+
+    def leader_of(self, key: str, /) -> int:
+        """Returns the broker that coordinates a key. Raises CoordinatorNotAvailable."""
+
+
 def handle(
     node: Node, request: FindCoordinatorRequest, context: Context
 ) -> FindCoordinatorResponse | Coroutine[None, None, FindCoordinatorResponse]:
-    """Returns the coordinators; later, if the topic of groups has to be created."""
+    """Returns the coordinators; later, if a topic has to be created."""
     if context.version > 0 and request.key_type != _GROUP:
-        if request.key_type != _TRANSACTION or not node.transactions.is_served:
+        if request.key_type != _TRANSACTION:
             return refuse(request, InvalidRequest(_NOT_SERVED))
-        return _found(node, request, context)
-    if node.cluster is not None and node.coordinator.lacks_topic:
-        return _found_after_creation(node, request, context)
-    return _found(node, request, context)
+        coordinator: Coordinators = node.transactions
+    else:
+        coordinator = node.coordinator
+    if node.cluster is not None and coordinator.lacks_topic:
+        return _found_after_creation(node, coordinator, request, context)
+    return _found(node, coordinator, request, context)
 
 
 async def _found_after_creation(
-    node: Node, request: FindCoordinatorRequest, context: Context
+    node: Node, coordinator: Coordinators, request: FindCoordinatorRequest, context: Context
 ) -> FindCoordinatorResponse:
-    await node.coordinator.create_topic()
-    return _found(node, request, context)
+    await coordinator.create_topic()
+    return _found(node, coordinator, request, context)
 
 
 def _found(
-    node: Node, request: FindCoordinatorRequest, context: Context
+    node: Node, coordinator: Coordinators, request: FindCoordinatorRequest, context: Context
 ) -> FindCoordinatorResponse:
     is_group = context.version == 0 or request.key_type == _GROUP
     resource = ResourceType.GROUP if is_group else ResourceType.TRANSACTIONAL_ID
 
     def find(key: str) -> Coordinator:
         node.authorizer.require(context.session, Operation.DESCRIBE, resource, key)
-        node_id, host, port = _coordinator_of(node, key, context)
+        node_id, host, port = _coordinator_of(node, coordinator, key, context)
         return Coordinator(key=key, node_id=node_id, host=host, port=port)
 
     if context.version < _SEVERAL_KEYS_SINCE:
@@ -81,17 +95,19 @@ def _found(
     )
 
 
-def _coordinator_of(node: Node, group_id: str, context: Context) -> tuple[int, str, int]:
-    """Returns the broker that coordinates a group, and its address. Raises CoordinatorNotAvailable."""
+def _coordinator_of(
+    node: Node, coordinator: Coordinators, key: str, context: Context
+) -> tuple[int, str, int]:
+    """Returns the broker that coordinates a key, and its address. Raises CoordinatorNotAvailable."""
     listener = context.connection.listener
     if node.cluster is None:
         return node.config.node_id, *listener.advertised
-    broker = node.coordinator.leader_of(group_id)
+    broker = coordinator.leader_of(key)
     live = node.metadata.image.brokers.get(broker)
     for endpoint in () if live is None else live.record.endpoints:
         if endpoint.listener == listener.name:
             return broker, endpoint.host, endpoint.port
-    raise CoordinatorNotAvailable(f"broker {broker}, the coordinator of {group_id}, is not there")
+    raise CoordinatorNotAvailable(f"broker {broker}, the coordinator of {key}, is not there")
 
 
 def _none(error: BrokerError) -> FindCoordinatorResponse:

@@ -2,8 +2,8 @@
 
 Behaviour: without a transactional id every call gets a new producer id with epoch 0, as in Kafka.
 The ids come from blocks that the metadata store allocates, so no id is given twice, even across
-restarts. With a transactional id the coordinator gives the id and epoch; one of several brokers
-serves no transactions, and answers INVALID_REQUEST.
+restarts. With a transactional id its coordinator gives the id and epoch; another broker answers
+NOT_COORDINATOR.
 
 Version notes: 2 flexible; 3 the producer may name the id and epoch it had; 4 PRODUCER_FENCED instead
 of INVALID_PRODUCER_EPOCH; 5 KIP-890.
@@ -40,8 +40,6 @@ async def handle(
         authorizer.require(
             session, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id
         )
-        if not node.transactions.is_served:
-            raise InvalidRequest("transactions are not served by one of several brokers")
         return await _of_transactions(node, transactional_id, request, context.version)
     if not (
         authorizer.allows_on_cluster(session, Operation.IDEMPOTENT_WRITE)

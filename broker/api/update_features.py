@@ -28,9 +28,9 @@ _ONE_RESULT_SINCE = 2
 _KINDS = (1, 2, 3)  # upgrade, safe downgrade, unsafe downgrade
 
 
-def handle(node: Node, request: UpdateFeaturesRequest, context: Context) -> UpdateFeaturesResponse:
+def handle(_node: Node, request: UpdateFeaturesRequest, context: Context) -> UpdateFeaturesResponse:
     """Refuses every change."""
-    levels = {FEATURE: VERSION} if node.transactions.is_served else {}
+    levels = {FEATURE: VERSION}
     results = [_result(each, levels, context.version) for each in request.feature_updates]
     if context.version >= _ONE_RESULT_SINCE:
         first = next((each for each in results if each.error_code), UpdatableFeatureResult())

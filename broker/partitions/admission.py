@@ -16,7 +16,6 @@ from protocol.acl import Operation, ResourceType
 from protocol.errors import (
     InvalidRequiredAcks,
     InvalidTopic,
-    InvalidTxnState,
     NotEnoughReplicas,
     TransactionalIdAuthorizationFailed,
     UnknownTopicOrPartition,
@@ -77,8 +76,6 @@ def admit_produce(
         if transactional_id is None:
             raise TransactionalIdAuthorizationFailed("transactional records without an id")
         node.authorizer.require(session, _WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id)
-        if not node.transactions.is_served:
-            raise InvalidTxnState("transactions are not served by one of several brokers")
         return verify(node, partition, transactional_id, records, version)
     return partition
 

@@ -202,13 +202,13 @@ class Replicas:
     def leads(self, led: Led) -> None:
         """Notes that a partition leads from now on."""
         self._led[led.partition] = self._led_by_name[led.name] = led
-        self._node.coordinator.roles_changed()
+        self._node.roles_changed()
 
     def leads_no_more(self, led: Led) -> None:
         """Notes that a partition has stopped leading."""
         if self._led.get(led.partition) is led:
             del self._led[led.partition], self._led_by_name[led.name]
-            self._node.coordinator.roles_changed()
+            self._node.roles_changed()
 
     def stepped_down(self, led: Led) -> None:
         """Notes that a leader has stepped down by itself; the image will say who leads."""

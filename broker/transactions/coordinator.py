@@ -4,8 +4,9 @@ It passes events to the machine and carries out the actions that come back: it w
 __transaction_state, sends markers and answers requests. One timer serves all deadlines. Time-outs
 and the expiry of ids follow the broker's clock, and so a manual one.
 
-The topic is read in a thread, partition by partition, at the start. What was decided before is
-continued: markers are written again.
+The topic is read in a thread, partition by partition: by a broker that is alone at its start, by one
+of several when it becomes the leader of a partition. What was decided before is continued: markers
+are written again.
 
 The coordinator epoch, which markers carry, is the leader epoch of the id's partition of
 __transaction_state.
@@ -27,10 +28,18 @@ from broker.coordination.loading import Loader
 from broker.coordination.ownership import NO_EPOCH, Ownership
 from broker.transactions import state_topic
 from broker.transactions.markers import Markers
-from broker.transactions.messages import VERSION, Answer, Now, Producer, SendMarkers, Store, new
+from broker.transactions.messages import (
+    BUMPS_EPOCH_SINCE,
+    VERSION,
+    Answer,
+    Now,
+    Producer,
+    SendMarkers,
+    Store,
+    new,
+)
 from broker.transactions.state_topic import TOPIC
 from broker.transactions.transaction import Transaction
-from protocol.api.end_txn import API
 from protocol.errors import (
     BrokerError,
     InvalidProducerIdMapping,
@@ -42,7 +51,7 @@ from protocol.errors import (
 )
 from protocol.group_errors import (
     CoordinatorLoadInProgress,
-    NotCoordinator,
+    CoordinatorNotAvailable,
 )
 from protocol.records.layout import NO_PRODUCER_ID
 from protocol.transaction_log import State
@@ -50,6 +59,7 @@ from protocol.transaction_log import State
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Sequence
 
+    from broker.coordination.following import Following
     from broker.coordination.ownership import Load
     from broker.node import Node
     from broker.transactions.messages import Action
@@ -93,22 +103,43 @@ class TransactionCoordinator:
             loaded=self._loaded,
             resigned=self._resigned,
         )
+        self._following: Following | None = None
         self._kept: dict[str, Kept] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._chores: list[asyncio.Task[None]] = []
 
     # -- start and stop -------------------------------------------------------------------------
 
+    def join_cluster(self) -> None:
+        """Coordinates only the ids of partitions that this broker leads, of several brokers."""
+        # A broker that is alone needs none of these.
+        from broker.coordination.following import Following
+        from broker.transactions.others import OtherBrokers
+
+        self.ownership.join()
+        self._markers.others = OtherBrokers(self._node)
+        self._following = Following(
+            self._node,
+            TOPIC,
+            self._node.config.transaction_state_log_replication_factor,
+            self.ownership,
+            carry_out=self._loader.carry_out,
+        )
+
+    def roles_changed(self) -> None:
+        """Hears that a log on this broker leads now, or leads no more."""
+        if self._following is not None:
+            self._following.look_again()
+
     def start(self) -> None:
-        """Starts to read the stored ids, and the timer; one of several brokers serves none."""
-        if self._node.cluster is not None:
-            return
-        if not self._topic.is_missing:
+        """Starts to read the stored ids, and the timer."""
+        work = [self._loader.run(), self._deadlines.run()]
+        if self._following is not None:
+            work.append(self._following.run())
+        elif not self._topic.is_missing:
             self._loader.carry_out(self.ownership.begin_alone(self._topic.partitions()))
         loop = asyncio.get_running_loop()
-        self._chores = [
-            loop.create_task(each) for each in (self._loader.run(), self._deadlines.run())
-        ]
+        self._chores = [loop.create_task(each) for each in work]
 
     async def stop(self) -> None:
         """Ends what is under way: what was decided continues after the next start."""
@@ -116,6 +147,8 @@ class TransactionCoordinator:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        if self._markers.others is not None:
+            await self._markers.others.close()
 
     def _read(self, index: int, goes_on: Callable[[], bool]) -> Known:
         """Reads the ids of a partition, in a thread."""
@@ -144,9 +177,32 @@ class TransactionCoordinator:
     # -- questions ------------------------------------------------------------------------------
 
     @property
-    def is_served(self) -> bool:
-        """Whether this broker coordinates transactions: one of several does not."""
-        return API.served is not None and self._node.cluster is None
+    def lacks_topic(self) -> bool:
+        """Whether there is no __transaction_state yet."""
+        return self._topic.is_missing
+
+    async def create_topic(self) -> None:
+        """Creates __transaction_state if there is none. Raises CoordinatorNotAvailable."""
+        try:
+            await self._topic.create()
+        except BrokerError as error:
+            raise CoordinatorNotAvailable(error.message) from None
+
+    def leader_of(self, transactional_id: str) -> int:
+        """Returns the broker that coordinates an id, by the metadata.
+
+        Raises CoordinatorNotAvailable if no broker leads the id's partition.
+        """
+        return self._topic.leader_of(transactional_id)
+
+    def is_coordinated_here(self, transactional_id: str) -> bool:
+        """Whether the metadata say that this broker coordinates an id."""
+        if self._node.cluster is None:
+            return True
+        try:
+            return self.leader_of(transactional_id) == self._node.metadata.node_id
+        except CoordinatorNotAvailable:
+            return False
 
     def find(self, transactional_id: str | None) -> Transaction | None:
         """Returns what is known of an id; None for one that has never been initialised.
@@ -170,8 +226,6 @@ class TransactionCoordinator:
         return self._kept.get(transactional_id)
 
     def _epoch_of(self, transactional_id: str) -> int:
-        if not self.is_served:
-            raise NotCoordinator("transactions are not served by one of several brokers")
         return self._topic.epoch_of(transactional_id)
 
     async def _known(self, transactional_id: str) -> Kept:
@@ -228,6 +282,22 @@ class TransactionCoordinator:
             raise InvalidProducerIdMapping(f"there is no transactional id {transactional_id}")
         kept.transaction.verify(producer, partition)
 
+    async def check_partition(
+        self, transactional_id: str, producer: Producer, name: TopicPartition, *, adds: bool
+    ) -> None:
+        """Checks that a transaction has a partition, or adds it, wherever it is coordinated.
+
+        Raises what `verify` and `add` raise, and CoordinatorNotAvailable.
+        """
+        others = self._markers.others
+        if others is not None and not self.is_coordinated_here(transactional_id):
+            leader = self.leader_of(transactional_id)
+            await others.check_partition(leader, transactional_id, producer, name, adds=adds)
+        elif adds:
+            await self.add(transactional_id, producer, [name], BUMPS_EPOCH_SINCE)
+        else:
+            self.verify(transactional_id, producer, name)
+
     async def end(
         self,
         transactional_id: str,
@@ -247,9 +317,14 @@ class TransactionCoordinator:
         return continued
 
     async def settled(self, transactional_id: str, timeout_s: float) -> None:
-        """Waits while a change of an id is pending, for a time at most."""
+        """Waits while a change of an id is pending, for a time at most.
+
+        Waits that time if another broker coordinates the id.
+        """
         kept = self._kept.get(transactional_id)
-        if kept is not None and kept.transaction.pending_state is not None:
+        if kept is None and self._following is not None:
+            await asyncio.sleep(timeout_s)
+        elif kept is not None and kept.transaction.pending_state is not None:
             future = asyncio.get_running_loop().create_future()
             kept.settled.add(future)
             try:
@@ -354,7 +429,7 @@ class TransactionCoordinator:
 
     def _send(self, kept: Kept, action: SendMarkers) -> list[Action]:
         """Writes markers, now or in tasks; returns what follows from those that are there now."""
-        epoch = self._coordinator_epoch(kept.transaction.transactional_id)
+        epoch = self._coordinator_epoch(kept)
         actions: list[Action] = []
         for name in sorted(action.partitions):
             begun: Appended | asyncio.Future[Appended] | None = None
@@ -377,17 +452,25 @@ class TransactionCoordinator:
         begun: asyncio.Future[Appended] | None,
     ) -> None:
         is_written = await self._markers.write_in_the_end(
-            name, action.producer, epoch, is_commit=action.is_commit, begun=begun
+            name,
+            action.producer,
+            epoch,
+            is_commit=action.is_commit,
+            begun=begun,
+            goes_on=partial(self._is_kept, kept),
         )
         if is_written and self._is_kept(kept):
             self._act(kept, kept.transaction.marker_written(name, self._now()))
 
-    def _coordinator_epoch(self, transactional_id: str) -> int:
+    def _coordinator_epoch(self, kept: Kept) -> int:
         """Returns the leader epoch of an id's partition of the topic, which has just been used.
 
         It never goes back: a log that Kafka wrote has the last epoch that Kafka's markers carry.
         """
-        opened = self._node.store.opened_partition(TOPIC, self._topic.index_of(transactional_id))
+        if kept.epoch != NO_EPOCH:
+            return kept.epoch
+        index = self._topic.index_of(kept.transaction.transactional_id)
+        opened = self._node.store.opened_partition(TOPIC, index)
         return 0 if opened is None else opened.leader_epoch
 
     async def write_marker(
@@ -402,7 +485,7 @@ class TransactionCoordinator:
 
         Raises what `leader_partition` and `Partition.append_marker` raise.
         """
-        await self._markers.write(name, producer, coordinator_epoch, is_commit=is_commit)
+        await self._markers.write_here(name, producer, coordinator_epoch, is_commit=is_commit)
 
     # -- time -----------------------------------------------------------------------------------
 

@@ -1,8 +1,9 @@
 """Writes the markers of a transaction into its partitions.
 
-A partition that this broker leads gets its marker in the turn of its appends. One that does not exist
-any more needs none. After an error that may pass the marker is written again, until it is stored, or
-until it cannot be: a newer epoch of the producer, or a newer coordinator, has ended the transaction.
+A partition that this broker leads gets its marker in the turn of its appends; the leader of another
+one is asked to write it (`others.py`). A partition that does not exist any more needs none. After an
+error that may pass the marker is written again, until it is stored, or until it cannot be: a newer
+epoch of the producer, or a newer coordinator, has ended the transaction.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from broker.groups.offsets_topic import TOPIC as GROUPS_TOPIC
+from broker.metadata.records import NO_LEADER
 from broker.topics.leadership import check_leader
 from protocol.errors import (
     BrokerError,
@@ -22,8 +24,11 @@ from protocol.errors import (
 from storage.would_block import WouldBlock
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from broker.node import Node
     from broker.transactions.messages import Producer
+    from broker.transactions.others import OtherBrokers
     from protocol.topic_partition import TopicPartition
     from storage.log.partition import Appended
 
@@ -40,6 +45,8 @@ class Markers:
 
     def __init__(self, node: Node) -> None:
         self._node = node
+        self.others: OtherBrokers | None = None
+        """The other brokers; None for a broker that is alone."""
 
     def begin(
         self, name: TopicPartition, producer: Producer, coordinator_epoch: int, *, is_commit: bool
@@ -61,6 +68,26 @@ class Markers:
 
         Raises what `leader_partition` and `Partition.append_marker` raise.
         """
+        leader = self._other_leader(name)
+        if leader is not None and self.others is not None:
+            await self.others.write_marker(
+                leader, name, producer, coordinator_epoch, is_commit=is_commit
+            )
+            return
+        await self.write_here(name, producer, coordinator_epoch, is_commit=is_commit)
+
+    def _other_leader(self, name: TopicPartition) -> int | None:
+        """Returns the other broker that leads a partition, if one does."""
+        metadata = self._node.metadata
+        record = metadata.image.assignment(*name)
+        if record is None or record.leader in (NO_LEADER, metadata.node_id):
+            return None
+        return record.leader
+
+    async def write_here(
+        self, name: TopicPartition, producer: Producer, coordinator_epoch: int, *, is_commit: bool
+    ) -> None:
+        """Writes a marker into a partition that this broker leads, as `write` does."""
         await self._node.open_leader_partition(*name)
         written = self._append(name, producer, coordinator_epoch, is_commit=is_commit)
         if isinstance(written, asyncio.Future):
@@ -74,14 +101,16 @@ class Markers:
         *,
         is_commit: bool,
         begun: asyncio.Future[Appended] | None = None,
+        goes_on: Callable[[], bool] = lambda: True,
     ) -> bool:
         """Writes a marker, again and again if need be; returns False if it can never be stored.
 
-        `begun` is what `begin` has returned, if anything.
+        `begun` is what `begin` has returned, if anything. Returns False also once `goes_on` does:
+        another coordinator writes the marker then.
         """
         delay_s = _FIRST_RETRY_S
         where = {"log": f"{name[0]}-{name[1]}", "producer_id": producer.producer_id}
-        while True:
+        while goes_on():
             try:
                 if begun is None:
                     await self.write(name, producer, coordinator_epoch, is_commit=is_commit)
@@ -99,6 +128,7 @@ class Markers:
             begun = None
             await asyncio.sleep(delay_s)
             delay_s = min(2 * delay_s, _LONGEST_RETRY_S)
+        return False
 
     def is_gone(self, name: TopicPartition, error: BrokerError) -> bool:
         """Returns whether an error means that there is no such partition any more."""

@@ -87,7 +87,7 @@ def verify(
         return Verified(partition, None)  # the append refuses it
     producer_id, epoch, sequence = _PRODUCER.unpack_from(records, _PRODUCER_AT)
     producer, adds = Producer(producer_id, epoch), version >= ADDS_SINCE
-    if not partition.is_read or adds:
+    if not partition.is_read or adds or not node.transactions.is_coordinated_here(transactional_id):
         return asyncio.ensure_future(
             _verify_later(node, partition, transactional_id, producer, sequence, version)
         )
@@ -146,7 +146,7 @@ async def ask(
         if adds:
             await _add(node, transactional_id, producer, name)
         else:
-            node.transactions.verify(transactional_id, producer, name)
+            await node.transactions.check_partition(transactional_id, producer, name, adds=False)
     return guard
 
 
@@ -156,12 +156,12 @@ async def _add(
     """Adds a partition to the transaction; waits a little for the one before to end."""
     for _ in range(_RETRIES):
         try:
-            await node.transactions.add(transactional_id, producer, [name], 2)
+            await node.transactions.check_partition(transactional_id, producer, name, adds=True)
         except ConcurrentTransactions:
             await node.transactions.settled(transactional_id, _RETRY_S)
         else:
             return
-    await node.transactions.add(transactional_id, producer, [name], 2)
+    await node.transactions.check_partition(transactional_id, producer, name, adds=True)
 
 
 def _as_produce_error(error: BrokerError, version: int) -> BrokerError:

@@ -1,0 +1,181 @@
+"""What a broker asks of others for transactions: to write markers, and whether one has a partition.
+
+One connection to each broker, made when it is first needed and again after it broke. Markers for one
+broker that come while a request is under way go together in the next one. Nothing is retried here:
+a broker that cannot be asked is an error after which the caller looks again who leads.
+
+A broker that is alone imports nothing of this.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from client import apis
+from client.async_connection import open_connection
+from client.errors import ClientError
+from protocol.api.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
+from protocol.api.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+)
+from protocol.error_class import error_class
+from protocol.errors import BrokerError, NotLeaderOrFollower, UnknownServerError
+from protocol.group_errors import CoordinatorNotAvailable
+
+if TYPE_CHECKING:
+    from broker.node import Node
+    from broker.transactions.messages import Producer
+    from client.async_connection import AsyncConnection
+    from protocol.message import Message
+    from protocol.topic_partition import TopicPartition
+
+_CONNECT_S = 5.0
+_ANSWER_S = 30.0
+_VERIFIES_SINCE = 4
+_MARKERS_SINCE = 1
+
+
+class _Marker(NamedTuple):
+    """A marker that waits to be sent, and the future of its outcome."""
+
+    marker: WritableTxnMarker
+    written: asyncio.Future[None]
+
+
+class OtherBrokers:
+    """The brokers of a cluster beside this one."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._connections: dict[int, asyncio.Task[AsyncConnection]] = {}
+        self._markers: dict[int, list[_Marker]] = {}
+        self._senders: dict[int, asyncio.Task[None]] = {}
+
+    async def close(self) -> None:
+        """Ends what is under way, and the connections."""
+        tasks = [*self._senders.values(), *self._connections.values()]
+        for task in tasks:
+            task.cancel()
+        for outcome in await asyncio.gather(*tasks, return_exceptions=True):
+            if outcome is not None and not isinstance(outcome, BaseException):
+                outcome.close()
+        self._connections.clear()
+
+    async def write_marker(
+        self,
+        broker: int,
+        name: TopicPartition,
+        producer: Producer,
+        coordinator_epoch: int,
+        *,
+        is_commit: bool,
+    ) -> None:
+        """Lets the leader of a partition write a marker; returns when it is stored there.
+
+        Raises the leader's error, and NotLeaderOrFollower if the broker cannot be asked.
+        """
+        topic, index = name
+        marker = WritableTxnMarker(
+            producer_id=producer.producer_id,
+            producer_epoch=producer.epoch,
+            transaction_result=is_commit,
+            topics=[WritableTxnMarkerTopic(name=topic, partition_indexes=[index])],
+            coordinator_epoch=coordinator_epoch,
+        )
+        loop = asyncio.get_running_loop()
+        waiting = _Marker(marker, loop.create_future())
+        self._markers.setdefault(broker, []).append(waiting)
+        if broker not in self._senders:
+            sender = self._senders[broker] = loop.create_task(self._send_markers(broker))
+            sender.add_done_callback(lambda _: self._senders.pop(broker, None))
+        await waiting.written
+
+    async def _send_markers(self, broker: int) -> None:
+        """Sends what waits for a broker, until nothing does."""
+        while waiting := self._markers.pop(broker, None):
+            request = WriteTxnMarkersRequest(markers=[each.marker for each in waiting])
+            try:
+                answer = await self._ask(broker, request, apis.WRITE_TXN_MARKERS, _MARKERS_SINCE)
+                results = [one.topics[0].partitions[0].error_code for one in answer.markers]
+            except (ClientError, OSError, LookupError) as error:
+                failure = NotLeaderOrFollower(f"broker {broker} cannot be asked: {error}")
+                for each in waiting:
+                    if not each.written.done():
+                        each.written.set_exception(failure)
+                continue
+            for each, code in zip(waiting, results, strict=False):
+                if each.written.done():
+                    continue
+                if code:
+                    each.written.set_exception(_error(code, broker))
+                else:
+                    each.written.set_result(None)
+
+    async def check_partition(
+        self,
+        broker: int,
+        transactional_id: str,
+        producer: Producer,
+        name: TopicPartition,
+        *,
+        adds: bool,
+    ) -> None:
+        """Asks a coordinator whether a transaction has a partition, or to add it.
+
+        Raises the coordinator's error, and CoordinatorNotAvailable if it cannot be asked.
+        """
+        topic, index = name
+        transaction = AddPartitionsToTxnTransaction(
+            transactional_id=transactional_id,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.epoch,
+            verify_only=not adds,
+            topics=[AddPartitionsToTxnTopic(name=topic, partitions=[index])],
+        )
+        request = AddPartitionsToTxnRequest(transactions=[transaction])
+        try:
+            answer = await self._ask(broker, request, apis.ADD_PARTITIONS_TO_TXN, _VERIFIES_SINCE)
+            code = answer.error_code
+            if not code:
+                (result,) = answer.results_by_transaction[0].topic_results
+                code = result.results_by_partition[0].partition_error_code
+        except (ClientError, OSError, LookupError, ValueError) as error:
+            raise CoordinatorNotAvailable(f"broker {broker} cannot be asked: {error}") from None
+        if code:
+            raise _error(code, broker)
+
+    async def _ask(self, broker: int, request: Message, key: int, least_version: int) -> Any:
+        """Asks a broker. Raises ClientError and OSError."""
+        connecting = self._connections.get(broker)
+        if connecting is None or (connecting.done() and _is_broken(connecting)):
+            connecting = asyncio.get_running_loop().create_task(self._connect(broker))
+            self._connections[broker] = connecting
+        connection = await asyncio.shield(connecting)
+        return await connection.ask(request, key, timeout_s=_ANSWER_S, least_version=least_version)
+
+    async def _connect(self, broker: int) -> AsyncConnection:
+        replicas = self._node.replicas
+        endpoint = None if replicas is None else replicas.endpoint(broker)
+        if endpoint is None:
+            raise ClientError("it is not registered")
+        name = f"broker-{self._node.config.node_id}-transactions"
+        return await open_connection(endpoint.host, endpoint.port, name, timeout_s=_CONNECT_S)
+
+
+def _is_broken(connecting: asyncio.Task[AsyncConnection]) -> bool:
+    if connecting.cancelled() or connecting.exception() is not None:
+        return True
+    return connecting.result().is_closed
+
+
+def _error(code: int, broker: int) -> BrokerError:
+    """Returns the error that another broker has answered."""
+    raised = error_class(code) or UnknownServerError
+    return raised(f"broker {broker} answered with error {code}")

@@ -1,0 +1,174 @@
+"""Transactions over three broker processes: coordinator, leaders and group each on a broker of its own.
+
+A client of librdkafka writes to partitions that all three lead, and commits offsets. Brokers are
+killed in the middle: what is committed is read once, what is aborted never, and nothing hangs.
+"""
+
+from __future__ import annotations
+
+import confluent_kafka
+import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from protocol.group_records import partition_of
+from tests.broker.subject import eventually
+
+PARTITIONS = 3
+PATIENCE_S = 60
+SETTINGS = {
+    "broker.session.timeout.ms": 3_000,
+    "default.replication.factor": 3,
+    "min.insync.replicas": 2,
+    "offsets.topic.num.partitions": 6,
+    "transaction.state.log.num.partitions": 6,
+}
+
+
+@pytest.fixture
+def three(brokers):
+    brokers.start(1, 2, 3, settings=SETTINGS)
+    admin = AdminClient({"bootstrap.servers": bootstrap_of(brokers)})
+    wanted = [NewTopic(name, PARTITIONS, 3) for name in ("in", "out")]
+    for made in admin.create_topics(wanted).values():
+        made.result(PATIENCE_S)
+    leaders = {each.leader for each in brokers.image().topics["out"].assignments}
+    assert leaders == {1, 2, 3}
+    return brokers
+
+
+def bootstrap_of(brokers):
+    return ",".join(brokers[each].bootstrap for each in (1, 2, 3))
+
+
+def producer_of(brokers, transactional_id="mine"):
+    made = confluent_kafka.Producer(
+        {
+            "bootstrap.servers": bootstrap_of(brokers),
+            "transactional.id": transactional_id,
+            "transaction.timeout.ms": 60_000,
+            "log_level": 0,
+        }
+    )
+    made.init_transactions(PATIENCE_S)
+    return made
+
+
+def consumer_of(brokers, group="reader"):
+    return confluent_kafka.Consumer(
+        {
+            "bootstrap.servers": bootstrap_of(brokers),
+            "group.id": group,
+            "isolation.level": "read_committed",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "enable.partition.eof": True,
+            "log_level": 0,
+        }
+    )
+
+
+def committed(brokers, topic="out"):
+    """What is read of each partition, up to the last stable offset."""
+    consumer = consumer_of(brokers)
+    consumer.assign([TopicPartition(topic, index, 0) for index in range(PARTITIONS)])
+    found = {index: [] for index in range(PARTITIONS)}
+    ended = set()
+    while len(ended) < PARTITIONS:
+        message = consumer.poll(PATIENCE_S)
+        assert message is not None
+        if message.error() is None:
+            found[message.partition()].append(message.value().decode())
+        elif message.error().code() == confluent_kafka.KafkaError._PARTITION_EOF:
+            ended.add(message.partition())
+    consumer.close()
+    return found
+
+
+def send(producer, text, topic="out"):
+    for index in range(PARTITIONS):
+        producer.produce(topic, text.encode(), partition=index)
+
+
+def coordinator_of(brokers, key, topic="__transaction_state"):
+    """The broker that leads the partition of a key."""
+    assignments = brokers.image().topics[topic].assignments
+    return assignments[partition_of(key, len(assignments))].leader
+
+
+def everywhere(*texts):
+    return {index: list(texts) for index in range(PARTITIONS)}
+
+
+def test_commits_aborts_and_fencing(three):
+    producers = [producer_of(three, f"id-{number}") for number in range(4)]
+    assert len({coordinator_of(three, f"id-{number}") for number in range(4)}) > 1
+    for number, producer in enumerate(producers):
+        for commit in (True, False):
+            producer.begin_transaction()
+            send(producer, f"{number} {commit}")
+            if commit:
+                producer.commit_transaction(PATIENCE_S)
+            else:
+                producer.abort_transaction(PATIENCE_S)
+    wanted = everywhere(*(f"{number} True" for number in range(4)))
+    assert committed(three) == wanted
+    producers[0].begin_transaction()
+    send(producers[0], "fenced")
+    producers[0].flush(PATIENCE_S)
+    heir = producer_of(three, "id-0")
+    with pytest.raises(confluent_kafka.KafkaException) as caught:
+        producers[0].commit_transaction(PATIENCE_S)
+    assert caught.value.args[0].fatal()
+    heir.begin_transaction()
+    send(heir, "heir")
+    heir.commit_transaction(PATIENCE_S)
+    assert committed(three) == {index: [*texts, "heir"] for index, texts in wanted.items()}
+
+
+@pytest.mark.parametrize("victim", ["coordinator", "leader", "group"])
+def test_a_broker_is_killed_in_the_middle(three, victim):
+    """What is read, transformed and written is there once, with the offsets of the group."""
+    feeder = confluent_kafka.Producer({"bootstrap.servers": bootstrap_of(three), "log_level": 0})
+    for number in range(30):
+        feeder.produce("in", b"%d" % number, partition=0)
+    assert feeder.flush(PATIENCE_S) == 0
+    consumer, producer = consumer_of(three, "g"), producer_of(three)
+    consumer.assign([TopicPartition("in", 0, 0)])
+    done = transactions = 0
+    while done < 30:
+        got = [each for each in consumer.consume(5, 1) if not each.error()]
+        if not got:
+            continue
+        transactions += 1
+        producer.begin_transaction()
+        for each in got:
+            send(producer, each.value().decode())
+        position = [TopicPartition("in", 0, got[-1].offset() + 1)]
+        producer.send_offsets_to_transaction(
+            position, consumer.consumer_group_metadata(), PATIENCE_S
+        )
+        if transactions == 2:
+            kill(three, victim)
+        if transactions % 3 == 0:
+            producer.abort_transaction(PATIENCE_S)
+            consumer.assign([TopicPartition("in", 0, got[0].offset())])
+        else:
+            producer.commit_transaction(PATIENCE_S)
+            done += len(got)
+    told = consumer.committed([TopicPartition("in", 0)], PATIENCE_S)
+    consumer.close()
+    assert told[0].offset == 30
+    wanted = everywhere(*(str(number) for number in range(30)))
+    assert eventually(lambda: committed(three) == wanted or None, PATIENCE_S)
+
+
+def kill(brokers, victim):
+    if victim == "leader":
+        leading = brokers.image().topics["out"].assignments[1].leader
+    elif victim == "group":
+        leading = coordinator_of(brokers, "g", "__consumer_offsets")
+    else:
+        leading = coordinator_of(brokers, "mine")
+    brokers[leading].kill()
+    brokers[leading].restart()
