@@ -256,8 +256,11 @@ class InternalTopic:
         return await self._node.open_partition(self.name, self.index_of(key))
 
     async def create(self) -> None:
-        """Creates the topic if there is none. Raises what `Topics.create` raises."""
-        if not self.is_missing:
+        """Creates the topic if there is none. Raises what `Topics.create` raises.
+
+        The metadata name it before its logs are there: who comes meanwhile waits for them.
+        """
+        if not self.is_missing and not self._creating.locked():
             return
         declared = self._declared
         settings = {
