@@ -120,7 +120,7 @@ class Markers:
                 log.error("marker cannot be written: %s", error.message, extra=where)
                 return False
             except BrokerError as error:
-                if self.is_gone(name, error):
+                if await self._is_gone(name, error):
                     return True
                 log.warning("marker not written yet: %s", error.message, extra=where)
             else:
@@ -130,11 +130,16 @@ class Markers:
             delay_s = min(2 * delay_s, _LONGEST_RETRY_S)
         return False
 
-    def is_gone(self, name: TopicPartition, error: BrokerError) -> bool:
+    async def _is_gone(self, name: TopicPartition, error: BrokerError) -> bool:
         """Returns whether an error means that there is no such partition any more."""
+        if not isinstance(error, UnknownTopicOrPartition):
+            return False
+        try:
+            await self._node.catch_up()  # the image may be older than the transaction
+        except BrokerError:
+            return False
         topic = self._node.metadata.image.topics.get(name[0])
-        exists = topic is not None and 0 <= name[1] < topic.partitions
-        return isinstance(error, UnknownTopicOrPartition) and not exists
+        return topic is None or not 0 <= name[1] < topic.partitions
 
     def _append(
         self, name: TopicPartition, producer: Producer, coordinator_epoch: int, *, is_commit: bool

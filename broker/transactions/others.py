@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from protocol.topic_partition import TopicPartition
 
 _CONNECT_S = 5.0
-_ANSWER_S = 30.0
+_ANSWER_S = 10.0  # a marker waits for replicas half as long; who leads by then is asked again
 _VERIFIES_SINCE = 4
 _MARKERS_SINCE = 1
 
@@ -93,24 +93,32 @@ class OtherBrokers:
         waiting = _Marker(marker, loop.create_future())
         self._markers.setdefault(broker, []).append(waiting)
         if broker not in self._senders:
-            sender = self._senders[broker] = loop.create_task(self._send_markers(broker))
-            sender.add_done_callback(lambda _: self._senders.pop(broker, None))
+            self._senders[broker] = loop.create_task(self._send_markers(broker))
         await waiting.written
 
     async def _send_markers(self, broker: int) -> None:
         """Sends what waits for a broker, until nothing does."""
+        try:
+            await self._send_waiting(broker)
+        finally:  # in the same step as the look that found nothing: whoever comes next begins anew
+            del self._senders[broker]
+
+    async def _send_waiting(self, broker: int) -> None:
+        """Sends all markers for a broker that wait, and those that come meanwhile in the next request."""
         while waiting := self._markers.pop(broker, None):
             request = WriteTxnMarkersRequest(markers=[each.marker for each in waiting])
             try:
                 answer = await self._ask(broker, request, apis.WRITE_TXN_MARKERS, _MARKERS_SINCE)
                 results = [one.topics[0].partitions[0].error_code for one in answer.markers]
+                if len(results) != len(waiting):
+                    raise LookupError(f"{len(waiting)} markers have {len(results)} results")
             except (ClientError, OSError, LookupError) as error:
                 failure = NotLeaderOrFollower(f"broker {broker} cannot be asked: {error}")
                 for each in waiting:
                     if not each.written.done():
                         each.written.set_exception(failure)
                 continue
-            for each, code in zip(waiting, results, strict=False):
+            for each, code in zip(waiting, results, strict=True):
                 if each.written.done():
                     continue
                 if code:
