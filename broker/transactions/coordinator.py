@@ -18,14 +18,12 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from broker.clock import FIRST_MS
 from broker.coordination.deadlines import Deadlines
 from broker.coordination.loading import Loader
-from broker.coordination.ownership import NO_EPOCH, Ownership
+from broker.coordination.ownership import NO_EPOCH
 from broker.transactions import state_topic
 from broker.transactions.markers import Markers
 from broker.transactions.messages import (
@@ -38,20 +36,16 @@ from broker.transactions.messages import (
     Store,
     new,
 )
+from broker.transactions.registry import Kept, TransactionRegistry
 from broker.transactions.state_topic import TOPIC
 from broker.transactions.transaction import Transaction
 from protocol.errors import (
     BrokerError,
     InvalidProducerIdMapping,
-    InvalidRequest,
     InvalidTransactionTimeout,
     MessageTooLarge,
     RecordListTooLarge,
     UnknownServerError,
-)
-from protocol.group_errors import (
-    CoordinatorLoadInProgress,
-    CoordinatorNotAvailable,
 )
 from protocol.records.layout import NO_PRODUCER_ID
 from protocol.transaction_log import State
@@ -75,24 +69,11 @@ _RETRY_MS = 1_000
 """After how long a change that could not be stored is tried again where nobody asks for it."""
 
 
-@dataclass(slots=True, eq=False)
-class Kept:
-    """A transactional id, and the epoch in which it was loaded or created."""
-
-    transaction: Transaction
-    epoch: int = NO_EPOCH
-    settled: set[asyncio.Future[None]] = field(default_factory=set)  # who wait for the end
-    not_before_ms: int = FIRST_MS  # the next deadline, after what could not be stored
-
-
-class TransactionCoordinator:
+class TransactionCoordinator(TransactionRegistry):
     """The transactional ids of one node."""
 
     def __init__(self, node: Node) -> None:
-        self._node = node
-        self._clock = node.clock
-        self.ownership = Ownership(is_alone=True)
-        self._topic = state_topic.state_topic(node, self._clock, self.ownership)
+        super().__init__(node)
         self._markers = Markers(node)
         self._deadlines = Deadlines(self._clock, self._deadline_reached)
         self._loader = Loader(
@@ -104,7 +85,6 @@ class TransactionCoordinator:
             resigned=self._resigned,
         )
         self._following: Following | None = None
-        self._kept: dict[str, Kept] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._chores: list[asyncio.Task[None]] = []
 
@@ -174,59 +154,7 @@ class TransactionCoordinator:
     def _now(self) -> Now:
         return Now(self._clock.now_ms(), self._clock.steady_ms())
 
-    # -- questions ------------------------------------------------------------------------------
-
-    @property
-    def lacks_topic(self) -> bool:
-        """Whether there is no __transaction_state yet."""
-        return self._topic.is_missing
-
-    async def create_topic(self) -> None:
-        """Creates __transaction_state if there is none. Raises CoordinatorNotAvailable."""
-        try:
-            await self._topic.create()
-        except BrokerError as error:
-            raise CoordinatorNotAvailable(error.message) from None
-
-    def leader_of(self, transactional_id: str) -> int:
-        """Returns the broker that coordinates an id, by the metadata.
-
-        Raises CoordinatorNotAvailable if no broker leads the id's partition.
-        """
-        return self._topic.leader_of(transactional_id)
-
-    def is_coordinated_here(self, transactional_id: str) -> bool:
-        """Whether the metadata say that this broker coordinates an id."""
-        if self._node.cluster is None:
-            return True
-        try:
-            return self.leader_of(transactional_id) == self._node.metadata.node_id
-        except CoordinatorNotAvailable:
-            return False
-
-    def find(self, transactional_id: str | None) -> Transaction | None:
-        """Returns what is known of an id; None for one that has never been initialised.
-
-        Raises InvalidRequest for no id, NotCoordinator, CoordinatorLoadInProgress and
-        CoordinatorNotAvailable.
-        """
-        kept = self._find(transactional_id)
-        return None if kept is None or kept.transaction.is_new else kept.transaction
-
-    def all(self) -> list[Transaction]:
-        """Returns every id. Raises CoordinatorLoadInProgress until all have been read."""
-        if self.ownership.is_loading:
-            raise CoordinatorLoadInProgress("the transactional ids are being read")
-        return [each.transaction for each in self._kept.values() if not each.transaction.is_new]
-
-    def _find(self, transactional_id: str | None) -> Kept | None:
-        if not transactional_id:
-            raise InvalidRequest("a transactional id is needed")
-        self._epoch_of(transactional_id)
-        return self._kept.get(transactional_id)
-
-    def _epoch_of(self, transactional_id: str) -> int:
-        return self._topic.epoch_of(transactional_id)
+    # -- requests -------------------------------------------------------------------------------
 
     async def _known(self, transactional_id: str) -> Kept:
         """Returns an id that has been initialised; waits a little while it is being read.
@@ -238,8 +166,6 @@ class TransactionCoordinator:
         if kept is None:
             raise InvalidProducerIdMapping(f"there is no transactional id {transactional_id}")
         return kept
-
-    # -- requests -------------------------------------------------------------------------------
 
     async def init(
         self, transactional_id: str, timeout_ms: int, known: Producer | None
@@ -412,13 +338,6 @@ class TransactionCoordinator:
         await asyncio.sleep(_RETRY_MS / 1000)
         if self._is_kept(kept):
             self._act(kept, kept.transaction.complete_again())
-
-    def _forget(self, kept: Kept) -> None:
-        if self._is_kept(kept):
-            del self._kept[kept.transaction.transactional_id]
-
-    def _is_kept(self, kept: Kept) -> bool:
-        return self._kept.get(kept.transaction.transactional_id) is kept
 
     def _task(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)

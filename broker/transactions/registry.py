@@ -1,0 +1,103 @@
+"""The transactional ids that a coordinator holds, and which broker coordinates which.
+
+Until an id's partition of __transaction_state has been read, requests for it raise
+COORDINATOR_LOAD_IN_PROGRESS; if another broker leads that partition, NOT_COORDINATOR.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from broker.clock import FIRST_MS
+from broker.coordination.ownership import NO_EPOCH, Ownership
+from broker.transactions import state_topic
+from protocol.errors import BrokerError, InvalidRequest
+from protocol.group_errors import CoordinatorLoadInProgress, CoordinatorNotAvailable
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from broker.node import Node
+    from broker.transactions.transaction import Transaction
+
+
+@dataclass(slots=True, eq=False)
+class Kept:
+    """A transactional id, and the epoch in which it was loaded or created."""
+
+    transaction: Transaction
+    epoch: int = NO_EPOCH
+    settled: set[asyncio.Future[None]] = field(default_factory=set)  # who wait for the end
+    not_before_ms: int = FIRST_MS  # the next deadline, after what could not be stored
+
+
+class TransactionRegistry:
+    """The transactional ids of one broker."""
+
+    def __init__(self, node: Node) -> None:
+        """Begins with no ids."""
+        self._node = node
+        self._clock = node.clock
+        self.ownership = Ownership(is_alone=True)
+        self._topic = state_topic.state_topic(node, self._clock, self.ownership)
+        self._kept: dict[str, Kept] = {}
+
+    @property
+    def lacks_topic(self) -> bool:
+        """Whether there is no __transaction_state yet."""
+        return self._topic.is_missing
+
+    async def create_topic(self) -> None:
+        """Creates __transaction_state if there is none. Raises CoordinatorNotAvailable."""
+        try:
+            await self._topic.create()
+        except BrokerError as error:
+            raise CoordinatorNotAvailable(error.message) from None
+
+    def leader_of(self, transactional_id: str) -> int:
+        """Returns the broker that coordinates an id, by the metadata.
+
+        Raises CoordinatorNotAvailable if no broker leads the id's partition.
+        """
+        return self._topic.leader_of(transactional_id)
+
+    def is_coordinated_here(self, transactional_id: str) -> bool:
+        """Whether the metadata say that this broker coordinates an id."""
+        if self._node.cluster is None:
+            return True
+        try:
+            return self.leader_of(transactional_id) == self._node.metadata.node_id
+        except CoordinatorNotAvailable:
+            return False
+
+    def find(self, transactional_id: str | None) -> Transaction | None:
+        """Returns what is known of an id; None for one that has never been initialised.
+
+        Raises InvalidRequest for no id, NotCoordinator, CoordinatorLoadInProgress and
+        CoordinatorNotAvailable.
+        """
+        kept = self._find(transactional_id)
+        return None if kept is None or kept.transaction.is_new else kept.transaction
+
+    def all(self) -> list[Transaction]:
+        """Returns every id. Raises CoordinatorLoadInProgress until all have been read."""
+        if self.ownership.is_loading:
+            raise CoordinatorLoadInProgress("the transactional ids are being read")
+        return [each.transaction for each in self._kept.values() if not each.transaction.is_new]
+
+    def _find(self, transactional_id: str | None) -> Kept | None:
+        if not transactional_id:
+            raise InvalidRequest("a transactional id is needed")
+        self._epoch_of(transactional_id)
+        return self._kept.get(transactional_id)
+
+    def _epoch_of(self, transactional_id: str) -> int:
+        return self._topic.epoch_of(transactional_id)
+
+    def _forget(self, kept: Kept) -> None:
+        if self._is_kept(kept):
+            del self._kept[kept.transaction.transactional_id]
+
+    def _is_kept(self, kept: Kept) -> bool:
+        return self._kept.get(kept.transaction.transactional_id) is kept
