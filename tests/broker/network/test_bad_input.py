@@ -209,7 +209,8 @@ class TestOtherProtocols:
         chance = random.Random(21)
         for _ in range(100):
             with broker.connect() as connection:
-                body = header(200, 0) + chance.randbytes(chance.randrange(2_000))
+                # A key of its own: what is repeated too often is not logged each time.
+                body = header(201, 0) + chance.randbytes(chance.randrange(2_000))
                 connection.send(frame(body))
                 assert connection.receive() is None
 
