@@ -89,7 +89,7 @@ PLANTED_IN_SHELLS: dict[str, Mistake] = {
         (Patch(EtcdStore, "_transact", read_and_write),), 19, has_etcd=True
     ),
     "a watch of etcd does not resume": Mistake(
-        (Patch(Keys, "watch", from_now_on),), 96, has_etcd=True
+        (Patch(Keys, "watch", from_now_on),), 113, has_etcd=True
     ),
     "changes that etcd has compacted are not read again": Mistake(
         (Patch(ChangeLog, "restart", never_again),), 4, has_etcd=True
