@@ -16,7 +16,7 @@ class TxnOffsetCommitRequestPartition(Message):
     partition_index: Int32 = since(0)
     committed_offset: Int64 = since(0)
     committed_leader_epoch: Int32 = since(2, default=-1, ignorable=True)
-    committed_metadata: String | None = since(0)
+    committed_metadata: String | None = since(0, default=None)
 
 
 class TxnOffsetCommitRequestTopic(Message):
