@@ -157,10 +157,14 @@ class Bench(NamedTuple):
         return 0.0
 
     def replay(self, topic: str) -> float:
-        """Runs `mirror`, with times; returns the CPU seconds of its tasks."""
+        """Runs `mirror`, with times; returns the CPU seconds of its tasks.
+
+        By position: markers of transactions would count as records that arrived.
+        """
         given = ["mirror", "--brokers", self.source, "--to-brokers", self.target]
         given += ["--topics", audits.TOPIC, "--rename", f"{audits.TOPIC}={topic}", "--create"]
         given += ["--out", str(self.out), "--run", topic, "--report", "json"]
+        given += ["--delivery", "position"]
         options = cli._parser("mirror").parse_args(given)
         with contextlib.redirect_stdout(Path(os.devnull).open("w")):
             status = cli.module_of("mirror").run(options, self.session)
