@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from broker.groups.coordinator import Coordinator
 from broker.maintenance.clock_watch import ClockWatch
+from broker.memory.memory import Memory
 from broker.metrics.time_watch import TimeWatch
 from broker.network.connections import Connections
 from broker.partitions.appends import Appends
@@ -83,6 +84,7 @@ class Node:
         self.openings = Openings(store, self.open_log, pools.reads)
         self.coordinator = Coordinator(self)
         self.transactions = TransactionCoordinator(self)
+        self.memory = Memory(config)
         self.connections = Connections(self.settings, metrics)
         reconciler = Reconciler(
             metadata,

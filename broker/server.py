@@ -240,6 +240,7 @@ def _begin_chores(
         loop.create_task(work)
         for work in (
             _chores(node),
+            node.connections.watch(node.clock),
             rounds.run(),
             compaction.run(),
             node.topics.run(),

@@ -84,7 +84,7 @@ _IGNORED_BROKER_NAMES = """
     password.encoder.cipher.algorithm password.encoder.iterations password.encoder.key.length
     password.encoder.keyfactory.algorithm password.encoder.old.secret password.encoder.secret
     principal.builder.class process.roles producer.id.expiration.check.interval.ms
-    producer.purgatory.purge.interval.requests queued.max.request.bytes queued.max.requests
+    producer.purgatory.purge.interval.requests queued.max.requests
     quota.window.num quota.window.size.seconds remote.fetch.max.wait.ms
     remote.list.offsets.request.timeout.ms remote.log.index.file.cache.total.size.bytes
     remote.log.index.file.cache.ttl.ms remote.log.manager.copier.thread.pool.size

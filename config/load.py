@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from config.broker.checks import (
     check_clock,
     check_listeners,
+    check_memory,
     check_message_format,
     check_metadata_files,
 )
@@ -176,6 +177,7 @@ def _build(given: Mapping[str, Given], strays: Mapping[str, str]) -> BrokerConfi
     values["topic_defaults"] = _topic_defaults(given)
     config = BrokerConfig(**values, given=dict(given), ignored=ignored, sources=sources)
     check_clock(config)
+    check_memory(config)
     check_metadata_files(config)
     bound = check_listeners(
         config.listeners,

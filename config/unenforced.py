@@ -36,9 +36,6 @@ _UNENFORCED: Mapping[str, _Unenforced] = {
         "nothing limits how many connections are opened in a second",
         frozenset({"", str(2**31 - 1)}),
     ),
-    "queued.max.request.bytes": _Unenforced(
-        "nothing limits how much memory the requests that wait take", frozenset({"", "-1"})
-    ),
     "max.decompressed.message.bytes": _Unenforced(
         "a compressed batch may unpack to more than this", frozenset({"", str(2_147_483_639)})
     ),

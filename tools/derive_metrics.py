@@ -17,6 +17,7 @@ from broker.metrics import (
     clock_metrics,
     compaction_metrics,
     group_metrics,
+    memory_metrics,
     replication_metrics,
     serving_metrics,
     time_metrics,
@@ -99,6 +100,8 @@ def page() -> str:
             _table(compaction_metrics.FAMILIES),
             "## Of serving\n",
             _table(serving_metrics.FAMILIES),
+            "## Of memory\n",
+            _table(memory_metrics.FAMILIES),
         )
     )
 

@@ -8,6 +8,7 @@ from broker.metrics import (
     clock_metrics,
     compaction_metrics,
     group_metrics,
+    memory_metrics,
     replication_metrics,
     serving_metrics,
     time_metrics,
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 FAMILIES = (
     *serving_metrics.FAMILIES,
+    *memory_metrics.FAMILIES,
     *time_metrics.FAMILIES,
     *clock_metrics.FAMILIES,
     *group_metrics.FAMILIES,

@@ -8,8 +8,8 @@ One connection is one asyncio protocol. It promises:
 - A peer that never stops sending takes turns with the others: each waits a few milliseconds at
   most.
 - Memory is bounded: while a request is served, or the peer does not read its responses, at most
-  `_PIPELINE_BYTES` of further requests are buffered, then the socket is not read. A frame's bytes
-  are kept as they arrive; memory is never allocated because of a frame's stated length.
+  `_PIPELINE_BYTES` of further requests are buffered, then the socket is not read. A large frame is
+  read when its memory is reserved (`held.py`); a peer that leaves a frame incomplete is cut off.
 - A frame that cannot be parsed closes this connection, is logged and counted, and does not affect
   others.
 - Frames that were complete before that, or before the peer closed, are still served, as in Kafka: a
@@ -21,12 +21,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from broker.network.context import CloseConnection, Later, NotServed
 from broker.network.dispatch import dispatch
+from broker.network.frames import COPY_BYTES, Frames
+from broker.network.held import Held
 from broker.security.session import ANONYMOUS, Session
 
 if TYPE_CHECKING:
@@ -39,9 +40,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("tidelog.connection")
 
 _PIPELINE_BYTES = 1 << 20
-# Below this size a copy out of the receive buffer is cheaper than decoding through a memoryview.
-_COPY_BYTES = 16_384
-_MOST_CHUNKS = 4096  # the most chunks of one frame
 # The first bytes of requests that change nothing and may take long: Fetch and ListOffsets.
 _GIVEN_UP = (b"\0\1", b"\0\2")
 # The longest time for which one peer is served before the others have their turn.
@@ -62,11 +60,9 @@ class Connection(asyncio.Protocol):
         self.software = ""  # name and version from ApiVersions v3
         self.last_active_s = 0.0
         self._transport: asyncio.Transport | None = None
-        self._chunks: list[bytes] = []  # an incomplete frame, its length prefix included
-        self._have = 0  # bytes in _chunks
-        self._need = 4  # bytes that are needed to proceed: the prefix, then the whole frame
-        self._waiting: deque[bytes | memoryview] = deque()  # whole frames not yet served
-        self._waiting_bytes = 0
+        self._frames = Frames()
+        self._waiting = self._frames.waiting  # whole frames not yet served
+        self._held = Held(node.memory.requests, self._frames, self._regulate_soon)
         # What a request waits for that could not be answered at once: its task, or an event.
         self._under_way: asyncio.Future[Any] | None = None
         self._may_give_up = False  # whether to cancel that when the peer closes
@@ -108,11 +104,11 @@ class Connection(asyncio.Protocol):
         self._count_unsent(0)
         self._transport = None
         self.node.connections.discard(self)
-        if self._have or self._waiting:
+        have_bytes = self._frames.have_bytes
+        if have_bytes or self._waiting:
             self.node.metrics.disconnects_mid_request += 1
-            log.info("peer left in mid-request", extra={"peer": self.peer, "bytes": self._have})
-        self._chunks.clear()
-        self._waiting.clear()
+            log.info("peer left in mid-request", extra={"peer": self.peer, "bytes": have_bytes})
+        self._held.close()
         if self._under_way is not None and self._may_give_up:
             self._under_way.cancel()
         if self.on_lost is not None:
@@ -146,17 +142,9 @@ class Connection(asyncio.Protocol):
         if self._is_one_frame(data):
             self._serve_one(data[4:])
             return
-        if self._have:
-            self._chunks.append(data)
-            self._have += len(data)
-            if self._have < self._need:
-                if len(self._chunks) > _MOST_CHUNKS:  # each has an overhead, so they are joined
-                    self._chunks[:] = [b"".join(self._chunks)]
-                return
-            data = b"".join(self._chunks)
-            self._chunks.clear()
-            self._have = 0
-        self._cut(data)
+        reason = self._frames.take(data, self._most_frame_bytes())
+        if reason is not None:
+            self._end = reason
         if self.on_more is not None and self._waiting:
             self.on_more()
         if (
@@ -167,38 +155,7 @@ class Connection(asyncio.Protocol):
             self._serve_waiting()
         self._regulate()
 
-    # -- frames ---------------------------------------------------------------------------------
-
-    def _cut(self, data: bytes) -> None:
-        """Queues every whole frame of `data`; keeps the rest."""
-        position = 0
-        end = len(data)
-        limit = self.node.settings.broker.socket_request_max_bytes
-        while end - position >= 4:
-            size = int.from_bytes(data[position : position + 4], "big", signed=True)
-            if size < 8 or size > limit:
-                self._end = f"frame of {size} bytes (allowed: 8 to {limit})"
-                return
-            stop = position + 4 + size
-            if stop > end:
-                break
-            whole = (
-                data[position + 4 : stop]
-                if size <= _COPY_BYTES
-                else memoryview(data)[position + 4 : stop]
-            )
-            self._waiting.append(whole)
-            self._waiting_bytes += size
-            position = stop
-        rest = end - position
-        if rest:
-            self._chunks.append(data[position:] if position else data)
-            self._have = rest
-            self._need = (
-                4 + int.from_bytes(data[position : position + 4], "big") if rest >= 4 else 4
-            )
-        else:
-            self._need = 4
+    # -- ends -----------------------------------------------------------------------------------
 
     def _refuse(self, reason: str | CloseConnection) -> None:
         """Closes the connection because of invalid data."""
@@ -207,10 +164,17 @@ class Connection(asyncio.Protocol):
             log.warning("connection closed: %s", reason, extra={"peer": self.peer})
         self.hang_up()
 
+    def _refuse_for_memory(self, reason: str) -> None:
+        """Closes the connection at once, because it takes memory that others need."""
+        self.node.memory.requests.refused += 1
+        if self.node.connections.is_shown(self, reason):
+            log.warning("connection closed: %s", reason, extra={"peer": self.peer})
+        self._frames.clear()
+        self.abort()
+
     def hang_up(self) -> None:
         """Serves nothing more, sends the responses already written, then closes."""
-        self._waiting.clear()
-        self._waiting_bytes = 0
+        self._frames.clear()
         self.close()
 
     def close(self) -> None:
@@ -228,7 +192,7 @@ class Connection(asyncio.Protocol):
             return
         self._left = True
         self._end = ""
-        self._waiting.clear()
+        self._frames.clear()
         if not self._reading:
             self._reading = True
             self._transport.resume_reading()
@@ -246,17 +210,40 @@ class Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
+    def cut_if_stalled(self, now_s: float) -> None:
+        """Closes the connection if its peer leaves a frame incomplete."""
+        if self._reading and self._held.has_stalled(self.last_active_s, now_s):
+            self._refuse_for_memory("its peer has left a request incomplete for too long")
+
+    def _most_frame_bytes(self) -> int:
+        """Returns the size of the largest frame that may come."""
+        node = self.node
+        return min(
+            node.settings.broker.socket_request_max_bytes, node.memory.requests.limit_bytes - 4
+        )
+
+    def _regulate_soon(self) -> None:
+        """Reads on, in an iteration of the loop that is this connection's own."""
+        asyncio.get_running_loop().call_soon(self._regulate)
+
     def _regulate(self) -> None:
         """Reads the socket only while there is room for more data."""
+        if not self._held.update():
+            self._refuse_for_memory("too many wait for memory: see memory.limit.bytes")
+            return
         transport = self._transport
         if transport is None or transport.is_closing():
             return
         room = self._left or (
-            self._waiting_bytes < _PIPELINE_BYTES and self._end is None and self._turn is None
+            self._frames.waiting_bytes < _PIPELINE_BYTES
+            and self._end is None
+            and self._turn is None
+            and not self._held.is_waiting
         )
         if room != self._reading:
             self._reading = room
             if room:
+                self._held.resume(self.node.clock.monotonic_s())
                 transport.resume_reading()
             else:
                 transport.pause_reading()
@@ -267,13 +254,13 @@ class Connection(asyncio.Protocol):
         """Returns whether the connection is idle and `data` is one small request: nearly always."""
         size = len(data) - 4
         return (
-            not self._have
+            not self._frames.have_bytes
             and self._under_way is None
             and not self._waiting
             and self._turn is None
             and self._reading
             and self._writable
-            and 8 <= size <= _COPY_BYTES
+            and 8 <= size <= COPY_BYTES
             and size == int.from_bytes(data[:4], "big")
             and size <= self.node.settings.broker.socket_request_max_bytes
         )
@@ -302,7 +289,7 @@ class Connection(asyncio.Protocol):
         held_bytes = 0
         while self._waiting and self._writable and self._transport is not None:
             frame = self._waiting.popleft()
-            self._waiting_bytes -= len(frame)
+            self._frames.waiting_bytes -= len(frame)
             try:
                 answer = dispatch(self.node, self, frame)
             except CloseConnection as reason:
@@ -343,6 +330,8 @@ class Connection(asyncio.Protocol):
     def _finish_later(self, frame: bytes | memoryview, answer: Coming) -> None:
         """Waits for a response; nothing else is served until it is done."""
         self._may_give_up = frame[:2] in _GIVEN_UP
+        if len(frame) > COPY_BYTES:
+            self._held.serving_bytes = len(frame)
         self._wait_for(answer)
 
     def _wait_for(self, answer: Coming) -> None:
@@ -357,14 +346,17 @@ class Connection(asyncio.Protocol):
         self._under_way = None
         if happened.cancelled():
             later.dropped()
+            self._served()
             return
         try:
             answer = later.finish()
         except CloseConnection as reason:
+            self._served()
             self._refuse(reason)
             return
         except Exception:
             log.exception("request failed outside its handler", extra={"peer": self.peer})
+            self._served()
             self._refuse("internal error while answering")
             return
         if isinstance(answer, list):
@@ -372,7 +364,14 @@ class Connection(asyncio.Protocol):
         elif answer is not None:
             self._wait_for(answer)
             return
+        self._served()
         self._serve_waiting()
+
+    def _served(self) -> None:
+        """Gives back the memory of the frame that was served."""
+        if self._held.serving_bytes:
+            self._held.serving_bytes = 0
+            self._held.update()
 
     def _write(self, parts: list[bytes | bytearray | memoryview]) -> None:
         """Sends responses; each begins with its four-byte length."""

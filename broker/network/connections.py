@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ log = logging.getLogger("tidelog.connection")
 # shrinks towards the second.
 _UNSENT_BYTES = 256 << 20
 _LEAST_FETCH_BYTES = 64 << 10
+_WATCH_INTERVAL_S = 1.0
 
 
 class Connections:
@@ -72,6 +74,14 @@ class Connections:
         for connection in idle:
             connection.expire()
         return len(idle)
+
+    async def watch(self, clock: Clock) -> None:
+        """Closes connections whose peers leave a request incomplete, for as long as the broker runs."""
+        while True:
+            await asyncio.sleep(_WATCH_INTERVAL_S)
+            now_s = clock.monotonic_s()
+            for connection in list(self._open):
+                connection.cut_if_stalled(now_s)
 
     def fetch_room(self) -> int:
         """Returns the most bytes of records for one response: fewer if peers do not read theirs."""

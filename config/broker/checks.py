@@ -66,6 +66,16 @@ def check_metadata_files(config: BrokerConfig) -> None:
         raise ConfigError("metadata.store.user and metadata.store.password.file need each other")
 
 
+def check_memory(config: BrokerConfig) -> None:
+    """Checks that queued requests may take as much as the largest of them; raises ConfigError."""
+    queued_bytes = config.queued_max_request_bytes
+    if 0 < queued_bytes < config.socket_request_max_bytes:
+        raise ConfigError(
+            f"queued.max.request.bytes={queued_bytes} must not be less than "
+            f"socket.request.max.bytes={config.socket_request_max_bytes}"
+        )
+
+
 def check_clock(config: BrokerConfig) -> None:
     """Checks that a manual clock can be moved and no other has a start; raises ConfigError."""
     if config.clock == "manual":

@@ -22,7 +22,6 @@ def warnings(broker, *parts):
             "there are no access rules here: whoever reaches a listener may do everything",
         ),
         ("max.connections.per.ip", "10", "nothing limits how many connections one address opens"),
-        ("queued.max.request.bytes", "1000000", "nothing limits how much memory"),
         (NAME, "1000", "a compressed batch may unpack to more than this"),
         ("listener.name.plaintext.ssl.client.auth", "required", "settings of a single listener"),
     ],

@@ -1,0 +1,39 @@
+"""The shares of one broker's memory, by what they are used for.
+
+Of `memory.limit.bytes` a quarter is for frames that arrive, three eighths for records that are
+decompressed or converted, a quarter for answers that have not been read, and an eighth for replication.
+What one use leaves free, another cannot have: so no flood of one kind can stop another kind of work.
+`queued.max.request.bytes`, if it is smaller, limits the first share.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.memory.share import Share
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from config import BrokerConfig
+
+
+class Memory:
+    """What the requests of one broker may take."""
+
+    def __init__(self, config: BrokerConfig) -> None:
+        limit_bytes = config.memory_limit_bytes
+        queued_bytes = limit_bytes // 4
+        if config.queued_max_request_bytes > 0:
+            queued_bytes = min(queued_bytes, config.queued_max_request_bytes)
+        self.requests = Share(queued_bytes)
+        self.records = Share(limit_bytes * 3 // 8)
+        self.answers = Share(limit_bytes // 4)
+        self.replication = Share(limit_bytes // 8)
+
+    def __iter__(self) -> Iterator[tuple[str, Share]]:
+        """The shares, each with the name that metrics give to its use."""
+        yield "requests", self.requests
+        yield "records", self.records
+        yield "answers", self.answers
+        yield "replication", self.replication

@@ -1,0 +1,115 @@
+"""One share of the memory: bytes are reserved first come, first served.
+
+`take` reserves at once or not at all. `wait` reserves when all who came before have been served and there
+is room. `add` counts what is in memory already, even beyond the limit: who does so keeps it small.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Wait:
+    """Somebody who waits for `size_bytes`; `granted` is called once they are reserved."""
+
+    __slots__ = ("granted", "held_bytes", "size_bytes")
+
+    def __init__(self, size_bytes: int, granted: Callable[[], None], held_bytes: int) -> None:
+        self.size_bytes = size_bytes
+        self.granted = granted
+        self.held_bytes = held_bytes
+
+
+class Share:
+    """Bytes of memory for one use, of which at most `limit_bytes` are reserved."""
+
+    __slots__ = (
+        "_held_waiting",
+        "_largest_waiting",
+        "_waiting",
+        "limit_bytes",
+        "refused",
+        "reserved_bytes",
+        "waited",
+    )
+
+    def __init__(self, limit_bytes: int) -> None:
+        self.limit_bytes = limit_bytes
+        self.reserved_bytes = 0
+        self._held_waiting = 0  # bytes that those who wait hold meanwhile
+        self._largest_waiting = 0  # the most that one of them has waited for
+        self.waited = 0  # how often somebody had to wait
+        self.refused = 0  # how often somebody was refused, or lost the connection
+        self._waiting: deque[Wait] = deque()
+
+    @property
+    def waiting(self) -> int:
+        """How many wait."""
+        return len(self._waiting)
+
+    @property
+    def free_bytes(self) -> int:
+        """The bytes that are not reserved."""
+        return max(0, self.limit_bytes - self.reserved_bytes)
+
+    def take(self, size_bytes: int) -> bool:
+        """Reserves now and returns True, unless somebody waits or there is no room."""
+        if self._waiting or self.reserved_bytes + size_bytes > self.limit_bytes:
+            return False
+        self.reserved_bytes += size_bytes
+        return True
+
+    def may_wait(self, size_bytes: int, held_bytes: int) -> bool:
+        """Whether somebody may wait for bytes while holding others.
+
+        Each of those who wait could be granted what it waits for if nobody else held any.
+        """
+        largest = max(size_bytes, self._largest_waiting)
+        return self._held_waiting + held_bytes + largest <= self.limit_bytes
+
+    def wait(self, size_bytes: int, granted: Callable[[], None], *, held_bytes: int = 0) -> Wait:
+        """Reserves as soon as there is room, after all who came before; `granted` is called then.
+
+        `held_bytes` of what is reserved already cannot be released before. Raises ValueError for
+        more than the limit, which would wait for ever.
+        """
+        if size_bytes > self.limit_bytes:
+            raise ValueError(f"{size_bytes} bytes are more than the share of {self.limit_bytes}")
+        wait = Wait(size_bytes, granted, held_bytes)
+        self._waiting.append(wait)
+        self._held_waiting += held_bytes
+        self._largest_waiting = max(size_bytes, self._largest_waiting)
+        self.waited += 1
+        return wait
+
+    def leave(self, wait: Wait) -> None:
+        """Waits no longer; those behind may have their turn. Nothing happens to one who was granted."""
+        if wait in self._waiting:
+            self._waiting.remove(wait)
+            self._held_waiting -= wait.held_bytes
+            self._grant()
+
+    def add(self, size_bytes: int) -> None:
+        """Counts bytes that are in memory already, whether or not there is room."""
+        self.reserved_bytes += size_bytes
+
+    def release(self, size_bytes: int) -> None:
+        """Gives bytes back, and grants to those who wait, in their order."""
+        self.reserved_bytes -= size_bytes
+        if self._waiting:
+            self._grant()
+
+    def _grant(self) -> None:
+        while self._waiting:
+            first = self._waiting[0]
+            if self.reserved_bytes + first.size_bytes > self.limit_bytes:
+                return
+            self._waiting.popleft()
+            self._held_waiting -= first.held_bytes
+            self.reserved_bytes += first.size_bytes
+            first.granted()
+        self._largest_waiting = 0

@@ -1,0 +1,132 @@
+"""The frames of one connection's stream, cut out of it as its bytes arrive.
+
+`Frames` knows no socket. It promises:
+
+- Memory is never allocated because of a frame's stated length alone. A frame of more than `LARGE_BYTES`
+  is `wanted` first; who uses this class reserves memory for it and calls `allot`, and takes no more
+  bytes until then.
+- A frame of more than `_MAPPED_BYTES` is received in place, so that it is in memory once.
+- `held_bytes` is what the connection holds, or has reserved.
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections import deque
+from typing import Final
+
+LARGE_BYTES: Final = 64 << 10
+# Below this size a copy out of the receive buffer is cheaper than decoding through a memoryview.
+COPY_BYTES: Final = 16_384
+_MAPPED_BYTES = 4 << 20  # new pages cost more than joining chunks, but nothing is in memory twice
+_MOST_CHUNKS = 4096  # the most chunks of one frame
+_LEAST_BYTES = 8  # of a request's header
+
+
+class Frames:
+    """Whole frames that wait, and one that is incomplete."""
+
+    __slots__ = (
+        "_chunks",
+        "_mapped",
+        "_need",
+        "have_bytes",
+        "is_allotted",
+        "waiting",
+        "waiting_bytes",
+    )
+
+    def __init__(self) -> None:
+        self.waiting: deque[bytes | memoryview] = deque()  # whole frames, without their lengths
+        self.waiting_bytes = 0
+        self.have_bytes = 0  # of an incomplete frame, its length prefix included
+        self._need = 4  # bytes that are needed to proceed: the prefix, then the whole frame
+        self._chunks: list[bytes] = []  # the incomplete frame
+        self._mapped: mmap.mmap | None = None  # or the memory that it arrives in
+        self.is_allotted = False  # whether memory is reserved for all of it
+
+    @property
+    def wanted_bytes(self) -> int:
+        """The size of an incomplete large frame for which no memory is reserved yet, else 0."""
+        return self._need if self._need > LARGE_BYTES and not self.is_allotted else 0
+
+    @property
+    def held_bytes(self) -> int:
+        """The bytes of the frames that wait, and of the incomplete one: all of it once allotted."""
+        return self.waiting_bytes + (self._need if self.is_allotted else self.have_bytes)
+
+    def allot(self) -> None:
+        """Lets the incomplete frame arrive: its memory is reserved."""
+        self.is_allotted = True
+        if self._need > _MAPPED_BYTES:
+            self._mapped = mmap.mmap(-1, self._need)
+            for chunk in self._chunks:
+                self._mapped.write(chunk)
+            self._chunks.clear()
+
+    def take(self, data: bytes, limit_bytes: int) -> str | None:
+        """Takes what has arrived. Returns why the stream cannot be read on, None if it can."""
+        if not self.have_bytes:
+            return self._cut(data, limit_bytes)
+        if self._mapped is not None:
+            rest = self._fill(self._mapped, data)
+            return self._cut(rest, limit_bytes) if rest else None
+        self._chunks.append(data)
+        self.have_bytes += len(data)
+        if self.have_bytes < self._need:
+            if len(self._chunks) > _MOST_CHUNKS:  # each has an overhead, so they are joined
+                self._chunks[:] = [b"".join(self._chunks)]
+            return None
+        data = b"".join(self._chunks)
+        self._forget_incomplete()
+        return self._cut(data, limit_bytes)
+
+    def clear(self) -> None:
+        """Forgets everything that has arrived."""
+        self.waiting.clear()
+        self.waiting_bytes = 0
+        self._forget_incomplete()
+
+    def _forget_incomplete(self) -> None:
+        self._chunks.clear()
+        self._mapped, self.is_allotted = None, False
+        self.have_bytes, self._need = 0, 4
+
+    def _fill(self, mapped: mmap.mmap, data: bytes) -> bytes:
+        """Adds to a frame in its place; returns what follows the frame."""
+        missing = self._need - self.have_bytes
+        if len(data) < missing:
+            mapped.write(data)
+            self.have_bytes += len(data)
+            return b""
+        mapped.write(data[:missing])
+        self.waiting.append(memoryview(mapped)[4:].toreadonly())
+        self.waiting_bytes += self._need - 4
+        self._forget_incomplete()
+        return data[missing:]
+
+    def _cut(self, data: bytes, limit_bytes: int) -> str | None:
+        """Queues every whole frame of `data`; keeps the rest."""
+        position = 0
+        end = len(data)
+        while end - position >= 4:
+            size = int.from_bytes(data[position : position + 4], "big", signed=True)
+            if size < _LEAST_BYTES or size > limit_bytes:
+                return f"frame of {size} bytes (allowed: {_LEAST_BYTES} to {limit_bytes})"
+            stop = position + 4 + size
+            if stop > end:
+                self._need = 4 + size
+                break
+            whole = (
+                data[position + 4 : stop]
+                if size <= COPY_BYTES
+                else memoryview(data)[position + 4 : stop]
+            )
+            self.waiting.append(whole)
+            self.waiting_bytes += size
+            position = stop
+        rest = end - position
+        if rest:
+            self._chunks.append(data[position:] if position else data)
+            self.have_bytes = rest
+        return None

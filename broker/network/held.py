@@ -1,0 +1,108 @@
+"""What one connection holds of the memory for frames, and whether it waits for more.
+
+A frame of up to `frames.LARGE_BYTES` is counted as it arrives. The memory of a larger one is reserved whole
+before more of it is read; while others come first, the connection is not read. One that would wait is
+refused if those who wait hold too much already, as each holds the first bytes of its frame: else nobody
+could go on.
+
+A frame may not hold its memory for ever: a peer that sends nothing of the rest for `IDLE_S`, or sends it
+more slowly than `_LEAST_RATE`, has stalled.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from broker.memory.share import Share, Wait
+    from broker.network.frames import Frames
+
+IDLE_S: Final = 10.0
+_LEAST_RATE = 64 << 10  # bytes a second, and four times that while others wait for memory
+
+
+class Held:
+    """The bytes that one connection holds of a share, and what it waits for."""
+
+    __slots__ = ("_counted", "_frames", "_granted", "_share", "_since", "_wait", "serving_bytes")
+
+    def __init__(self, share: Share, frames: Frames, granted: Callable[[], None]) -> None:
+        """`granted` is called when the connection, which had to wait, can be read again."""
+        self.serving_bytes = 0  # of the frame that is being served
+        self._share = share
+        self._frames = frames
+        self._granted = granted
+        self._counted = 0
+        self._wait: Wait | None = None
+        self._since = (
+            0.0,
+            0,
+        )  # a time of the monotonic clock, and the bytes of the frame that were there
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether the connection waits for memory, and is not read."""
+        return self._wait is not None
+
+    def update(self) -> bool:
+        """Counts what is held now, and reserves what a large frame needs.
+
+        Returns False if the connection has to be refused.
+        """
+        frames, share = self._frames, self._share
+        wanted = frames.wanted_bytes
+        if wanted and self._wait is None:
+            missing = wanted - frames.have_bytes
+            if share.take(missing):
+                self._counted += missing
+                frames.allot()
+            elif not share.may_wait(missing, frames.have_bytes):
+                return False
+            else:
+                self._wait = share.wait(missing, self._allot, held_bytes=frames.have_bytes)
+        elif self._wait is not None and not wanted:
+            self._stop_waiting()
+        held = frames.held_bytes + self.serving_bytes
+        if held > self._counted:
+            share.add(held - self._counted)
+        elif held < self._counted:
+            share.release(self._counted - held)
+        self._counted = held
+        return True
+
+    def close(self) -> None:
+        """Gives back what the connection holds, but for the frame that is still served."""
+        self._stop_waiting()
+        self._frames.clear()
+        self.update()
+
+    def resume(self, now_s: float) -> None:
+        """Notes that the connection is read from now on: before, the peer could not send."""
+        self._since = now_s, self._frames.have_bytes
+
+    def has_stalled(self, last_active_s: float, now_s: float) -> bool:
+        """Returns whether the peer of a connection that is read leaves a frame incomplete."""
+        have_bytes = self._frames.have_bytes
+        if not have_bytes or self._wait is not None:
+            return False
+        if now_s - last_active_s > IDLE_S:
+            return True
+        if not self._frames.wanted_bytes and not self._frames.is_allotted:
+            return False
+        since_s, had_bytes = self._since
+        rate = 4 * _LEAST_RATE if self._share.waiting else _LEAST_RATE
+        return have_bytes - had_bytes < (now_s - since_s - IDLE_S) * rate
+
+    def _allot(self) -> None:
+        assert self._wait is not None
+        self._counted += self._wait.size_bytes
+        self._wait = None
+        self._frames.allot()
+        self._granted()
+
+    def _stop_waiting(self) -> None:
+        if self._wait is not None:
+            self._share.leave(self._wait)
+            self._wait = None
