@@ -61,17 +61,10 @@ def make_topic(cluster: Cluster, name: str, partitions: int, replicas: int = _RE
             len(each.isrs) == replicas and each.leader in ports for each in found.values()
         ):
             for index in (*range(min(partitions, 16)), partitions - 1):
-                _wait_until_led(cluster, unique, index, deadline)
+                end_offset(cluster, unique, index)
             return Led(unique, [ports[found[index].leader] for index in range(partitions)])
         if time.monotonic() > deadline:
             raise LoadError(f"{cluster.name}: {unique} is not replicated")
-        time.sleep(0.05)  # another process can only be polled
-
-
-def _wait_until_led(cluster: Cluster, topic: str, partition: int, deadline: float) -> None:
-    while end_offset(cluster, topic, partition) < 0:
-        if time.monotonic() > deadline:
-            raise LoadError(f"{cluster.name}: {topic}-{partition} has no leader")
         time.sleep(0.05)  # another process can only be polled
 
 
@@ -80,14 +73,24 @@ def _admin(cluster: Cluster) -> AdminClient:
 
 
 def end_offset(cluster: Cluster, topic: str, partition: int) -> int:
-    """Returns the offset after the last record that may be read."""
+    """Returns the offset after the last record that may be read.
+
+    A leader that is new, or was just replaced, is asked again. Raises LoadError if nobody answers.
+    """
+    deadline = time.monotonic() + _TIMEOUT_S
     consumer = loads.Consumer(
         {"bootstrap.servers": cluster.bootstrap, "group.id": "bench", "log_level": 0}
     )
     try:
-        return consumer.get_watermark_offsets(TopicPartition(topic, partition), _TIMEOUT_S)[1]
-    except KafkaException:
-        return -1
+        while True:
+            try:
+                at = TopicPartition(topic, partition)
+                return int(consumer.get_watermark_offsets(at, _TIMEOUT_S)[1])
+            except KafkaException as error:
+                if time.monotonic() > deadline:
+                    what = f"{cluster.name}: {topic}-{partition} has no leader"
+                    raise LoadError(what) from error
+                time.sleep(0.05)  # another process can only be polled
     finally:
         consumer.close()
 
