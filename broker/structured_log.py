@@ -2,18 +2,28 @@
 
 `log.info("topic created", extra={"topic": name})` prints
 `ts=2026-01-01T00:00:00.000Z level=info logger=tidelog.node msg="topic created" topic=orders`.
-Lines go to standard error; standard output carries the ready line alone.
+Lines go to standard error; standard output carries the ready line alone. Texts are cut at `MOST_CHARACTERS`.
+The same line is logged ten times a minute, and then counted (`broker/repeats.py`). Nobody who logs waits for
+whoever reads (`broker/log_output.py`).
 """
 
 from __future__ import annotations
 
+import atexit
 import json
 import logging
-import sys
+import math
 import time
+from typing import Final
 
+from broker.clock import SystemClock
+from broker.log_output import LogOutput
+from broker.repeats import Repeats
 from protocol.errors import BrokerError
 
+MOST_CHARACTERS: Final = 2_000  # of a message, and of each value
+_MOST_TRACEBACK = 40_000  # characters
+_LAST_LINES_S = 1.0  # how long the end of the process waits for whoever reads the log
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
@@ -27,9 +37,8 @@ class Logfmt(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Returns one line, and the traceback if there is one."""
-        moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
         line = (
-            f"ts={moment}.{int(record.msecs):03d}Z level={record.levelname.lower()} "
+            f"{_stamp(record)} level={record.levelname.lower()} "
             f"logger={record.name} msg={_quoted(record.getMessage())}"
         )
         for key, value in vars(record).items():
@@ -38,22 +47,81 @@ class Logfmt(logging.Formatter):
         if record.exc_info and isinstance(record.exc_info[1], BrokerError):
             line += f" reason={_quoted(record.exc_info[1].message)}"
         elif record.exc_info:
-            line += "\n  " + self.formatException(record.exc_info).replace("\n", "\n  ")
+            trace = _cut(self.formatException(record.exc_info), _MOST_TRACEBACK)
+            line += "\n  " + trace.replace("\n", "\n  ")
         return line
 
 
+def _stamp(record: logging.LogRecord) -> str:
+    moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+    return f"ts={moment}.{int(record.msecs):03d}Z"
+
+
 def _quoted(text: str) -> str:
-    """The text itself, or quoted and escaped where it would not stand alone."""
+    """The text itself, or quoted and escaped where it would not stand alone; a long one is cut."""
+    text = _cut(text, MOST_CHARACTERS)
     if text and text.isprintable() and not any(c in text for c in ' ="'):
         return text
     return json.dumps(text)
 
 
-def set_up(level: str) -> None:
-    """Sends everything at or above `level` to standard error."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(Logfmt())
+def _cut(text: str, most: int) -> str:
+    if len(text) <= most:
+        return text
+    return f"{text[:most]}... ({len(text) - most} more characters)"
+
+
+class LogHandler(logging.Handler):
+    """Formats records, counts those that are repeated, and hands the lines to a `LogOutput`."""
+
+    def __init__(self, output: LogOutput | None = None) -> None:
+        super().__init__()
+        self.setFormatter(Logfmt())
+        self.output = output or LogOutput(self.tell_dropped)
+        self._repeats = Repeats()
+        self._clock = SystemClock()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Hands a line on, unless the same was logged often enough in this minute."""
+        try:
+            line = self.format(record)
+            now_s = self._clock.monotonic_s()
+            stamp, _, text = line.partition(" ")
+            self._tell_repeated(stamp, now_s)
+            if self._repeats.is_shown(record.name, text, now_s):
+                self.output.put(_encoded(line))
+        except Exception:  # noqa: BLE001 - as in logging's own handlers: who logs does not fail
+            self.handleError(record)
+
+    def _tell_repeated(self, stamp: str, now_s: float) -> None:
+        for _, text, times in self._repeats.take_repeated(now_s):
+            first, _, _ = text.partition("\n")
+            self.output.put(_encoded(f"{stamp} {first} repeated={times}"))
+
+    def tell_dropped(self, lines: int) -> bytes:
+        """Returns a line that says how many lines nobody read in time."""
+        text = "lines of the log were dropped: standard error was not read in time"
+        record = logging.makeLogRecord(
+            {"name": "tidelog.log", "levelname": "WARNING", "msg": text, "lines": lines}
+        )
+        return _encoded(self.format(record))
+
+    def flush(self) -> None:
+        """Tells what was repeated, and waits a second at most until all lines are written."""
+        self._tell_repeated(_stamp(logging.makeLogRecord({})), math.inf)
+        self.output.drain(_LAST_LINES_S)
+
+
+def _encoded(line: str) -> bytes:
+    return line.encode("utf-8", "backslashreplace") + b"\n"
+
+
+def set_up(level: str) -> LogHandler:
+    """Sends everything at or above `level` to standard error, also what is logged last."""
+    handler = LogHandler()
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
     logging.raiseExceptions = False  # a closed pipe must not fill itself with tracebacks
+    atexit.register(handler.flush)
+    return handler

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from broker.network.refusals import Refusals
+from broker.repeats import Repeats
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,7 +32,7 @@ class Connections:
         self._settings = settings
         self._metrics = metrics
         self._open: set[Connection] = set()
-        self._refusals = Refusals()
+        self._refusals = Repeats()
         self.unsent_bytes = 0  # bytes of responses that wait for peers to read
 
     def __iter__(self) -> Iterator[Connection]:

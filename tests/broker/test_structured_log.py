@@ -1,10 +1,17 @@
-"""How the broker logs failures: an error of the protocol in one line, any other with a traceback."""
+"""The broker's log: how failures are said, what is cut and counted, and that nobody waits for its reader."""
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import os
+import signal
+import subprocess
+import sys
 
-from broker.structured_log import Logfmt
+from broker.log_output import LogOutput
+from broker.repeats import SHOWN
+from broker.structured_log import MOST_CHARACTERS, Logfmt, LogHandler
 from protocol.errors import KafkaStorageError
 
 LOG = logging.getLogger("tidelog.tests")
@@ -32,3 +39,93 @@ def test_any_other_error_has_a_traceback(caplog):
     assert first == 'level=error logger=tidelog.tests msg="the work failed" log=orders-0'
     assert traceback[0] == "  Traceback (most recent call last):"
     assert traceback[-1] == "  ZeroDivisionError: a fault of the broker"
+
+
+def test_long_texts_are_cut(caplog):
+    LOG.warning("refused %s", "n" * 70_000, extra={"client": "c" * 70_000})
+    line = Logfmt().format(caplog.records[-1])
+    assert len(line) < 2 * MOST_CHARACTERS + 300
+    assert line.count("more characters)") == 2
+
+
+# --- what is written --------------------------------------------------------------------------------
+
+
+def record(text, **extra):
+    return logging.makeLogRecord(
+        {"name": "tidelog.tests", "levelname": "INFO", "msg": text, **extra}
+    )
+
+
+def test_the_same_line_is_written_ten_times_and_then_counted():
+    read, write = os.pipe()
+    output = LogOutput(lambda lines: b"dropped %d\n" % lines, write)
+    handler = LogHandler(output)
+    for _ in range(SHOWN + 32):
+        handler.emit(record("the same"))
+    handler.emit(record("another"))
+    handler.flush()
+    os.close(write)
+    with os.fdopen(read) as lines:
+        texts = [line.split(" ", 1)[1].rstrip() for line in lines]
+    same = 'level=info logger=tidelog.tests msg="the same"'
+    assert texts == [
+        *[same] * SHOWN,
+        "level=info logger=tidelog.tests msg=another",
+        f"{same} repeated=32",
+    ]
+
+
+def test_nobody_waits_for_a_reader_and_what_is_dropped_is_told():
+    read, write = os.pipe()
+    output = LogOutput(lambda lines: b"dropped %d\n" % lines, write, most_bytes=200_000)
+    line = b"x" * 999 + b"\n"
+    for _ in range(1_000):  # five times what the pipe and the queue hold
+        output.put(line)
+    assert not output.drain(0)
+    assert output._waiting_bytes <= 200_000
+    with os.fdopen(read, "rb", buffering=0) as reader:
+        have = bytearray()
+        while not output.drain(0.01):
+            have += reader.read(1 << 16)
+        output.put(b"last\n")
+        assert output.drain(10)
+        os.close(write)
+        have += reader.read()
+    *written, told, last = bytes(have).splitlines()
+    assert set(written) == {line.rstrip()}
+    assert (told, last) == (b"dropped %d" % (1_000 - len(written)), b"last")
+
+
+def test_a_log_that_nobody_reads_any_more_is_dropped():
+    read, write = os.pipe()
+    os.close(read)
+    output = LogOutput(lambda _: b"", write)
+    output.put(b"lost\n")
+    assert output.drain(10)
+    os.close(write)
+
+
+def test_a_broker_whose_log_nobody_reads_serves_on_and_stops(tmp_path):
+    command = [sys.executable, "-m", "tidelog", "serve", "--listeners", "PLAINTEXT://127.0.0.1:0"]
+    options = ["--log-dirs", str(tmp_path / "logs"), "--set", "log.level=debug"]
+    read, write = os.pipe()  # full from the start, as one that nobody has read for long
+    os.set_blocking(write, False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(write, b"x" * 4096)
+    os.set_blocking(write, True)
+    process = subprocess.Popen(
+        [*command, *options], stdout=subprocess.PIPE, stderr=write, text=True
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("ready ")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+        os.close(read)
+        os.close(write)

@@ -40,7 +40,6 @@ log = logging.getLogger("tidelog.supervisor")
 STOP_WITHIN_S = 60.0
 _FAILED = 1
 _IN_ORDER = {0, -signal.SIGTERM}  # one that has just started dies of the signal
-_STANDARD_ERROR = 2
 
 
 class Supervisor:
@@ -55,15 +54,17 @@ class Supervisor:
         restarts: bool,
         directory: Path,
         check: Callable[[int], object],
+        write_log: Callable[[bytes], None],
     ) -> None:
         """`settings` are those of each broker, from broker 1 on.
 
         `options` returns the options of a broker that are not settings. `stalls` finds those that
         have to be ended. The socket lies in `directory`. Before a restart, `check` reads the
-        settings of a broker; it raises ValueError, with a sentence, if they are wrong.
+        settings of a broker; it raises ValueError, with a sentence, if they are wrong. `write_log`
+        takes what the brokers log, and keeps nobody waiting.
         """
         self._children = [
-            Child(broker, partial(options, broker), own, _write_log)
+            Child(broker, partial(options, broker), own, write_log)
             for broker, own in enumerate(settings, 1)
         ]
         self._stalls = stalls
@@ -320,10 +321,3 @@ def _reachable(address: str) -> str:
     """Returns an address that a client of this machine can connect to."""
     host, _, port = address.rpartition(":")
     return f"localhost:{port}" if host in ("", "0.0.0.0", "[::]") else address  # noqa: S104
-
-
-def _write_log(lines: bytes) -> None:
-    """Writes lines to standard error; what nobody reads any more is dropped."""
-    with contextlib.suppress(OSError):
-        while lines:
-            lines = lines[os.write(_STANDARD_ERROR, lines) :]

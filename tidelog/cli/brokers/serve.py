@@ -142,7 +142,7 @@ def _serve_many(
     stalls = Stalls(metadata, first.broker_session_timeout_ms / 1000)
     if options.stop_at_eof:
         _stop_at_eof()
-    structured_log.set_up(config.log_level)
+    handler = structured_log.set_up(config.log_level)
     try:
         return Supervisor(
             same,
@@ -151,6 +151,7 @@ def _serve_many(
             restarts=not options.no_restart,
             directory=Path(config.log_dirs[0]),
             check=load_own,
+            write_log=handler.output.put,
         ).run()
     except OSError as error:
         log.critical("stopped: %s", error)

@@ -1,11 +1,11 @@
-"""Requests that are not served: each kind is logged a few times from each host, then counted."""
+"""What happens again and again: each kind is logged a few times from each source, then counted."""
 
 from __future__ import annotations
 
 from types import SimpleNamespace
 
 from broker.network.connections import Connections
-from broker.network.refusals import _MOST_KEYS, SHOWN, SPAN_S, Refusals, Repeated
+from broker.repeats import _MOST_KEYS, SHOWN, SPAN_S, Repeated, Repeats
 from broker.security.session import ANONYMOUS, Session
 from tests.broker.raw import frame, header
 from tests.broker.subject import eventually
@@ -15,39 +15,39 @@ REASON = "API key 1 has no version 99 here"
 
 
 def test_the_first_are_shown_and_the_rest_counted_once():
-    refusals = Refusals()
-    shown = [refusals.is_shown(HOST, REASON, 100.0 + i / 100) for i in range(43_741)]
+    repeats = Repeats()
+    shown = [repeats.is_shown(HOST, REASON, 100.0 + i / 100) for i in range(43_741)]
     assert shown == [True] * SHOWN + [False] * (43_741 - SHOWN)
-    assert refusals.take_repeated(100.0 + SPAN_S - 1) == []
-    assert refusals.take_repeated(100.0 + SPAN_S) == [Repeated(HOST, REASON, 43_741 - SHOWN)]
-    assert refusals.take_repeated(1e9) == []
-    assert refusals.is_shown(HOST, REASON, 1e9)
+    assert repeats.take_repeated(100.0 + SPAN_S - 1) == []
+    assert repeats.take_repeated(100.0 + SPAN_S) == [Repeated(HOST, REASON, 43_741 - SHOWN)]
+    assert repeats.take_repeated(1e9) == []
+    assert repeats.is_shown(HOST, REASON, 1e9)
 
 
 def test_hosts_and_reasons_are_counted_apart():
-    refusals = Refusals()
+    repeats = Repeats()
     for _ in range(SHOWN):
-        assert refusals.is_shown(HOST, REASON, 0)
-    assert not refusals.is_shown(HOST, REASON, 0)
-    assert refusals.is_shown(OTHER, REASON, 0)
-    assert refusals.is_shown(HOST, "unknown API key 200 (version 0)", 0)
-    assert refusals.take_repeated(SPAN_S) == [Repeated(HOST, REASON, 1)]
+        assert repeats.is_shown(HOST, REASON, 0)
+    assert not repeats.is_shown(HOST, REASON, 0)
+    assert repeats.is_shown(OTHER, REASON, 0)
+    assert repeats.is_shown(HOST, "unknown API key 200 (version 0)", 0)
+    assert repeats.take_repeated(SPAN_S) == [Repeated(HOST, REASON, 1)]
 
 
 def test_what_was_shown_each_time_is_not_told_again():
-    refusals = Refusals()
+    repeats = Repeats()
     for _ in range(SHOWN):
-        refusals.is_shown(HOST, REASON, 0)
-    assert refusals.take_repeated(SPAN_S) == []
+        repeats.is_shown(HOST, REASON, 0)
+    assert repeats.take_repeated(SPAN_S) == []
 
 
 def test_memory_is_bounded():
-    refusals = Refusals()
+    repeats = Repeats()
     for number in range(_MOST_KEYS):
-        refusals.is_shown(HOST, str(number), 0)
-    assert all(refusals.is_shown(HOST, REASON, 0) for _ in range(SHOWN + 5))
-    assert refusals.take_repeated(SPAN_S) == []
-    assert len(refusals._since_s) == len(refusals._times) == 0
+        repeats.is_shown(HOST, str(number), 0)
+    assert all(repeats.is_shown(HOST, REASON, 0) for _ in range(SHOWN + 5))
+    assert repeats.take_repeated(SPAN_S) == []
+    assert len(repeats._since_s) == len(repeats._times) == 0
 
 
 def test_a_client_that_asks_blindly_fills_no_log(start):

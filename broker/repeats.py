@@ -1,8 +1,8 @@
-"""Which clients ask for what is not served, so that each is logged a few times and then counted.
+"""What happens again and again, so that it is logged a few times and then counted.
 
-A client that asks blindly for an API or a version connects again at once, thousands of times. Of the same
-request from the same host the first `SHOWN` in a span of `SPAN_S` are to be logged, and then, once the span
-is over, how many more there were.
+A client that asks blindly for an API or a version connects again at once, thousands of times. Of what has
+the same source and the same text the first `SHOWN` in a span of `SPAN_S` are to be logged, and then, once
+the span is over, how many more there were.
 """
 
 from __future__ import annotations
@@ -11,27 +11,27 @@ from typing import Final, NamedTuple
 
 SHOWN: Final = 10
 SPAN_S: Final = 60.0
-_MOST_KEYS = 1_000  # hosts and requests that are told apart; all others are logged
+_MOST_KEYS = 1_000  # sources and texts that are told apart; all others are logged
 
 
 class Repeated(NamedTuple):
-    """A refusal that was not logged each time: from where, why, and how often it was left out."""
+    """What was not logged each time: its source, its text, and how often it was left out."""
 
-    host: str
-    reason: str
+    source: str
+    text: str
     times: int
 
 
-class Refusals:
-    """Counts refusals by host and reason."""
+class Repeats:
+    """Counts texts by their source, such as refusals by the client's host."""
 
     def __init__(self) -> None:
         self._since_s: dict[tuple[str, str], float] = {}
         self._times: dict[tuple[str, str], int] = {}
 
-    def is_shown(self, host: str, reason: str, now_s: float) -> bool:
-        """Counts a refusal at a time of the monotonic clock; returns whether to log it."""
-        key = (host, reason)
+    def is_shown(self, source: str, text: str, now_s: float) -> bool:
+        """Counts a text at a time of the monotonic clock; returns whether to log it."""
+        key = (source, text)
         if key not in self._since_s:
             if len(self._since_s) >= _MOST_KEYS:
                 return True

@@ -1,0 +1,92 @@
+"""Lines of the log on their way to standard error: whoever logs never waits for whoever reads.
+
+A line is written at once if that cannot block. Else it waits in memory with those that follow, up to
+`WAITING_BYTES` in all, and a thread writes them. A line for which there is no room is dropped and counted;
+the count is a line of its own as soon as there is room again. If standard error is closed at the other end,
+what is logged from then on is dropped.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import threading
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+WAITING_BYTES: Final = 1 << 20
+_STANDARD_ERROR = 2
+
+
+class LogOutput:
+    """Writes lines to a descriptor; once that would block, in a thread."""
+
+    def __init__(
+        self,
+        tell_dropped: Callable[[int], bytes],
+        descriptor: int = _STANDARD_ERROR,
+        most_bytes: int = WAITING_BYTES,
+    ) -> None:
+        """`tell_dropped` returns the line that says how many lines were dropped."""
+        self._tell_dropped = tell_dropped
+        self._descriptor = descriptor
+        self._most_bytes = most_bytes
+        self._lines: deque[bytes] = deque()
+        self._changed = threading.Condition()
+        self._waiting_bytes = 0  # in `_lines`, and in what the thread is writing
+        self._dropped = 0  # since the last line that told of it
+        self._thread: threading.Thread | None = None
+
+    def put(self, line: bytes) -> None:
+        """Takes a line with its line feed, or drops it."""
+        with self._changed:
+            if not self._waiting_bytes and not self._dropped and self._can_take(line):
+                self._write(line)
+                return
+            if self._waiting_bytes and self._waiting_bytes + len(line) > self._most_bytes:
+                self._dropped += 1
+                return
+            if self._dropped:
+                line = self._tell_dropped(self._dropped) + line
+                self._dropped = 0
+            self._lines.append(line)
+            self._waiting_bytes += len(line)
+            if self._thread is None:
+                # It may be stuck in a write when the process ends, so nobody waits for its end.
+                self._thread = threading.Thread(target=self._write_all, name="log", daemon=True)
+                self._thread.start()
+            self._changed.notify_all()
+
+    def drain(self, timeout_s: float) -> bool:
+        """Waits until all lines are written, for a bounded time; returns whether they are."""
+        with self._changed:
+            if self._dropped and not self._waiting_bytes:
+                self.put(b"")
+            return self._changed.wait_for(lambda: self._waiting_bytes == 0, timeout_s)
+
+    def _write_all(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._lines)
+                line = self._lines.popleft()
+            self._write(line)
+            with self._changed:
+                self._waiting_bytes -= len(line)
+                self._changed.notify_all()
+
+    def _write(self, line: bytes) -> None:
+        with contextlib.suppress(OSError):  # nobody reads any more
+            while line:
+                line = line[os.write(self._descriptor, line) :]
+
+    def _can_take(self, line: bytes) -> bool:
+        """Returns whether a write does not block: a pipe that is ready takes PIPE_BUF bytes."""
+        if len(line) > select.PIPE_BUF:
+            return False
+        poll = select.poll()
+        poll.register(self._descriptor, select.POLLOUT)
+        return any(events & select.POLLOUT for _, events in poll.poll(0))
