@@ -42,6 +42,8 @@ REASSIGN: Final = 45
 LIST_REASSIGNMENTS: Final = 46
 OFFSET_DELETE: Final = 47
 DESCRIBE_PRODUCERS: Final = 61
+DESCRIBE_TRANSACTIONS: Final = 65
+LIST_TRANSACTIONS: Final = 66
 
 VersionRange = tuple[int, int]  # the lowest version and the highest
 
@@ -62,6 +64,7 @@ SPOKEN: Final[Mapping[int, VersionRange]] = {
     INIT_PRODUCER_ID: (0, 4),
     ADD_PARTITIONS_TO_TXN: (0, 3),  # from 4 on it is for brokers
     END_TXN: (0, 4),  # from 5 on every transaction has its own epoch (KIP-890)
+    WRITE_TXN_MARKERS: (0, 1),
     DESCRIBE_CONFIGS: (1, 4),
     DESCRIBE_LOG_DIRS: (0, 4),
     SASL_AUTHENTICATE: (0, 2),
@@ -72,6 +75,8 @@ SPOKEN: Final[Mapping[int, VersionRange]] = {
     LIST_REASSIGNMENTS: (0, 0),
     OFFSET_DELETE: (0, 0),
     DESCRIBE_PRODUCERS: (0, 0),
+    DESCRIBE_TRANSACTIONS: (0, 0),
+    LIST_TRANSACTIONS: (0, 2),
 }
 
 

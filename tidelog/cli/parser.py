@@ -9,7 +9,7 @@ crashed, 2 for a mistake in the command line or the settings, which it reports i
 `tidelog dump FILE...` shows what the files of a log directory contain, and checks each. Exit
 status: 0 if all are fine, 1 if there are findings, 2 for a mistake in the command line.
 
-`tidelog topics|configs|groups|produce|consume|explain|doctor|offsets|times|clock|delete-records`
+`tidelog topics|configs|groups|transactions|produce|consume|explain|doctor|offsets|times|clock|delete-records`
 ask a running broker, over HTTP and Kafka's protocol. Exit status: 0 for success, 1 for failure, 2
 for a mistake in the command line; `doctor` has 1 for findings and 2 for failure.
 
@@ -54,6 +54,12 @@ _ASKING = {
         "add_groups",
         "run_groups",
         "list, describe, reset and delete consumer groups; lag in records and in time",
+    ),
+    "transactions": (
+        "tidelog.cli.transactions.command",
+        "add_transactions",
+        "run_transactions",
+        "list, describe and abort transactions, and find those that hang",
     ),
     "produce": (
         "tidelog.cli.produce",

@@ -19,6 +19,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
+from tidelog.cli.escaping import escaped, escaped_lines
 from tidelog.control import ControlClient, ControlError
 
 if TYPE_CHECKING:
@@ -127,7 +128,7 @@ def run(
         command(options)
         sys.stdout.flush()
     except CommandError as error:
-        sys.stderr.write(f"tidelog {name}: {error}\n")
+        sys.stderr.write(f"tidelog {name}: {escaped(str(error))}\n")
         return error.status
     except BrokenPipeError:  # the reader of the pipe has closed it, as `head` does
         drop_output()
@@ -240,8 +241,8 @@ def print_json(value: Any) -> None:
 
 
 def print_lines(*lines: str) -> None:
-    """Prints lines of text."""
-    sys.stdout.write("".join(f"{line}\n" for line in lines))
+    """Prints lines of text; what is not printable in them is escaped."""
+    sys.stdout.write("".join(f"{escaped_lines(line)}\n" for line in lines))
 
 
 def print_table(
@@ -250,11 +251,13 @@ def print_table(
     *,
     right: Sequence[str] = (),
     wraps: str | None = None,
+    lines: Sequence[str] = (),
 ) -> None:
     """Prints a table.
 
-    The columns in `right` are right-aligned, those in `wraps` may use several lines. Nothing is cut
-    off: a narrow terminal breaks the lines itself.
+    The columns in `right` are right-aligned, that in `wraps` is folded, and cells of those in
+    `lines` may have line breaks. Nothing is cut off: a narrow terminal breaks the lines itself. What else
+    is not printable in a cell is escaped.
     """
     from rich import box
     from rich.console import Console
@@ -270,7 +273,10 @@ def print_table(
             min_width=_LEAST_WRAPPED if column == wraps else None,
         )
     for row in rows:
-        table.add_row(*row)
+        cells = zip(columns, row, strict=True)
+        table.add_row(
+            *(escaped_lines(cell) if name in lines else escaped(cell) for name, cell in cells)
+        )
     width = _WIDE
     if sys.stdout.isatty():
         width = shutil.get_terminal_size().columns
@@ -344,7 +350,7 @@ def confirm(question: str, *, refusal: str, declined: str, yes: bool) -> None:
         return
     if not sys.stdin.isatty():
         raise CommandError(refusal, USAGE)
-    sys.stderr.write(f"{question} [y/N] ")
+    sys.stderr.write(f"{escaped(question)} [y/N] ")
     sys.stderr.flush()
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise CommandError(declined)

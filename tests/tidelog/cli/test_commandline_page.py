@@ -34,7 +34,7 @@ def shell(command, broker, tidelog):
 @pytest.mark.timeout(900)  # thirty programs start, one after the other
 def test_every_command_of_the_page_runs_in_its_order(tmp_path):
     examples = EXAMPLE.findall(PAGE.read_text(encoding="utf-8"))
-    assert len(examples) == 27
+    assert len(examples) == 29
     with BrokerProcess(tmp_path / "data") as broker:
         for command, expected in examples:
             done = shell(command, broker, sys.executable)

@@ -88,7 +88,13 @@ def _print_partition(
     )
     segments = partition["segments"]
     print_lines("")
-    print_table(_COLUMNS, [_row(segment) for segment in segments], right=("size",), wraps="goes")
+    print_table(
+        _COLUMNS,
+        [_row(segment) for segment in segments],
+        right=("size",),
+        wraps="goes",
+        lines=_COLUMNS[2:4],
+    )
     if with_reasons:
         print_lines(
             "", *(f"{segment['base_offset']}: {segment['sentence']}" for segment in segments)

@@ -1,0 +1,147 @@
+"""What coordinators and partitions say of transactions, over Kafka's protocol.
+
+Functions raise CommandError.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from client import RequestError
+from client.calls import producers as producer_calls
+from client.calls import topics as topic_calls
+from client.calls import transactions as calls
+from client.calls.transactions import Filters
+from protocol.errors import ErrorCode
+from protocol.wire import EncodeError
+from tidelog.cli.cluster import raised_as_sentences
+from tidelog.cli.shared import CommandError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from client.calls.transactions import Listed, OpenTransaction
+    from client.flow import Call
+    from protocol.topic_partition import TopicPartition
+    from tidelog.cli.cluster import Cluster
+
+STATE_TOPIC = "__transaction_state"
+OPEN_STATES = frozenset({"Ongoing", "PrepareCommit", "PrepareAbort"})
+_AT_ONCE = 500  # ids in one request
+
+
+class Transaction(NamedTuple):
+    """A transactional id as its coordinator knows it. Times in ms."""
+
+    transactional_id: str
+    state: str
+    coordinator: int
+    producer_id: int
+    epoch: int
+    timeout_ms: int
+    start_ms: int | None
+    """When the transaction began; None if none is open."""
+    partitions: tuple[TopicPartition, ...]
+    """Those in the transaction; while it ends, those that lack their marker."""
+
+
+def now_ms(cluster: Cluster, http: str, topic: str = STATE_TOPIC) -> int:
+    """Returns the broker's time if its HTTP port answers and it has the topic, else this machine's."""
+    here = cluster.is_at(http, topic)
+    return time.time_ns() // 1_000_000 if here is None else int(here["at_ms"])
+
+
+def listed(cluster: Cluster, filters: Filters) -> list[tuple[int, Listed]]:
+    """Returns the transactional ids that match, each with its coordinator, sorted by id."""
+    found: dict[str, tuple[int, Listed]] = {}
+    brokers = [one.node_id for one in _perform(cluster, topic_calls.describe([])).brokers]
+    for broker in brokers:
+        try:
+            here, unknown = _perform(cluster, calls.list_on(broker, filters))
+        except EncodeError as error:
+            raise CommandError(f"broker {broker} is too old for this filter: {error}") from None
+        if unknown:
+            raise CommandError(f"there is no state {', '.join(unknown)}")
+        found.update((each.transactional_id, (broker, each)) for each in here)
+    return [found[name] for name in sorted(found)]
+
+
+def described(cluster: Cluster, each: Iterable[tuple[int, Listed]]) -> list[Transaction]:
+    """Returns what coordinators know of listed ids; those they have forgotten since are left out."""
+    by_coordinator: dict[int, list[str]] = {}
+    for broker, one in each:
+        by_coordinator.setdefault(broker, []).append(one.transactional_id)
+    found = []
+    for broker, names in by_coordinator.items():
+        for first in range(0, len(names), _AT_ONCE):
+            answer = _perform(cluster, calls.describe_on(broker, names[first : first + _AT_ONCE]))
+            found += [_transaction(broker, one) for one in answer.values()]
+    return sorted(found)
+
+
+def describe(cluster: Cluster, transactional_id: str) -> Transaction:
+    """Returns what its coordinator knows of one id."""
+    if not transactional_id:
+        raise CommandError("a transactional id has at least one character")
+    prefix = f"{transactional_id}: "
+    broker = _perform(cluster, calls.coordinator(transactional_id), prefix)
+    try:
+        with raised_as_sentences(prefix):
+            try:
+                answer = cluster.client.perform(calls.describe(transactional_id))
+            except RequestError as error:
+                if error.code is not ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
+                    raise
+                raise CommandError(f"there is no transactional id {transactional_id}") from None
+    except EncodeError as error:
+        raise CommandError(f"{prefix}{error}") from None
+    return _transaction(broker, answer)
+
+
+def open_in(cluster: Cluster, place: TopicPartition) -> list[OpenTransaction]:
+    """Returns the transactions that are open in a partition, oldest first."""
+    call = calls.open_in(*place)
+    found: list[OpenTransaction] = _perform(cluster, call, f"{place[0]}-{place[1]}: ")
+    return sorted(found, key=lambda each: each.start_offset)
+
+
+def of_producers(cluster: Cluster, ids: Sequence[int]) -> dict[int, tuple[int, Listed]]:
+    """Returns the transactional ids of producer ids, each with its coordinator."""
+    found: dict[int, tuple[int, Listed]] = {}
+    for first in range(0, len(ids), _AT_ONCE):
+        filters = Filters(producer_ids=ids[first : first + _AT_ONCE])
+        found |= {each.producer_id: (broker, each) for broker, each in listed(cluster, filters)}
+    return found
+
+
+def abort_in(cluster: Cluster, place: TopicPartition, opened: OpenTransaction) -> None:
+    """Aborts an open transaction in one partition."""
+    _perform(cluster, calls.abort_in(*place, opened), f"{place[0]}-{place[1]}: ")
+
+
+def fence(cluster: Cluster, transaction: Transaction) -> None:
+    """Lets the coordinator abort what an id has open, and refuse its producer from now on."""
+    name = transaction.transactional_id
+    call = producer_calls.init(name, transaction_timeout_ms=transaction.timeout_ms)
+    _perform(cluster, call, f"{name}: ")
+
+
+def _perform(cluster: Cluster, call: Call[Any], prefix: str = "") -> Any:
+    with raised_as_sentences(prefix):
+        return cluster.client.perform(call)
+
+
+def _transaction(coordinator: int, told: Any) -> Transaction:
+    start_ms = told.transaction_start_time_ms
+    is_open = told.transaction_state in OPEN_STATES and start_ms >= 0
+    return Transaction(
+        told.transactional_id,
+        told.transaction_state,
+        coordinator,
+        told.producer_id,
+        told.producer_epoch,
+        told.transaction_timeout_ms,
+        start_ms if is_open else None,
+        tuple(sorted((one.topic, number) for one in told.topics for number in one.partitions)),
+    )
