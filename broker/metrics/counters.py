@@ -55,6 +55,7 @@ class Metrics:
         self.disconnects_mid_request = 0
         self.connections_made = 0
         self.connections_refused = 0
+        self.http_connections_refused = 0
         self.segments_deleted = 0
         self.commits = 0
         self.compaction = CompactionCounters()

@@ -154,6 +154,13 @@ FAMILIES = (
         _count("connections_refused"),
     ),
     Family(
+        "tidelog_http_connections_refused",
+        COUNTER,
+        "HTTP connections over http.max.connections",
+        (),
+        _count("http_connections_refused"),
+    ),
+    Family(
         "tidelog_client_handshakes",
         COUNTER,
         "ApiVersions by client software",

@@ -13,25 +13,27 @@ from __future__ import annotations
 import asyncio
 import importlib
 import logging
+import socket
 from typing import TYPE_CHECKING, Any
 
 from broker.metrics.collector import Collector
+from broker.network import http_server
 
 if TYPE_CHECKING:
-    import socket
     from collections.abc import Iterator
 
     from broker.node import Node
 
 log = logging.getLogger("tidelog.http")
 
+_MACHINE = socket.gethostname()
 _SHUTDOWN_S = 3.0  # how long a stop waits for responses in progress
 
 
 async def start_http(node: Node, listening: socket.socket) -> Any:
     """Waits for the first request on a listening socket, then serves it and all that follow.
 
-    Returns the runner, which the caller cleans up at the end.
+    Returns the server, which the caller cleans up at the end.
     """
     await readable(listening)
     web = await node.pools.metrics.run(importlib.import_module, "aiohttp.web")
@@ -60,15 +62,26 @@ async def start_http(node: Node, listening: socket.socket) -> Any:
         text = "".join(f"{line}\n" for line in lines)
         return web.Response(text=text, status=503 if reasons else 200)
 
-    app = web.Application()
+    server = http_server.HttpServer(web, _limits(node))
+    app = web.Application(middlewares=[server.middleware()])
     app.router.add_get("/metrics", metrics)
     app.router.add_get("/healthz", healthz)
     app.router.add_get("/readyz", readyz)
     app.add_subapp("/v1", http_api.api(web, node))
-    runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=_SHUTDOWN_S)
-    await runner.setup()
-    await web.SockSite(runner, listening).start()
-    return runner
+    await server.start(app, listening, shutdown_timeout=_SHUTDOWN_S)
+    return server
+
+
+def _limits(node: Node) -> http_server.Limits:
+    def count_refused() -> None:
+        node.metrics.http_connections_refused += 1
+
+    def names() -> frozenset[str]:
+        told = (each.advertised[0] for each in node.listeners)
+        known = (_MACHINE, *told, *node.settings.broker.http_allowed_hosts)
+        return frozenset(map(str.lower, known))
+
+    return http_server.Limits(node.settings.broker.http_max_connections, names, count_refused)
 
 
 def _not_ready(node: Node) -> Iterator[str]:

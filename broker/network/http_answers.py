@@ -8,6 +8,7 @@ and as ISO 8601 in UTC.
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import json
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Callable, Mapping
 
+_BODY_TIMEOUT_S = 10.0
 _STATUS = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: 404,
     ErrorCode.OFFSET_OUT_OF_RANGE: 404,
@@ -76,7 +78,7 @@ def refuse_pages(headers: Mapping[str, str], *, checks_host: bool) -> None:
     """Raises Refused for the headers of a request of a page in a browser (`guarding`)."""
     if "Origin" in headers or headers.get("Sec-Fetch-Site", "none") != "none":
         raise Refused(403, "FORBIDDEN", "pages in a browser are not answered here")
-    if checks_host and not _is_this_machine(headers.get("Host")):
+    if checks_host and not is_address_or_local(headers.get("Host")):
         raise Refused(
             403,
             "FORBIDDEN",
@@ -84,18 +86,34 @@ def refuse_pages(headers: Mapping[str, str], *, checks_host: bool) -> None:
         )
 
 
-def _is_this_machine(host: str | None) -> bool:
-    """Returns whether a Host header is missing, an address, or localhost."""
+def is_address_or_local(host: str | None, names: frozenset[str] = frozenset()) -> bool:
+    """Returns whether a Host header is missing, an address, localhost, or one of some names."""
     if host is None:  # HTTP/1.0; browsers always send a Host header
         return True
     try:
         name = (urlsplit(f"//{host}").hostname or "").removesuffix(".")
-        if name == "localhost" or name.endswith(".localhost"):
+        if name == "localhost" or name.endswith(".localhost") or name in names:
             return True
         ipaddress.ip_address(name)
     except ValueError:
         return False
     return True
+
+
+async def body_of(request: Any) -> str:
+    """Returns the text of a body. Raises Refused if it is not as long as its Content-Length says."""
+    try:
+        async with asyncio.timeout(_BODY_TIMEOUT_S):
+            text: str = await request.text()
+    except TimeoutError:
+        raise Refused(
+            400,
+            "BAD_REQUEST",
+            f"the body has not come within {_BODY_TIMEOUT_S:g} s: Content-Length is {request.content_length}",
+        ) from None
+    except ConnectionError:
+        raise Refused(400, "BAD_REQUEST", "the client left before its body ended") from None
+    return text
 
 
 def answering(

@@ -14,7 +14,7 @@ import logging
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker.network import http_clock
-from broker.network.http_answers import Refused, line, refuse_pages, twice
+from broker.network.http_answers import Refused, body_of, line, refuse_pages, twice
 from broker.security.authorizer import CLUSTER_NAME
 from broker.security.session import ANONYMOUS, Session
 from protocol.acl import Operation, ResourceType
@@ -110,7 +110,7 @@ def _handler(node: Node, route: _Route, web: Any) -> Callable[[Any], Awaitable[A
             raise Refused(_FORBIDDEN, "FORBIDDEN", "a change is sent as application/json")
         session = Session(ANONYMOUS, host, _LISTENER)
         node.authorizer.require(session, Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME)
-        given = _body(await request.text(), route)
+        given = _body(await body_of(request), route)
         log.info("change over HTTP", extra={"path": request.path, "host": host, **given})
         answer = await route.do(node, {**given, **request.match_info})
         return web.json_response(answer, dumps=line)

@@ -20,7 +20,14 @@ from broker.clock import ManualClock
 from broker.maintenance.compaction_rounds import CompactionRound
 from broker.network import dispatch
 from broker.network.http import readable
-from broker.network.http_answers import Refused, answering, guarding, line, partition_number
+from broker.network.http_answers import (
+    Refused,
+    answering,
+    body_of,
+    guarding,
+    line,
+    partition_number,
+)
 from broker.testing.cuts import add_cut, heal_cuts, show_cuts
 from broker.testing.fault_requests import wrapped
 from broker.testing.fault_storage import FaultySystem
@@ -345,7 +352,7 @@ async def start_control(control: Control, listening: socket.socket) -> Any:
 
 def _handler(control: Control, route: _Route, web: Any) -> Callable[[Any], Awaitable[Any]]:
     async def handle(request: Any) -> Any:
-        given = _body(await request.text(), route)
+        given = _body(await body_of(request), route)
         answer = await route.do(control, {**given, **request.match_info})
         return web.json_response(answer, status=route.status, dumps=line)
 

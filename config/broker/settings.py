@@ -2,7 +2,7 @@
 
 Kafka's settings have Kafka's names, and our own (http.listener, clock ...) follow its style. The
 defaults of topic settings are broker settings too: config/topic.py declares them under `broker_names`. The
-settings of the cluster are in cluster.py.
+settings of the cluster are in cluster.py, those of HTTP in http.py.
 """
 
 from __future__ import annotations
@@ -75,15 +75,6 @@ class BrokerConfig(ClusterConfig):
         "The directories of the logs, separated by commas; the first one also holds the metadata.",
         fallbacks=("log.dir",),
         convert=parse_log_dirs,
-        dynamic=False,
-    )
-    http_listener: str = setting(
-        "http.listener",
-        Type.STRING,
-        "",
-        "The host:port for metrics and health over HTTP; if empty, there is none. Not a Kafka "
-        "setting.",
-        convert=parse_address,
         dynamic=False,
     )
     control_listener: str = setting(
