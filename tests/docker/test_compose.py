@@ -5,6 +5,7 @@ Run with `make test-docker`. Grafana is not started: its files are judged in tes
 
 from __future__ import annotations
 
+import re
 import time
 
 import pytest
@@ -46,10 +47,13 @@ class Stack(ComposeStack):
         self.port, self.http = port, http_port
         self.start(prometheus_port, TIDELOG_PORT=port, TIDELOG_HTTP_PORT=http_port)
 
-    def broker_log(self):
+    def broker(self):
         names = engine.run(engine.name(), "ps", "--all", "--format", "{{.Names}}").split()
         (name,) = (name for name in names if self.project in name and "broker" in name)
-        return engine.run(engine.name(), "logs", name)
+        return name
+
+    def broker_log(self):
+        return engine.run(engine.name(), "logs", self.broker())
 
 
 @pytest.fixture(scope="module")
@@ -76,6 +80,21 @@ def test_clients_on_the_host_and_inside_the_network(stack):
     (host,) = producer._metadata.brokers()
     producer.close()
     assert (host.host, host.port) == ("localhost", stack.port)
+
+
+def test_the_broker_cannot_take_all_of_the_machine(stack):
+    status = engine.run(engine.name(), "exec", stack.broker(), "cat", "/proc/1/status")
+    assert "NoNewPrivs:\t1\n" in status
+    limits = engine.run(engine.name(), "exec", stack.broker(), "cat", "/proc/1/limits")
+    assert re.search(r"Max open files +16384 +16384 ", limits), limits
+    memory, pids = engine.run(
+        engine.name(),
+        "inspect",
+        "--format",
+        "{{.HostConfig.Memory}} {{.HostConfig.PidsLimit}}",
+        stack.broker(),
+    ).split()
+    assert (memory, pids) == (str(1 << 30), "256")
 
 
 def test_prometheus_scrapes_the_broker_and_knows_the_alerts(stack):

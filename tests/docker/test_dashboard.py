@@ -19,6 +19,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+import yaml
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import KafkaError, OffsetOutOfRangeError
 from kafka.structs import OffsetAndMetadata
@@ -122,6 +123,20 @@ def test_compose_mounts_what_is_provisioned():
     assert f"./grafana/dashboards:{path}:ro" in compose
     assert f"DASHBOARD_PATH: {path}/tidelog.json" in compose
     assert "./grafana/provisioning:/etc/grafana/provisioning:ro" in compose
+
+
+@pytest.mark.parametrize("name", ["compose.yaml", "compose.cluster.yaml"])
+def test_every_service_is_limited_and_grafana_has_no_default_password(name):
+    stack = yaml.safe_load((ROOT / "docker" / name).read_text(encoding="utf-8"))
+    for service, given in stack["services"].items():
+        assert given["security_opt"] == ["no-new-privileges:true"], service
+        assert given["mem_limit"], service
+        assert given["pids_limit"] > 0, service
+        assert given["ulimits"]["nofile"] > 0, service
+    grafana = stack["services"]["grafana"]["environment"]
+    assert grafana["GF_SECURITY_DISABLE_INITIAL_ADMIN_CREATION"] == "true"
+    assert grafana["GF_AUTH_DISABLE_LOGIN_FORM"] == "true"
+    assert grafana["GF_AUTH_BASIC_ENABLED"] == "false"
 
 
 # --- the queries ---------------------------------------------------------------------------------
