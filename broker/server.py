@@ -372,6 +372,7 @@ async def _chores(node: Node) -> None:
         if closed:
             log.info("idle connections closed", extra={"count": closed})
         node.connections.tell_repeated(node.clock)
+        node.transactions.refusals.tell_repeated()
         try:  # the next round may go better; this loop must not end
             await node.checkpoint()
         except BrokerError as error:

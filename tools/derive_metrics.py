@@ -21,6 +21,7 @@ from broker.metrics import (
     replication_metrics,
     serving_metrics,
     time_metrics,
+    transaction_metrics,
 )
 from broker.metrics.family import COUNTER, HISTOGRAM
 from tools.derived import write_or_check
@@ -75,6 +76,13 @@ is uncleanable from when it could not be read, or a cleaning of it made no progr
 (`log.cleaner.progress.timeout.ms`), until the next start, or until somebody asks for it.
 """
 
+_TRANSACTIONS = """\
+## Of transactions
+
+A partition has series only while its last stable offset is below the high watermark. What holds it back
+is on [the page about transactions](transactions.md#what-hangs).
+"""
+
 _REPLICATION = """\
 ## Of replication
 
@@ -94,6 +102,8 @@ def page() -> str:
             _table(clock_metrics.FAMILIES),
             _GROUPS,
             _table(group_metrics.FAMILIES),
+            _TRANSACTIONS,
+            _table(transaction_metrics.FAMILIES),
             _REPLICATION,
             _table(replication_metrics.FAMILIES),
             _COMPACTION,

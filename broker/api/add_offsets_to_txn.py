@@ -29,10 +29,13 @@ async def handle(
     """Adds the group's partition."""
     session, require = context.session, node.authorizer.require
     transactional_id, group_id = request.transactional_id, request.group_id
-    require(session, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id)
-    require(session, Operation.READ, ResourceType.GROUP, group_id)
-    await node.coordinator.create_topic()
-    with fenced_since(_FENCED_SINCE, context.version):
+    with (
+        node.transactions.refusals.logged(context, transactional_id),
+        fenced_since(_FENCED_SINCE, context.version),
+    ):
+        require(session, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id)
+        require(session, Operation.READ, ResourceType.GROUP, group_id)
+        await node.coordinator.create_topic()
         await node.transactions.add(
             transactional_id,
             Producer(request.producer_id, request.producer_epoch),

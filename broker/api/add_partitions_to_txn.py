@@ -51,13 +51,15 @@ async def handle(
 ) -> AddPartitionsToTxnResponse:
     """Adds the partitions of each transaction."""
     if context.version < _OF_BROKERS_SINCE:
-        results = await _added(
-            node,
-            context,
-            request.v3_and_below_transactional_id,
-            Producer(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch),
-            request.v3_and_below_topics,
-        )
+        transactional_id = request.v3_and_below_transactional_id
+        with node.transactions.refusals.logged(context, transactional_id):
+            results = await _added(
+                node,
+                context,
+                transactional_id,
+                Producer(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch),
+                request.v3_and_below_topics,
+            )
         return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results)
     if not node.authorizer.allows_on_cluster(context.session, Operation.CLUSTER_ACTION):
         raise ClusterAuthorizationFailed("only brokers add partitions to several transactions")
@@ -82,7 +84,8 @@ async def _one_of_several(
         check = partial(node.transactions.verify, transactional_id, producer)
         results = _each(node, asked.topics, check)
     else:
-        results = await _added(node, context, transactional_id, producer, asked.topics)
+        with node.transactions.refusals.logged(context, transactional_id):
+            results = await _added(node, context, transactional_id, producer, asked.topics)
     return AddPartitionsToTxnResult(transactional_id=transactional_id, topic_results=results)
 
 
@@ -94,21 +97,21 @@ async def _added(
     node.authorizer.require(
         session, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id
     )
-    has_failed = False
+    failures: list[BrokerError] = []
 
     def check(name: TopicPartition) -> None:
-        nonlocal has_failed
         try:
             node.authorizer.require(session, Operation.WRITE, ResourceType.TOPIC, name[0])
             known = node.metadata.image.topics.get(name[0])
             if known is None or not 0 <= name[1] < known.partitions:
                 raise UnknownTopicOrPartition(f"there is no partition {name[0]}-{name[1]}")
-        except BrokerError:
-            has_failed = True
+        except BrokerError as error:
+            failures.append(error)
             raise
 
     checked = _each(node, topics, check)
-    if has_failed:
+    if failures:
+        node.transactions.refusals.note(context, transactional_id, failures[0])
         for topic in checked:
             for result in topic.results_by_partition:
                 result.partition_error_code = (

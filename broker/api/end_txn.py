@@ -27,10 +27,16 @@ _BUMPS_SINCE = 5
 
 async def handle(node: Node, request: EndTxnRequest, context: Context) -> EndTxnResponse:
     """Ends the transaction; returns what the producer continues with."""
-    node.authorizer.require(
-        context.session, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id
-    )
-    with fenced_since(_FENCED_SINCE, context.version):
+    with (
+        node.transactions.refusals.logged(context, request.transactional_id),
+        fenced_since(_FENCED_SINCE, context.version),
+    ):
+        node.authorizer.require(
+            context.session,
+            Operation.WRITE,
+            ResourceType.TRANSACTIONAL_ID,
+            request.transactional_id,
+        )
         continued = await node.transactions.end(
             request.transactional_id,
             Producer(request.producer_id, request.producer_epoch),

@@ -37,10 +37,11 @@ async def handle(
     session, authorizer = context.session, node.authorizer
     transactional_id = request.transactional_id
     if transactional_id is not None:
-        authorizer.require(
-            session, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id
-        )
-        return await _of_transactions(node, transactional_id, request, context.version)
+        with node.transactions.refusals.logged(context, transactional_id):
+            authorizer.require(
+                session, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id
+            )
+            return await _of_transactions(node, transactional_id, request, context.version)
     if not (
         authorizer.allows_on_cluster(session, Operation.IDEMPOTENT_WRITE)
         or authorizer.allows_on_any(session, Operation.WRITE, ResourceType.TOPIC)

@@ -156,6 +156,8 @@ def _append(
     leaders: Addresses = {}
     append = partial(_append_one, node, request, context, not_opened, coming, pending)
     failed = partial(_failed, node, context, leaders)
+    if request.transactional_id is not None:
+        failed = partial(_failed_in_transaction, node, context, leaders, request.transactional_id)
     response = ProduceResponse(
         responses=[
             TopicProduceResponse(
@@ -328,6 +330,19 @@ def _tell(response: ProduceResponse, leaders: Addresses) -> None:
         NodeEndpoint(node_id=each.broker, host=each.host, port=each.port, rack=each.rack)
         for each in leaders.values()
     ]
+
+
+def _failed_in_transaction(
+    node: Node,
+    context: Context,
+    leaders: Addresses,
+    transactional_id: str,
+    wanted: _Append,
+    error: BrokerError,
+) -> PartitionProduceResponse:
+    """Does what `_failed` does, and logs who was refused."""
+    node.transactions.refusals.note(context, transactional_id, error)
+    return _failed(node, context, leaders, wanted, error)
 
 
 def _failed(

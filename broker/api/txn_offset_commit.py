@@ -61,6 +61,13 @@ async def handle(
     node: Node, request: TxnOffsetCommitRequest, context: Context
 ) -> TxnOffsetCommitResponse:
     """Stores the offsets that may be stored."""
+    with node.transactions.refusals.logged(context, request.transactional_id):
+        return await _stored(node, request, context)
+
+
+async def _stored(
+    node: Node, request: TxnOffsetCommitRequest, context: Context
+) -> TxnOffsetCommitResponse:
     session, version = context.session, context.version
     node.authorizer.require(
         session, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id

@@ -12,6 +12,7 @@ from broker.metrics import (
     replication_metrics,
     serving_metrics,
     time_metrics,
+    transaction_metrics,
 )
 from broker.metrics.family import COUNTER, GAUGE, Buckets, Scrape
 
@@ -29,6 +30,7 @@ FAMILIES = (
     *group_metrics.FAMILIES,
     *compaction_metrics.FAMILIES,
     *replication_metrics.FAMILIES,
+    *transaction_metrics.FAMILIES,
 )
 
 

@@ -46,6 +46,19 @@ class _TopicCounts:
         self.fetched = [0] * (2 * (NEWEST_MAGIC + 1))
 
 
+class _TransactionCounts:
+    """The counters of the coordinator of transactions."""
+
+    __slots__ = ("aborted", "committed", "expired_ids", "refused", "timed_out")
+
+    def __init__(self) -> None:
+        self.committed = 0
+        self.aborted = 0  # those that timed out as well
+        self.timed_out = 0
+        self.expired_ids = 0
+        self.refused: defaultdict[tuple[str, ErrorCode], int] = defaultdict(int)  # by API
+
+
 class Metrics:
     """The broker's counters."""
 
@@ -59,6 +72,7 @@ class Metrics:
         self.segments_deleted = 0
         self.commits = 0
         self.compaction = CompactionCounters()
+        self.transactions = _TransactionCounts()
         self.topics: defaultdict[str, _TopicCounts] = defaultdict(_TopicCounts)
         self.requests: defaultdict[tuple[int, int], int] = defaultdict(int)
         self.times: defaultdict[int, list[int]] = defaultdict(lambda: [0] * (len(BUCKETS_S) + 1))

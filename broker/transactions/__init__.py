@@ -7,5 +7,6 @@ answers in each state. The usual questions:
 - the writes before an answer, the timer, what is read after a restart: `coordinator.py`
 - markers into the partitions of a transaction: `markers.py`
 - whether a partition may take a transactional batch: `verification.py`
+- which refusals are logged: `refusals.py`; what is open in partitions: `open_transactions.py`
 - the records of __transaction_state: `protocol/transaction_log.py`; the topic: `state_topic.py`
 """

@@ -316,9 +316,22 @@ class TransactionCoordinator(TransactionRegistry):
 
     def _stored(self, kept: Kept) -> list[Action]:
         actions = kept.transaction.stored(self._now())
+        self._count(kept)
         if kept.transaction.state is State.DEAD:
             self._forget(kept)
         return actions
+
+    def _count(self, kept: Kept) -> None:
+        """Counts what has been decided, once it is stored."""
+        counts, state = self._node.metrics.transactions, kept.transaction.state
+        if state is State.PREPARE_COMMIT:
+            counts.committed += 1
+        elif state is State.PREPARE_ABORT:
+            counts.aborted += 1
+            counts.timed_out += kept.has_timed_out
+        elif state is State.DEAD:
+            counts.expired_ids += 1
+        kept.has_timed_out = False
 
     def _not_stored(self, kept: Kept, error: BrokerError) -> list[Action]:
         transaction = kept.transaction
@@ -437,6 +450,7 @@ class TransactionCoordinator(TransactionRegistry):
         expire_after_ms = self._node.config.transactional_id_expiration_ms
         actions = transaction.tick(self._now(), new_id, expire_after_ms)
         if actions and transaction.state is State.ONGOING:
+            kept.has_timed_out = True
             log.info(
                 "transaction timed out",
                 extra={"transactional_id": transaction.transactional_id},

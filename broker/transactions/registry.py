@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from broker.clock import FIRST_MS
 from broker.coordination.ownership import NO_EPOCH, Ownership
 from broker.transactions import state_topic
+from broker.transactions.refusals import Refusals
 from protocol.errors import BrokerError, InvalidRequest
 from protocol.group_errors import CoordinatorLoadInProgress, CoordinatorNotAvailable
 
@@ -30,6 +31,7 @@ class Kept:
     epoch: int = NO_EPOCH
     settled: set[asyncio.Future[None]] = field(default_factory=set)  # who wait for the end
     not_before_ms: int = FIRST_MS  # the next deadline, after what could not be stored
+    has_timed_out: bool = False  # the abort that is being stored is for that
 
 
 class TransactionRegistry:
@@ -42,6 +44,7 @@ class TransactionRegistry:
         self.ownership = Ownership(is_alone=True)
         self._topic = state_topic.state_topic(node, self._clock, self.ownership)
         self._kept: dict[str, Kept] = {}
+        self.refusals = Refusals(node.clock, node.metrics)
 
     @property
     def lacks_topic(self) -> bool:

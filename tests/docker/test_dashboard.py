@@ -30,6 +30,7 @@ from broker.metrics import (
     replication_metrics,
     serving_metrics,
     time_metrics,
+    transaction_metrics,
 )
 from tests.broker.subject import eventually
 from tidelog.process import BrokerProcess
@@ -62,6 +63,7 @@ def declared():
         replication_metrics,
         time_metrics,
         serving_metrics,
+        transaction_metrics,
     )
     for family in (family for module in modules for family in module.FAMILIES):
         names.add(family.name + {"counter": "_total", "histogram": "_bucket"}.get(family.kind, ""))

@@ -90,6 +90,12 @@ MISTAKES = {
         "vector(0) > 0",
     ),
     "TidelogGroupBehind": ("max_over_time(tidelog_group_members[1h]) > 0", "tidelog_group_members"),
+    "TidelogHangingTransaction": (
+        "latetransactionscount > 0\n        for: 5m",
+        "latetransactionscount > 0\n        for: 1m",
+    ),
+    "TidelogTransactionNotEnded": ("oldest_seconds > 1200", "oldest_seconds > 600"),
+    "TidelogTransactionsTimeOut": ('{outcome="timed out"}[10m]', "[10m]"),
     "TidelogClockLeapt": ("leap_ms / 1000 > 0", "leap_ms / 1000 > 90000"),
     "TidelogClockBehind": ("60\n        for: 5m", "60\n        for: 1m"),
     "TidelogAppendTimeAhead": ("ahead_ms / 1000 > 60", "ahead_ms > 60"),

@@ -236,6 +236,18 @@ def test_a_transaction_of_a_copied_directory_hangs_until_it_is_aborted(
         assert told(orphan, "find-hanging") == []
 
 
+def test_what_hangs_is_late_once_no_transaction_may_be_open_so_long(orphan, run, topic):
+    late = "kafka_server_replicamanager_partitionswithlatetransactionscount"
+    with orphan.connect() as connection:
+        assert [committed(connection, topic, number) for number in (0, 1)] == [[], []]
+    orphan.clock.step("13m")
+    assert orphan.metric(late) == 0
+    orphan.clock.step("2m")
+    assert orphan.metric(late) == 2
+    assert run(orphan, "abort", topic, "--yes")[0] == 0
+    assert orphan.metric(late) == 0
+
+
 def test_what_clients_choose_is_escaped(one, run, connection, topic):
     wild = Transactional(connection, "\x1b[31mred\x9b2J\nmore")
     assert wild.init() == NONE
