@@ -217,10 +217,11 @@ MIXED_GROUPS = (
 # One of each family: what is run a second time, against the Python kernels.
 SHORT = (CONFLUENT, LIBRDKAFKA_09, KAFKA_PYTHON_20, AIOKAFKA, JAVA_08, JAVA_0102, JAVA_39, KAFKAJS)
 
-# Against three brokers: one of each family, and of the oldest protocols. The SimpleConsumer of Java 0.8.2 is
+# Against three brokers: one of each family, of the oldest protocols, and of both kinds of transactions (the
+# producer of Java 4.1 gets a new epoch after each). The SimpleConsumer of Java 0.8.2 is
 # told one broker and asks no other.
 ON_THREE_BROKERS = (
-    CONFLUENT, LIBRDKAFKA_09, KAFKA_PYTHON_3, AIOKAFKA, JAVA_0102, JAVA_39, KAFKAJS, FRANZ_GO,
+    CONFLUENT, LIBRDKAFKA_09, KAFKA_PYTHON_3, AIOKAFKA, JAVA_0102, JAVA_39, JAVA_41, KAFKAJS, FRANZ_GO,
     NO_KAFKA._replace(no_commits="it sends them to the leader of their partition, as if for ZooKeeper"),
 )  # fmt: skip
 

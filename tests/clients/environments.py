@@ -47,6 +47,7 @@ KAFKA_PYTHON_CODECS = (
     "crc32c==2.7.1",
     "xxhash==3.5.0",
 )
+QUIXSTREAMS = "quixstreams==3.28.1"
 JAVA_CLIENTS = (
     "0.8.2.2", "0.9.0.1", "0.10.0.1", "0.10.2.2", "0.11.0.3", "1.1.1", "2.8.2", "3.9.1", "4.1.1",
 )  # fmt: skip
@@ -60,6 +61,14 @@ JAVA_GENERATIONS = (
     ("0.9", ("Records09", "Consuming", "Grouping", "Offsets", "PollMillis", "FindNothing", "AdminNothing")),
     ("0.8.2", ("Records08", "Consuming08", "Groups08", "AdminNothing")),
 )  # fmt: skip
+# What comes with the administration of a release: before 0.11 there is neither that nor a transaction.
+JAVA_SINCE_011 = ("AdminTopics", "Transactions011")
+JAVA_MORE = {
+    "AdminNothing": ("TransactionsNothing",),
+    "Admin011": (*JAVA_SINCE_011, "SendOffsetsOfGroup"),
+    "Admin11": (*JAVA_SINCE_011, "SendOffsetsOfGroup"),
+    "Admin28": (*JAVA_SINCE_011, "SendOffsetsOfMember"),
+}
 MAVEN_COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
 NODE_PACKAGES = ("kafka-node@5.0.0", "no-kafka@3.4.4", "kafkajs@2.2.4", "snappyjs@0.7.0")
 # A dependency of a dependency of kafka-node 5 whose newest release is not everywhere to be had.
@@ -182,24 +191,13 @@ def build_librdkafka_09(target: Path) -> None:
     package.unlink()
 
 
-def kafka_python_builder(version: str) -> Callable[[Path], None]:
-    """A virtual environment with one kafka-python and its codecs."""
+def venv_builder(*packages: str) -> Callable[[Path], None]:
+    """A virtual environment with these packages of PyPI."""
 
     def build(target: Path) -> None:
         run([sys.executable, "-m", "venv", "--without-pip", str(target)])
-        run(
-            [
-                sys.executable,
-                "-m",
-                "pip",
-                "--python",
-                str(target / "bin" / "python"),
-                "install",
-                "-q",
-                f"kafka-python=={version}",
-                *KAFKA_PYTHON_CODECS,
-            ]
-        )
+        pip = [sys.executable, "-m", "pip", "--python", str(target / "bin" / "python")]
+        run([*pip, "install", "-q", *packages])
 
     return build
 
@@ -237,10 +235,10 @@ def numbers(version: str) -> list[int]:
 def java_sources(version: str) -> list[str]:
     """The driver's source files for one client version."""
     classes = next(c for since, c in JAVA_GENERATIONS if numbers(version) >= numbers(since))
-    extra = () if classes[-1] == "AdminNothing" else ("AdminTopics",)
+    more = JAVA_MORE[classes[-1]]
     return [
         f"{name}.java"
-        for name in ("Driver", "Lines", "Json", "Producing", "Sending", *classes, *extra)
+        for name in ("Driver", "Lines", "Json", "Producing", "Sending", *classes, *more)
     ]
 
 
@@ -317,7 +315,8 @@ RECIPES: dict[str, Recipe] = {
     "librdkafka-0.9": Recipe(f"{LIBRDKAFKA_09} {platform.machine()}", build_librdkafka_09),
     **{
         f"kafka-python-{version}": Recipe(
-            " ".join((version, *KAFKA_PYTHON_CODECS)), kafka_python_builder(version)
+            " ".join((version, *KAFKA_PYTHON_CODECS)),
+            venv_builder(f"kafka-python=={version}", *KAFKA_PYTHON_CODECS),
         )
         for version in KAFKA_PYTHON
     },
@@ -328,6 +327,8 @@ RECIPES: dict[str, Recipe] = {
         build_node,
     ),
 }
+# What is no client of the matrix: made when a test of the long profile wants it.
+ON_DEMAND = {"quixstreams": Recipe(QUIXSTREAMS, venv_builder(QUIXSTREAMS))}
 
 
 def digest(recipe: Recipe) -> str:
@@ -342,7 +343,7 @@ def environment(name: str, *, make: bool = True, attempts: int = 1) -> Path:
     `make=False` only looks: an environment that is not there is Unavailable. Where a step fails, it is made
     again from the beginning, up to so many times in all.
     """
-    recipe = RECIPES[name]
+    recipe = (RECIPES | ON_DEMAND)[name]
     target = cache_directory() / name
     stamp = target / ".stamp"
     wanted = digest(recipe)

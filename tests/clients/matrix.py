@@ -36,6 +36,7 @@ from tests.clients.coordination import run as coordination
 from tests.clients.environments import Unavailable
 from tests.clients.report import Report, render, write_between_markers
 from tests.clients.session import DriverError, Session
+from tests.clients.transactions import run as transactions
 from tests.clients.writing import Writer
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from tests.clients.expectations import Rules, Topic, Written
 
 PARALLEL = 2
-PARTS = ("records", "coordination")
+PARTS = ("records", "coordination", "transactions")
 
 
 def start(
@@ -123,7 +124,8 @@ def run_matrix(
 ) -> Report:
     """Run the whole matrix against the broker at `server`; nothing is raised for a difference.
 
-    `parts` are the records (and offsets of times) and the coordination (groups, commits, administration).
+    `parts` are the records (and offsets of times), the coordination (groups, commits, administration) and the
+    transactions.
     """
     report = Report()
     with ExitStack() as stack:
@@ -136,6 +138,8 @@ def run_matrix(
         if "coordination" in parts:
             report.lacking = lacking(present)
             coordination.run(server, present, sessions, report)
+        if "transactions" in parts:
+            transactions.run(server, present, sessions, report)
     return report
 
 
@@ -189,7 +193,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     unexpected = unexpected_skips(report.skipped)
     for name, reason in unexpected.items():
         print(f"UNEXPECTED SKIP {name}: {reason}")
-    records = sum(report.good.values())
+    records = sum(report.good.values()) + sum(report.isolated.values())
     seconds = time.monotonic() - began
     print(f"{records} records compared equal, {len(differences)} differences, {seconds:.0f} s")
     return 1 if differences or unexpected else 0

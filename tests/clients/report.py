@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
 from tests.clients.coordination.administration import CALLS
+from tests.clients.transactions.expectations import ISOLATIONS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,6 +31,8 @@ class Report:
         self.commits: Counter[tuple[str, str]] = Counter()  # by who committed and who asked
         self.lacking: list[str] = []  # what a client cannot, with the reason
         self.administered: dict[tuple[str, str], str] = {}  # by client and call
+        self.transactions: dict[str, dict[str, str]] = {}  # what went well, by writer
+        self.isolated: dict[tuple[str, str], int] = {}  # records, by reader and isolation
         self.problems: list[str] = []
         self.seconds: dict[str, float] = {}
 
@@ -128,6 +131,27 @@ def administration_table(report: Report) -> list[str]:
     return [*lines, ""]
 
 
+def transaction_table(report: Report) -> list[str]:
+    """Who writes in transactions, and what each client reads of all of them."""
+    lines = [
+        "Transactions: committed, aborted, and aborted by a newer producer of the same id, which fences the",
+        "older: it is told by this name; a topic copied with the group's offsets in the transaction; and the",
+        "records that the client reads of all of this. A dash where it cannot; the reasons are below.",
+        "",
+        "| client | is fenced | copies with offsets | " + " | ".join(ISOLATIONS) + " |",
+        "|---" * (3 + len(ISOLATIONS)) + "|",
+    ]
+    for name in report.versions:
+        told = report.transactions.get(name, {})
+        read = [
+            f"ok {report.isolated[name, one]}" if (name, one) in report.isolated else "-"
+            for one in ISOLATIONS
+        ]
+        cells = [told.get("fenced", "-"), told.get("copies", "-"), *read]
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    return [*lines, ""]
+
+
 def coordination_tables(report: Report) -> list[str]:
     """Groups, commits, administration, and who has none of them for which reason."""
     lines = []
@@ -137,6 +161,8 @@ def coordination_tables(report: Report) -> list[str]:
         lines += commit_table(report)
     if report.administered:
         lines += administration_table(report)
+    if report.isolated:
+        lines += transaction_table(report)
     return lines + [f"- {line}" for line in report.lacking]
 
 

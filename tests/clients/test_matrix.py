@@ -19,6 +19,7 @@ from tests.clients import expectations as rules
 from tests.clients.coordination import grouping
 from tests.clients.coordination import run as coordination
 from tests.clients.rolling import run as rolling
+from tests.clients.transactions.expectations import ABILITIES, ISOLATIONS
 
 MINUTES_MAX = 10
 ALONE = clients.CONFLUENT._replace(codecs=("none", "gzip"), idempotence="never")
@@ -67,6 +68,22 @@ def check_coordination(report, chosen):
     assert report.administered == calls
 
 
+def check_transactions(report, chosen):
+    """Every client that can has written in transactions, and each has read what all wrote."""
+    writers = [client.name for client in chosen if not ABILITIES[client.name].no_writing]
+    assert sorted(report.transactions) == sorted(writers)
+    for name in writers:
+        assert set(report.transactions[name]["fenced"].split(", ")) <= set(ABILITIES[name].fenced)
+        copies = None if ABILITIES[name].no_offsets else "ok"
+        assert report.transactions[name].get("copies") == copies
+    for client in chosen:
+        able = ABILITIES[client.name]
+        asked = ISOLATIONS[1:] if able.no_isolation else ISOLATIONS
+        assert {one for name, one in report.isolated if name == client.name} == set(asked)
+        counts = [report.isolated[client.name, one] for one in asked]
+        assert 0 < counts[0] <= counts[-1]
+
+
 @pytest.mark.timeout(900)
 def test_quick(broker):
     report = matrix.run_matrix(broker.bootstrap, clients.QUICK)
@@ -81,6 +98,7 @@ def test_quick(broker):
     assert set(report.found) == {(name, group) for name in names for group in groups}
     check_formats_on_disk(broker.log_dir, clients.QUICK)
     check_coordination(report, clients.QUICK)
+    check_transactions(report, clients.QUICK)
 
 
 @pytest.mark.timeout(900)
@@ -135,6 +153,7 @@ def test_on_three_brokers(tidelog_cluster):
     present = [client for client in clients.ON_THREE_BROKERS if client.name in report.versions]
     check_formats_on_disk(cluster.directory, present)
     check_coordination(report, present)
+    check_transactions(report, present)
     check_replicas(cluster)
 
 
@@ -148,6 +167,7 @@ def test_every_client(broker):
     present = [client for client in clients.CLIENTS if client.name in report.versions]
     check_formats_on_disk(broker.log_dir, present)
     check_coordination(report, present)
+    check_transactions(report, present)
     if page := os.environ.get("TIDELOG_CLIENTS_PAGE"):
         matrix.write_between_markers(
             matrix.Path(page), matrix.render(report, rules.BROKERS["tidelog"])

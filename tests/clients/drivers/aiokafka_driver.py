@@ -11,6 +11,7 @@ import time
 
 import aiokafka
 import aiokafka_admin
+import aiokafka_transactions
 import lines
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
@@ -107,6 +108,7 @@ async def consume_all(command):
         enable_auto_commit=False,
         fetch_max_wait_ms=50,
         auto_offset_reset="none",
+        isolation_level=command.get("isolation", "read_uncommitted"),
     )
     await client.start()
     try:
@@ -300,4 +302,5 @@ if __name__ == "__main__":
         commit=in_loop(commit),
         committed=in_loop(committed),
         admin=in_loop(aiokafka_admin.run),
+        transaction=in_loop(aiokafka_transactions.Transactions(SERVER).run),
     )

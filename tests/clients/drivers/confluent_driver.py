@@ -8,6 +8,7 @@ import time
 
 import confluent_admin
 import confluent_kafka
+import confluent_transactions
 import lines
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
@@ -136,6 +137,7 @@ def consume(command):
             "fetch.wait.max.ms": 50,
             "check.crcs": True,
             "log_level": 0,
+            **({"isolation.level": command["isolation"]} if "isolation" in command else {}),
         }
     )
     wanted = {(p["topic"], p["partition"]): p for p in command["partitions"]}
@@ -301,4 +303,5 @@ if __name__ == "__main__":
         commit=commit,
         committed=committed,
         admin=confluent_admin.run,
+        transaction=confluent_transactions.Transactions(SERVER).run,
     )

@@ -9,6 +9,7 @@ import time
 
 import kafka
 import kafka_python_admin
+import kafka_python_transactions
 import lines
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.coordinator.assignors.range import RangePartitionAssignor
@@ -109,6 +110,7 @@ class Sender:
 
 
 def consume(command):
+    isolation = {"isolation_level": command["isolation"]} if "isolation" in command else {}
     client = KafkaConsumer(
         bootstrap_servers=SERVER,
         group_id=None,
@@ -117,6 +119,7 @@ def consume(command):
         max_poll_records=5000,
         auto_offset_reset="none",
         **PATIENT,
+        **isolation,
     )
     wanted = {TopicPartition(p["topic"], p["partition"]): p for p in command["partitions"]}
     found = {partition: [] for partition in wanted}
@@ -280,4 +283,5 @@ if __name__ == "__main__":
         commit=commit,
         committed=committed,
         admin=kafka_python_admin.run,
+        transaction=kafka_python_transactions.Transactions(SERVER, PATIENT).run,
     )

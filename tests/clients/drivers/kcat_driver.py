@@ -108,9 +108,9 @@ def describe(message):
     }
 
 
-def consume_topic(topic, offset, partitions):
+def consume_topic(topic, offset, partitions, settings):
     arguments = ["-C", "-t", topic, "-o", str(offset), "-e", "-q", "-J"]
-    arguments += options({"fetch.wait.max.ms": 50, "check.crcs": "true"})
+    arguments += options({"fetch.wait.max.ms": 50, "check.crcs": "true", **settings})
     if len(partitions) == 1:
         arguments += ["-p", str(partitions[0])]
     code, output, errors = kcat(arguments)
@@ -131,8 +131,9 @@ def consume(command):
     runs = defaultdict(list)
     for entry in command["partitions"]:
         runs[entry["topic"], entry["from"]].append(entry["partition"])
+    settings = {"isolation.level": command["isolation"]} if "isolation" in command else {}
     with ThreadPoolExecutor(PARALLEL) as pool:
-        for answers in pool.map(lambda run: consume_topic(*run[0], run[1]), runs.items()):
+        for answers in pool.map(lambda run: consume_topic(*run[0], run[1], settings), runs.items()):
             yield from answers
 
 

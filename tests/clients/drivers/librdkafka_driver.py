@@ -9,6 +9,7 @@ import ctypes
 import time
 from ctypes import POINTER, byref, c_char_p, c_int, c_int32, c_int64, c_size_t, c_ssize_t, c_void_p
 
+import librdkafka_transactions
 import lines
 from librdkafka_binding import (
     ASSIGN_PARTITIONS,
@@ -149,6 +150,7 @@ def consume(command):
         "enable.auto.commit": "false",
         "fetch.wait.max.ms": 50,
         "check.crcs": "true",
+        **({"isolation.level": command["isolation"]} if "isolation" in command else {}),
     }
     handle = client_of(CONSUMER, configure(options))
     rd.rd_kafka_poll_set_consumer(handle)
@@ -368,4 +370,5 @@ if __name__ == "__main__":
         commit=commit,
         committed=committed,
         admin=admin,
+        transaction=librdkafka_transactions.Transactions().run,
     )

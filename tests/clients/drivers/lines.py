@@ -8,7 +8,8 @@ One JSON object per line. The driver gets the broker's address as its only argum
     -> per batch {"topic", "partition", "offsets": [...]} or {"topic", "partition", "error": {...}}
     One request at a time: with several under way a client that is not idempotent may store what it sends
     again after what came later, and the offsets must be in the order of the records.
-  {"op": "consume", "timeout_ms": N, "partitions": [{"topic", "partition", "from", "count"}]}
+  {"op": "consume", "timeout_ms": N, "isolation": "read_committed" | "read_uncommitted"?, "partitions":
+      [{"topic", "partition", "from", "count"}]}; without an isolation the client keeps its own
     -> per partition {"topic", "partition", "records": [{"offset", "key", "value", "timestamp",
        "timestamp_type", "headers"}]}, everything the client handed out until `count` were there
     {"op": "find", "partitions": [{"topic", "partition", "timestamp"}]}: all -2 (start), all -1 (end) or times
@@ -39,6 +40,16 @@ One JSON object per line. The driver gets the broker's address as its only argum
     alter_configs {"topic", "configs"}, delete_records {"topic", "partition", "offset"},
     list_offsets {"topic", "partition", "timestamps"} -> {"offsets"}, list_groups -> {"groups"},
     describe_group {"group"} -> {"state", "members"}, delete_group {"group"}, delete_topic {"topic"}
+  {"op": "transaction", "what": W, "as": A, ...}: a transactional producer, kept under the name A; W is one of
+    open {"id"}: a new one with this transactional id; -> {}
+    write {"batches", "end": "commit" | "abort" | null}: send records, and end the transaction; null leaves
+      it open, and the next write goes on in it -> {}
+    copy {"group", "topic", "to", "count", "end"}: become a member of the group, read as many committed
+      records, send each with " copied" after its value to the partition of its number in one transaction
+      with the offsets of the group, end it, and leave -> {"read": [[partition, offset]]}
+    close {} -> {}
+    or {"error": {...}, "abort": {...} | null}: what the client raised, and what it raised when the
+    transaction was aborted then, as applications do; null where it was aborted
   and after each command {"done": op}.
 
 Where a client waits for more to come before it sends, "linger_ms" of produce says for how long (100).

@@ -25,9 +25,12 @@ type franz struct {
 	lock    sync.Mutex
 	owned   map[place]bool
 	pending map[place]map[int64]any
+	kept    map[string]*transactional
 }
 
-func newFranz(server string) worker { return &franz{server: server} }
+func newFranz(server string) worker {
+	return &franz{server: server, kept: map[string]*transactional{}}
+}
 
 func (f *franz) open(options ...kgo.Opt) *kgo.Client {
 	made, err := kgo.NewClient(append(options, kgo.SeedBrokers(strings.Split(f.server, ",")...))...)
@@ -146,7 +149,11 @@ func (f *franz) consume(c *command) []answer {
 		starts[one.Topic][one.Partition] = kgo.NewOffset().At(one.From)
 		missing[one.place], found[one.place] = one.Count, []answer{}
 	}
-	reader := f.open(kgo.ConsumePartitions(starts), kgo.FetchMaxWait(50*time.Millisecond))
+	options := []kgo.Opt{kgo.ConsumePartitions(starts), kgo.FetchMaxWait(50 * time.Millisecond)}
+	if c.Isolation == "read_committed" {
+		options = append(options, kgo.FetchIsolationLevel(kgo.ReadCommitted()))
+	}
+	reader := f.open(options...)
 	defer reader.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(c.TimeoutMs)*time.Millisecond)
 	defer cancel()

@@ -64,6 +64,12 @@ type command struct {
 	Offset     int64             `json:"offset"`
 	Configs    map[string]string `json:"configs"`
 	AtLeast    bool              `json:"at_least_once"`
+	Isolation  string            `json:"isolation"`
+	As         string            `json:"as"`
+	Id         string            `json:"id"`
+	To         string            `json:"to"`
+	Count      int               `json:"count"`
+	End        string            `json:"end"`
 }
 
 func (c *command) list() []wanted {
@@ -96,6 +102,7 @@ type client interface {
 	commit(*command)
 	committed(*command) []answer
 	admin(*command) answer
+	transaction(*command) answer
 }
 
 func must(err error) {
@@ -167,6 +174,8 @@ func runMore(one client, c *command) []answer {
 		return one.committed(c)
 	case "admin":
 		return []answer{one.admin(c)}
+	case "transaction":
+		return []answer{one.transaction(c)}
 	default:
 		panic("unknown: " + c.Op)
 	}

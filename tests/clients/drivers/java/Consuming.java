@@ -29,7 +29,11 @@ final class Consuming {
     static void consume(Map<String, Object> command) {
         Map<TopicPartition, Long> missing = new LinkedHashMap<>();
         Map<TopicPartition, List<Object>> found = new LinkedHashMap<>();
-        try (KafkaConsumer<byte[], byte[]> client = consumer("matrix", new Properties())) {
+        Properties more = new Properties();
+        if (command.get("isolation") != null) {
+            more.put("isolation.level", command.get("isolation"));
+        }
+        try (KafkaConsumer<byte[], byte[]> client = consumer("matrix", more)) {
             List<Map<String, Object>> wanted = Lines.list(command.get("partitions"));
             for (Map<String, Object> one : wanted) {
                 TopicPartition place = Lines.placeOf(one);

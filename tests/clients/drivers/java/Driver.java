@@ -49,6 +49,9 @@ final class Driver {
                     Lines.say("error", Lines.failure(error.getCause()));
                 }
                 break;
+            case "transaction":
+                Lines.say(Transactions.run(command));
+                break;
             default:
                 throw new IllegalArgumentException(operation);
         }

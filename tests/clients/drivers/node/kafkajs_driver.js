@@ -6,6 +6,7 @@
 
 const path = require('path')
 const { PATIENCE_MS, SESSION_TIMEOUT_MS, Told, text, failure, serve, key } = require('./lines')
+const { Transactions } = require('./kafkajs_transactions')
 
 const modules = path.join(process.argv[2], 'node_modules')
 const kafkajs = require(path.join(modules, 'kafkajs'))
@@ -134,7 +135,8 @@ function describe (record) {
 let readers = 0
 
 async function consume (command) {
-  const consumer = client.consumer({ groupId: `reader-${process.pid}-${readers++}`, maxWaitTimeInMs: 50, retry: { retries: 3 } })
+  const readUncommitted = command.isolation === 'read_uncommitted' // by itself it reads what is committed
+  const consumer = client.consumer({ groupId: `reader-${process.pid}-${readers++}`, maxWaitTimeInMs: 50, readUncommitted, retry: { retries: 3 } })
   const found = new Map(command.partitions.map(one => [key(one), []]))
   const wanted = new Map(command.partitions.map(one => [key(one), one]))
   const missing = new Set(wanted.keys())
@@ -332,4 +334,7 @@ const committed = command => withAdmin(async one => {
   })
 })
 
-serve(`kafkajs ${version}`, { produce, send, consume, find, join, poll, rewind, leave, commit, committed, admin })
+const transactions = new Transactions(lasting)
+const transaction = command => transactions.run(command)
+
+serve(`kafkajs ${version}`, { produce, send, consume, find, join, poll, rewind, leave, commit, committed, admin, transaction })

@@ -1,0 +1,17 @@
+// Offsets sent to a transaction before 2.5: the group is named alone, and no member is fenced.
+
+import java.util.Map;
+import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.consumer.OffsetAndMetadata;
+import org.apache.kafka.clients.producer.KafkaProducer;
+import org.apache.kafka.common.TopicPartition;
+
+final class SendOffsets {
+    static void send(
+            KafkaProducer<byte[], byte[]> client,
+            Map<TopicPartition, OffsetAndMetadata> offsets,
+            KafkaConsumer<byte[], byte[]> member,
+            String group) {
+        client.sendOffsetsToTransaction(offsets, group);
+    }
+}
