@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from broker.maintenance.compaction_counters import CompactionCounters
+from broker.metrics.family import OTHER
 from protocol.records.layout import NEWEST_MAGIC
 
 if TYPE_CHECKING:
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 
 # Upper bounds of the request time buckets, in seconds.
 BUCKETS_S = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 5.0)
+
+MOST_CLIENTS: Final = 200  # names and versions of client software that are counted apart
+MOST_NAME_CHARACTERS: Final = 64
 
 
 class _TopicCounts:
@@ -127,7 +131,9 @@ class Metrics:
     def client_seen(self, name: str, version: str) -> None:
         """Counts a client's software.
 
-        The number of names is bounded, because clients choose them.
+        Clients choose the names: long ones are cut, and beyond `MOST_CLIENTS` all count as `OTHER`.
         """
-        if (name, version) in self.clients or len(self.clients) < 1000:
-            self.clients[name, version] += 1
+        key = (name[:MOST_NAME_CHARACTERS], version[:MOST_NAME_CHARACTERS])
+        if key not in self.clients and len(self.clients) >= MOST_CLIENTS:
+            key = (OTHER, OTHER)
+        self.clients[key] += 1

@@ -8,20 +8,28 @@ by event time how old its content is. With nothing unread the lag is 0, and also
 time is ahead of the clock, as it is after a step back of the clock. If the record has no time,
 or its append time is unknown, there is no sample. Partitions are opened if necessary; this runs in
 a thread.
+
+Clients choose how many groups there are. The first `MOST_GROUPS` of them have labels of their own. All others
+have one label: the sum of their members, and for each partition the largest of their lags.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, NamedTuple
+from itertools import islice
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from broker.groups.group import State
-from broker.metrics.family import GAUGE, Family, Scrape
+from broker.metrics.family import GAUGE, OTHER, Family, Scrape
 from protocol.errors import BrokerError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from broker.groups.store import StoredGroup
     from broker.metrics.family import Samples
+
+MOST_GROUPS: Final = 1_000
 
 
 class _Lag(NamedTuple):
@@ -44,14 +52,35 @@ def _lags(scrape: Scrape) -> list[_Lag]:
     """Returns the lag of every group in every partition for which it has committed an offset."""
     found = scrape.shared.get(__name__)
     if found is None:
-        found = scrape.shared[__name__] = [
-            lag
-            for kept in _groups(scrape)
-            for (topic, index), committed in list(kept.offsets.items())
-            if (lag := _lag(scrape, kept.group.group_id, topic, index, committed.offset))
-        ]
+        groups = iter(_groups(scrape))
+        found = list(_lags_of(scrape, islice(groups, MOST_GROUPS)))
+        others: dict[tuple[str, str, str], _Lag] = {}
+        for lag in _lags_of(scrape, groups):
+            labels = (OTHER, lag.labels[1], lag.labels[2])
+            others[labels] = _largest(labels, lag, others.get(labels, lag))
+        found += others.values()
+        scrape.shared[__name__] = found
     assert isinstance(found, list)
     return found
+
+
+def _lags_of(scrape: Scrape, groups: Iterator[StoredGroup]) -> Iterator[_Lag]:
+    for kept in groups:
+        for (topic, index), committed in list(kept.offsets.items()):
+            lag = _lag(scrape, kept.group.group_id, topic, index, committed.offset)
+            if lag is not None:
+                yield lag
+
+
+def _largest(labels: tuple[str, str, str], one: _Lag, other: _Lag) -> _Lag:
+    event = [lag.event_ms for lag in (one, other) if lag.event_ms is not None]
+    append = [lag.append_ms for lag in (one, other) if lag.append_ms is not None]
+    return _Lag(
+        labels,
+        max(one.records, other.records),
+        max(event, default=None),
+        max(append, default=None),
+    )
 
 
 def _lag(scrape: Scrape, group: str, topic: str, index: int, committed: int) -> _Lag | None:
@@ -95,8 +124,12 @@ def _states(scrape: Scrape) -> Samples:
 
 
 def _members(scrape: Scrape) -> Samples:
-    for kept in _groups(scrape):
+    groups = iter(_groups(scrape))
+    for kept in islice(groups, MOST_GROUPS):
         yield (kept.group.group_id,), len(kept.group.members)
+    others = [len(kept.group.members) for kept in groups]
+    if others:
+        yield (OTHER,), sum(others)
 
 
 _PARTITION = ("group", "topic", "partition")

@@ -1,0 +1,79 @@
+"""Labels that clients choose are bounded: software names, groups."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from broker.metrics import group_metrics
+from broker.metrics.counters import MOST_CLIENTS, MOST_NAME_CHARACTERS, Metrics
+from broker.metrics.family import OTHER, Scrape
+from tests.broker.asking import create, produce
+from tests.broker.members import commit
+from tests.oracle import recordset
+from tests.oracle.recordset import Rec
+
+
+def test_names_of_software_are_cut_and_bounded():
+    metrics = Metrics()
+    for number in range(MOST_CLIENTS + 50):
+        metrics.client_seen(f"{number:04}" + "n" * 64_000, "1" * 64_000)
+    metrics.client_seen("0000" + "n" * 64_000, "1" * 64_000)
+    assert len(metrics.clients) == MOST_CLIENTS + 1
+    assert {len(part) for key in metrics.clients for part in key if part != OTHER} == {
+        MOST_NAME_CHARACTERS
+    }
+    assert metrics.clients[OTHER, OTHER] == 50
+    assert (
+        metrics.clients["0000" + "n" * (MOST_NAME_CHARACTERS - 4), "1" * MOST_NAME_CHARACTERS] == 2
+    )
+
+
+def test_each_group_has_a_label_of_its_own(start):
+    broker = start()
+    with broker.connect() as connection:
+        create(connection, "t")
+        produce(connection, "t", recordset.batch([Rec(1, b"v") for _ in range(5)]))
+        for number in range(4):
+            commit(connection, f"g{number}", "t", number)
+    lags = {}
+    for line in broker.page("/metrics").splitlines():
+        if line.startswith("tidelog_group_lag_records{"):
+            name, _, value = line.rpartition(" ")
+            lags[name.partition('group="')[2].partition('"')[0]] = float(value)
+    assert lags == {f"g{number}": 5 - number for number in range(4)}
+
+
+def group(name, members, offset):
+    return SimpleNamespace(
+        group=SimpleNamespace(group_id=name, members=dict.fromkeys(range(members))),
+        offsets={("t", 0): SimpleNamespace(offset=offset)},
+    )
+
+
+@pytest.fixture
+def scrape(monkeypatch):
+    """A scrape of four groups, of which two have labels of their own; offset N is N ms behind."""
+    groups = [group(f"g{number}", number, number) for number in range(4)]
+    node = SimpleNamespace(
+        clock=SimpleNamespace(now_ms=lambda: 0),
+        clock_watch=SimpleNamespace(status=lambda: None),
+        coordinator=SimpleNamespace(all=lambda: groups),
+    )
+    monkeypatch.setattr(group_metrics, "MOST_GROUPS", 2)
+    monkeypatch.setattr(
+        group_metrics,
+        "_lag",
+        lambda _scrape, name, topic, index, offset: group_metrics._Lag(
+            (name, topic, str(index)), offset, offset if offset != 3 else None, 10 - offset
+        ),
+    )
+    return Scrape(node)
+
+
+def test_the_others_are_told_as_a_sum_of_members_and_as_the_largest_lag(scrape):
+    assert list(group_metrics._members(scrape)) == [(("g0",), 0), (("g1",), 1), ((OTHER,), 5)]
+    others = [lag for lag in group_metrics._lags(scrape) if lag.labels[0] == OTHER]
+    assert others == [group_metrics._Lag((OTHER, "t", "0"), 3, 2, 8)]
+    assert [lag.labels[0] for lag in group_metrics._lags(scrape)] == ["g0", "g1", OTHER]
