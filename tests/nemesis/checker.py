@@ -58,7 +58,7 @@ class Kind(StrEnum):
 class Problem(NamedTuple):
     """One thing that is wrong, with examples."""
 
-    kind: Kind
+    kind: StrEnum
     text: str
 
     def __str__(self) -> str:
@@ -83,7 +83,7 @@ def problems(history: History, *, groups: Iterable[str] = ()) -> list[Problem]:
             found += ((Kind.TIME_BACK, place, what) for what in _times_back(log))
     found += _sends(history, logs)
     found += _polls(history, logs)
-    found += _commits(history)
+    found += [(Kind.COMMIT_BACK, *each) for each in commits_back(history.events)]
     for group in groups:
         found += _unseen(history, logs, group)
     found += [(Kind.FAILED, each.who, each.reason) for each in _all(history, Failed)]
@@ -91,12 +91,12 @@ def problems(history: History, *, groups: Iterable[str] = ()) -> list[Problem]:
         (Kind.REFUSED, each.place, f"{each.producer}/{each.number}: {each.reason}")
         for each in _all(history, Refused)
     ]
-    return _summed_up(found)
+    return summed_up(found)
 
 
-def _summed_up(found: Sequence[tuple[Kind, Place | str, str]]) -> list[Problem]:
+def summed_up(found: Sequence[tuple[StrEnum, Place | str, str]]) -> list[Problem]:
     """Returns one problem for each kind and place, with the first few examples."""
-    by_kind: defaultdict[tuple[Kind, str], list[str]] = defaultdict(list)
+    by_kind: defaultdict[tuple[StrEnum, str], list[str]] = defaultdict(list)
     for kind, where, what in found:
         by_kind[kind, str(where)].append(what)
     return [
@@ -236,12 +236,12 @@ def _unseen(
                 yield Kind.UNSEEN, place, f"{group}: {entry.value[:60]!r} at {entry.offset}"
 
 
-def _commits(history: History) -> Iterator[tuple[Kind, Place, str]]:
+def commits_back(events: Iterable[object]) -> Iterator[tuple[Place, str]]:
     """Compares what groups were told, or committed, with commits that were over before."""
-    events = [each for each in history.events if isinstance(each, Committed | Told)]
     by_group: defaultdict[tuple[str, Place], list[Committed | Told]] = defaultdict(list)
     for event in events:
-        by_group[event.group, event.place].append(event)
+        if isinstance(event, Committed | Told):
+            by_group[event.group, event.place].append(event)
     for (group, place), those in by_group.items():
         ended = sorted(
             (each for each in those if isinstance(each, Committed)), key=lambda each: each.ended_s
@@ -254,4 +254,4 @@ def _commits(history: History) -> Iterator[tuple[Kind, Place, str]]:
             if event.offset < most:
                 verb = "was told" if isinstance(event, Told) else "committed"
                 what = f"{group} {verb} {event.offset} after {most} was committed"
-                yield Kind.COMMIT_BACK, place, what
+                yield place, what

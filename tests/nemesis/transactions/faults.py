@@ -1,0 +1,147 @@
+"""What goes wrong around transactions, beside the faults of `tests.nemesis.faults`."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import TYPE_CHECKING
+
+from tests.nemesis.transactions.raw import STEPS, TIMEOUT_MS, How, Interruption
+from tests.nemesis.transactions.raw_worker import RawWorker
+from tidelog.control import ControlError
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
+
+    from tests.nemesis.transactions.children import ChildWorker
+    from tidelog.cluster import BrokerCluster
+
+    Kinds = Mapping[str, Callable[[], AbstractContextManager[str]]]
+
+PAST_TIMEOUT_MS = TIMEOUT_MS + 5_000
+_OF_SEVERAL = (
+    "cut",
+    "one-way cut",
+    "cut from metadata",
+    "elections",
+    "reassignment",
+    "two at once",
+)
+_OF_SEVERAL += ("kill all", "pause all", "storm")
+_LATE_MS = 700
+_MOST_JUMPS = 5
+_STRIKES_WITHIN_S = 30.0
+
+
+class TransactionFaults:
+    """Faults that strike the steps of transactions."""
+
+    def __init__(
+        self,
+        cluster: BrokerCluster,
+        workers: Sequence[RawWorker | ChildWorker],
+        chance: random.Random,
+    ) -> None:
+        self._cluster = cluster
+        self._raw = [each for each in workers if isinstance(each, RawWorker)]
+        self._random = chance
+        self.kinds: Kinds = {
+            "past the time-out": self.past_the_timeout,
+            "answers lost": self.answers_lost,
+            "requests late": self.requests_late,
+            "answers late": self.answers_late,
+            "kill at a step": self.kill_at_a_step,
+            "kill at EndTxn": partial(self.kill_at_a_step, STEPS[-1]),
+            "nothing": self.nothing,
+        }
+
+    def of_brokers(self, kinds: Kinds) -> Kinds:
+        """Returns the faults of brokers that are possible: all, or those of one that is alone."""
+        is_alone = len(self._cluster) == 1
+        return {
+            name: kind for name, kind in kinds.items() if not (is_alone and name in _OF_SEVERAL)
+        }
+
+    def _apis(self) -> list[str]:
+        """Returns the APIs of a transaction, with that between brokers where there are several."""
+        between = ["WriteTxnMarkers"] if len(self._cluster) > 1 else []
+        return [*STEPS, *between]
+
+    @contextmanager
+    def nothing(self) -> Iterator[str]:
+        """No fault of a broker."""
+        yield "no fault"
+
+    @contextmanager
+    def past_the_timeout(self) -> Iterator[str]:
+        """The clocks of all brokers jump past the time-out of all transactions that are open."""
+        jumps = self._random.randint(1, _MOST_JUMPS)
+        for _ in range(jumps):
+            for broker in range(1, len(self._cluster) + 1):
+                self._cluster.clock(broker).step(PAST_TIMEOUT_MS)
+            time.sleep(self._random.uniform(0.02, 0.3))
+        yield f"clocks jump past the time-out {jumps} times"
+
+    @contextmanager
+    def answers_lost(self) -> Iterator[str]:
+        """Some requests of one API are served, and the connection is closed instead of an answer."""
+        api = self._random.choice(self._apis())
+        times = self._random.randint(1, 5)
+        with self._planted(api=api, disconnect=True, when="after", times=times):
+            yield f"{times} answers to {api} lost by each broker"
+
+    @contextmanager
+    def requests_late(self) -> Iterator[str]:
+        """Some requests of one API wait before they are served, and others overtake them."""
+        api = self._random.choice(self._apis())
+        with self._planted(api=api, delay=_LATE_MS, when="before", probability=0.5):
+            yield f"half of {api} served late"
+
+    @contextmanager
+    def answers_late(self) -> Iterator[str]:
+        """Some answers of one API wait."""
+        api = self._random.choice(self._apis())
+        with self._planted(api=api, delay=_LATE_MS, when="after", probability=0.5):
+            yield f"half of {api} answered late"
+
+    @contextmanager
+    def _planted(self, **fault: object) -> Iterator[None]:
+        with ExitStack() as stack:
+            for broker in range(1, len(self._cluster) + 1):
+                with contextlib.suppress(ControlError):
+                    stack.enter_context(self._cluster.faults(broker).add(**fault))  # type: ignore[arg-type]
+            yield
+
+    @contextmanager
+    def kill_at_a_step(self, step: str = "") -> Iterator[str]:
+        """The broker that is asked is killed, as a request of this step, or any, has been sent to it."""
+        worker = self._random.choice(self._raw)
+        step = step or self._random.choice(worker.steps)
+        killed: list[int] = []
+
+        def kill(address: str) -> None:
+            time.sleep(self._random.random() * 0.01)
+            for number, broker in enumerate(self._cluster, 1):
+                if broker.bootstrap == address:
+                    self._cluster.kill(number)
+                    killed.append(number)
+
+        worker.kill_broker = kill
+        struck = worker.struck
+        before, worker.interruption = worker.interruption, None
+        worker.interrupt(Interruption(step, How.BROKER_KILLED))
+        deadline_s = time.monotonic() + _STRIKES_WITHIN_S
+        while worker.struck == struck and time.monotonic() < deadline_s:
+            time.sleep(0.01)
+        while not killed and time.monotonic() < deadline_s:
+            time.sleep(0.01)
+        if before is not None:
+            worker.struck -= 1
+            worker.interrupt(before)
+        yield f"kill -9 of broker {killed} at {step} of {worker.name}"
+        for number in killed:
+            self._cluster.restart(number)

@@ -1,0 +1,53 @@
+"""The checker sees each mistake that is planted in a real broker, in a few rounds."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import pytest
+
+from tests.nemesis.transactions.checker import Kind
+from tests.nemesis.transactions.life import TransactionalLife
+from tests.nemesis.transactions.planted import PLANTED, planting
+from tests.nemesis.transactions.raw import How, Interruption
+
+_ATTEMPTS = 4
+_WELL_WITHIN_S = 60
+_DECIDE = Interruption("decide", How.STOPPED)
+
+
+class Caught(NamedTuple):
+    """What finds a mistake: a fault in each round, who is interrupted, and what is seen then."""
+
+    kinds: set[Kind]  # one of these
+    fault: str = "nothing"
+    interruptions: dict[str, Interruption] | None = None
+
+
+CAUGHT = {
+    "the marker is written before the record": Caught({Kind.TORN}, "kill at EndTxn"),
+    "the last stable offset is past an open transaction": Caught({Kind.PRECOMMITTED}),
+    "the list of aborted transactions is one short": Caught({Kind.ABORTED_READ}),
+    "the list of aborted transactions is one long": Caught({Kind.POLL_SKIP}),
+    "pending offsets are shown": Caught(
+        {Kind.PENDING_OFFSET}, interruptions={"team-1": _DECIDE, "team-2": _DECIDE}
+    ),
+    "the epoch is not bumped with a time-out": Caught({Kind.TORN, Kind.LOST}, "past the time-out"),
+}
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_what_is_planted_is_found(tmp_path, name):
+    wanted = CAUGHT[name]
+    seen: set[str] = set()
+    for attempt in range(1, _ATTEMPTS + 1):  # a mistake has to meet the moment in which it matters
+        directory = tmp_path / str(attempt)
+        with (
+            planting(name),
+            TransactionalLife(directory, attempt, 1, well_within_s=_WELL_WITHIN_S) as life,
+        ):
+            found = life.play(2, [wanted.fault], wanted.interruptions)
+        seen |= {problem.kind for problem in found}
+        if seen & wanted.kinds:
+            return
+    raise AssertionError(f"only {seen}")
