@@ -290,7 +290,8 @@ def _offsets(txns: Mapping[str, Txn], events: Iterable[Event]) -> Iterator[Found
             when = "never" if since_s is None else "later"
             what = f"{event.group} was told {event.offset}, whose commit was asked for {when}"
             yield Found(Kind.PENDING_OFFSET, event.place, what)
-    for where, what in commits_back([*commits, *(Told(*event[:4]) for event in told)]):
+    stable = (Told(*event[:4]) for event in told if event.is_stable)
+    for where, what in commits_back([*commits, *stable]):
         yield Found(Kind.COMMIT_BACK, where, what)
 
 

@@ -50,13 +50,17 @@ class OffsetSent(NamedTuple):
 
 
 class OffsetTold(NamedTuple):
-    """A group asked for its committed offset; NO_OFFSET is the answer that there is none."""
+    """A group asked for its committed offset; NO_OFFSET is the answer that there is none.
+
+    `is_stable` is one that waits for the markers of transactions that are decided.
+    """
 
     group: str
     place: Place
     offset: int
     began_s: float
     ended_s: float
+    is_stable: bool = True
 
 
 class Asked(NamedTuple):

@@ -55,7 +55,7 @@ SETTINGS = {
     "group.min.session.timeout.ms": 1_000,
     "log.retention.ms": -1,
 }
-WELL_WITHIN_S = 120.0
+WELL_WITHIN_S = 180.0
 _POLL_S = 0.05
 _STABLE_WITHIN_S = 60.0
 

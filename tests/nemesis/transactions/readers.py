@@ -99,9 +99,10 @@ class Asking:
             while not self._is_over.wait(_ASK_S):
                 group, place = chance.choice(self._groups), chance.choice(self._places)
                 began_s = time.monotonic()
-                told = brokers.told(group, place, is_stable=chance.random() < 0.5)
+                is_stable = chance.random() < 0.5
+                told = brokers.told(group, place, is_stable=is_stable)
                 now_s = time.monotonic()
-                self.history.add(OffsetTold(group, place, told, began_s, now_s))
+                self.history.add(OffsetTold(group, place, told, began_s, now_s, is_stable))
         except OverTime as error:
             if not self._is_over.is_set():
                 self.history.add(Failed("offsets", f"out of patience: {error}"))

@@ -70,8 +70,8 @@ class Story:
         self.add(OffsetSent(txn, "g", IN, end))
         self.end(txn, commit=commit)
 
-    def tell(self, offset):
-        self.add(OffsetTold("g", IN, offset, self.now_s, self.now_s + 0.5))
+    def tell(self, offset, *, stable=True):
+        self.add(OffsetTold("g", IN, offset, self.now_s, self.now_s + 0.5, stable))
 
     def keep(self, place, *entries):
         """The committed log at the end: offsets with their transactions, and what these wrote there."""
@@ -169,6 +169,15 @@ def told_before_the_commit_is_heard_of(story):
     story.add(Ended("c/1/1", True, story.now_s))
 
 
+def told_before_the_marker_is_written(story):
+    """A commit is acknowledged when it is decided; who does not ask for stable offsets sees it later."""
+    story.begin("c/1/1")
+    story.add(OffsetSent("c/1/1", "g", IN, 5))
+    story.end("c/1/1")
+    story.tell(NO_OFFSET, stable=False)
+    story.tell(5)
+
+
 def not_copied_and_not_committed_over(story):
     story.whole("w/1/1", (IN, 0))
     story.tell(NO_OFFSET)
@@ -194,6 +203,7 @@ FINE = [
     a_new_stream_goes_back,
     a_stream_that_begins_behind,
     told_before_the_commit_is_heard_of,
+    told_before_the_marker_is_written,
     not_copied_and_not_committed_over,
     read_inside_and_written,
 ]
