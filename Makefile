@@ -39,7 +39,7 @@ serve: setup ## serve on 127.0.0.1:9092, HTTP on 127.0.0.1:8080, logs below ./da
 test: setup ## run the tests (heavy parts that are missing are skipped with a reason)
 	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m 'not (oracle or clients or docker or spark or long)'
 
-test-long: setup ## the long profiles: a million mutated frames, more kills, 200 rounds of faults
+test-long: setup ## the long profiles: a million mutated frames, more kills, 900 rounds of faults
 	TIDELOG_EVERY_CASE=1 TIDELOG_FUZZ_FRAMES=1000000 TIDELOG_MODEL_LOOKUPS=100000 TIDELOG_MODEL_DECISIONS=10000 TIDELOG_LOG_MODEL_RUNS=10000 TIDELOG_REPLICA_RUNS=10000 $(BIN)/python -m pytest -q -m 'long or not (oracle or clients or docker or spark)' --timeout 3600
 
 test-clients: setup ## every real client against every other; Kafka's tools, Connect and Streams on three brokers
@@ -56,8 +56,8 @@ simulate: setup ## lives of a cluster with faults: SEEDS=10000 FROM=1; PLANT=lis
 simulate-clocks: setup ## lives with wrong clocks: SEEDS=20000 FROM=1; PLANT=list names mistakes to plant
 	@SEEDS=$(SEEDS) FROM=$(FROM) PLANT="$(PLANT)" $(BIN)/python -m tests.simulation.clocks
 
-nemesis: setup ## rounds of faults against three brokers under load: ROUNDS=200 SEED=1; STORE=etcd over etcd
-	@$(BIN)/python -m tests.nemesis --rounds $(ROUNDS) --seed $(SEED) $(if $(filter etcd,$(STORE)),--etcd)
+nemesis: setup ## rounds of faults under load: ROUNDS=200 SEED=1; STORE=etcd over etcd; TRANSACTIONS=1
+	@$(BIN)/python -m tests.nemesis$(if $(TRANSACTIONS),.transactions) --rounds $(ROUNDS) --seed $(SEED) $(if $(filter etcd,$(STORE)),--etcd)
 
 test-spark: setup ## the pipeline's jobs on Spark; installs PySpark into .venv, needs Java
 	$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --editable '.[dev,spark,avro,iceberg]'

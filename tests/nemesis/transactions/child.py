@@ -36,6 +36,7 @@ from tests.nemesis.transactions.history import (
 
 STEPS = ("init", "begin", "produce", "flush", "offsets", "decide", "commit", "abort")
 _PATIENCE_S = 10
+_ENDS_WITHIN_S = 100
 _LIBRDKAFKA = {
     "reconnect.backoff.ms": 20,
     "reconnect.backoff.max.ms": 500,
@@ -88,6 +89,8 @@ class Child:
             self._may_decide.set()
         self._is_over.set()
         self._may_decide.set()
+        time.sleep(_ENDS_WITHIN_S)  # whoever has started it may be gone, and the brokers too
+        os._exit(2)
 
     def _step(self, name: str) -> None:
         os.write(1, json.dumps(["step", name]).encode() + b"\n")

@@ -57,10 +57,12 @@ def play(directory, rounds, brokers, kinds=()):
     assert sum(worker.committed for worker in life.workers) > 5 * rounds
 
 
+@pytest.mark.timeout(900)
 def test_no_anomaly_with_one_broker(tmp_path):
     play(tmp_path, len(KINDS), 1, KINDS)
 
 
+@pytest.mark.timeout(900)
 def test_no_anomaly_with_three_brokers(tmp_path):
     play(tmp_path, len(KINDS_OF_SEVERAL), 3, KINDS_OF_SEVERAL)
 
