@@ -6,13 +6,16 @@ alone, so the answer has it for the partitions that this broker leads.
 
 from __future__ import annotations
 
+import heapq
 from collections import Counter
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from broker.metadata.brokers.records import OfflineRecord
 from broker.metadata.standing import SERVING, standings, state_of, why_missing
 from broker.network.http_answers import twice
 from broker.network.listener import HTTP
+from broker.transactions.open_transactions import opened
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -22,6 +25,12 @@ if TYPE_CHECKING:
     from broker.metadata.standing import Standing
     from broker.network.http_question import Asked
     from broker.node import Node
+    from storage.log.partition import Partition
+
+_IDLE_MS = 60_000
+"""Transactions whose producer was heard of since are left out: most end by themselves."""
+_MOST_TRANSACTIONS = 100
+_MOST_PRODUCERS = 10_000
 
 OK, UNDER_REPLICATED, UNDER_MIN_ISR, OFFLINE = "ok", "under-replicated", "under-min-isr", "offline"
 
@@ -59,7 +68,24 @@ def _own(node: Node) -> dict[str, Any]:
         else {str(path): why for path, why in member.unwritable.items()},
         "inter_broker_protocol_version": config.inter_broker_protocol_version,
         "message_format_version": config.topic_defaults.message_format_version,
+        "transaction_max_timeout_ms": config.transaction_max_timeout_ms,
+        "open_transactions": _open_transactions(node),
+        "open_producers": node.transactions.open_producers(_MOST_PRODUCERS),
     }
+
+
+def _open_transactions(node: Node) -> list[dict[str, Any]]:
+    """Returns the transactions that were idle for longest, in partitions that this broker leads."""
+    image, me = node.metadata.image, node.metadata.node_id
+
+    def leads(partition: Partition) -> bool:
+        record = image.assignment(partition.topic, partition.index)
+        return node.cluster is None or (record is not None and record.leader == me)
+
+    led = filter(leads, node.store.opened())
+    idle = [each for each in opened(led, node.clock.now_ms()) if each.idle_ms > _IDLE_MS]
+    longest = heapq.nlargest(_MOST_TRANSACTIONS, idle, key=attrgetter("idle_ms"))
+    return [each._asdict() for each in longest]
 
 
 def _unable(image: Image, broker: int) -> dict[str, list[str]]:

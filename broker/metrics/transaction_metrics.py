@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from broker.transactions.transaction import Transaction
     from storage.log.partition import Partition
 
-_OPEN = frozenset({State.ONGOING, State.PREPARE_COMMIT, State.PREPARE_ABORT})
 _STATES = tuple(state for state in State if state not in (State.DEAD, State.PREPARE_EPOCH_FENCE))
 
 
@@ -38,7 +37,7 @@ def _states(scrape: Scrape) -> Samples:
 
 
 def _oldest(scrape: Scrape) -> Samples:
-    began = [each.metadata.start_ms for each in _transactions(scrape) if each.state in _OPEN]
+    began = [each.metadata.start_ms for each in _transactions(scrape) if each.is_open]
     yield (), max(scrape.now_ms - min(began), 0) / 1000 if began else 0
 
 

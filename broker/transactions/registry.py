@@ -87,7 +87,20 @@ class TransactionRegistry:
         """Returns every id. Raises CoordinatorLoadInProgress until all have been read."""
         if self.ownership.is_loading:
             raise CoordinatorLoadInProgress("the transactional ids are being read")
-        return [each.transaction for each in self._kept.values() if not each.transaction.is_new]
+        return [
+            each.transaction for each in list(self._kept.values()) if not each.transaction.is_new
+        ]
+
+    def open_producers(self, most: int) -> list[int] | None:
+        """Returns the producer ids whose transactions have not ended.
+
+        Returns None while ids are being read, and if there are more than `most`.
+        """
+        try:
+            found = [each.metadata.producer_id for each in self.all() if each.is_open]
+        except CoordinatorLoadInProgress:
+            return None
+        return found if len(found) <= most else None
 
     def _find(self, transactional_id: str | None) -> Kept | None:
         if not transactional_id:

@@ -95,6 +95,11 @@ class Transaction:
         return self.metadata.epoch == NO_EPOCH
 
     @property
+    def is_open(self) -> bool:
+        """Whether it has begun and has not ended everywhere."""
+        return self.state is State.ONGOING or self.state in _PREPARED
+
+    @property
     def pending_state(self) -> State | None:
         """The state that it is about to have; None if it is not changing."""
         return None if self._pending is None else self._pending.state
@@ -119,8 +124,7 @@ class Transaction:
 
     def is_idle_since(self, steady_ms: int) -> bool:
         """Returns whether nothing has changed after this time, and nothing is open."""
-        is_open = self.state is State.ONGOING or self.state in _PREPARED
-        return not is_open and self._pending is None and self.updated_at_ms <= steady_ms
+        return not self.is_open and self._pending is None and self.updated_at_ms <= steady_ms
 
     # -- InitProducerId -------------------------------------------------------------------------
 

@@ -17,6 +17,7 @@ from tests.broker.transactions.requests import NONE, Transactional, committed
 from tidelog.cli.parser import main
 from tidelog.cli.transactions import hanging
 from tidelog.cli.transactions.asking import Transaction
+from tidelog.cli.transactions.diagnosis import HANGS, LATE, findings
 
 NEW_YEAR_MS = 1_767_225_600_000
 SETTINGS = {"clock": "manual", "transaction.state.log.num.partitions": 2}
@@ -236,7 +237,7 @@ def test_a_transaction_of_a_copied_directory_hangs_until_it_is_aborted(
         assert told(orphan, "find-hanging") == []
 
 
-def test_what_hangs_is_late_once_no_transaction_may_be_open_so_long(orphan, run, topic):
+def test_what_hangs_is_late_once_no_transaction_may_be_open_so_long(orphan, run, topic, capsys):
     late = "kafka_server_replicamanager_partitionswithlatetransactionscount"
     with orphan.connect() as connection:
         assert [committed(connection, topic, number) for number in (0, 1)] == [[], []]
@@ -244,8 +245,15 @@ def test_what_hangs_is_late_once_no_transaction_may_be_open_so_long(orphan, run,
     assert orphan.metric(late) == 0
     orphan.clock.step("2m")
     assert orphan.metric(late) == 2
+    assert main(["cluster", "doctor", "--json", "--http", orphan.http]) == 1
+    ((found,),) = (json.loads(capsys.readouterr().out)["findings"],)
+    assert (found["finding"], found["brokers"]) == ("transactions hang", [1])
+    assert found["partitions"] == [f"{topic}-0", f"{topic}-1"]
+    assert "2 transactions are open" in found["sentence"]
+    assert "`tidelog transactions find-hanging`" in found["help"]
     assert run(orphan, "abort", topic, "--yes")[0] == 0
     assert orphan.metric(late) == 0
+    assert main(["cluster", "doctor", "--http", orphan.http]) == 0
 
 
 def test_what_clients_choose_is_escaped(one, run, connection, topic):
@@ -284,3 +292,39 @@ class TestJudged:
     def test_one_whose_producer_nobody_knows_does_at_once(self):
         (found,) = hanging.judged([self.OPEN], {}, 10**9, 1_000)
         assert found.transactional_id is None
+
+
+class TestDiagnosis:
+    """What `tidelog cluster doctor` says, by what the brokers say."""
+
+    def found(self, idle_ms, *coordinated):
+        """One transaction that broker 1 leads, and what each broker coordinates."""
+        opened = {"topic": "t", "partition": 0, "producer_id": 7, "idle_ms": idle_ms}
+        brokers = [
+            {
+                "broker": number,
+                "own": own
+                and {
+                    "transaction_max_timeout_ms": 900_000,
+                    "open_transactions": [opened] if number == 1 else [],
+                    "open_producers": own["ids"],
+                },
+            }
+            for number, own in enumerate(coordinated, start=1)
+        ]
+        return [(each.finding, each.partitions) for each in findings({"brokers": brokers})]
+
+    def test_what_no_coordinator_has_hangs(self):
+        nobody, others = {"ids": [1]}, {"ids": [8]}
+        assert self.found(61_000, nobody, others) == [(HANGS, ["t-0"])]
+        assert self.found(61_000, nobody, {"ids": [7]}) == []
+
+    def test_of_a_broker_that_was_not_asked_nothing_is_known(self):
+        for unknown in (None, {"ids": None}):
+            assert self.found(61_000, {"ids": []}, unknown) == []
+            assert self.found(900_001, {"ids": []}, unknown) == [(HANGS, ["t-0"])]
+
+    def test_what_a_coordinator_does_not_end_in_time_is_late(self):
+        has = {"ids": [7]}
+        assert self.found(900_000, has) == []
+        assert self.found(900_001, has) == [(LATE, ["t-0"])]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from tidelog.cli.brokers.diagnosis import findings
 from tidelog.cli.brokers.gathering import gathered
 from tidelog.cli.shared import USAGE, counted, print_json, print_lines, run
+from tidelog.cli.transactions.diagnosis import findings as of_transactions
 
 if TYPE_CHECKING:
     import argparse
@@ -33,7 +34,7 @@ def run_doctor(options: argparse.Namespace) -> int:
 def _doctor(options: argparse.Namespace) -> int:
     """Prints what was found; returns the exit status. Raises CommandError."""
     answer = gathered(options.http)
-    found = findings(answer)
+    found = [*findings(answer), *of_transactions(answer)]
     if options.json:
         told = [each._asdict() for each in found]
         print_json({"cluster_id": answer["cluster_id"], "findings": told})
