@@ -2,17 +2,19 @@
 
 Behaviour: each partition succeeds or fails on its own. Coordinators send it, and operators with
 `kafka-transactions.sh abort`. A marker is written also where the producer has nothing open, as in
-Kafka. It is readable, and committed or dropped offsets are in effect, before the answer.
+Kafka. It is readable, and committed or dropped offsets are in effect, before the answer. All markers are
+begun in the order of the request, and then waited for together.
 
 Version notes: 1 flexible.
 """
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
-from broker.network.per_partition import per_partition_async
+from broker.network.per_partition import per_partition
 from broker.transactions.messages import Producer
 from protocol.api.write_txn_markers import (
     WritableTxnMarkerPartitionResult,
@@ -20,51 +22,96 @@ from protocol.api.write_txn_markers import (
     WritableTxnMarkerTopicResult,
     WriteTxnMarkersResponse,
 )
+from protocol.errors import KafkaStorageError
 
 if TYPE_CHECKING:
     from broker.network.context import Context
     from broker.node import Node
+    from broker.partitions.openings import Failures
     from protocol.api.write_txn_markers import WritableTxnMarker, WriteTxnMarkersRequest
     from protocol.errors import BrokerError
+    from storage.log.partition import Appended
+
+_API = "write_txn_markers"
+_AT_ONCE = 64
+"""So many markers are begun before others get a turn of the loop."""
+
+
+class _Write:
+    """One marker in one partition, and the part of the response for it."""
+
+    __slots__ = ("index", "marker", "pending", "result", "topic")
+
+    def __init__(self, marker: WritableTxnMarker, topic: str, index: int) -> None:
+        self.marker = marker
+        self.topic = topic
+        self.index = index
+        self.result = WritableTxnMarkerPartitionResult(partition_index=index)
+        self.pending: asyncio.Future[Appended] | None = None
 
 
 async def handle(
     node: Node, request: WriteTxnMarkersRequest, _context: Context
 ) -> WriteTxnMarkersResponse:
     """Writes each marker into each of its partitions."""
+    writes = [
+        [
+            [_Write(marker, topic.name, index) for index in topic.partition_indexes]
+            for topic in marker.topics
+        ]
+        for marker in request.markers
+    ]
+    ordered = [each for topics in writes for topic in topics for each in topic]
+    not_opened = await node.openings.open((each.topic, each.index) for each in ordered)
+    for first in range(0, len(ordered), _AT_ONCE):
+        some = ordered[first : first + _AT_ONCE]
+        per_partition(node, _API, some, partial(_begin, node, not_opened), _failed_write)
+        await asyncio.sleep(0)
+    pending = [each for each in ordered if each.pending is not None]
+    await asyncio.gather(
+        *(each.pending for each in pending if each.pending is not None), return_exceptions=True
+    )
+    per_partition(node, _API, pending, _finish, _failed_write)
     return WriteTxnMarkersResponse(
         markers=[
             WritableTxnMarkerResult(
                 producer_id=marker.producer_id,
                 topics=[
                     WritableTxnMarkerTopicResult(
-                        name=topic.name,
-                        partitions=await per_partition_async(
-                            node,
-                            "write_txn_markers",
-                            topic.partition_indexes,
-                            partial(_write, node, marker, topic.name),
-                            _failed,
-                        ),
+                        name=topic.name, partitions=[each.result for each in written]
                     )
-                    for topic in marker.topics
+                    for topic, written in zip(marker.topics, topics, strict=True)
                 ],
             )
-            for marker in request.markers
+            for marker, topics in zip(request.markers, writes, strict=True)
         ]
     )
 
 
-async def _write(
-    node: Node, marker: WritableTxnMarker, topic: str, index: int
-) -> WritableTxnMarkerPartitionResult:
-    await node.transactions.write_marker(
-        (topic, index),
+def _begin(node: Node, not_opened: Failures, each: _Write) -> None:
+    """Appends a marker, or lets it wait for its turn, for the disk or for other replicas."""
+    name = each.topic, each.index
+    marker = each.marker
+    begun = node.transactions.begin_marker(
+        name,
         Producer(marker.producer_id, marker.producer_epoch),
         marker.coordinator_epoch,
         is_commit=marker.transaction_result,
     )
-    return WritableTxnMarkerPartitionResult(partition_index=index)
+    if begun is None:
+        failure = not_opened.get(name)
+        raise failure or KafkaStorageError(f"{each.topic}-{each.index} is not open yet")
+    if isinstance(begun, asyncio.Future):
+        each.pending = begun
+
+
+def _finish(each: _Write) -> None:
+    assert each.pending is not None
+    each.pending.result()
+
+
+def _failed_write(each: _Write, error: BrokerError) -> None:
+    each.result.error_code = error.code
 
 
 def _failed(index: int, error: BrokerError) -> WritableTxnMarkerPartitionResult:

@@ -405,19 +405,19 @@ class TransactionCoordinator(TransactionRegistry):
         opened = self._node.store.opened_partition(TOPIC, index)
         return 0 if opened is None else opened.leader_epoch
 
-    async def write_marker(
+    def begin_marker(
         self,
         name: TopicPartition,
         producer: Producer,
         coordinator_epoch: int,
         *,
         is_commit: bool,
-    ) -> None:
+    ) -> Appended | asyncio.Future[Appended] | None:
         """Writes a marker that another coordinator, or an operator, has decided on.
 
-        Raises what `leader_partition` and `Partition.append_marker` raise.
+        Returns and raises what `Markers.begin` does.
         """
-        await self._markers.write_here(name, producer, coordinator_epoch, is_commit=is_commit)
+        return self._markers.begin(name, producer, coordinator_epoch, is_commit=is_commit)
 
     # -- time -----------------------------------------------------------------------------------
 
