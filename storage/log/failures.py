@@ -67,6 +67,10 @@ def read_error(state: LogState, version: Version, error: OSError | CorruptMessag
     except NotLeaderOrFollower as overtaken:
         return overtaken
     if isinstance(error, CorruptMessage):
+        what = "the log is corrupt"
+        if (what, error.message) not in state.logged_errors:  # consumers ask again and again
+            state.logged_errors.add((what, error.message))
+            _log.error(what, extra=state.named(reason=error.message))
         return error
     return storage_error(state, "the log cannot be read", error)
 

@@ -12,6 +12,7 @@ Nothing is verified here: batches in the log were checked when they were appende
 
 from __future__ import annotations
 
+import contextlib
 import struct
 from typing import TYPE_CHECKING
 
@@ -60,7 +61,7 @@ def last_offset_at(buffer: Buffer, position: int = 0) -> int | None:
     return last_offset
 
 
-def scan_intact(buffer: bytes) -> Iterator[Batch]:
+def scan_intact(buffer: Buffer) -> Iterator[Batch]:
     """Iterates over the whole batches of a buffer.
 
     Raises CorruptMessage at the first broken one.
@@ -78,6 +79,15 @@ def scan_intact(buffer: bytes) -> Iterator[Batch]:
 def whole_size(buffer: Buffer) -> int:
     """Returns how many bytes at the start of a buffer are whole batches."""
     return find_offset(buffer, _FAR)
+
+
+def intact_size(buffer: Buffer) -> int:
+    """Returns how many bytes at the start of a buffer are whole batches with a possible header."""
+    size = 0
+    with contextlib.suppress(CorruptMessage):
+        for batch in scan_intact(buffer):
+            size = batch.position + batch.size
+    return size
 
 
 def first_offset_at(buffer: Buffer, position: int) -> int | None:

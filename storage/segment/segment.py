@@ -20,9 +20,11 @@ from storage.segment import offset_index, survey, time_index
 from storage.segment.appended.layout import UNKNOWN
 from storage.segment.batch_headers import (
     HEADER_SIZE,
+    PREFIX_SIZE,
     batch_size,
     below,
     first_offset_at,
+    intact_size,
     last_offset_at,
     whole_size,
 )
@@ -242,10 +244,11 @@ class Segment(IndexedLog):
     ) -> Slice | None:
         """Reads up to `max_bytes`, from the batch that holds `offset` or the next one.
 
-        Returns only batches that end before `upper_offset`. With `minimum_one` the first batch is
-        returned whole, whatever its size. Returns None if the segment has nothing there. Raises
-        OSError; without `may_block` also WouldBlock, if the index of a long segment must be read
-        or rebuilt first.
+        Returns only batches that end before `upper_offset`, and before one that is broken. With
+        `minimum_one` the first batch is returned whole, whatever its size. Returns None if the
+        segment has nothing there. Raises OSError, and CorruptMessage if the first batch is not in
+        the file as its header says; without `may_block` also WouldBlock, if the index of a long
+        segment must be read or rebuilt first.
         """
         tail = self.tail
         descriptor = self._reader()
@@ -265,16 +268,35 @@ class Segment(IndexedLog):
         if len(head) < HEADER_SIZE:
             head = files.read_at(descriptor, min(HEADER_SIZE, tail.size - position), position)
         first_batch_size = batch_size(head) or 0
+        if not PREFIX_SIZE < first_batch_size <= tail.size - position:
+            raise self._broken(position)
         if minimum_one and len(data) < first_batch_size:
             data = files.read_at(descriptor, first_batch_size, position)
         view = memoryview(data)[: max(max_bytes, first_batch_size if minimum_one else 0)]
-        if upper_offset < tail.end_offset:
-            view = below(view, head, upper_offset)
-            if not view:
-                return None
-        self._remember(view, position, tail)
+        try:
+            if upper_offset < tail.end_offset:
+                view = below(view, head, upper_offset)
+                if not view:
+                    return None
+            self._remember(view, position, tail)
+        except CorruptMessage:
+            return self._before_broken(view, head, position, upper_offset)
         at_end = position + len(view) == tail.size
         return Slice(view, first_batch_size, tail.end_offset if at_end else None)
+
+    def _broken(self, position: int) -> CorruptMessage:
+        return CorruptMessage(f"{self.path} has a broken batch at {position}")
+
+    def _before_broken(
+        self, view: memoryview, head: Buffer, position: int, upper_offset: int
+    ) -> Slice | None:
+        """Returns the batches of a view before one that is broken. Raises CorruptMessage."""
+        first_batch_size = batch_size(head) or 0
+        good = view[: intact_size(view)]
+        if not good:
+            raise self._broken(position)
+        good = below(good, head, upper_offset)
+        return Slice(good, first_batch_size, None) if good else None
 
     def _locate(
         self, descriptor: files.Descriptor, offset: int, max_bytes: int, tail: Tail
@@ -298,7 +320,10 @@ class Segment(IndexedLog):
                     survey.rebuild_indexes(self)
                 continue
             entry = None
-            skipped = find_offset(data, offset)
+            try:
+                skipped = find_offset(data, offset)
+            except CorruptMessage:
+                raise self._broken(position + intact_size(data)) from None
             position += skipped
             last_offset = last_offset_at(data, skipped)
             if last_offset is not None and last_offset >= offset:
