@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
 from typing import TYPE_CHECKING
 
+from broker.fetches.sessions import FetchSessions
 from broker.groups.coordinator import Coordinator
 from broker.maintenance.clock_watch import ClockWatch
 from broker.memory.memory import Memory
@@ -27,6 +29,7 @@ from broker.topics.reconciler import Reconciler
 from broker.topics.settings import Settings
 from broker.topics.topics import Topics
 from broker.transactions.coordinator import TransactionCoordinator
+from config.setting import INT_MAX
 from protocol.errors import (
     BrokerError,
     ErrorCode,
@@ -86,6 +89,11 @@ class Node:
         self.transactions = TransactionCoordinator(self)
         self.memory = Memory(config)
         self.connections = Connections(self.settings, metrics)
+        self.fetch_sessions = FetchSessions(
+            config.max_incremental_fetch_session_cache_slots,
+            config.fetch_session_cache_max_partitions,
+            lambda: secrets.randbelow(INT_MAX) + 1,
+        )
         reconciler = Reconciler(
             metadata,
             store,

@@ -73,7 +73,7 @@ _IGNORED_BROKER_NAMES = """
     log.initial.task.delay.ms log.local.retention.bytes log.local.retention.ms
     log.remote.copy.lag.bytes log.remote.copy.lag.ms
     max.connection.creation.rate max.connections.per.ip max.connections.per.ip.overrides
-    max.incremental.fetch.session.cache.slots max.request.partition.size.limit metadata.log.dir
+    max.request.partition.size.limit metadata.log.dir
     metadata.log.max.record.bytes.between.snapshots metadata.log.max.snapshot.interval.ms
     metadata.log.segment.bytes metadata.log.segment.min.bytes metadata.log.segment.ms
     metadata.max.idle.interval.ms metadata.max.retention.bytes metadata.max.retention.ms

@@ -56,6 +56,16 @@ def _clients(scrape: Scrape) -> Samples:
     yield from list(scrape.node.metrics.clients.items())
 
 
+def _sessions(attribute: str) -> Read:
+    """Declares a metric of the fetch sessions."""
+    of = attrgetter(attribute)
+
+    def read(scrape: Scrape) -> Samples:
+        yield (), of(scrape.node.fetch_sessions)
+
+    return read
+
+
 def _requests(scrape: Scrape) -> Samples:
     names = {entry.key: entry.name for entry in known_apis()}
     for (key, version), count in list(scrape.node.metrics.requests.items()):
@@ -106,6 +116,7 @@ _SERVED = ("as_stored", "converted")
 _TOPIC = ("topic",)
 _PARTITION = ("topic", "partition")
 _KAFKA = "kafka_server_brokertopicmetrics_"
+_SESSIONS = "kafka_server_fetchsessioncache_"
 
 FAMILIES = (
     Family(
@@ -255,6 +266,27 @@ FAMILIES = (
         "Refused reads",
         ("error",),
         _failed("failed_fetches"),
+    ),
+    Family(
+        _SESSIONS + "numincrementalfetchsessions",
+        GAUGE,
+        "Fetch sessions of clients",
+        (),
+        _sessions("sessions"),
+    ),
+    Family(
+        _SESSIONS + "numincrementalfetchpartitionscached",
+        GAUGE,
+        "Partitions of all fetch sessions",
+        (),
+        _sessions("partitions"),
+    ),
+    Family(
+        _SESSIONS + "incrementalfetchsessionevictions",
+        COUNTER,
+        "Fetch sessions that went for others",
+        (),
+        _sessions("evicted"),
     ),
     Family(
         "kafka_server_socket_server_metrics_connection_count",

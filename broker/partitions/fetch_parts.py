@@ -7,16 +7,18 @@ from typing import TYPE_CHECKING
 from protocol.api.fetch import PartitionData
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from broker.node import Node
-    from protocol.api.fetch import FetchRequest
+    from protocol.api.fetch import FetchTopic
     from protocol.topic_partition import TopicPartition
 
 
-def wanted_names(node: Node, request: FetchRequest, *, by_id: bool) -> Iterator[TopicPartition]:
+def wanted_names(
+    node: Node, topics: Iterable[FetchTopic], *, by_id: bool
+) -> Iterator[TopicPartition]:
     """Yields the requested partitions that may be here."""
-    for topic in request.topics:
+    for topic in topics:
         name = node.metadata.image.topic_name(topic.topic_id) if by_id else topic.topic
         if name is None:
             continue

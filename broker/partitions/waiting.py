@@ -6,6 +6,7 @@ They all wait here, and nowhere else:
   fetch that has enough is woken. While nothing arrives a waiting fetch costs one timer and no work,
   however many there are. A fetch of committed data counts no bytes while an open transaction holds
   the last stable offset back: it is woken when that moves, and reads how much there is.
+- The partitions of fetch sessions wait here between the fetches, too (`broker/fetches`).
 - An append above the high watermark waits to be counted, and its bytes to be offered to fetches.
 - An acknowledgement waits until its append may be read and is durable, where the topic asks for it.
 
@@ -17,12 +18,22 @@ Everything runs on the event loop.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from storage.log.partition import Appended, Partition
+
+
+class Waiter(Protocol):
+    """Who hears that something has happened to a log. Each says whether it goes on waiting for it."""
+
+    def arrived(self, partition: Partition, size: int, read_to: int | None, /) -> bool:
+        """Takes that others may read `size` more bytes; `read_to` is what it gave when it entered."""
+
+    def disturbed(self) -> bool:
+        """Takes that the log may have to be read again, whether or not there is more."""
 
 
 class Wait:
@@ -39,6 +50,34 @@ class Wait:
         """Lets the fetch read again."""
         if not self.future.done():
             self.future.set_result(None)
+
+    def took(self, size: int) -> None:
+        """Counts bytes that the fetch may read."""
+        self.missing_bytes -= size
+        if self.missing_bytes <= 0:
+            self.wake()
+
+    def arrived(self, partition: Partition, size: int, read_to: int | None) -> bool:
+        """Counts the bytes, if the fetch may read them."""
+        if read_to is None or self.took_stable(partition, read_to):
+            self.took(size)
+        return True
+
+    def disturbed(self) -> bool:
+        """Lets the fetch read again."""
+        self.wake()
+        return True
+
+    async def sleep(self, timeout_s: float) -> bool:
+        """Returns True when it is woken, False when the time is over."""
+        timer = asyncio.get_running_loop().call_later(timeout_s, _expire, self.future)
+        try:
+            await self.future
+        except TimeoutError:
+            return False
+        finally:
+            timer.cancel()
+        return True
 
     def took_stable(self, partition: Partition, read_to: int) -> bool:
         """Returns whether bytes that came to a partition count for this fetch of committed data.
@@ -72,7 +111,7 @@ class Waiting:
         """Whether the high watermark is another thing than what the disk has: acks=1 does not wait."""
         # In the order in which they came, with the last stable offset up to which each has read; None
         # for those who wait for all data.
-        self._waits: dict[Partition, dict[Wait, int | None]] = {}
+        self._waits: dict[Partition, dict[Waiter, int | None]] = {}
         self._unreadable: dict[Partition, list[Appended]] = {}
         self._acknowledgements: dict[Partition, list[_Acknowledgement]] = {}
 
@@ -90,11 +129,12 @@ class Waiting:
 
     def readable(self, partition: Partition, size: int) -> None:
         """Wakes the fetches that have enough with `size` more bytes that others may read."""
-        for wait, read_to in self._waits.get(partition, {}).items():
-            if read_to is None or wait.took_stable(partition, read_to):
-                wait.missing_bytes -= size
-                if wait.missing_bytes <= 0:
-                    wait.wake()
+        waits = self._waits.get(partition, {})
+        gone = [
+            each for each, read_to in waits.items() if not each.arrived(partition, size, read_to)
+        ]
+        for each in gone:
+            self.leave(partition, each)
 
     def advanced(self, partition: Partition) -> None:
         """Notifies those for whom the high watermark and the durable offset have come far enough.
@@ -156,13 +196,25 @@ class Waiting:
 
     def wake(self, partition: Partition) -> None:
         """Wakes all fetches that wait for a partition: it was deleted, for example."""
-        for wait in self._waits.get(partition, ()):
-            wait.wake()
+        for each in [each for each in self._waits.get(partition, ()) if not each.disturbed()]:
+            self.leave(partition, each)
 
     def wake_all(self) -> None:
         """Wakes all fetches: the broker stops."""
         for partition in list(self._waits):
             self.wake(partition)
+
+    def enter(self, partition: Partition, waiter: Waiter, read_to: int | None = None) -> None:
+        """Lets a waiter hear of a partition."""
+        self._waits.setdefault(partition, {})[waiter] = read_to
+
+    def leave(self, partition: Partition, waiter: Waiter) -> None:
+        """Lets it hear of the partition no more."""
+        waits = self._waits.get(partition)
+        if waits is not None:
+            waits.pop(waiter, None)
+            if not waits:
+                del self._waits[partition]
 
     async def wait(
         self,
@@ -176,29 +228,19 @@ class Waiting:
         A fetch of committed data gives the last stable offsets up to which it has read each.
         Returns True if woken, False if the time is over.
         """
-        loop = asyncio.get_running_loop()
-        wait = Wait(missing_bytes, loop.create_future())
+        wait = Wait(missing_bytes, asyncio.get_running_loop().create_future())
         entered = list(partitions)
         for number, partition in enumerate(entered):
             read_to = None
             if stable_offsets is not None:
                 read_to = stable_offsets[number]
                 wait.is_held_back |= read_to != partition.high_watermark
-            self._waits.setdefault(partition, {})[wait] = read_to
-        timer = loop.call_later(timeout_s, _expire, wait.future)
+            self.enter(partition, wait, read_to)
         try:
-            await wait.future
-        except TimeoutError:
-            return False
+            return await wait.sleep(timeout_s)
         finally:
-            timer.cancel()
             for partition in entered:
-                waits = self._waits.get(partition)
-                if waits is not None:
-                    waits.pop(wait, None)
-                    if not waits:
-                        del self._waits[partition]
-        return True
+                self.leave(partition, wait)
 
 
 def _expire(future: asyncio.Future[None]) -> None:

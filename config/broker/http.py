@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from config.broker.fetches import FetchConfig
 from config.broker.listeners import parse_address
 from config.setting import Type, setting
 
 
 @dataclass(frozen=True, slots=True)
-class HttpConfig:
+class HttpConfig(FetchConfig):
     """A broker's settings of HTTP; the other settings of a broker are beside them."""
 
     http_listener: str = setting(

@@ -2,7 +2,7 @@
 
 Kafka's settings have Kafka's names, and our own (http.listener, clock ...) follow its style. The
 defaults of topic settings are broker settings too: config/topic.py declares them under `broker_names`. The
-settings of the cluster are in cluster.py, those of HTTP in http.py.
+settings of the cluster are in cluster.py, those of HTTP in http.py, those of fetches in fetches.py.
 """
 
 from __future__ import annotations
@@ -197,15 +197,6 @@ class BrokerConfig(ClusterConfig):
         "decompressed or converted, and answers that have not been read. Whoever would exceed it "
         "waits, or is refused.",
         low=8 * 2**20,
-        dynamic=False,
-    )
-    fetch_max_bytes: int = setting(
-        "fetch.max.bytes",
-        Type.INT,
-        55 * 2**20,
-        "How many bytes of records a fetch response holds at most; its first batch is returned "
-        "whatever its size.",
-        low=1024,
         dynamic=False,
     )
     max_connections: int = setting(

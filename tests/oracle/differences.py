@@ -537,15 +537,6 @@ def no_quotas(d: Difference) -> bool:
 
 
 @reason(
-    "fetch sessions are not offered",
-    "facts 1.1: session id 0 keeps a client in full fetches",
-    "sessions only matter with thousands of partitions",
-)
-def no_sessions(d: Difference) -> bool:
-    return d.path == "session_id" and d.kafka == "<session>" and d.tidelog == 0
-
-
-@reason(
     "the list of APIs is tidelog's own",
     "facts 2: what is advertised is what is served",
     "other APIs, and newer versions of the same ones",

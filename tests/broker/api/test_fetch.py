@@ -23,7 +23,7 @@ from tests.oracle import codecs, recordset
 from tests.oracle.recordset import Rec
 
 OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_OR_PARTITION, UNSUPPORTED_VERSION = 1, 3, 35
-FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH = 70, 71
+FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, FETCH_SESSION_TOPIC_ID_ERROR = 70, 71, 106
 FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, UNKNOWN_TOPIC_ID = 74, 75, 100
 OLD = [0, 1, 2, 3]
 CODECS = [codecs.NONE, codecs.GZIP, codecs.SNAPPY, codecs.LZ4, codecs.ZSTD]
@@ -297,40 +297,71 @@ class TestRefusals:
 
 
 class TestSessions:
-    """Stateless: session 0 in every answer, every partition in every answer."""
+    """KIP-227; the rules of one session are in tests/broker/fetches."""
 
-    @pytest.mark.parametrize("version", range(7, 17))
-    def test_a_new_session_is_answered_in_full_with_id_0(self, connection, topic, version):
+    def ask(self, connection, topic, version, **more):
+        named = asking.topic_id_of(connection, topic) if version >= 13 else topic
+        return connection.ask("Fetch", version, **fetch_fields(named, **more))
+
+    @pytest.mark.parametrize("version", range(7, 19))
+    def test_an_answer_carries_what_is_new(self, connection, topic, version):
         produce(connection, topic, batch_of("x"))
-        named = asking.topic_id_of(connection, topic) if version >= 13 else topic
-        for epoch in (-1, 0):
-            fields = fetch_fields(named, session_epoch=epoch)
-            answer = connection.ask("Fetch", version, **fields)
-            assert (answer["error_code"], answer["session_id"]) == (0, 0)
-            assert answer["responses"][0]["partitions"][0]["records"]
+        begun = self.ask(connection, topic, version, session_epoch=0)
+        assert begun["error_code"] == 0
+        assert begun["session_id"] > 0
+        asked = {"session_id": begun["session_id"], "offset": 1}
+        answer = self.ask(connection, topic, version, session_epoch=1, **asked)
+        assert (answer["session_id"], answer["responses"]) == (begun["session_id"], [])
+        produce(connection, topic, batch_of("y"))
+        for epoch in (2, 3):  # again, while the client does not say that it has it
+            answer = connection.ask(
+                "Fetch",
+                version,
+                **fetch_fields("", session_id=begun["session_id"], session_epoch=epoch)
+                | {"topics": []},
+            )
+            (part,) = answer["responses"][0]["partitions"]
+            assert (part["high_watermark"], bool(part["records"])) == (2, True)
 
-    @pytest.mark.parametrize("version", range(7, 17))
-    @pytest.mark.parametrize(("session_id", "epoch"), [(77, 1), (77, 0), (-5, 1)])
+    @pytest.mark.parametrize("version", range(7, 19))
+    def test_who_asks_for_no_session_gets_none(self, connection, topic, version):
+        answer = self.ask(connection, topic, version)
+        assert (answer["error_code"], answer["session_id"]) == (0, 0)
+        assert len(answer["responses"][0]["partitions"]) == 1
+
+    @pytest.mark.parametrize("version", [7, 12, 13, 18])
+    @pytest.mark.parametrize(("session_id", "epoch"), [(77, 1), (-5, 1), (0, 3), (77, -2)])
     def test_a_session_nobody_gave(self, connection, topic, version, session_id, epoch):
-        named = asking.topic_id_of(connection, topic) if version >= 13 else topic
-        fields = fetch_fields(named, session_id=session_id, session_epoch=epoch)
-        answer = connection.ask("Fetch", version, **fields)
-        assert answer["error_code"] == FETCH_SESSION_ID_NOT_FOUND
+        answer = self.ask(connection, topic, version, session_id=session_id, session_epoch=epoch)
+        assert (answer["error_code"], answer["session_id"]) == (FETCH_SESSION_ID_NOT_FOUND, 0)
         assert answer["responses"] == []
 
-    def test_an_epoch_without_a_session(self, connection, topic):
-        fields = fetch_fields(topic, session_epoch=3)
-        answer = connection.ask("Fetch", 12, **fields)
-        assert answer["error_code"] == INVALID_FETCH_SESSION_EPOCH
+    @pytest.mark.parametrize("epoch", [-1, 0])
+    def test_a_fetch_of_everything_closes_the_session_it_names(self, connection, topic, epoch):
+        old = self.ask(connection, topic, 12, session_epoch=0)["session_id"]
+        answer = self.ask(connection, topic, 12, session_id=old, session_epoch=epoch)
+        assert answer["error_code"] == 0
+        assert (answer["session_id"] > 0, answer["session_id"] != old) == (epoch == 0, True)
+        answer = self.ask(connection, topic, 12, session_id=old, session_epoch=1)
+        assert answer["error_code"] == FETCH_SESSION_ID_NOT_FOUND
 
-    def test_a_partition_without_news_is_in_the_answer_too(self, connection):
-        name = new_name()
-        create(connection, name, partitions=3)
-        fields = fetch_fields(name)
-        (wanted,) = fields["topics"][0]["partitions"]
-        fields["topics"][0]["partitions"] = [{**wanted, "partition": i} for i in range(3)]
-        parts = connection.ask("Fetch", 12, **fields)["responses"][0]["partitions"]
-        assert [part["partition_index"] for part in parts] == [0, 1, 2]
+    def test_another_epoch_and_another_way_to_name_topics(self, connection, topic):
+        begun = self.ask(connection, topic, 12, session_epoch=0)["session_id"]
+        answer = self.ask(connection, topic, 12, session_id=begun, session_epoch=2)
+        assert answer["error_code"] == INVALID_FETCH_SESSION_EPOCH
+        answer = self.ask(connection, topic, 13, session_id=begun, session_epoch=1)
+        assert answer["error_code"] == FETCH_SESSION_TOPIC_ID_ERROR
+        answer = self.ask(connection, topic, 12, session_id=begun, session_epoch=1)
+        assert answer["error_code"] == 0
+
+    def test_a_broker_without_slots_answers_in_full(self, start):
+        broker = start({"max.incremental.fetch.session.cache.slots": 0})
+        with broker.connect() as connection:
+            create(connection, "t")
+            for _ in range(2):
+                answer = self.ask(connection, "t", 12, session_epoch=0)
+                assert (answer["error_code"], answer["session_id"]) == (0, 0)
+                assert len(answer["responses"][0]["partitions"]) == 1
 
 
 @pytest.mark.parametrize("version", [4, 11, 16])

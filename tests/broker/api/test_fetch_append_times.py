@@ -19,7 +19,7 @@ FETCH = 1
 FLEXIBLE = [version for version in all_versions("Fetch") if version >= 12]
 TAG = bytes.fromhex("01 e9e801")  # one tagged field: 0x7469
 ASKS = TAG + b"\x01\x01"
-INVALID_FETCH_SESSION_EPOCH = 71
+FETCH_SESSION_ID_NOT_FOUND = 70
 
 
 @pytest.fixture(scope="module")
@@ -265,16 +265,18 @@ def test_what_compaction_left(broker, connection):
     assert sum(map(len, entries)) == len(offsets)
 
 
-def test_sessions_are_full_answers_each_with_its_append_times(broker, connection):
+def test_answers_of_a_session_have_their_append_times(broker, connection):
     topic = new_name()
     create(connection, topic)
     fill(broker, connection, topic, [broker_time(broker)])
-    for _ in range(2):  # a session is asked for, and none is given
-        entries, _ = told(connection, topic, session_epoch=0)
-        assert entries == [[(broker_time(broker), 0)]]
-    frame = ask(connection, topic, session_epoch=1)
+    frame = ask(connection, topic, session_epoch=0)
+    session = wire.decode_answer("Fetch", 12, frame)["session_id"]
+    plain = ask(connection, topic, session_id=session, session_epoch=1, asks=False)
+    frame = ask(connection, topic, session_id=session, session_epoch=2)
+    assert frame.startswith(plain[:-3] + TAG)
+    frame = ask(connection, topic, session_epoch=1)  # of no session: the tag changes nothing
     answer = wire.decode_answer("Fetch", 12, frame)
-    assert answer["error_code"] == INVALID_FETCH_SESSION_EPOCH
+    assert answer["error_code"] == FETCH_SESSION_ID_NOT_FOUND
     assert frame == ask(connection, topic, session_epoch=1, asks=False)
 
 

@@ -1,0 +1,273 @@
+"""Fetches with a session: how it begins, and what each fetch of it reads and answers (KIP-227).
+
+A quiet partition of a session waits with its log, as a fetch does (`broker/partitions/waiting.py`), and
+is not read until that has more. What happens to logs without more data, such as the deletion of old
+segments, and a disk that fails, is looked for once a second. New metadata are compared topic by topic.
+A session watches no more once it has heard of a log, until its client fetches again: one whose client
+is gone costs nothing.
+
+Rights are asked for when a partition is read. Nothing is told of one that is not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, cast
+
+from broker.fetches.attempt import TOPIC_IDS_SINCE, is_replica
+from broker.fetches.session import as_topics
+from broker.partitions.waiting import Wait
+from protocol.errors import ErrorCode, FetchSessionIdNotFound
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from broker.fetches.attempt import Attempt
+    from broker.fetches.session import Cached, CachedTopic, FetchSession
+    from broker.network.context import Context
+    from broker.node import Node
+    from protocol.api.fetch import FetchRequest, FetchResponse, FetchTopic, PartitionData
+    from storage.log.partition import Partition
+
+_LOOK_S = 1.0  # how often logs are looked at of which nothing was heard
+
+
+class WholeFetch:
+    """A fetch that names all that it asks for, and may get a session."""
+
+    is_part = False
+
+    def __init__(self, node: Node, request: FetchRequest, context: Context) -> None:
+        self._node, self.request, self.context = node, request, context
+
+    def topics(self) -> list[FetchTopic]:
+        """Returns what the request names."""
+        return self.request.topics
+
+    async def wait(self, attempt: Attempt, timeout_s: float) -> bool:
+        """Waits for the bytes that are missing."""
+        request = self.request
+        return await self._node.waiting.wait(
+            attempt.partitions,
+            request.min_bytes - attempt.size_bytes,
+            timeout_s,
+            attempt.upper_offsets if request.isolation_level == 1 else None,
+        )
+
+    def respond(self, attempt: Attempt) -> FetchResponse:
+        """Returns all that was read, and the id of a session if one was asked for and has room."""
+        response = attempt.answer()
+        if self.request.session_epoch == 0:
+            begin(self._node, self.request, self.context, attempt)
+        return response
+
+
+class IncrementalFetch:
+    """One fetch of a session."""
+
+    is_part = True
+
+    def __init__(
+        self, node: Node, session: FetchSession, request: FetchRequest, context: Context
+    ) -> None:
+        self._node, self._session = node, session
+        self.request, self.context = request, context
+        self._epoch = session.epoch  # another one later on: the client has sent the next fetch
+        self._read: list[Cached] = []
+        if session.sleeper is not None:
+            session.sleeper.wake()
+
+    def topics(self) -> list[FetchTopic]:
+        """Returns the partitions that may have something new."""
+        session, node = self._session, self._node
+        image = node.metadata.image
+        if session.image is not image:
+            session.learn(image, image.topics)
+        read = self._read = session.to_read()
+        for cached in read:
+            if cached.topic.known is None:
+                self._recognize(cached.topic)
+        named = self.request.topics
+        if len(read) == len(named) == 1 and named[0].partitions == [read[0].wanted]:
+            named[0].topic = read[0].topic.name  # the usual request of one partition: used as it is
+            return named
+        return as_topics(read)
+
+    def _recognize(self, topic: CachedTopic) -> None:
+        """Takes the name of a topic that was named by its id, and what the metadata say of it."""
+        image = self._node.metadata.image
+        if not topic.name:
+            topic.name = image.topic_name(topic.topic_id) or ""
+        topic.known = image.topics.get(topic.name)
+
+    async def wait(self, attempt: Attempt, timeout_s: float) -> bool:
+        """Waits for the bytes that are missing, of any partition of the session."""
+        session = self._session
+        if session.is_closed or session.epoch != self._epoch:
+            return False
+        if len(session.changed) > len(
+            self._read
+        ):  # there was news while the attempt was in a thread
+            return True
+        for cached in self._read:
+            watch(self._node, cached)
+        missing = self.request.min_bytes - attempt.size_bytes
+        sleeper = session.sleeper = Wait(missing, asyncio.get_running_loop().create_future())
+        try:
+            return await sleeper.sleep(timeout_s)
+        finally:
+            if session.sleeper is sleeper:
+                session.sleeper = None
+
+    def respond(self, attempt: Attempt) -> FetchResponse:
+        """Returns the partitions of which there is something to tell.
+
+        A session whose client has sent the next fetch meanwhile has another epoch, as in Kafka.
+        """
+        session, response = self._session, attempt.answer()
+        response.session_id = session.id
+        if session.epoch != self._epoch:
+            response.error_code = ErrorCode.INVALID_FETCH_SESSION_EPOCH
+            response.responses = []
+            return response
+        node, at_end, tell = self._node, attempt.at_end, session.tell
+        has_silent = False
+        read = iter(self._read)
+        for topic in response.responses:
+            kept = []
+            for data in topic.partitions:
+                cached = next(read)
+                if tell(cached, data):
+                    kept.append(data)
+                if not data.records:
+                    settle(node, cached, data, at_end)
+            topic.partitions = kept
+            has_silent |= not kept
+        if has_silent:
+            response.responses = [topic for topic in response.responses if topic.partitions]
+        return response
+
+
+def next_of_session(
+    node: Node, request: FetchRequest, context: Context
+) -> IncrementalFetch | WholeFetch:
+    """Returns a fetch of a session.
+
+    Raises FetchSessionIdNotFound, InvalidFetchSessionEpoch and FetchSessionTopicIdError.
+    """
+    if request.with_replication_state:
+        raise FetchSessionIdNotFound("followers have sessions with those who lead alone")
+    sessions, now_s = node.fetch_sessions, node.clock.monotonic_s()
+    session, gone = sessions.take(request, now_s, context.header.api_version >= TOPIC_IDS_SINCE)
+    if gone:
+        unwatch(node, gone)
+    if session is None:  # nothing is left: the answer has no session, as in Kafka
+        request.session_epoch = -1
+        return WholeFetch(node, request, context)
+    if sessions.are_too_large:
+        for each in sessions.outgrown(session, now_s):
+            _leave(node, each)
+        if session.is_closed:
+            raise FetchSessionIdNotFound("there is no room for so many partitions in sessions")
+    if now_s - session.looked_s >= _LOOK_S:
+        session.looked_s = now_s
+        _look(session)
+    return IncrementalFetch(node, session, request, context)
+
+
+def begin(node: Node, request: FetchRequest, context: Context, attempt: Attempt) -> None:
+    """Begins a session with all that a fetch has read, if there is room, and puts its id in the answer."""
+    if attempt.is_follower:
+        return
+    response, image = attempt.response, attempt.image
+    by_id = context.version >= TOPIC_IDS_SINCE
+    session, evicted = node.fetch_sessions.begin(
+        sum(len(topic.partitions) for topic in request.topics),
+        node.clock.monotonic_s(),
+        by_id=by_id,
+        is_privileged=is_replica(request) and attempt.may_replicate(),
+    )
+    for each in evicted:
+        _leave(node, each)
+    if session is None:
+        return
+    session.is_committed = request.isolation_level == 1
+    session.image = image
+    for asked, answered in zip(request.topics, response.responses, strict=True):
+        name = (image.topic_name(asked.topic_id) or "") if by_id else asked.topic
+        topic = session.topic(name, asked.topic_id, image.topics.get(name))
+        for wanted, data in zip(asked.partitions, answered.partitions, strict=True):
+            cached = session.add(topic, wanted)
+            cached.told = (data.high_watermark, data.log_start_offset)
+            if not data.records:
+                settle(node, cached, data, attempt.at_end)
+    node.fetch_sessions.count(session)
+    response.session_id = session.id
+
+
+def close(node: Node, session_id: int) -> None:
+    """Closes the session that a fetch names that wants a new one, or none."""
+    session = node.fetch_sessions.close(session_id)
+    if session is not None:
+        _leave(node, session)
+
+
+def _leave(node: Node, session: FetchSession) -> None:
+    """Lets a session that was closed hear of nothing more; its fetch waits no longer."""
+    unwatch(node, session)
+    if session.sleeper is not None:
+        session.sleeper.wake()
+
+
+def settle(node: Node, cached: Cached, data: PartitionData, at_end: int) -> None:
+    """Lets a partition be quiet if the client has all of it, and knows its offsets.
+
+    `at_end` is the place in a log's `Ends` of the offset up to which the client reads.
+    """
+    session = cached.session
+    if data.error_code or data.preferred_read_replica >= 0 or session.is_closed:
+        return
+    log = watch(node, cached)
+    if log is None:
+        return
+    state = log.state
+    ends, version = state.ends, state.version
+    if (
+        ends[at_end] == cached.wanted.fetch_offset
+        and (ends.high_watermark, version.log_start_offset) == cached.told
+        and not state.is_stopped
+    ):
+        cached.seen = (ends, version)
+        session.changed.pop(cached, None)
+
+
+def watch(node: Node, cached: Cached) -> Partition | None:
+    """Lets a partition hear of its log, and returns that; None if there is none that is open."""
+    log = node.store.opened_partition(cached.topic.name, cached.wanted.partition)
+    if cached.log is not log:
+        unwatch(node, (cached,))
+        if log is not None:
+            node.waiting.enter(log, cached)
+        cached.log = log
+    return log
+
+
+def unwatch(node: Node, gone: Iterable[Cached]) -> None:
+    """Lets partitions hear of their logs no more."""
+    for cached in gone:
+        if cached.log is not None:
+            node.waiting.leave(cast("Partition", cached.log), cached)
+            cached.log = None
+
+
+def _look(session: FetchSession) -> None:
+    """Marks the partitions whose logs are not what they were when they became quiet."""
+    for cached in session:
+        if cached.log is not None:
+            state = cast("Partition", cached.log).state
+            if (
+                state.ends is not cached.seen[0]
+                or state.version is not cached.seen[1]
+                or state.is_stopped
+            ):
+                session.changed[cached] = None

@@ -1,0 +1,94 @@
+"""When a fetch is answered: at once if it may be, else after a wait for more data.
+
+The answer is sent at once if min_bytes are available, if max_wait_ms is 0, or if any partition has an
+error; else the fetch waits (`broker/partitions/waiting.py`) and reads again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from broker.fetches.attempt import TOPIC_IDS_SINCE, Attempt
+from broker.partitions.fetch_parts import wanted_names
+from broker.partitions.offload import offload
+from broker.pools import ON_LOOP
+from storage.would_block import WouldBlock
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Sequence
+    from typing import Any
+
+    from broker.network.context import Context
+    from broker.node import Node
+    from broker.pools import Permit
+    from protocol.api.fetch import FetchRequest, FetchResponse, FetchTopic
+
+
+class Fetch(Protocol):
+    """What a fetch reads each time, and how it waits: that of a whole request, or of a session."""
+
+    @property
+    def request(self) -> FetchRequest:
+        """The request."""
+
+    @property
+    def context(self) -> Context:
+        """Its context."""
+
+    @property
+    def is_part(self) -> bool:
+        """Whether it asks for more than it reads."""
+
+    def topics(self) -> Sequence[FetchTopic]:
+        """Returns what to read now."""
+
+    async def wait(self, attempt: Attempt, timeout_s: float) -> bool:
+        """Waits until there may be more; returns False if the time is over."""
+
+    def respond(self, attempt: Attempt) -> FetchResponse:
+        """Returns the response to what was read."""
+
+
+def answer(node: Node, fetch: Fetch) -> FetchResponse | Coroutine[Any, Any, FetchResponse]:
+    """Returns the response, or a coroutine of one that waits."""
+    try:
+        attempt = Attempt(
+            node, fetch.request, fetch.context, ON_LOOP, fetch.topics(), is_part=fetch.is_part
+        )
+    except WouldBlock:
+        return wait(node, fetch, None)
+    if attempt.is_enough():
+        return fetch.respond(attempt)
+    return wait(node, fetch, attempt)
+
+
+async def wait(node: Node, fetch: Fetch, attempt: Attempt | None) -> FetchResponse:
+    """Waits for more data, then reads again.
+
+    The last attempt is the response, whatever it finds.
+    """
+    deadline_s = node.clock.monotonic_s() + fetch.request.max_wait_ms / 1000
+    if attempt is None:
+        attempt = await _attempt_anywhere(node, fetch)
+    while not attempt.is_enough():
+        if attempt.has_grown():  # since the read, before the request waited
+            attempt = await _attempt_anywhere(node, fetch)
+            continue
+        left_s = deadline_s - node.clock.monotonic_s()
+        woken = left_s > 0 and await fetch.wait(attempt, left_s)
+        attempt = await _attempt_anywhere(node, fetch)
+        if not woken:
+            break
+    return fetch.respond(attempt)
+
+
+async def _attempt_anywhere(node: Node, fetch: Fetch) -> Attempt:
+    """Reads on the loop; in a thread if much is to be converted or the disk has to be read."""
+    request, context, is_part = fetch.request, fetch.context, fetch.is_part
+    topics = fetch.topics()
+
+    def attempt(permit: Permit) -> Attempt:
+        return Attempt(node, request, context, permit, topics, is_part=is_part)
+
+    names = wanted_names(node, topics, by_id=context.version >= TOPIC_IDS_SINCE)
+    return await offload(node, names, attempt)
