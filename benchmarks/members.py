@@ -279,18 +279,20 @@ def settle(port: int, frames: Sequence[bytes], error_at: int) -> None:
 # --- consumers -----------------------------------------------------------------------------------
 
 
-def _fetch_v11(topic: bytes, partition: int, offset: int) -> bytes:
-    body = struct.pack(">iiiibii", -1, 500, 1, 50 << 20, 0, 0, -1)
+def _fetch_v11(topic: bytes, partition: int, offset: int, isolation_level: int) -> bytes:
+    body = struct.pack(">iiiibii", -1, 500, 1, 50 << 20, isolation_level, 0, -1)
     body += struct.pack(">i", 1) + _string(topic) + struct.pack(">i", 1)
     body += struct.pack(">iiqqi", partition, -1, offset, -1, 1 << 20)
     return frame_of(request_head(1, 11) + body + struct.pack(">ih", 0, 0))
 
 
-async def _consume(client: Client, topic: bytes, partition: int, until: int) -> None:
+async def _consume(
+    client: Client, topic: bytes, partition: int, until: int, isolation_level: int
+) -> None:
     """Reads a partition from its start to an offset, by batch headers. Raises RawError."""
     offset = 0
     while offset < until:
-        answer = await client.ask(_fetch_v11(topic, partition, offset))
+        answer = await client.ask(_fetch_v11(topic, partition, offset, isolation_level))
         at = 4 + 4 + 4 + 2 + 4 + 4 + 2 + len(topic) + 4 + 4
         (code,) = struct.unpack_from(">h", answer, at)
         at += 2 + 8 + 8 + 8
@@ -314,14 +316,22 @@ async def _consume(client: Client, topic: bytes, partition: int, until: int) -> 
 
 
 async def consumers(
-    port: int, topic: str, each: int, count: int, passes: int, broker_cpu_s: Callable[[], float]
+    port: int,
+    topic: str,
+    each: int,
+    count: int,
+    passes: int,
+    broker_cpu_s: Callable[[], float],
+    isolation_level: int = 0,
 ) -> Took:
     """Reads `each` records of `count` partitions with one consumer for each, `passes` times."""
     clients = [await Client.connect(port) for _ in range(count)]
     meter = Meter(broker_cpu_s)
     for _ in range(passes):
         readers = zip(clients, itertools.count())
-        await asyncio.gather(*(_consume(one, topic.encode(), at, each) for one, at in readers))
+        await asyncio.gather(
+            *(_consume(one, topic.encode(), at, each, isolation_level) for one, at in readers)
+        )
     took = meter.took()
     for client in clients:
         client.close()

@@ -57,8 +57,24 @@ def _uvarint(value: int) -> bytes:
     return bytes(out)
 
 
-def batch_v2(values: Sequence[bytes], now_ms: int, keys: Sequence[bytes] | None = None) -> bytes:
-    """Returns one uncompressed format-2 batch."""
+class Producer(NamedTuple):
+    """Who sends a batch in a transaction, and which of its batches it is."""
+
+    producer_id: int
+    epoch: int
+    sequence: int
+
+
+_NOBODY = Producer(-1, -1, -1)
+
+
+def batch_v2(
+    values: Sequence[bytes],
+    now_ms: int,
+    keys: Sequence[bytes] | None = None,
+    producer: Producer = _NOBODY,
+) -> bytes:
+    """Returns one uncompressed format-2 batch; one of a transaction if a producer is given."""
     records = b""
     for index, value in enumerate(values):
         record = (
@@ -71,7 +87,9 @@ def batch_v2(values: Sequence[bytes], now_ms: int, keys: Sequence[bytes] | None 
             + _varint(0)
         )
         records += _varint(len(record)) + record
-    body = struct.pack(">hiqqqhii", 0, len(values) - 1, now_ms, now_ms, -1, -1, -1, len(values))
+    attributes = 0 if producer is _NOBODY else 0x10
+    body = struct.pack(">hiqq", attributes, len(values) - 1, now_ms, now_ms)
+    body += struct.pack(">qhii", *producer, len(values))
     checked = body + records
     return struct.pack(">qiibI", 0, 4 + 1 + 4 + len(checked), -1, 2, crc32c(checked)) + checked
 
@@ -85,14 +103,19 @@ def messages_v1(values: Sequence[bytes], now_ms: int) -> bytes:
     return out
 
 
-def produce_v9(topic: str, partition: int, records: bytes, acks: int = 1) -> bytes:
+def produce_v9(
+    topic: str, partition: int, records: bytes, acks: int = 1, transactional_id: str = ""
+) -> bytes:
     """Returns a Produce v9 frame with one record set."""
     name = topic.encode()
+    named = b"\0"  # no transactional id
+    if transactional_id:
+        named = _uvarint(len(transactional_id) + 1) + transactional_id.encode()
     return frame_of(
         struct.pack(">hhih", 0, 9, 7, len(_CLIENT_ID))
         + _CLIENT_ID
         + b"\0"  # header tags
-        + b"\0"  # transactional id: null
+        + named
         + struct.pack(">hi", acks, 30_000)
         + b"\2"
         + _uvarint(len(name) + 1)
@@ -308,20 +331,22 @@ def read_v2(port: int, topic: str, until_offset: int, max_bytes: int = 1 << 20) 
     return messages
 
 
-def fetch_v11(topic: str, partitions: int, max_wait_ms: int) -> bytes:
-    """Returns a Fetch v11 frame for offset 0 of many partitions, without a session."""
+def fetch_v11(
+    topic: str, partitions: int, max_wait_ms: int, session: tuple[int, int] = (0, -1)
+) -> bytes:
+    """Returns a Fetch v11 frame for offset 0 of many partitions; `session` is its id and epoch."""
     name = topic.encode()
     wanted = b"".join(
         struct.pack(">iiqqi", index, -1, 0, -1, 1 << 20) for index in range(partitions)
     )
+    named = struct.pack(">i", 0)
+    if partitions:
+        named = struct.pack(">ih", 1, len(name)) + name + struct.pack(">i", partitions) + wanted
     return frame_of(
         struct.pack(">hhih", 1, 11, 7, len(_CLIENT_ID))
         + _CLIENT_ID
-        + struct.pack(">iiiibii", -1, max_wait_ms, 0, 50 << 20, 0, 0, -1)
-        + struct.pack(">ih", 1, len(name))
-        + name
-        + struct.pack(">i", partitions)
-        + wanted
+        + struct.pack(">iiiibii", -1, max_wait_ms, 0, 50 << 20, 0, *session)
+        + named
         + struct.pack(">ih", 0, 0)
     )
 
@@ -333,6 +358,28 @@ def fetch_all(port: int, request: bytes, count: int) -> None:
             answer = exchange(connection, request)
             if answer[12:14] != b"\0\0":
                 raise RawError(f"Fetch answered error {int.from_bytes(answer[12:14], 'big')}")
+
+
+def fetch_session(port: int, topic: str, partitions: int, count: int) -> Callable[[], None]:
+    """Begins a session of many empty partitions; what it returns sends `count` fetches of it.
+
+    Nothing is new in any of them, and they are sent one at a time. Raises RawError.
+    """
+    connection = connect(port)
+    answer = exchange(connection, fetch_v11(topic, partitions, 0, (0, 0)))
+    error, session = struct.unpack_from(">hi", answer, 12)
+    if error or not session:
+        raise RawError(f"Fetch answered error {error} and session {session}")
+    frames = [fetch_v11(topic, 0, 0, (session, epoch)) for epoch in range(1, count + 1)]
+
+    def fetches() -> None:
+        with connection:
+            for frame in frames:
+                answer = exchange(connection, frame)
+                if struct.unpack_from(">hii", answer, 12) != (0, session, 0):
+                    raise RawError(f"a fetch of the session answered {answer.hex()}")
+
+    return fetches
 
 
 def list_offsets_v7(topic: str, partition: int, timestamp: int) -> bytes:

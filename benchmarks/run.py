@@ -40,6 +40,7 @@ from brokers import (
 from compaction_rows import BACKOFF_MS, COMPACTION_ROWS
 from group_rows import GROUP_ROWS
 from rows import FACTORS, LIFE, LIFE_KEY, TABLE, Figure, Place, Row
+from transaction_rows import TRANSACTION_ROWS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -248,7 +249,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     setup = {"scale": options.scale, "code": code(), "kafka": KAFKA_VERSION}
     results = table.Results(options.results, setup, keep=options.full)
     first = _chosen(options, TABLE)
-    more = _chosen(options, (*GROUP_ROWS, *COMPACTION_ROWS))
+    more = _chosen(options, (*GROUP_ROWS, *TRANSACTION_ROWS, *COMPACTION_ROWS))
     rows = [*first, *more]
     factors = [] if options.skip_factors or options.skip_warm else _chosen(options, FACTORS)
     left_out = []
