@@ -76,7 +76,7 @@ NODE_OVERRIDES = {"typedarray.prototype.slice": "1.0.5"}
 GO_OLDEST = (1, 21)  # the first that fetches the newer release a module asks for
 GO_PLACE = "/usr/local/go/bin"  # where it is unpacked to by custom, not always on PATH
 
-STEP_TIMEOUT_S = 400
+STEP_TIMEOUT_S = 900
 ATTEMPTS = 3  # most steps fetch something
 
 

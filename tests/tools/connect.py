@@ -188,9 +188,15 @@ def worker(bootstrap: str, **more: object) -> dict[str, object]:
 
 
 def start_distributed(
-    version: str, bootstrap: str, directory: Path, session_ms: int, *, replicas: int = 1
+    version: str,
+    bootstrap: str,
+    directory: Path,
+    session_ms: int,
+    *,
+    replicas: int = 1,
+    **more: object,
 ) -> Program:
-    """Starts a worker of the group, whose three topics have so many replicas."""
+    """Starts a worker of the group, whose three topics have so many replicas; more is as in `worker`."""
     topics = {
         f"{kind}_storage_{name}": value
         for kind in ("config", "offset", "status")
@@ -204,6 +210,7 @@ def start_distributed(
         heartbeat_interval_ms=500,
         scheduled_rebalance_max_delay_ms=0,
         **topics,
+        **more,
     )
     name = f"worker-{version}"
     return Program(version, name, DISTRIBUTED, directory, properties(directory, name, own))
