@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
+from protocol.errors import CorruptMessage
 from protocol.records import batch as batches
 
 if TYPE_CHECKING:
@@ -11,6 +13,8 @@ if TYPE_CHECKING:
 
     from protocol.records.layout import Batch, Record
     from storage.log.partition import Partition
+
+log = logging.getLogger("tidelog.coordination")
 
 _READ_BYTES = 1 << 20
 
@@ -25,11 +29,16 @@ def end_of(partition: Partition, *, to_log_end: bool) -> int:
 
 
 def batches_of(
-    partition: Partition, end_offset: int, goes_on: Callable[[], bool] = lambda: True
+    partition: Partition,
+    end_offset: int,
+    goes_on: Callable[[], bool] = lambda: True,
+    *,
+    skips_broken: bool = False,
 ) -> Iterator[tuple[Batch, Iterator[Record]]]:
     """Yields every batch below an offset, control batches too, with its records.
 
-    Ends early once `goes_on` returns False.
+    Ends early once `goes_on` returns False. Raises CorruptMessage for a batch that fails its checksum,
+    unless it `skips_broken` ones, which are logged.
     """
     offset = partition.log_start_offset
     while offset < end_offset and goes_on():
@@ -37,7 +46,23 @@ def batches_of(
         before = offset
         for buffer in fetched.buffers:
             for batch in batches.scan(buffer):
-                yield batch, batches.records(buffer, batch)
                 offset = batch.last_offset + 1
+                try:
+                    batches.verify(buffer, batch)
+                except CorruptMessage as error:
+                    _note_broken(partition, batch, error, is_skipped=skips_broken)
+                    continue
+                yield batch, batches.records(buffer, batch)
         if offset == before:
             break
+
+
+def _note_broken(
+    partition: Partition, batch: Batch, error: CorruptMessage, *, is_skipped: bool
+) -> None:
+    where = f"{partition.topic}-{partition.index}"
+    offsets = f"{batch.base_offset} to {batch.last_offset}"
+    if not is_skipped:
+        raise CorruptMessage(f"{where}, offsets {offsets}: {error.message}") from error
+    what = "records of a coordinator are broken, and left out"
+    log.error(what, extra={"log": where, "offsets": offsets, "reason": error.message})

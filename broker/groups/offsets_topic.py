@@ -82,7 +82,8 @@ class GroupReader:
     ) -> Loading:
         clock = partition.append_clock
         loading = Loading(make, (partition.topic_id, partition.index))
-        for batch, records in batches_of(partition, end_offset, goes_on):
+        # Without a broken commit the group reads on from the one before: nothing is lost.
+        for batch, records in batches_of(partition, end_offset, goes_on, skips_broken=True):
             if batch.is_control:
                 marker = marker_of(records)
                 if marker is not None:

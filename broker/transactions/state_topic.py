@@ -51,7 +51,7 @@ def read(node: Node, index: int, goes_on: Callable[[], bool], *, to_log_end: boo
     """Returns the last record of each id in a partition; for a thread.
 
     A record that cannot be read is logged and skipped. The result is useless once `goes_on` returns
-    False.
+    False. Raises CorruptMessage for a batch that fails its checksum: it may hold a decision to commit.
     """
     partition = node.partition(TOPIC, index)
     known: Known = {}
