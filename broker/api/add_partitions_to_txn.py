@@ -2,7 +2,7 @@
 
 Behaviour: all partitions of a transaction are added or none. If one does not exist or is forbidden,
 it gets its own error, and the others OPERATION_NOT_ATTEMPTED. What `verify_only` asks is answered for
-each partition.
+each partition if all of them exist.
 
 Version notes: 2 PRODUCER_FENCED instead of INVALID_PRODUCER_EPOCH; 3 flexible; 4 several
 transactions, from brokers alone, which need the right to CLUSTER_ACTION.
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from broker.network.context import Context
     from broker.node import Node
+    from broker.security.session import Session
     from protocol.api.add_partitions_to_txn import AddPartitionsToTxnRequest
     from protocol.topic_partition import TopicPartition
 
@@ -81,8 +82,10 @@ async def _one_of_several(
     transactional_id = asked.transactional_id
     producer = Producer(asked.producer_id, asked.producer_epoch)
     if asked.verify_only:
-        check = partial(node.transactions.verify, transactional_id, producer)
-        results = _each(node, asked.topics, check)
+        results, failures = _checked(node, asked.topics)
+        if not failures:
+            check = partial(node.transactions.verify, transactional_id, producer)
+            results = _each(node, asked.topics, check)
     else:
         with node.transactions.refusals.logged(context, transactional_id):
             results = await _added(node, context, transactional_id, producer, asked.topics)
@@ -97,11 +100,31 @@ async def _added(
     node.authorizer.require(
         session, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id
     )
+    results, failures = _checked(node, topics, writer=session)
+    if failures:
+        node.transactions.refusals.note(context, transactional_id, failures[0])
+        return results
+    names = [(topic.name, index) for topic in topics for index in topic.partitions]
+    with fenced_since(_FENCED_SINCE, version):
+        await node.transactions.add(
+            transactional_id, producer, names, 2 if version >= _OF_BROKERS_SINCE else 0
+        )
+    return results
+
+
+def _checked(
+    node: Node, topics: Topics, *, writer: Session | None = None
+) -> tuple[Results, list[BrokerError]]:
+    """Returns the result for each partition, and why some are missing or forbidden to a writer.
+
+    If there are such, the others say that nothing was attempted.
+    """
     failures: list[BrokerError] = []
 
     def check(name: TopicPartition) -> None:
         try:
-            node.authorizer.require(session, Operation.WRITE, ResourceType.TOPIC, name[0])
+            if writer is not None:
+                node.authorizer.require(writer, Operation.WRITE, ResourceType.TOPIC, name[0])
             known = node.metadata.image.topics.get(name[0])
             if known is None or not 0 <= name[1] < known.partitions:
                 raise UnknownTopicOrPartition(f"there is no partition {name[0]}-{name[1]}")
@@ -109,21 +132,14 @@ async def _added(
             failures.append(error)
             raise
 
-    checked = _each(node, topics, check)
+    results = _each(node, topics, check)
     if failures:
-        node.transactions.refusals.note(context, transactional_id, failures[0])
-        for topic in checked:
+        for topic in results:
             for result in topic.results_by_partition:
                 result.partition_error_code = (
                     result.partition_error_code or OperationNotAttempted.code
                 )
-        return checked
-    names = [(topic.name, index) for topic in topics for index in topic.partitions]
-    with fenced_since(_FENCED_SINCE, version):
-        await node.transactions.add(
-            transactional_id, producer, names, 2 if version >= _OF_BROKERS_SINCE else 0
-        )
-    return checked
+    return results, failures
 
 
 def _each(node: Node, topics: Topics, check: Callable[[TopicPartition], None]) -> Results:

@@ -28,14 +28,12 @@ from protocol.api.txn_offset_commit import (
 )
 from protocol.errors import (
     BrokerError,
-    ConcurrentTransactions,
     GroupAuthorizationFailed,
     InvalidProducerEpoch,
     InvalidTxnState,
     ProducerFenced,
     TransactionAbortable,
 )
-from protocol.group_errors import CoordinatorLoadInProgress
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -124,8 +122,6 @@ def _as_commit_error(error: BrokerError, version: int) -> BrokerError:
         return InvalidProducerEpoch(error.message)
     if isinstance(error, TransactionAbortable) and version < _ABORTABLE_SINCE:
         return InvalidTxnState(error.message)
-    if isinstance(error, ConcurrentTransactions) and version < _ADDS_SINCE:
-        return CoordinatorLoadInProgress(error.message)
     return error
 
 

@@ -3,7 +3,8 @@
 Behaviour: each partition succeeds or fails on its own. Coordinators send it, and operators with
 `kafka-transactions.sh abort`. A marker is written also where the producer has nothing open, as in
 Kafka. It is readable, and committed or dropped offsets are in effect, before the answer. All markers are
-begun in the order of the request, and then waited for together.
+begun in the order of the request, and then waited for together. A producer id or epoch below zero is
+nobody's: INVALID_PRODUCER_ID_MAPPING, INVALID_PRODUCER_EPOCH.
 
 Version notes: 1 flexible.
 """
@@ -22,7 +23,7 @@ from protocol.api.write_txn_markers import (
     WritableTxnMarkerTopicResult,
     WriteTxnMarkersResponse,
 )
-from protocol.errors import KafkaStorageError
+from protocol.errors import InvalidProducerEpoch, InvalidProducerIdMapping, KafkaStorageError
 
 if TYPE_CHECKING:
     from broker.network.context import Context
@@ -92,6 +93,10 @@ def _begin(node: Node, not_opened: Failures, each: _Write) -> None:
     """Appends a marker, or lets it wait for its turn, for the disk or for other replicas."""
     name = each.topic, each.index
     marker = each.marker
+    if marker.producer_id < 0:
+        raise InvalidProducerIdMapping(f"producer id {marker.producer_id}")
+    if marker.producer_epoch < 0:
+        raise InvalidProducerEpoch(f"producer epoch {marker.producer_epoch}")
     begun = node.transactions.begin_marker(
         name,
         Producer(marker.producer_id, marker.producer_epoch),

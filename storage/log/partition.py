@@ -269,9 +269,11 @@ class Partition:
 
         With a guard the coordinator is to be asked, and then `append` is called with it.
         `raises_epoch` is for transaction.version 2, where each transaction has an epoch of its own.
-        Reads the producers if they have not been read yet. Raises KafkaStorageError.
+        Reads the producers if they have not been read yet. Raises KafkaStorageError, and
+        InvalidProducerEpoch for an epoch that is over: its producer hears of that first.
         """
         producers = self.state.read_producers()
+        producers.check_epoch(producer_id, epoch)
         if producers.is_open(producer_id, epoch):
             return None
         return producers.guards.guard(producer_id, epoch, first_sequence, raises_epoch=raises_epoch)

@@ -227,6 +227,12 @@ class Producers:
             if known.transaction_first_offset == NO_TRANSACTION:
                 known.transaction_first_offset = offsets[0]
 
+    def check_epoch(self, producer_id: int, epoch: int) -> None:
+        """Raises InvalidProducerEpoch for an epoch that is over in this log."""
+        known = self._known.get(producer_id)
+        if known is not None and epoch < known.epoch:
+            raise InvalidProducerEpoch(_taken_over(producer_id, epoch, known))
+
     def is_open(self, producer_id: int, epoch: int) -> bool:
         """Returns whether a transaction of a producer's epoch is open."""
         return _is_open(self._known.get(producer_id), epoch)
@@ -282,10 +288,7 @@ def _check_marker(batch: Sequenced, marker: Marker, known: Producer | None) -> N
 def _refusal(batch: Sequenced, known: Producer) -> BrokerError:
     """Returns the error of a batch that neither continues the sequence nor is a duplicate."""
     if batch.epoch < known.epoch:
-        return InvalidProducerEpoch(
-            f"producer {batch.producer_id} sent epoch {batch.epoch}; "
-            f"epoch {known.epoch} has taken over"
-        )
+        return InvalidProducerEpoch(_taken_over(batch.producer_id, batch.epoch, known))
     if batch.epoch > known.epoch:
         return OutOfOrderSequenceNumber(
             f"producer {batch.producer_id} begins epoch {batch.epoch} at sequence "
@@ -295,3 +298,7 @@ def _refusal(batch: Sequenced, known: Producer) -> BrokerError:
         f"producer {batch.producer_id} sent sequence {batch.first_sequence} in epoch {known.epoch}, "
         f"where {known.next_sequence} comes next"
     )
+
+
+def _taken_over(producer_id: int, epoch: int, known: Producer) -> str:
+    return f"producer {producer_id} sent epoch {epoch}; epoch {known.epoch} has taken over"

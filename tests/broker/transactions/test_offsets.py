@@ -12,7 +12,7 @@ from tests.broker.transactions.requests import NONE, Transactional, offsets_of
 
 UNKNOWN_TOPIC, TOO_LARGE, GENERATION, INVALID_GROUP, UNKNOWN_MEMBER = 3, 12, 22, 24, 25
 INVALID_EPOCH, INVALID_STATE, MAPPING, FENCED_INSTANCE, UNSTABLE = 47, 48, 49, 82, -88
-ABORTABLE = 120
+CONCURRENT, ABORTABLE = 51, 120
 
 
 @pytest.fixture
@@ -133,9 +133,27 @@ def test_an_epoch_that_is_over_and_an_unknown_id_are_refused(connection, produce
     eventually(lambda: heir.init() == NONE)  # what was open is aborted first
     assert producer.commit_offsets(group, topic, {0: 1}) == [INVALID_EPOCH]
     stranger = Transactional(connection, new_name("id"))
-    stranger.given = producer.given
+    stranger.given = heir.given
     assert stranger.commit_offsets(group, topic, {0: 1}) == [MAPPING]
     assert offsets_of(connection, group, topic, 0, stable=True) == {0: -1}
+
+
+@pytest.mark.parametrize("version", [0, 4, 5])
+def test_offsets_wait_for_a_transaction_that_cannot_end(connection, producer, topic, version):
+    """Its marker cannot be written: a later epoch of the producer is in the partition."""
+    assert producer.add(topic, 0) == [NONE]
+    marker = {
+        "producer_id": producer.given.producer_id,
+        "producer_epoch": producer.given.epoch + 5,
+        "transaction_result": False,
+        "topics": [{"name": topic, "partition_indexes": [0]}],
+        "coordinator_epoch": 0,
+    }
+    connection.ask("WriteTxnMarkers", 1, markers=[marker])
+    assert producer.end(commit=True) == NONE
+    assert producer.state == "PrepareCommit"
+    sent = producer.commit_offsets(new_name("group"), topic, {0: 1}, version=version)
+    assert sent == [CONCURRENT]
 
 
 def test_bad_offsets_have_their_own_error_and_the_others_are_stored(

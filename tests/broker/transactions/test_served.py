@@ -80,6 +80,8 @@ def test_brokers_ask_whether_a_transaction_has_a_partition(producer, topic):
     assert producer.verified(topic, 0, 1) == [NONE, ABORTABLE]
     assert producer.verified(topic, 1, only=False) == [NONE]
     assert producer.verified(topic, 0, 1) == [NONE, NONE]
+    for only in (True, False):  # nothing is judged if one does not exist
+        assert producer.verified(topic, 0, 9, only=only) == [NOT_ATTEMPTED, UNKNOWN_PARTITION]
     producer.given = Given(producer.given.producer_id, 7)
     assert producer.verified(topic, 0) == [FENCED]
 
@@ -187,9 +189,9 @@ def test_an_operator_ends_a_transaction_with_a_marker(connection, producer, topi
     producer.add(topic, 0)
     producer.send(topic, "a")
 
-    def marked(epoch, coordinator_epoch, *partitions):
+    def marked(epoch, coordinator_epoch, *partitions, producer_id=producer.given.producer_id):
         marker = {
-            "producer_id": producer.given.producer_id,
+            "producer_id": producer_id,
             "producer_epoch": epoch,
             "transaction_result": False,
             "topics": [{"name": topic, "partition_indexes": list(partitions)}],
@@ -207,6 +209,22 @@ def test_an_operator_ends_a_transaction_with_a_marker(connection, producer, topi
     assert marked(epoch + 1, 3, 0) == [NONE]
     assert marked(epoch, 3, 0) == [INVALID_EPOCH]
     assert marked(epoch + 1, 2, 0) == [52]
+    assert marked(-1, 0, 0, producer_id=12_345) == [INVALID_EPOCH]
+    assert marked(0, 0, 0, producer_id=-1) == [MAPPING]
+
+
+def test_who_sends_an_epoch_that_is_over_hears_that_and_not_what_the_coordinator_thinks(
+    connection, producer, topic
+):
+    assert producer.add(topic, 0) == [NONE]
+    assert producer.send(topic, "a") == NONE
+    other = Transactional(connection, producer.id)
+    assert other.init() == CONCURRENT
+    eventually(lambda: other.init() == NONE)
+    producer.id = "unknown to the coordinator"
+    assert producer.send(topic, "late") == INVALID_EPOCH
+    assert producer.send(topic, "late", version=12) == INVALID_EPOCH
+    assert committed(connection, topic) == []
 
 
 @pytest.mark.parametrize("is_killed", [False, True])

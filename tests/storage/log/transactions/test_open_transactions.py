@@ -126,6 +126,14 @@ def test_a_late_batch_of_an_epoch_that_is_over_is_refused_by_its_epoch(txn):
         txn.put(txn.data(7, epoch=1, sequence=1))
 
 
+def test_an_epoch_that_is_over_gets_no_guard(txn):
+    txn.send(7, 1, epoch=1)
+    txn.abort(7, epoch=2)
+    with pytest.raises(InvalidProducerEpoch, match="epoch 2 has taken over"):
+        txn.partition.verification(7, 1, 0)
+    assert txn.partition.verification(7, 2, 0) is not None
+
+
 def test_the_first_sequence_that_came_is_stored_first(txn):
     txn.partition.verification(7, 0, 3)
     guard = txn.partition.verification(7, 0, 0)
