@@ -67,7 +67,7 @@ test-spark: setup ## the pipeline's jobs on Spark; installs PySpark into .venv, 
 	$(BIN)/python -m pytest -q -m spark --timeout 600 tests/pipeline tests/tidelog
 
 oracle: setup ## the same requests to Apache Kafka and to tidelog, differences classified
-	@for version in 3.9.1 0.10.2.2 tools-3.9.1 tools-4.1.1 connect-3.9.1 connect-4.1.1; do $(FETCH) $$version >/dev/null || $(FETCH) $$version >/dev/null || true; done
+	@for version in 3.9.1 4.1.1 0.10.2.2 tools-3.9.1 tools-4.1.1 connect-3.9.1 connect-4.1.1; do $(FETCH) $$version >/dev/null || $(FETCH) $$version >/dev/null || true; done
 	$(BIN)/python -m pytest -q -s -m 'oracle and not spark' --timeout 1800 tests
 
 check: setup style types imports derived ## lint, types, imports, derived pages

@@ -2,8 +2,8 @@
 
 `fetch(version)` copies the jars of one Kafka version into a cache directory with Maven, once;
 afterwards everything works offline. A stamp file lists the jars and their sizes, so a half-finished
-download is done again. `ApacheKafka` then runs one broker on the loopback interface: 3.x as a
-single KRaft node, 0.x with a ZooKeeper from the same jars. Ports are free ones, waiting is bounded,
+download is done again. `ApacheKafka` then runs one broker on the loopback interface: 3.x and
+4.x as a single KRaft node, 0.x with a ZooKeeper from the same jars. Ports are free ones, waiting is bounded,
 and only processes started here are ended, by their own id.
 
     with ApacheKafka("3.9.1", directory, {"num.partitions": 1}) as kafka:
@@ -36,13 +36,19 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
 INSTALL_HINT = (
-    "needs a Java runtime (11 or newer) and Maven: apt-get install default-jre-headless maven"
+    "needs a Java runtime (11 or newer, for 4.x 17) and Maven: "
+    "apt-get install default-jre-headless maven"
 )
 
 # What to put on the class path, as group:artifact:version. Kafka 3.x leaves the choice of a
 # logging back end to its distribution.
 COORDINATES: dict[str, tuple[str, ...]] = {
     "3.9.1": ("org.apache.kafka:kafka_2.13:3.9.1", "org.slf4j:slf4j-reload4j:1.7.36"),
+    # 4.x logs with log4j 2 and needs a Java runtime of 17 or newer.
+    "4.1.1": (
+        "org.apache.kafka:kafka_2.13:4.1.1",
+        "org.apache.logging.log4j:log4j-slf4j-impl:2.24.3",
+    ),
     # A JDK newer than 8 lacks the javax.xml.bind that this one encodes its cluster id with.
     "0.10.2.2": ("org.apache.kafka:kafka_2.12:0.10.2.2", "javax.xml.bind:jaxb-api:2.3.1"),
     # The command line tools, for tests/tools. Of their own they log nowhere.
@@ -86,6 +92,15 @@ log4j.appender.file=org.apache.log4j.FileAppender
 log4j.appender.file.File={file}
 log4j.appender.file.layout=org.apache.log4j.PatternLayout
 log4j.appender.file.layout.ConversionPattern=[%d] %p %m (%c)%n
+"""
+LOG4J_2 = """\
+rootLogger.level={level}
+rootLogger.appenderRef.file.ref=file
+appender.file.type=File
+appender.file.name=file
+appender.file.fileName={file}
+appender.file.layout.type=PatternLayout
+appender.file.layout.pattern=[%d] %p %m (%c)%n
 """
 
 
@@ -535,14 +550,19 @@ class ApacheKafka:
     def _java(self, name: str, main: str, arguments: Sequence[str], heap: str) -> Process:
         java = find_java()
         assert java is not None
-        log4j = self.directory / f"{name}.log4j.properties"
-        log4j.write_text(LOG4J.format(level="WARN", file=self.directory / f"{name}.log"))
+        is_old = self.version.startswith(("0.", "3."))
+        log4j = self.directory / f"{name}.{'log4j' if is_old else 'log4j2'}.properties"
+        text = (LOG4J if is_old else LOG4J_2).format(
+            level="WARN", file=self.directory / f"{name}.log"
+        )
+        log4j.write_text(text)
+        logging = "log4j.configuration" if is_old else "log4j2.configurationFile"
         command = [
             java,
             f"-Xmx{heap}",
             "-XX:+UseG1GC",
             "-Djava.awt.headless=true",
-            f"-Dlog4j.configuration={log4j.as_uri()}",
+            f"-D{logging}={log4j.as_uri()}",
             f"-Dkafka.logs.dir={self.directory}",
             *(f"--add-opens={package}=ALL-UNNAMED" for package in OPENED_PACKAGES),
             "-cp",

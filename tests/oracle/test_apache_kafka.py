@@ -85,7 +85,7 @@ def test_a_failing_download_says_so_and_leaves_nothing(cache, monkeypatch, tmp_p
 
 
 def test_an_unknown_version_is_refused(cache):
-    with pytest.raises(ApacheKafkaError, match=r"known: 3\.9\.1, 0\.10\.2\.2"):
+    with pytest.raises(ApacheKafkaError, match=r"known: 3\.9\.1, 4\.1\.1, 0\.10\.2\.2"):
         apache_kafka.fetch("1.2.3")
 
 
@@ -130,7 +130,7 @@ def test_a_connection_to_itself_is_no_answer(monkeypatch):
 @pytest.mark.parametrize("arguments", [[], ["fetch"], ["run", "x"], ["eat", "3.9.1"]])
 def test_the_command_line_explains_itself(arguments, capsys):
     assert apache_kafka.main(arguments) == 2
-    assert "fetch|run 3.9.1|0.10.2.2" in capsys.readouterr().err
+    assert "fetch|run 3.9.1|4.1.1|0.10.2.2" in capsys.readouterr().err
 
 
 @pytest.mark.oracle

@@ -16,11 +16,10 @@ import pytest
 from tests.broker.transactions.requests import NONE, Given, Transactional, committed, offsets_of
 from tests.broker.transactions.test_offsets import member_of
 from tests.oracle import wire
-from tests.oracle.brokers import wait_for_coordinators, wait_for_leaders
+from tests.oracle.brokers import wait_for_leaders
 
 pytestmark = [pytest.mark.oracle, pytest.mark.timeout(900)]
 
-KAFKA = "3.9.1"
 IN_PROGRESS = (14, 15, 16, 51)  # loading, not available, not coordinator, concurrent transactions
 TOPICS = {"data": 3, "other": 1}
 DEADLINE_S = 60
@@ -233,15 +232,13 @@ def prepare(bootstrap):
         )
         assert [one["error_code"] for one in answer["topics"]] == [NONE] * len(TOPICS)
         wait_for_leaders(connection, TOPICS)
-    wait_for_coordinators(bootstrap)
 
 
 @pytest.fixture(scope="module")
-def both(apache_kafka, tidelog):
-    with apache_kafka(KAFKA) as theirs, tidelog() as ours:
-        for each in (theirs, ours):
-            prepare(each.bootstrap)
-        yield theirs.bootstrap, ours.bootstrap
+def both(kafka_3, ours):
+    for each in (kafka_3, ours):
+        prepare(each.bootstrap)
+    return kafka_3.bootstrap, ours.bootstrap
 
 
 @pytest.mark.parametrize("play", [records, offsets])
