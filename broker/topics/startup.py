@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 async def open_topics(node: Node) -> None:
     """Opens the log store, makes the logs match the metadata, and adopts logs without metadata.
 
-    One of several brokers adopts none: it sets aside those of topics that are not there.
+    One of several brokers adopts none: it sets aside those of topics that are not there. After a crash
+    it recovers each log when that gets its role: others lead meanwhile, and it need not wait for all.
 
     The metadata must be open, and the log directories locked if another process might use them.
     Raises InvalidConfig if the broker's settings are inconsistent, LogDirectoryError, and
@@ -27,10 +28,15 @@ async def open_topics(node: Node) -> None:
     image = node.metadata.image
     node.settings.use(image)
     node.store.default_config = node.config.topic_defaults
-    node.store.open(node.clock.now_ms(), node.settings.served_topics(image))
+    is_beside = node.cluster is not None and _has_metadata_beside(node)
+    node.store.open(
+        node.clock.now_ms(),
+        node.settings.served_topics(image),
+        recovers_later=node.cluster is not None and not is_beside,
+    )
     if node.cluster is not None:  # others have a say in who leads, and in what is a topic
         await node.pools.topics.run(set_aside_unknown, node.store, image)
-        if _has_metadata_beside(node):  # those of a broker that was alone until now
+        if is_beside:  # those of a broker that was alone until now
             await claim_partitions(node.metadata, node.store, node.pools.reads, unknown_only=True)
         await node.topics.start()
         return

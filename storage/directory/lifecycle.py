@@ -155,6 +155,21 @@ class PartitionLifecycle:
         partition.append_clock.catch_up(clock.history, clock.now_ms)
         return partition
 
+    def recover(self) -> dict[LogDirectory, OSError]:
+        """Opens all partitions in directories without a clean stop, which recovers their logs.
+
+        Returns what kept it from opening all of a directory. The caller has the table's `changing`.
+        """
+        failures: dict[LogDirectory, OSError] = {}
+        for key, directory in list(self._table.index.items()):
+            if directory.was_clean or directory in failures:
+                continue
+            try:
+                self.open(key)
+            except OSError as error:
+                failures[directory] = error
+        return failures
+
     def delete(self, topic: str, index: int) -> None:
         """Deletes a partition, so that appends fail, then removes its files.
 

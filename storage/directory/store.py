@@ -1,8 +1,9 @@
 """The partitions of all log directories: which exist, and which are open.
 
 After a clean stop a partition is opened when it is first asked for, and its log is not read. After
-any other stop all partitions are recovered at start. `lifecycle.py` creates, opens and deletes
-partitions. Other files in the log directories, such as `meta.properties`, are not touched.
+any other stop all partitions are recovered at start, or each when it is first asked for.
+`lifecycle.py` creates, opens and deletes partitions. Other files in the log directories, such as
+`meta.properties`, are not touched.
 """
 
 from __future__ import annotations
@@ -100,26 +101,35 @@ class LogStore:
                 files.make_directories(path)
                 self._directories.append(LogDirectory(path))
 
-    def open(self, now_ms: int, configs: Mapping[str, TopicConfig] | None = None) -> None:
+    def open(
+        self,
+        now_ms: int,
+        configs: Mapping[str, TopicConfig] | None = None,
+        *,
+        recovers_later: bool = False,
+    ) -> None:
         """Finds the partitions, and recovers them after an unclean stop.
 
-        Locks the directories, unless `lock` has done so. `configs` holds the settings of topics by
-        name. Raises LogDirectoryError.
+        With `recovers_later` each is recovered when it is opened, by `close` at the latest. Locks the
+        directories, unless `lock` has done so. `configs` holds the settings of topics by name. Raises
+        LogDirectoryError.
         """
         with self._checkpointing, self._table.changing:
             self._lock()
-            self._find_everything(now_ms, configs)
+            self._find_everything(now_ms, configs, recovers_later=recovers_later)
 
-    def _find_everything(self, now_ms: int, configs: Mapping[str, TopicConfig] | None) -> None:
+    def _find_everything(
+        self, now_ms: int, configs: Mapping[str, TopicConfig] | None, *, recovers_later: bool
+    ) -> None:
         self.clock.begin(now_ms)
         self._table.configs = dict(configs or {})
         with self._released_on_error():
             for directory in self._directories:
                 directory.begin()
                 self._table.index.find(directory)
-            for key, directory in self._table.index.items():
-                if not directory.was_clean:
-                    self._lifecycle.open(key)
+            if not recovers_later:
+                for error in self._lifecycle.recover().values():
+                    raise error
         self._is_open = True
 
     @contextlib.contextmanager
@@ -151,13 +161,17 @@ class LogStore:
             self._release()
             return
         try:
+            unrecovered = self._lifecycle.recover()  # what nobody has asked for
             partitions = [*self._table.opened.values(), *self._table.unserved.values()]
             failures = parallel.each(Partition.close, partitions)
             unclean = {self._table.index.get((p.topic, p.index)) for p in failures}
+            unclean.update(unrecovered)
             self._write_checkpoints()
             for directory in self._directories:
                 if directory not in unclean:
                     directory.mark_clean()
+            for error in unrecovered.values():
+                raise error
         except OSError as error:
             raise KafkaStorageError(f"the log directories were not closed: {error}") from error
         finally:

@@ -416,3 +416,60 @@ def test_a_directory_that_is_no_partition_is_named_unless_other_brokers_have_it(
     store.close()
     left = [each.directory.name for each in caplog.records if "left alone" in each.message]
     assert left == ["lost+found"]
+
+
+def crashed(make_store, *names):
+    """Two partitions of a process that was killed; the log of each ends with half a batch."""
+    store = opened(make_store(*names))
+    batch = build([Record(0, 0, b"k", b"v")])
+    for index in (0, 1):
+        partition = store.create_partition("t", ID, index, CONFIG, 0)
+        partition.append(batch, **AT)
+        with (partition.directory / f"{0:020}.log").open("ab") as log:
+            log.write(batch[:20])
+    store._release()
+    return len(batch)
+
+
+def sizes(path):
+    return [log.stat().st_size for log in sorted(path.rglob("*.log"))]
+
+
+def test_a_log_may_be_recovered_when_it_is_opened_or_at_the_stop(make_store, tmp_path):
+    size = crashed(make_store)
+    store = make_store()
+    store.open(0, recovers_later=True)
+    assert store.opened() == []
+    assert sizes(tmp_path) == [size + 20] * 2
+    assert store.partition("t", 0).log_end_offset == 1
+    assert sizes(tmp_path) == [size, size + 20]
+    assert store.closed_facts("t", 1) is None, "nothing is said of a log that is not recovered"
+    store.checkpoint()
+    store.close()
+    assert sizes(tmp_path) == [size] * 2
+    assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
+    again = opened(make_store())
+    assert again.opened() == []
+    assert [again.partition("t", index).recovery_point for index in (0, 1)] == [1, 1]
+
+
+def test_a_directory_whose_logs_cannot_be_recovered_at_the_stop_is_not_marked_clean(
+    make_store, tmp_path, monkeypatch
+):
+    crashed(make_store)
+    store = make_store()
+    store.open(0, recovers_later=True)
+    store.partition("t", 0)
+    read = os.open
+
+    def fails(path, *more, **named):
+        if "t-1" in str(path) and str(path).endswith(".log"):
+            raise OSError(errno.EIO, "the disk fails", str(path))
+        return read(path, *more, **named)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "open", fails)
+        with pytest.raises(KafkaStorageError, match="not closed"):
+            store.close()
+    assert not (tmp_path / "data" / ".kafka_cleanshutdown").exists()
+    assert opened(make_store()).partition("t", 1).log_end_offset == 1
