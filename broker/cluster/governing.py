@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from enum import Enum, auto
 from typing import TYPE_CHECKING
 
 from broker.membership.sessions import Sessions
@@ -26,6 +27,15 @@ log = logging.getLogger("tidelog.cluster")
 
 _TICK_S = 1.0  # who is settled changes with time
 _RETRY_S = 0.1
+_AT_ONCE = 8  # transactions under way: the store makes them durable together
+
+
+class _Outcome(Enum):
+    """How a transaction ended, as far as is known."""
+
+    STORED = auto()
+    REFUSED = auto()  # decided on something that has changed
+    UNKNOWN = auto()  # decided again, once the image shows what is so
 
 
 class Governing:
@@ -73,9 +83,7 @@ class Governing:
         if not found:
             self._seen = looked_at
             return False
-        for transaction in found:
-            if not await self._store(transaction):
-                break
+        await self._store_all(found)
         return True
 
     def _transactions(
@@ -106,21 +114,48 @@ class Governing:
             self._quiet = (image, concerned)
         return found
 
-    async def _store(self, transaction: Transaction) -> bool:
-        """Stores a transaction; returns whether the next one may follow."""
+    async def _store_all(self, found: list[Transaction]) -> None:
+        """Stores transactions in their order, several at once; none after one that was not stored.
+
+        Each compares all that it was decided on, so none depends on another.
+        """
+        left = iter(found)
+        ended: list[_Outcome] = []
+
+        async def store_one_after_another() -> None:
+            for transaction in left:
+                ended.append(await self._store(transaction))
+                if set(ended) != {_Outcome.STORED}:
+                    return
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(min(_AT_ONCE, len(found))):
+                group.create_task(store_one_after_another())
+        if _Outcome.REFUSED in ended:
+            self._limit = max(1, self._limit // 2)
+        elif _Outcome.STORED in ended:
+            self._limit = MOST_OPERATIONS
+        if _Outcome.UNKNOWN in ended:
+            await asyncio.sleep(_RETRY_S)
         try:
-            revision = await self._metadata.transact(transaction.compares, transaction.operations)
+            await self._metadata.catch_up()
+        except BrokerError as error:
+            log.warning("what the controller has stored is not seen yet: %s", error.message)
+            await asyncio.sleep(_RETRY_S)
+
+    async def _store(self, transaction: Transaction) -> _Outcome:
+        try:
+            revision = await self._metadata.store.transact(
+                transaction.compares, transaction.operations
+            )
         except LeaseEndedError:
             self._cluster.session_ended()
-            return False
+            return _Outcome.UNKNOWN
         except BrokerError as error:
             log.warning("%s not stored: %s", transaction.why, error.message)
-            await asyncio.sleep(_RETRY_S)
-            return False
+            return _Outcome.UNKNOWN
         if revision is None:
-            self._limit = max(1, self._limit // 2)
-            return False
-        self._limit = MOST_OPERATIONS
+            return _Outcome.REFUSED
         for change in transaction.changes:
             log.info(
                 "partition changed",
@@ -133,4 +168,4 @@ class Governing:
                     "why": change.why,
                 },
             )
-        return True
+        return _Outcome.STORED

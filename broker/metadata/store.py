@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
 MOST_OPERATIONS = 120
-"""The most operations, and the most comparisons, of one transaction; etcd takes 128 of each."""
+"""The most operations of one transaction; etcd takes 128."""
+MOST_COMPARISONS = 128
+"""The most comparisons of one transaction, as etcd takes: some for all operations, and one for each."""
 KEPT_REVISIONS = 1_000  # the least number of revisions whose changes a store keeps
 NO_LEASE = 0
 
@@ -140,7 +142,8 @@ class KeyValueStore(Protocol):
         Returns the store's revision after that.
 
         Returns None if a comparison is false; then nothing is changed. Two operations on one key
-        are a ValueError, and so are more operations or comparisons than MOST_OPERATIONS.
+        are a ValueError, and so are more operations than MOST_OPERATIONS, or more comparisons than
+        MOST_COMPARISONS.
         Operations that change nothing take no revision. Raises LeaseEndedError if every comparison
         is true and an operation names a lease that has ended.
         """
@@ -192,10 +195,10 @@ def check_transaction(compares: Sequence[Compare], operations: Sequence[Operatio
 
     It is too large, or two operations are on one key: their order would be undefined.
     """
-    if max(len(compares), len(operations)) > MOST_OPERATIONS:
+    if len(compares) > MOST_COMPARISONS or len(operations) > MOST_OPERATIONS:
         raise ValueError(
             f"a transaction of {len(compares)} comparisons and {len(operations)} operations: a store "
-            f"takes at most {MOST_OPERATIONS} of each"
+            f"takes at most {MOST_COMPARISONS} and {MOST_OPERATIONS}"
         )
     keys = [operation.key for operation in operations]
     if len(set(keys)) != len(keys):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from broker.metadata.brokers.records import live_key, offline_key
 from broker.metadata.records import partition_key, put_partition
-from broker.metadata.store import MOST_OPERATIONS, Compare
+from broker.metadata.store import MOST_COMPARISONS, MOST_OPERATIONS, Compare
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -87,16 +87,17 @@ def batched(
 ) -> list[Transaction]:
     """Returns transactions that store changes, in their order; each compares the `guards`, too.
 
-    None has more than `limit` operations, nor more comparisons, unless one change alone has. A
+    None has more than `limit` operations, nor more comparisons than a store takes with as many. A
     caller whose transaction was refused gives a smaller limit the next time: then fewer changes
     wait for the one that was decided on something old.
     """
+    most_comparisons = limit + MOST_COMPARISONS - MOST_OPERATIONS
     found: list[Transaction] = []
     taken: list[PartitionChange] = []
     compares = dict.fromkeys(guards)
     for each in changes:
         more = {**compares, **dict.fromkeys(each.compares)}
-        if taken and (len(taken) == limit or len(more) > limit):
+        if taken and (len(taken) == limit or len(more) > most_comparisons):
             found.append(_transaction(taken, compares))
             taken, more = [], dict.fromkeys((*guards, *each.compares))
         taken.append(each)

@@ -121,17 +121,19 @@ def transactions(
 
     `settled` brokers may take over the partitions of which they are the preferred leader. What an
     `awaited` broker leads, or is in sync with, stays as it is for now. Both are known from
-    `broker/membership/sessions.py`. New leaders come before all other changes. `limit` bounds each
-    transaction. `since` is an earlier image on which there was nothing to write, with the same
-    `settled` and `awaited`: only what has changed is looked at.
+    `broker/membership/sessions.py`. Where nobody leads who can, new leaders come first, and all else
+    at a later call. `limit` bounds each transaction. `since` is an earlier image on which there was
+    nothing to write, with the same `settled` and `awaited`: only what has changed is looked at.
     """
     if image.controller is None or image.controller.epoch != controller_epoch:
         return []
     guard = Compare(CONTROLLER, "create", "=", controller_epoch)
-    changes = _changes(image, rules, settled, awaited, since)
     # Clients wait for new leaders, and for nothing else that is written here.
-    by_urgency = sorted(changes, key=lambda each: each.after.leader == each.before.leader)
-    return [*abandoned(image, guard), *batched(by_urgency, (guard,), limit)]
+    changes = list(_changes(image, rules, settled, awaited, since, leaderless=True))
+    if not changes:
+        others = _changes(image, rules, settled, awaited, since)
+        changes = sorted(others, key=lambda each: each.after.leader == each.before.leader)
+    return [*abandoned(image, guard), *batched(changes, (guard,), limit)]
 
 
 def new_partition(
@@ -223,7 +225,10 @@ def _changes(
     settled: Collection[int],
     awaited: Collection[int],
     since: Image | None,
+    *,
+    leaderless: bool = False,
 ) -> Iterator[PartitionChange]:
+    """Returns what is to change; if `leaderless`, only where nobody leads who can."""
     can_lead = able(image)
     if since is not None and can_lead != able(since):
         since = None
@@ -236,6 +241,8 @@ def _changes(
             if any(broker in awaited for broker in record.isr):
                 continue
             brokers = can_lead.of(topic.topic_id, index)
+            if leaderless and record.leader in brokers:
+                continue
             slow = can_lead.slow_at(topic.topic_id, index)
             if is_well(record, brokers, settled, slow):
                 continue

@@ -12,7 +12,7 @@ from broker.metadata.cluster import ChangedMeanwhileError, ClusterMetadata
 from broker.metadata.image import ImageBuilder, Topic
 from broker.metadata.memory import MemoryStore
 from broker.metadata.records import PARTITION_PREFIX, PartitionRecord, put_broker_configs
-from broker.metadata.store import MOST_OPERATIONS, Compare
+from broker.metadata.store import MOST_COMPARISONS, MOST_OPERATIONS, Compare, Put
 from protocol.errors import KafkaStorageError, NotController, TopicAlreadyExists
 
 MANY = 1_000
@@ -81,11 +81,13 @@ async def test_a_store_takes_no_larger_transactions(store):
     metadata = await opened(store)
     await metadata.add_topic(topic(MOST_OPERATIONS - 2))
     assert store.transactions == 1
-    many = [Compare(f"k{number}", "mod", "=", 0) for number in range(MOST_OPERATIONS + 1)]
-    with pytest.raises(
-        ValueError, match="121 comparisons and 0 operations: a store takes at most 120"
-    ):
+    many = [Compare(f"k{number}", "mod", "=", 0) for number in range(MOST_COMPARISONS + 1)]
+    refused = "129 comparisons and 0 operations: a store takes at most 128 and 120"
+    with pytest.raises(ValueError, match=refused):
         await store.transact(many, ())
+    puts = [Put(f"k{number}", b"") for number in range(MOST_OPERATIONS + 1)]
+    with pytest.raises(ValueError, match="0 comparisons and 121 operations"):
+        await store.transact((), puts)
     assert await store.transact(many[:-1], ()) is not None
 
 
