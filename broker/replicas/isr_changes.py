@@ -1,8 +1,8 @@
 """The changes of in-sync replicas that this broker's leaders propose, on their way to the metadata.
 
 Proposals that come while one transaction is on its way are written together by the next one. If
-that is refused, each is written on its own, so that one that was decided on something old does not
-take the others with it. Of a partition only the newest proposal is written, and only while the
+that is refused, each half of them is written on its own, and so on: one that was decided on something
+old does not take the others with it. Of a partition only the newest proposal is written, and only while the
 leader that has made it leads.
 """
 
@@ -14,20 +14,20 @@ from typing import TYPE_CHECKING
 
 from broker.metadata import records
 from broker.metadata.records import PartitionRecord, partition_key
-from broker.metadata.store import MOST_OPERATIONS
+from broker.metadata.store import MOST_COMPARISONS, MOST_OPERATIONS
 from broker.replication import isr_change
 from broker.replication.messages import Assignment
 
 if TYPE_CHECKING:
-    from broker.metadata.store import KeyValueStore
+    from broker.metadata.store import Compare, KeyValueStore
     from broker.replicas.led import Led
     from broker.replicas.replicas import Replicas
     from broker.replication.messages import ChangeIsr
     from broker.replication.transactions import Transaction
 
-log = logging.getLogger("tidelog.replicas")
+    _Wanted = tuple[Led, ChangeIsr, Transaction]
 
-_MOST_TOGETHER = MOST_OPERATIONS // 3  # each has three comparisons or so
+log = logging.getLogger("tidelog.replicas")
 
 
 class IsrChanges:
@@ -54,8 +54,8 @@ class IsrChanges:
         try:
             while self._proposed:
                 together = self._newest()
-                self._proposed = together[_MOST_TOGETHER:]
-                await self._write_all(together[:_MOST_TOGETHER])
+                self._proposed = together[MOST_OPERATIONS:]
+                await self._write_all(together[:MOST_OPERATIONS])
         except Exception:
             log.exception("changes of in-sync replicas were not written")
         finally:
@@ -73,30 +73,38 @@ class IsrChanges:
         return [each for each in newest.values() if each[0].leader.is_leading]
 
     async def _write_all(self, together: list[tuple[Led, ChangeIsr]]) -> None:
-        wanted: list[tuple[Led, ChangeIsr, Transaction]] = []
+        wanted: list[_Wanted] = []
         for led, change in together:
             transaction = self._transaction(led, change)
             if transaction is None:
                 await self._refused(led, change)
             else:
                 wanted.append((led, change, transaction))
-        if len(wanted) > 1 and await self._commit(wanted):
+        if wanted:
+            await self._store_parts(wanted)
+
+    async def _store_parts(self, wanted: list[_Wanted]) -> None:
+        """Stores changes in one transaction, or each half of them if that is too large or refused."""
+        is_alone = len(wanted) == 1
+        if (is_alone or len(_compares(wanted)) <= MOST_COMPARISONS) and await self._commit(wanted):
             return
-        for each in wanted:
-            if not await self._commit([each]):
-                await self._refused(each[0], each[1])
+        if is_alone:
+            await self._refused(*wanted[0][:2])
+            return
+        half = len(wanted) // 2
+        await self._store_parts(wanted[:half])
+        await self._store_parts(wanted[half:])
 
     def _transaction(self, led: Led, change: ChangeIsr) -> Transaction | None:
         cluster = self._host.cluster
         image = self._host.metadata.image
         return isr_change.transaction(image, *led.name, change, cluster.me, cluster.epoch)
 
-    async def _commit(self, wanted: list[tuple[Led, ChangeIsr, Transaction]]) -> bool:
+    async def _commit(self, wanted: list[_Wanted]) -> bool:
         """Stores changes in one transaction; returns False if that was refused."""
-        compares = dict.fromkeys(each for _, _, one in wanted for each in one.compares)
         operations = [each for _, _, one in wanted for each in one.operations]
         try:
-            revision = await self._store.transact(tuple(compares), operations)
+            revision = await self._store.transact(_compares(wanted), operations)
         except Exception:  # whatever it was, the change may be stored
             log.exception("a change of in-sync replicas has no outcome")
             for led, change, _ in wanted:
@@ -132,3 +140,8 @@ class IsrChanges:
     @property
     def _store(self) -> KeyValueStore:
         return self._host.metadata.store
+
+
+def _compares(wanted: list[_Wanted]) -> tuple[Compare, ...]:
+    """Returns what all of some changes compare, each comparison once."""
+    return tuple(dict.fromkeys(each for _, _, one in wanted for each in one.compares))

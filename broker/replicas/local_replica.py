@@ -122,6 +122,7 @@ class LocalReplica:
         """Takes the wanted role, and again if another one is wanted meanwhile."""
         try:
             while self._has != self._wanted:
+                await self._host.role_work.turn()
                 part = self._wanted
                 try:
                     partition = await self._idle()
@@ -154,7 +155,7 @@ class LocalReplica:
         followed, self.followed = self.followed, None
         if followed is not None and followed.work is not None:
             await asyncio.wait([followed.work])
-        partition = await self._host.open(self.topic, self.name[1])
+        partition = await self._host.role_work.open(self.topic, self.name[1])
         if partition.topic_id not in (None, self.name[0]):
             raise UnknownTopicOrPartition(f"{self.topic}-{self.name[1]} is of another topic now")
         await self._host.appends.finished(partition)
@@ -162,11 +163,11 @@ class LocalReplica:
 
     async def _begin(self, part: _Part, partition: Partition) -> None:
         """Lets the log begin the leader epoch, in a thread. Raises KafkaStorageError."""
-        pool = self._host.pools.syncs.of(partition)
+        work = self._host.role_work
         if part.leader == self._host.cluster.me:
-            await pool.run(self._begin_leading, part, partition)
+            await work.run(partition, self._begin_leading, part, partition)
         else:
-            await pool.run(partition.roles.follow, part.leader_epoch)
+            await work.run(partition, partition.roles.follow, part.leader_epoch)
 
     def _begin_leading(self, part: _Part, partition: Partition) -> None:
         partition.roles.lead(part.leader_epoch)

@@ -18,6 +18,7 @@ from broker.replicas.isr_changes import IsrChanges
 from broker.replicas.local_replica import LocalReplica
 from broker.replicas.new_leaders import NewLeaders
 from broker.replicas.quotas import Quotas
+from broker.replicas.role_work import RoleWork
 from broker.replicas.serving.fetch_sessions import SESSIONLESS, FetchSession
 from broker.replicas.serving.serving import FollowerFetch
 from broker.replicas.views import brokers_of
@@ -57,10 +58,10 @@ class Replicas:
         self.waiting = node.waiting
         self.appends = node.appends
         self.pools = node.pools
-        self.open = node.open_partition
         self.monotonic_s = node.clock.monotonic_s
         self.clock_ms = node.clock.now_ms
         self.quotas = Quotas(cluster.me, node.config)
+        self.role_work = RoleWork(node)
         self.isr_changes = IsrChanges(self)
         self.new_leaders = NewLeaders(self, node.metadata)
         config = node.config

@@ -42,7 +42,7 @@ def follow_in_the_first_epoch(self: LocalReplica, part: Any, partition: Partitio
 async def idle_at_once(self: LocalReplica) -> Partition:
     """A role begins while appends of the last one are in a thread."""
     self.followed = None
-    return await self._host.open(self.topic, self.name[1])
+    return await self._host.role_work.open(self.topic, self.name[1])
 
 
 async def read_and_write(self: EtcdStore, compares: Any, operations: Any) -> int | None:
