@@ -256,20 +256,27 @@ class ImageBuilder:
     def _next(self, revision: int, before: Mapping[str, _Stored | None]) -> Image:
         """Returns the image after the records of some keys have changed from `before`."""
         topics, by_id = dict(self.image.topics), dict(self.image.topics_by_id)
-        touched: dict[str, None] = {}  # in the order of the changes
+        # The topics of which something has changed, in the order of the changes, and the partitions
+        # that have; None where the topic itself has.
+        touched: dict[str, list[int] | None] = {}
         for key, stored in before.items():
             if key.startswith(records.TOPIC_PREFIX):
                 touched[key] = None
                 if stored is not None and isinstance(stored.record, records.TopicRecord):
                     del topics[stored.record.name], by_id[stored.record.topic_id]
             elif key.startswith(records.PARTITION_PREFIX):
-                known = self.image.topics_by_id.get(records.partition_of(key)[0])
+                topic_id, index = records.partition_of(key)
+                known = self.image.topics_by_id.get(topic_id)
                 if known is not None:
-                    touched[records.topic_key(known.name)] = None
-        for key in touched:
+                    indexes = touched.setdefault(records.topic_key(known.name), [])
+                    if indexes is not None:
+                        indexes.append(index)
+        for key, indexes in touched.items():
             record = self._record(key)
             if isinstance(record, records.TopicRecord):
-                topics[record.name] = by_id[record.topic_id] = self._topic(record)
+                known = None if indexes is None else topics.get(record.name)
+                made = self._topic(record) if known is None else self._changed(known, indexes or ())
+                topics[record.name] = by_id[record.topic_id] = made
         touches_deletions = any(key.startswith(records.DELETION_PREFIX) for key in before)
         deletions = self._deletions() if touches_deletions else self.image.deletions
         touches_creations = any(key.startswith(records.CREATION_PREFIX) for key in before)
@@ -291,17 +298,31 @@ class ImageBuilder:
     def _topic(self, record: TopicRecord) -> Topic:
         """Returns a topic with its partitions. Partitions without a topic are not in the image."""
         assignments, revisions = [], []
+        keys = records.partition_keys(record.topic_id)
         for index in range(record.partitions):
-            found = self._stored.get(records.partition_key(record.topic_id, index))
-            if found is None or not isinstance(found.record, records.PartitionRecord):
-                raise ValueError(f"partition {record.name}-{index} is missing")
-            assignments.append(found.record)
-            revisions.append(found.mod_revision)
+            assignment, mod_revision = self._partition(record.name, keys, index)
+            assignments.append(assignment)
+            revisions.append(mod_revision)
         if not assignments:
             raise ValueError(f"topic {record.name} has no partitions")
         return Topic(
             record.name, record.topic_id, tuple(assignments), record.configs, tuple(revisions)
         )
+
+    def _changed(self, topic: Topic, indexes: Iterable[int]) -> Topic:
+        """Returns a topic after some of its partitions have changed, and nothing else."""
+        assignments, revisions = list(topic.assignments), list(topic.mod_revisions)
+        keys = records.partition_keys(topic.topic_id)
+        for index in indexes:
+            if index < topic.partitions:  # others are being added, or removed
+                assignments[index], revisions[index] = self._partition(topic.name, keys, index)
+        return topic._replace(assignments=tuple(assignments), mod_revisions=tuple(revisions))
+
+    def _partition(self, topic: str, keys: str, index: int) -> tuple[PartitionRecord, int]:
+        found = self._stored.get(f"{keys}{index}")
+        if found is None or not isinstance(found.record, records.PartitionRecord):
+            raise ValueError(f"partition {topic}-{index} is missing")
+        return found.record, found.mod_revision
 
     def _cluster_id(self) -> str:
         record = self._record(records.CLUSTER)

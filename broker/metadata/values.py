@@ -11,9 +11,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 
+_encode = json.JSONEncoder(separators=(",", ":")).encode
+
+
 def put(key: str, value: Mapping[str, object]) -> Put:
     """Returns the operation that writes a value."""
-    return Put(key, json.dumps(value, separators=(",", ":")).encode())
+    return Put(key, _encode(value).encode())
 
 
 def text(value: object) -> str:

@@ -264,10 +264,13 @@ class Reconciler:
         replicas = self.replicas
         if replicas is None:
             return set()
-        known = {*replicas.here(), *replicas.leaving()}
-        await self._ends_soon(
-            replicas.release([one for one in known if one[0] not in image.topics_by_id])
-        )
+        # Thousands of partitions share few ids, as the same objects: to hash each takes a while.
+        ids = {id(name[0]): name[0] for name in (*replicas.here(), *replicas.leaving())}
+        if not image.topics_by_id.keys() >= set(ids.values()):
+            known = {*replicas.here(), *replicas.leaving()}
+            await self._ends_soon(
+                replicas.release([one for one in known if one[0] not in image.topics_by_id])
+            )
         return {topic_id for topic_id, _ in replicas.leaving()} - image.topics_by_id.keys()
 
     def _owners(self, name: str) -> Iterator[UUID | None]:
@@ -335,7 +338,7 @@ class Reconciler:
             )
         self._store.default_config = self._settings.broker.topic_defaults
         for name, config in configs.items():
-            if self._configs.get(name) is not config:
+            if self._configs.get(name) != config:
                 self._store.set_config(name, config)
         self._configs = configs
 
@@ -343,12 +346,12 @@ class Reconciler:
         """Returns the settings of every topic; those of unchanged topics are reused."""
         if before is None or before.broker_configs != image.broker_configs:
             return self._settings.served_topics(image)
-        return {
-            name: self._configs[name]
-            if topic is before.topics.get(name)
-            else self._settings.served(topic)
-            for name, topic in image.topics.items()
-        }
+        served: dict[str, TopicConfig] = {}
+        for name, topic in image.topics.items():
+            known = before.topics.get(name)
+            is_same = known is not None and known.configs == topic.configs
+            served[name] = self._configs[name] if is_same else self._settings.served(topic)
+        return served
 
     # -- creation -------------------------------------------------------------------------------
 

@@ -79,15 +79,20 @@ def visible_partition(
 ) -> VisiblePartition:
     """Returns what clients see of a partition. Offline is also a replica whose log has failed."""
     record = topic.assignments[index]
-    failed = {
-        broker
-        for broker, said in image.offline.items()
-        if index in said.record.partitions.get(topic.topic_id, ())
-    }
+    failed = _failed(image, topic, index) if image.offline else ()
     return VisiblePartition(
         record.leader if record.leader in visible else NO_LEADER,
         [broker for broker in record.replicas if broker not in visible or broker in failed],
     )
+
+
+def _failed(image: Image, topic: Topic, index: int) -> set[int]:
+    """Returns the brokers whose logs of a partition have failed."""
+    return {
+        broker
+        for broker, said in image.offline.items()
+        if index in said.record.partitions.get(topic.topic_id, ())
+    }
 
 
 def _with_address(image: Image, listener: str) -> dict[int, VisibleBroker]:
