@@ -5,6 +5,11 @@ how far it had come when it was killed. Before it commits or aborts it waits for
 standard input. It ends when that ends, and with status 1 after an error that librdkafka calls
 fatal, such as being fenced.
 
+It also ends after an abort with records that were not acknowledged, so that its next incarnation has
+another epoch. librdkafka 2.16 gives their sequence numbers to records of its next transaction. If
+they were stored, as by a broker that was killed before it answered, those are taken for their
+duplicates, acknowledged and not stored.
+
 Run as a script with one argument, which is JSON: see `Child`.
 """
 
@@ -47,6 +52,10 @@ _LIBRDKAFKA = {
 }
 
 
+class SequencesReused(Exception):
+    """The next transaction would reuse sequence numbers of records that may be stored."""
+
+
 class Child:
     """One incarnation: `given` has name, id, bootstrap, timeout_ms, seed and aborts.
 
@@ -59,6 +68,7 @@ class Child:
         self._is_over = threading.Event()
         self._may_decide = threading.Event()
         self._numbers = 0
+        self._waiting = 0  # records of the transaction that are not acknowledged
         self._stream = 0
         self._batch: list[Any] = []
         self._membership: Any = None
@@ -116,6 +126,7 @@ class Child:
     def _transaction(self, write: Any) -> bool:
         """Begins, writes and ends; returns whether that was a commit. Raises what is fatal."""
         self._numbers += 1
+        self._waiting = 0
         txn = f"{self._given['name']}/{self._numbers}"
         self._step("begin")
         self._add(Began(txn, self._given["id"], time.monotonic()))
@@ -137,8 +148,12 @@ class Child:
                 raise
         self._step("abort")
         self._add(Asked(txn, False, time.monotonic()))
+        self._producer.flush(_PATIENCE_S)
+        has_stored_all = not self._waiting
         self._in_the_end(self._producer.abort_transaction)
         self._add(Ended(txn, False, time.monotonic()))
+        if not has_stored_all:
+            raise SequencesReused
         return False
 
     def _write(self, txn: str, place: Place, sources: list[str]) -> None:
@@ -149,8 +164,10 @@ class Child:
 
             def told(error: KafkaError | None, message: Any, value: bytes = value) -> None:
                 if error is None:
+                    self._waiting -= 1
                     self._add(Stored(txn, place, value, message.offset()))
 
+            self._waiting += 1
             self._producer.produce(place.topic, value, partition=place.partition, on_delivery=told)
         self._step("flush")
         self._producer.flush(self._random.choice((0.02, _PATIENCE_S)))
@@ -257,6 +274,8 @@ def main() -> int:
     except KafkaException as error:
         os.write(1, json.dumps(["fatal", str(error)]).encode() + b"\n")
         return 1
+    except SequencesReused:
+        return 3
     return 0
 
 
