@@ -16,9 +16,10 @@ SEEDS ?= 20000
 FROM ?= 1
 ROUNDS ?= 200
 SEED ?= 1
+MINUTES ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: help setup serve test test-long test-clients test-docker test-spark simulate simulate-clocks nemesis oracle check style types imports derived derive rewrite bench bench-cluster bench-full bench-logs bench-partitions bench-pipeline bench-silence bench-streaming image compose-up compose-down compose-cluster-up compose-cluster-down fuzz clean
+.PHONY: help setup serve test test-long test-clients test-docker test-spark simulate simulate-clocks nemesis soak oracle check style types imports derived derive rewrite bench bench-cluster bench-full bench-logs bench-partitions bench-pipeline bench-silence bench-streaming image compose-up compose-down compose-cluster-up compose-cluster-down fuzz clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -58,6 +59,9 @@ simulate-clocks: setup ## lives with wrong clocks: SEEDS=20000 FROM=1; PLANT=lis
 
 nemesis: setup ## rounds of faults under load: ROUNDS=200 SEED=1; STORE=etcd over etcd; TRANSACTIONS=1
 	@$(BIN)/python -m tests.nemesis$(if $(TRANSACTIONS),.transactions) --rounds $(ROUNDS) --seed $(SEED) $(if $(filter etcd,$(STORE)),--etcd)
+
+soak: setup ## one broker under a mixed load: nothing lost, and memory, descriptors, threads level: MINUTES=60
+	@$(BIN)/python -m tests.soak --minutes $(MINUTES)
 
 test-spark: setup ## the pipeline's jobs on Spark; installs PySpark into .venv, needs Java
 	$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --editable '.[dev,spark,avro,iceberg]'

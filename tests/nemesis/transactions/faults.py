@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import time
 from contextlib import ExitStack, contextmanager
-from functools import partial
 from typing import TYPE_CHECKING
 
 from tests.nemesis.transactions.raw import STEPS, TIMEOUT_MS, How, Interruption
@@ -55,7 +54,7 @@ class TransactionFaults:
             "requests late": self.requests_late,
             "answers late": self.answers_late,
             "kill at a step": self.kill_at_a_step,
-            "kill at EndTxn": partial(self.kill_at_a_step, STEPS[-1]),
+            "kill at EndTxn": self.kill_at_the_end,
             "nothing": self.nothing,
         }
 
@@ -117,10 +116,21 @@ class TransactionFaults:
             yield
 
     @contextmanager
-    def kill_at_a_step(self, step: str = "") -> Iterator[str]:
-        """The broker that is asked is killed, as a request of this step, or any, has been sent to it."""
+    def kill_at_a_step(self) -> Iterator[str]:
+        """The broker that is asked is killed, as a request of one step has been sent to it."""
         worker = self._random.choice(self._raw)
-        step = step or self._random.choice(worker.steps)
+        with self._killed_at(worker, self._random.choice(worker.steps)) as what:
+            yield what
+
+    @contextmanager
+    def kill_at_the_end(self) -> Iterator[str]:
+        """The same with EndTxn of a producer of version 0, which does not ask for the end again."""
+        worker = self._random.choice([each for each in self._raw if STEPS[1] in each.steps])
+        with self._killed_at(worker, STEPS[-1]) as what:
+            yield what
+
+    @contextmanager
+    def _killed_at(self, worker: RawWorker, step: str) -> Iterator[str]:
         killed: list[int] = []
 
         def kill(address: str) -> None:

@@ -85,7 +85,9 @@ class TransactionalLife:
             settings["metadata.store"] = ""  # a broker that is alone, not a cluster of one
         else:
             settings["min.insync.replicas"] = 2
-        self.cluster = BrokerCluster(directory / "data", brokers, settings, clock="manual")
+        self.cluster = BrokerCluster(
+            directory / "data", brokers, settings, clock="manual", ready_within_s=WELL_WITHIN_S
+        )
         self.workers: list[RawWorker | ChildWorker] = []
         self.readers: list[Committed] = []
         self._asking: list[Asking] = []

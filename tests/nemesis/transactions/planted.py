@@ -1,15 +1,14 @@
 """Mistakes in transactions that the checker must find, each a switch of a broker process.
 
-`planting` starts brokers with one of them: the process replaces a function of the broker before it serves.
+`tests.planting` starts brokers with one of them: the process replaces a function of the broker before it
+serves.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
-from unittest import mock
 
 from broker.api import offset_fetch
 from broker.transactions.coordinator import TransactionCoordinator
@@ -20,32 +19,13 @@ from protocol.transaction_log import State
 from storage.log import reader
 from storage.log.producers import stability
 from storage.log.producers.aborted import AbortedFrom
-from tidelog.serving import START, serve_command
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
-_START = START.replace(
-    "from tidelog.cli import main;",
-    "from tests.nemesis.transactions.planted import plant; plant(sys.argv.pop(1));"
-    " from tidelog.cli import main;",
-)
 _RECORD_LATER_S = 0.2
 _store, _fence = TransactionCoordinator._store, Transaction._fence
 _aborted_between, _found = reader.aborted_between, offset_fetch._found
-
-
-@contextmanager
-def planting(name: str) -> Iterator[None]:
-    """Plants a mistake in the brokers that are started meanwhile."""
-
-    def command(options):
-        python, *flags, _, root, serve, stop = serve_command(())
-        return [python, *flags, _START, root, name, serve, stop, *options]
-
-    assert name in PLANTED
-    with mock.patch("tidelog.process.serve_command", command):
-        yield
 
 
 def plant(name: str) -> None:

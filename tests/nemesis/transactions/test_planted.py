@@ -11,11 +11,13 @@ import pytest
 
 from tests.nemesis.transactions.checker import Kind
 from tests.nemesis.transactions.life import TransactionalLife
-from tests.nemesis.transactions.planted import PLANTED, planting
+from tests.nemesis.transactions.planted import PLANTED
 from tests.nemesis.transactions.raw import How, Interruption
+from tests.planting import planting
 from tests.sampling import sampled
 
 _ATTEMPTS = 4
+PLANTS = "tests.nemesis.transactions.planted"
 _WELL_WITHIN_S = 60
 _DECIDE = Interruption("decide", How.STOPPED)
 
@@ -48,7 +50,7 @@ def test_what_is_planted_is_found(tmp_path, name):
     for attempt in range(1, _ATTEMPTS + 1):  # a mistake has to meet the moment in which it matters
         directory = tmp_path / str(attempt)
         with (
-            planting(name),
+            planting(PLANTS, name),
             TransactionalLife(directory, attempt, 1, well_within_s=_WELL_WITHIN_S) as life,
         ):
             found = life.play(2, [wanted.fault], wanted.interruptions)
