@@ -67,6 +67,14 @@ COORDINATES: dict[str, tuple[str, ...]] = {
         "org.apache.kafka:kafka-streams:4.1.1",
         "org.apache.logging.log4j:log4j-slf4j-impl:2.24.3",
     ),
+    # Flink with what runs a job in one process, and its connector.
+    "flink-2.2.1": (
+        "org.apache.flink:flink-clients:2.2.1",
+        "org.apache.flink:flink-streaming-java:2.2.1",
+        "org.apache.flink:flink-connector-base:2.2.1",
+        "org.apache.flink:flink-connector-kafka:5.0.0-2.2",
+        "org.apache.logging.log4j:log4j-slf4j-impl:2.24.3",
+    ),
 }
 DEPENDENCY_PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1"
 FETCH_TIMEOUT_S = 600
@@ -630,7 +638,7 @@ def main(arguments: Sequence[str]) -> int:
     if (
         len(arguments) != 2
         or arguments[0] not in ("fetch", "run")
-        or not re.fullmatch(r"(tools-|connect-)?[\d.]+", arguments[1])
+        or not re.fullmatch(r"(tools-|connect-|flink-)?[\d.]+", arguments[1])
     ):
         print(f"usage: apache_kafka.py fetch|run {'|'.join(COORDINATES)}", file=sys.stderr)
         return 2
