@@ -61,24 +61,24 @@ class History:
         self.numbers: dict[int, int] = {}
         self._chance = random.Random(seed)
         self._time_ms = first_ms
-        self._producers = [
+        self.producers = [
             Transactional(connection, f"{self.topic}-{number}") for number in range(PRODUCERS)
         ]
 
     def play(self) -> None:
         """All of it."""
         self._create()
-        for number, each in enumerate(self._producers):
+        for number, each in enumerate(self.producers):
             assert each.init(timeout_ms=600_000) == NONE
             self.numbers[each.given.producer_id] = number
         still_open: set[Transactional] = set()
         for _ in range(STEPS):
-            self._step(self._chance.choice(self._producers), still_open)
-            self.ends.append(self._read_ends())
-        for each in self._producers[:2]:
+            self._step(self._chance.choice(self.producers), still_open)
+            self.ends.append(self.read_ends())
+        for each in self.producers[:2]:
             self._send(each, still_open)
         self._plain()
-        self.ends.append(self._read_ends())
+        self.ends.append(self.read_ends())
 
     def _create(self) -> None:
         topic = {"name": self.topic, "num_partitions": 1, "replication_factor": 1}
@@ -148,7 +148,8 @@ class History:
 
     # --- what is served ----------------------------------------------------------------------------
 
-    def _read_ends(self) -> tuple[int, int]:
+    def read_ends(self) -> tuple[int, int]:
+        """The high watermark and the last stable offset."""
         high, stable = (
             list_offset(self.connection, self.topic, LATEST, isolation_level=each)
             for each in (UNCOMMITTED, COMMITTED)
