@@ -83,12 +83,14 @@ class Node:
         self.waiting = Waiting(self._count)
         self.pools = pools = Pools(store.log_dirs)
         syncs = GroupSync(pools.syncs.of, self.waiting, metrics)
-        self.appends = Appends(clock, pools.appends, pools.first_appends, syncs, self.waiting)
+        self.memory = memory = Memory(config)
+        self.appends = Appends(
+            clock, pools.appends, pools.first_appends, syncs, self.waiting, memory.records
+        )
         self.openings = Openings(store, self.open_log, pools.reads)
         self.coordinator = Coordinator(self)
         self.transactions = TransactionCoordinator(self)
-        self.memory = Memory(config)
-        self.connections = Connections(self.settings, metrics)
+        self.connections = Connections(self.settings, metrics, memory)
         self.fetch_sessions = FetchSessions(
             config.max_incremental_fetch_session_cache_slots,
             config.fetch_session_cache_max_partitions,

@@ -46,12 +46,18 @@ class Permit:
     """What a piece of work may do where it runs, and whether it should go on.
 
     With `may_block` it runs in a thread and may read files and convert; without, on the event loop.
+    `unpacked_bytes` is how much the records of a batch may unpack to; with `may_need_more` the work
+    can be asked for again with more.
     """
 
-    __slots__ = ("_is_withdrawn", "_pool", "may_block")
+    __slots__ = ("_is_withdrawn", "_pool", "may_block", "may_need_more", "unpacked_bytes")
 
-    def __init__(self, pool: Pool | None = None) -> None:
+    def __init__(
+        self, pool: Pool | None = None, unpacked_bytes: int = 0, *, may_need_more: bool = False
+    ) -> None:
         """For work in `pool`; None: on the event loop."""
+        self.unpacked_bytes = unpacked_bytes
+        self.may_need_more = may_need_more
         self.may_block = pool is not None
         self._pool = pool
         self._is_withdrawn = False
@@ -92,9 +98,15 @@ class Pool:
         """
         return await self.submit(work, *arguments)
 
-    async def run_for_request(self, work: Callable[[Permit], _Result]) -> _Result:
+    async def run_for_request(
+        self,
+        work: Callable[[Permit], _Result],
+        unpacked_bytes: int = 0,
+        *,
+        may_need_more: bool = False,
+    ) -> _Result:
         """Runs `work` in a thread with a permit, withdrawn when the caller is cancelled."""
-        permit = Permit(self)
+        permit = Permit(self, unpacked_bytes, may_need_more=may_need_more)
         running = self.submit(work, permit)
         try:
             return await running

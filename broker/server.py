@@ -388,7 +388,7 @@ async def _drain(node: Node) -> None:
     while node.connections and node.clock.monotonic_s() < started_s + _DRAIN_S:
         lingering = node.clock.monotonic_s() < started_s + _LINGER_S
         for connection in list(node.connections):
-            if connection.is_busy:
+            if connection.is_busy or connection.outgoing.is_streaming:
                 continue
             if lingering:
                 connection.leave()

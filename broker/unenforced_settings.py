@@ -37,19 +37,13 @@ def log_ignored(config: BrokerConfig) -> None:
 def log_unenforced_in(image: Image) -> None:
     """Warns of safety settings without effect that were changed before this start."""
     warn_unenforced(image.broker_configs)
-    for topic in image.topics.values():
-        warn_unenforced(topic.configs, topic=topic.name)
 
 
-def warn_unenforced(given: Mapping[str, str | None], *, topic: str | None = None) -> None:
-    """Warns of each safety setting among `given` that nothing enforces.
-
-    The warning names `topic` if the settings are a topic's.
-    """
-    where = {} if topic is None else {"topic": topic}
+def warn_unenforced(given: Mapping[str, str | None]) -> None:
+    """Warns of each safety setting of the broker among `given` that nothing enforces."""
     for name, consequence in unenforced(given).items():
         log.warning(
             "a safety setting is not enforced: %s",
             consequence,
-            extra={"setting": name, **where},
+            extra={"setting": name},
         )

@@ -100,11 +100,12 @@ class TopicConfig:
         "max.decompressed.message.bytes",
         Type.INT,
         2_147_483_639,
-        "The size, in bytes, of the largest batch after decompression.",
+        "The size, in bytes, of the largest batch after decompression. Whatever it says, a batch may "
+        "unpack to a hundred times max.message.bytes (64 MiB at least) and no more, and never to more "
+        "than an eighth of memory.limit.bytes.",
         low=1,
         high=2_147_483_639,
         broker_names=(BrokerName("max.decompressed.message.bytes"),),
-        effective=False,
     )
     compression_type: str = COMPRESSION_TYPE
     compression_gzip_level: int = GZIP_LEVEL

@@ -36,9 +36,6 @@ _UNENFORCED: Mapping[str, _Unenforced] = {
         "nothing limits how many connections are opened in a second",
         frozenset({"", str(2**31 - 1)}),
     ),
-    "max.decompressed.message.bytes": _Unenforced(
-        "a compressed batch may unpack to more than this", frozenset({"", str(2_147_483_639)})
-    ),
     "client.quota.callback.class": _Unenforced("there are no quotas here"),
     "create.topic.policy.class.name": _Unenforced("no policy checks the topics that are created"),
     "alter.config.policy.class.name": _Unenforced("no policy checks changes of settings"),

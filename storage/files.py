@@ -119,6 +119,10 @@ class Descriptor:
         """Returns the size of the file in bytes."""
         return os.fstat(self.number).st_size
 
+    def is_unlinked(self) -> bool:
+        """Returns whether the file has no name any more; raises OSError."""
+        return not os.fstat(self.number).st_nlink
+
 
 class Holder(Protocol):
     """An object that holds descriptors it can open again."""

@@ -8,3 +8,7 @@ from __future__ import annotations
 
 class WouldBlock(Exception):
     """The answer needs files that are not in memory, or are long; nothing has been changed."""
+
+
+class NeedsMemory(WouldBlock):
+    """The records unpack to more than the caller has allowed; with more memory they may be read."""

@@ -13,7 +13,7 @@ offset and gets the aborted transactions among what it reads (`broker/partitions
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from broker.network.per_partition import per_partition
 from broker.partitions.committed import read_committed
@@ -23,6 +23,7 @@ from broker.partitions.conversion import (
     Reading,
     Records,
     carried_by,
+    read_as_stored,
     read_for_version,
 )
 from broker.partitions.fetch_parts import failed
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from broker.replicas.consumers import ConsumerReads
     from protocol.api.fetch import AbortedTransaction, FetchPartition, FetchRequest, FetchTopic
     from protocol.errors import BrokerError
+    from protocol.wire import Buffer
     from storage.log.partition import Partition
 
 TOPIC_IDS_SINCE = 13
@@ -114,7 +116,7 @@ class Attempt:
         self._version = version = context.header.api_version
         is_committed = request.isolation_level == _READ_COMMITTED
         self.at_end = _LAST_STABLE_OFFSET if is_committed else _HIGH_WATERMARK
-        left_bytes = node.connections.fetch_room()
+        left_bytes = node.connections.fetch_room(in_thread=permit.may_block)
         if version >= _SOFT_LIMIT_SINCE and request.max_bytes < left_bytes:
             left_bytes = request.max_bytes
         self._left_bytes = left_bytes
@@ -257,7 +259,8 @@ class Attempt:
             log_start_offset=state.version.log_start_offset,
             aborted_transactions=aborted,
             preferred_read_replica=preferred,
-            records=list(found.buffers),
+            # Of what is streamed the encoder needs the length alone.
+            records=cast("list[Buffer]", list(found.buffers)),
         )
         if found.append_times:
             result.append_times = found.append_times
@@ -290,26 +293,25 @@ class Attempt:
             return read_for_version(
                 Reading(partition, offset, limit, upper_offset, self._version, is_first, permit)
             )
-        append_times = None
-        if self._request.with_append_times:
-            (buffers, size, first_batch_size), times = partition.reader.read_with_append_times(
+        if not self._request.with_append_times:
+            return read_as_stored(
+                partition,
                 offset,
                 limit,
-                upper_offset=upper_offset,
-                minimum_one=is_first,
+                upper_offset,
+                is_first=is_first,
                 may_block=permit.may_block,
             )
-            append_times = [SegmentAppendTimes(base_offset=b, entries=e) for b, e in times]
-        else:
-            buffers, size, first_batch_size = partition.read(
-                offset,
-                limit,
-                upper_offset=upper_offset,
-                minimum_one=is_first,
-                may_block=permit.may_block,
-            )
+        (buffers, size, first_batch_size), times = partition.reader.read_with_append_times(
+            offset,
+            limit,
+            upper_offset=upper_offset,
+            minimum_one=is_first,
+            may_block=permit.may_block,
+        )
         if size < first_batch_size:  # a batch is returned whole or not at all
             return NO_RECORDS
+        append_times = [SegmentAppendTimes(base_offset=b, entries=e) for b, e in times]
         return Records(buffers, size, 0, True, append_times)
 
     def _count(self, partition: Partition, found: Records) -> None:

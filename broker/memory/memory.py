@@ -1,7 +1,7 @@
 """The shares of one broker's memory, by what they are used for.
 
-Of `memory.limit.bytes` a quarter is for frames that arrive, three eighths for records that are
-decompressed or converted, a quarter for answers that have not been read, and an eighth for replication.
+Of `memory.limit.bytes` half is for records that are decompressed or converted, a quarter for frames that
+arrive, three sixteenths for answers that have not been read, and one sixteenth for replication.
 What one use leaves free, another cannot have: so no flood of one kind can stop another kind of work.
 `queued.max.request.bytes`, if it is smaller, limits the first share.
 """
@@ -27,9 +27,11 @@ class Memory:
         if config.queued_max_request_bytes > 0:
             queued_bytes = min(queued_bytes, config.queued_max_request_bytes)
         self.requests = Share(queued_bytes)
-        self.records = Share(limit_bytes * 3 // 8)
-        self.answers = Share(limit_bytes // 4)
-        self.replication = Share(limit_bytes // 8)
+        # The largest frame that is read; there must be room for it and its length.
+        self.most_frame_bytes = min(config.socket_request_max_bytes, queued_bytes - 4)
+        self.records = Share(limit_bytes // 2)
+        self.answers = Share(limit_bytes * 3 // 16)
+        self.replication = Share(limit_bytes // 16)
 
     def __iter__(self) -> Iterator[tuple[str, Share]]:
         """The shares, each with the name that metrics give to its use."""

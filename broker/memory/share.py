@@ -18,7 +18,7 @@ class Wait:
 
     __slots__ = ("granted", "held_bytes", "size_bytes")
 
-    def __init__(self, size_bytes: int, granted: Callable[[], None], held_bytes: int) -> None:
+    def __init__(self, size_bytes: int, granted: Callable[[], object], held_bytes: int) -> None:
         self.size_bytes = size_bytes
         self.granted = granted
         self.held_bytes = held_bytes
@@ -71,7 +71,7 @@ class Share:
         largest = max(size_bytes, self._largest_waiting)
         return self._held_waiting + held_bytes + largest <= self.limit_bytes
 
-    def wait(self, size_bytes: int, granted: Callable[[], None], *, held_bytes: int = 0) -> Wait:
+    def wait(self, size_bytes: int, granted: Callable[[], object], *, held_bytes: int = 0) -> Wait:
         """Reserves as soon as there is room, after all who came before; `granted` is called then.
 
         `held_bytes` of what is reserved already cannot be released before. Raises ValueError for
@@ -86,12 +86,17 @@ class Share:
         self.waited += 1
         return wait
 
-    def leave(self, wait: Wait) -> None:
-        """Waits no longer; those behind may have their turn. Nothing happens to one who was granted."""
-        if wait in self._waiting:
-            self._waiting.remove(wait)
-            self._held_waiting -= wait.held_bytes
-            self._grant()
+    def leave(self, wait: Wait) -> bool:
+        """Waits no longer; those behind may have their turn.
+
+        Returns False if the bytes were granted already: then they have to be released.
+        """
+        if wait not in self._waiting:
+            return False
+        self._waiting.remove(wait)
+        self._held_waiting -= wait.held_bytes
+        self._grant()
+        return True
 
     def add(self, size_bytes: int) -> None:
         """Counts bytes that are in memory already, whether or not there is room."""

@@ -28,6 +28,7 @@ from broker.network.context import CloseConnection, Later, NotServed
 from broker.network.dispatch import dispatch
 from broker.network.frames import COPY_BYTES, Frames
 from broker.network.held import Held
+from broker.network.outgoing import Outgoing
 from broker.security.session import ANONYMOUS, Session
 
 if TYPE_CHECKING:
@@ -62,15 +63,16 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._frames = Frames()
         self._waiting = self._frames.waiting  # whole frames not yet served
-        self._held = Held(node.memory.requests, self._frames, self._regulate_soon)
+        regulate_soon = partial(asyncio.get_running_loop().call_soon, self._regulate)
+        self._held = Held(node.memory.requests, self._frames, regulate_soon)
         # What a request waits for that could not be answered at once: its task, or an event.
         self._under_way: asyncio.Future[Any] | None = None
         self._may_give_up = False  # whether to cancel that when the peer closes
         self._turn: asyncio.Handle | None = None  # set while other connections have their turn
         self._end: str | None = None  # why reading has ended; "" if the peer has closed
         self._left = False  # the broker is stopping
-        self._writable = True
-        self._unsent_bytes = 0  # this connection's part of node.connections.unsent_bytes
+        self._writable = True  # the peer reads, and nothing is left to be streamed
+        self.outgoing = Outgoing(node.memory.answers)
         self._reading = True
         self.on_more: Callable[[], None] | None = None  # called when a request waits for its turn
         self.on_lost: Callable[[], None] | None = None  # called when the connection has ended
@@ -101,7 +103,7 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, _exc: Exception | None) -> None:
         """Cleans up; cancels a fetch or lookup in progress, but finishes a request that writes."""
-        self._count_unsent(0)
+        self.outgoing.close()
         self._transport = None
         self.node.connections.discard(self)
         have_bytes = self._frames.have_bytes
@@ -125,14 +127,35 @@ class Connection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         """Stops serving while the peer reads slowly."""
-        self._writable = False
+        self._writable, self.outgoing.is_paused = False, True
 
     def resume_writing(self) -> None:
         """Continues, because the peer has caught up."""
-        self._writable = True
-        self._count_unsent(0)
-        if self._under_way is None and self._turn is None:
-            self._serve_waiting()
+        self.outgoing.is_paused = False
+        self.outgoing.count(0)
+        self._stream()
+
+    def _stream(self) -> None:
+        """Sends more of what is streamed; serves again when nothing of it is left."""
+        transport, outgoing = self._transport, self.outgoing
+        if transport is None:
+            return
+        if outgoing.is_streaming:
+            self.last_active_s = self.node.clock.monotonic_s()
+            try:
+                outgoing.stream(transport)
+            except OSError as error:
+                log.warning("answer cut off: %s", error, extra={"peer": self.peer})
+                self.abort()
+                return
+        if outgoing.is_paused:
+            outgoing.count(transport.get_write_buffer_size())
+        elif outgoing.is_streaming:
+            asyncio.get_running_loop().call_soon(self._stream)
+        else:
+            self._writable = True
+            if self._under_way is None and self._turn is None:
+                self._serve_waiting()
 
     def data_received(self, data: bytes) -> None:
         """Cuts frames out of the stream and serves them."""
@@ -142,7 +165,7 @@ class Connection(asyncio.Protocol):
         if self._is_one_frame(data):
             self._serve_one(data[4:])
             return
-        reason = self._frames.take(data, self._most_frame_bytes())
+        reason = self._frames.take(data, self.node.memory.most_frame_bytes)
         if reason is not None:
             self._end = reason
         if self.on_more is not None and self._waiting:
@@ -211,20 +234,11 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
 
     def cut_if_stalled(self, now_s: float) -> None:
-        """Closes the connection if its peer leaves a frame incomplete."""
+        """Closes the connection if its peer leaves a frame incomplete, or holds a deleted file."""
         if self._reading and self._held.has_stalled(self.last_active_s, now_s):
             self._refuse_for_memory("its peer has left a request incomplete for too long")
-
-    def _most_frame_bytes(self) -> int:
-        """Returns the size of the largest frame that may come."""
-        node = self.node
-        return min(
-            node.settings.broker.socket_request_max_bytes, node.memory.requests.limit_bytes - 4
-        )
-
-    def _regulate_soon(self) -> None:
-        """Reads on, in an iteration of the loop that is this connection's own."""
-        asyncio.get_running_loop().call_soon(self._regulate)
+        elif self.outgoing.holds_deleted():
+            self._refuse_for_memory("its peer does not read an answer whose file was deleted")
 
     def _regulate(self) -> None:
         """Reads the socket only while there is room for more data."""
@@ -346,17 +360,17 @@ class Connection(asyncio.Protocol):
         self._under_way = None
         if happened.cancelled():
             later.dropped()
-            self._served()
+            self._held.served()
             return
         try:
             answer = later.finish()
         except CloseConnection as reason:
-            self._served()
+            self._held.served()
             self._refuse(reason)
             return
         except Exception:
             log.exception("request failed outside its handler", extra={"peer": self.peer})
-            self._served()
+            self._held.served()
             self._refuse("internal error while answering")
             return
         if isinstance(answer, list):
@@ -364,14 +378,8 @@ class Connection(asyncio.Protocol):
         elif answer is not None:
             self._wait_for(answer)
             return
-        self._served()
+        self._held.served()
         self._serve_waiting()
-
-    def _served(self) -> None:
-        """Gives back the memory of the frame that was served."""
-        if self._held.serving_bytes:
-            self._held.serving_bytes = 0
-            self._held.update()
 
     def _write(self, parts: list[bytes | bytearray | memoryview]) -> None:
         """Sends responses; each begins with its four-byte length."""
@@ -382,11 +390,9 @@ class Connection(asyncio.Protocol):
             if len(parts) == 1:
                 self._transport.write(parts[0])
             else:
-                self._transport.writelines(parts)
+                self.outgoing.write(self._transport, parts)
+                if self.outgoing.is_streaming:
+                    self._writable = False
+                    asyncio.get_running_loop().call_soon(self._stream)
             if not self._writable:
-                self._count_unsent(self._transport.get_write_buffer_size())
-
-    def _count_unsent(self, size_bytes: int) -> None:
-        """Updates the node's count of response bytes that wait for peers to read."""
-        self.node.connections.unsent_bytes += size_bytes - self._unsent_bytes
-        self._unsent_bytes = size_bytes
+                self.outgoing.count(self._transport.get_write_buffer_size())

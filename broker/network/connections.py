@@ -12,28 +12,29 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from broker.clock import Clock
+    from broker.memory.memory import Memory
     from broker.metrics.counters import Metrics
     from broker.network.connection import Connection
     from broker.topics.settings import Settings
 
 log = logging.getLogger("tidelog.connection")
 
-# Bytes of responses that slow readers leave in memory: beyond the first limit, the size of fetches
-# shrinks towards the second.
-_UNSENT_BYTES = 256 << 20
+# The size of fetches shrinks towards this where slow readers leave much in memory.
 _LEAST_FETCH_BYTES = 64 << 10
+_READERS = 8  # threads that read or convert
 _WATCH_INTERVAL_S = 1.0
 
 
 class Connections:
     """The connections of one broker."""
 
-    def __init__(self, settings: Settings, metrics: Metrics) -> None:
+    def __init__(self, settings: Settings, metrics: Metrics, memory: Memory) -> None:
+        """`memory` counts the bytes of answers that peers have not read."""
         self._settings = settings
         self._metrics = metrics
         self._open: set[Connection] = set()
         self._refusals = Repeats()
-        self.unsent_bytes = 0  # bytes of responses that wait for peers to read
+        self._memory = memory
 
     def __iter__(self) -> Iterator[Connection]:
         return iter(self._open)
@@ -83,9 +84,17 @@ class Connections:
             for connection in list(self._open):
                 connection.cut_if_stalled(now_s)
 
-    def fetch_room(self) -> int:
-        """Returns the most bytes of records for one response: fewer if peers do not read theirs."""
+    def fetch_room(self, *, in_thread: bool = False) -> int:
+        """Returns the most bytes of records for one response: fewer if peers do not read theirs.
+
+        What is read in threads is counted only when it is sent, so each of them gets a part.
+        """
+        free_bytes = self._memory.answers.free_bytes
         return min(
             self._settings.broker.fetch_max_bytes,
-            max(_LEAST_FETCH_BYTES, _UNSENT_BYTES - self.unsent_bytes),
+            max(_LEAST_FETCH_BYTES, free_bytes // _READERS if in_thread else free_bytes),
         )
+
+    def replica_fetch_room(self) -> int:
+        """Returns the most bytes of records for one answer to a follower."""
+        return max(_LEAST_FETCH_BYTES, self._memory.replication.free_bytes)

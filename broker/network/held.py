@@ -28,7 +28,7 @@ class Held:
 
     __slots__ = ("_counted", "_frames", "_granted", "_share", "_since", "_wait", "serving_bytes")
 
-    def __init__(self, share: Share, frames: Frames, granted: Callable[[], None]) -> None:
+    def __init__(self, share: Share, frames: Frames, granted: Callable[[], object]) -> None:
         """`granted` is called when the connection, which had to wait, can be read again."""
         self.serving_bytes = 0  # of the frame that is being served
         self._share = share
@@ -36,10 +36,8 @@ class Held:
         self._granted = granted
         self._counted = 0
         self._wait: Wait | None = None
-        self._since = (
-            0.0,
-            0,
-        )  # a time of the monotonic clock, and the bytes of the frame that were there
+        # A time of the monotonic clock, and the bytes of the large frame that were there.
+        self._since: tuple[float, int] | None = None
 
     @property
     def is_waiting(self) -> bool:
@@ -57,6 +55,7 @@ class Held:
             missing = wanted - frames.have_bytes
             if share.take(missing):
                 self._counted += missing
+                self._since = None
                 frames.allot()
             elif not share.may_wait(missing, frames.have_bytes):
                 return False
@@ -71,6 +70,12 @@ class Held:
             share.release(self._counted - held)
         self._counted = held
         return True
+
+    def served(self) -> None:
+        """Gives back the memory of the frame that was served."""
+        if self.serving_bytes:
+            self.serving_bytes = 0
+            self.update()
 
     def close(self) -> None:
         """Gives back what the connection holds, but for the frame that is still served."""
@@ -89,7 +94,10 @@ class Held:
             return False
         if now_s - last_active_s > IDLE_S:
             return True
-        if not self._frames.wanted_bytes and not self._frames.is_allotted:
+        if not self._frames.is_allotted:
+            return False
+        if self._since is None:
+            self._since = now_s, have_bytes
             return False
         since_s, had_bytes = self._since
         rate = 4 * _LEAST_RATE if self._share.waiting else _LEAST_RATE
@@ -98,7 +106,7 @@ class Held:
     def _allot(self) -> None:
         assert self._wait is not None
         self._counted += self._wait.size_bytes
-        self._wait = None
+        self._wait = self._since = None
         self._frames.allot()
         self._granted()
 

@@ -17,13 +17,16 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from protocol.errors import NotLeaderOrFollower
-from storage.would_block import WouldBlock
+from broker.memory.unpacking import steps
+from protocol.errors import MessageTooLarge, NotLeaderOrFollower
+from storage.would_block import NeedsMemory, WouldBlock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from broker.clock import Clock
+    from broker.memory.share import Share
+    from broker.memory.unpacking import Step
     from broker.partitions.group_sync import GroupSync
     from broker.partitions.waiting import Waiting
     from broker.pools import Pool
@@ -59,7 +62,7 @@ def is_heavy(records: Buffer, config: TopicConfig) -> bool:
 class _Write(Protocol):
     """Writes to a log: what `Partition.append` or `Partition.append_marker` is to write."""
 
-    def __call__(self, *, now_ms: int, may_block: bool = True) -> Appended: ...
+    def __call__(self, *, now_ms: int, may_block: bool = True, **more: int) -> Appended: ...
 
 
 class _Job(NamedTuple):
@@ -68,6 +71,7 @@ class _Job(NamedTuple):
     write: _Write
     waits: bool  # the answer waits for the disk, where the topic asks for it
     answer: asyncio.Future[Appended]
+    may_unpack: bool  # so it says how much memory it needs
 
 
 class Appends:
@@ -77,9 +81,20 @@ class Appends:
     """
 
     def __init__(
-        self, clock: Clock, pool: Pool, first_appends: Pool, syncs: GroupSync, waiting: Waiting
+        self,
+        clock: Clock,
+        pool: Pool,
+        first_appends: Pool,
+        syncs: GroupSync,
+        waiting: Waiting,
+        memory: Share,
     ) -> None:
-        """`first_appends` runs those that read the log first, which may take seconds."""
+        """`first_appends` runs those that read the log first, which may take seconds.
+
+        Records that are unpacked in threads are counted in `memory`.
+        """
+        self._memory = memory
+        self._steps = steps(memory)
         self._clock = clock
         self._pool = pool
         self._first_appends = first_appends
@@ -180,10 +195,16 @@ class Appends:
             is_commit=is_commit,
             coordinator_epoch=coordinator_epoch,
         )
-        return self._write(partition, write, waits=True, is_heavy=False)
+        return self._write(partition, write, waits=True, is_heavy=False, may_unpack=False)
 
     def _write(
-        self, partition: Partition, write: _Write, *, waits: bool, is_heavy: bool
+        self,
+        partition: Partition,
+        write: _Write,
+        *,
+        waits: bool,
+        is_heavy: bool,
+        may_unpack: bool = True,
     ) -> Appended | asyncio.Future[Appended]:
         """Writes on the loop, unless it belongs in a thread or others are in one."""
         queue = self._queues.get(partition)
@@ -195,7 +216,7 @@ class Appends:
             else:
                 return self._appended(partition, appended, waits=waits)
         answer: asyncio.Future[Appended] = asyncio.get_running_loop().create_future()
-        job = _Job(write, waits, answer)
+        job = _Job(write, waits, answer, may_unpack)
         if queue is None:
             self._queues[partition] = deque([job])
             self._start(partition)
@@ -243,32 +264,77 @@ class Appends:
         queue = self._queues[partition]
         while queue:
             job = queue[0]
-            if not job.answer.cancelled():
-                pool = self._pool if partition.is_read else self._first_appends
-                try:
-                    work = pool.submit(self._run, job.write)
-                except RuntimeError:  # the pool takes no more work
-                    job.answer.set_exception(NotLeaderOrFollower("the broker stops"))
-                else:
-                    work.add_done_callback(partial(self._done, partition))
-                    return
+            if not job.answer.cancelled() and self._submit(partition, job, self._steps[0]):
+                return
             queue.popleft()
         del self._queues[partition]
 
-    def _run(self, write: _Write) -> Appended:
-        """In the thread: time and offset are taken now, when the records are written."""
-        return write(now_ms=self._clock.now_ms())
+    def _submit(self, partition: Partition, job: _Job, step: Step) -> bool:
+        """Sends an append to a thread when its memory is reserved; False if the pool takes no more.
 
-    def _done(self, partition: Partition, work: asyncio.Future[Appended]) -> None:
-        """Passes the outcome on and starts the next append."""
-        job = self._queues[partition].popleft()
-        answer, error = job.answer, work.exception()
-        if error is not None:
-            if not answer.cancelled():
-                answer.set_exception(error)
-        else:
-            waiting = answer if job.waits and not answer.cancelled() else None
-            appended = self._appended(partition, work.result(), waiting, waits=waiting is not None)
-            if appended is not answer and not answer.cancelled():
-                answer.set_result(work.result())
+        Memory that is needed for a step is reserved before, perhaps later.
+        """
+        if step.reserved_bytes and not self._memory.take(step.reserved_bytes):
+            granted = partial(self._granted_later, partition, job, step)
+            self._memory.wait(step.reserved_bytes, granted)
+            return True
+        return self._submit_granted(partition, job, step)
+
+    def _granted_later(self, partition: Partition, job: _Job, step: Step) -> None:
+        """Goes on with an append for which memory is reserved at last."""
+        if job.answer.cancelled():
+            self._memory.release(step.reserved_bytes)
+        elif self._submit_granted(partition, job, step):
+            return
+        self._queues[partition].popleft()
         self._start(partition)
+
+    def _submit_granted(self, partition: Partition, job: _Job, step: Step) -> bool:
+        pool = self._pool if partition.is_read else self._first_appends
+        try:
+            work = pool.submit(self._run, job, step.unpacked_bytes)
+        except RuntimeError:  # the pool takes no more work
+            self._memory.release(step.reserved_bytes)
+            job.answer.set_exception(NotLeaderOrFollower("the broker stops"))
+            return False
+        work.add_done_callback(partial(self._done, partition, step))
+        return True
+
+    def _run(self, job: _Job, unpacked_bytes: int) -> Appended:
+        """In the thread: time and offset are taken now, when the records are written."""
+        if not job.may_unpack:
+            return job.write(now_ms=self._clock.now_ms())
+        return job.write(now_ms=self._clock.now_ms(), unpack_limit=unpacked_bytes)
+
+    def _done(self, partition: Partition, step: Step, work: asyncio.Future[Appended]) -> None:
+        """Passes the outcome on and starts the next append."""
+        self._memory.release(step.reserved_bytes)
+        job, error = self._queues[partition][0], work.exception()
+        if isinstance(error, NeedsMemory):
+            following = self._steps.index(step) + 1
+            if following < len(self._steps):
+                if self._submit(partition, job, self._steps[following]):
+                    return
+            else:
+                self._memory.refused += 1
+                error = MessageTooLarge(f"{error}, for which memory.limit.bytes leaves no room")
+        self._queues[partition].popleft()
+        self._answer(partition, job, work, error)
+        self._start(partition)
+
+    def _answer(
+        self,
+        partition: Partition,
+        job: _Job,
+        work: asyncio.Future[Appended],
+        error: BaseException | None,
+    ) -> None:
+        answer = job.answer
+        if error is not None:
+            if not answer.done():
+                answer.set_exception(error)
+            return
+        waiting = answer if job.waits and not answer.cancelled() else None
+        appended = self._appended(partition, work.result(), waiting, waits=waiting is not None)
+        if appended is not answer and not answer.cancelled():
+            answer.set_result(work.result())

@@ -7,15 +7,23 @@ gzip. If nothing of a read remains after conversion (control batches), the read 
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.partitions.offload import WouldConvert
-from protocol.errors import UnsupportedVersion
+from protocol.errors import (
+    KafkaStorageError,
+    MessageTooLarge,
+    UnpackedTooLarge,
+    UnsupportedVersion,
+)
 from protocol.records import convert
 from protocol.records.batch import Compression, scan
+from storage.log.large_batch import LargeBatch, large_batch
+from storage.would_block import NeedsMemory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from broker.pools import Permit
     from protocol.api.fetch import SegmentAppendTimes
@@ -33,12 +41,14 @@ _FORMAT_1_SINCE = 2
 # converted in a thread.
 _LOOP_BATCHES = 64
 _LOOP_BYTES = 16_384
+_UNRESERVED_BYTES = 1 << 20  # what a batch may unpack to where no memory is reserved
+_HELD_BYTES = 64 << 10  # a first batch beyond the limit is streamed from this size on
 
 
 class Records(NamedTuple):
     """Records as a version carries them, their bytes, and how many were down-converted."""
 
-    buffers: Sequence[Buffer]
+    buffers: Sequence[Buffer | LargeBatch]
     size: int
     converted: int
     is_as_stored: bool = True
@@ -95,11 +105,45 @@ class Reading(NamedTuple):
         """Reads the log from an offset."""
         return self.partition.read(
             offset,
-            self.limit,
+            max(self.limit, 1),  # the size of the first batch is known then
             upper_offset=self.upper_offset,
             minimum_one=minimum_one,
             may_block=self.permit.may_block,
         )
+
+
+def read_as_stored(
+    partition: Partition,
+    offset: int,
+    limit: int,
+    upper_offset: int,
+    *,
+    is_first: bool,
+    may_block: bool,
+) -> Records:
+    """Reads whole batches, unchanged, up to `limit` bytes; the first one of a request at any size.
+
+    A first batch that is both beyond the limit and large is not read: it is to be streamed. Raises what
+    `Partition.read` raises.
+    """
+    buffers, size, first_batch_size = partition.read(
+        offset,
+        max(limit, 1) if is_first else limit,
+        upper_offset=upper_offset,
+        minimum_one=False,
+        may_block=may_block,
+    )
+    if size >= first_batch_size:
+        return Records(buffers, size, 0)
+    if not is_first:  # a batch is returned whole or not at all
+        return NO_RECORDS
+    if first_batch_size > _HELD_BYTES:
+        large = large_batch(partition.state, offset, upper_offset)
+        return NO_RECORDS if large is None else Records((large,), len(large), 0)
+    buffers, size, _ = partition.read(
+        offset, limit, upper_offset=upper_offset, minimum_one=True, may_block=may_block
+    )
+    return Records(buffers, size, 0)
 
 
 def read_for_version(reading: Reading) -> Records:
@@ -110,14 +154,24 @@ def read_for_version(reading: Reading) -> Records:
     """
     if reading.version < _RAW_SINCE:
         return _read_old(reading)
-    fetched = reading.fetch(reading.offset, minimum_one=reading.is_first)
-    if fetched.size < fetched.first_batch_size:
-        return NO_RECORDS  # from version 3 on a batch is returned whole or not at all
-    batches = _batches(fetched.buffers)
+    stored = read_as_stored(
+        reading.partition,
+        reading.offset,
+        reading.limit,
+        reading.upper_offset,
+        is_first=reading.is_first,
+        may_block=reading.permit.may_block,
+    )
+    batches = _batches(stored.buffers)
     if all(batch.compression is not Compression.ZSTD for batch in batches):
-        return Records(fetched.buffers, fetched.size, 0)
-    _check_size(batches, may_block=reading.permit.may_block)
-    data = convert.transcode_zstd(fetched.buffers, reading.permit.check)
+        return stored
+    permit = reading.permit
+    _check_size(batches, may_block=permit.may_block)
+    with _limited(permit):
+        held = _held(stored.buffers, permit)
+        data = convert.transcode_zstd(
+            held, permit.check, permit.unpacked_bytes or _UNRESERVED_BYTES
+        )
     return Records((data,), len(data), 0, is_as_stored=False)
 
 
@@ -125,47 +179,89 @@ def _read_old(reading: Reading) -> Records:
     """Reads for a version without format 2: converts where needed, and always makes progress."""
     hard = reading.version < _SOFT_LIMIT_SINCE
     magic = carried_by(reading.version)
-    fetched = reading.fetch(reading.offset, minimum_one=hard or reading.is_first)
-    if not fetched.size or (not hard and fetched.size < fetched.first_batch_size):
-        return NO_RECORDS
-    records, is_as_stored = 0, True
-    buffers: Sequence[Buffer] = fetched.buffers
+    if reading.limit <= 0 and (hard or not reading.is_first):
+        return NO_RECORDS  # all of it would be truncated
+    buffers: Sequence[Buffer | LargeBatch]
+    buffers, size, first_batch_size = reading.fetch(reading.offset, minimum_one=False)
     batches = _batches(buffers)
+    if size < first_batch_size:
+        if not (hard or reading.is_first):
+            return NO_RECORDS
+        first = large_batch(reading.partition.state, reading.offset, reading.upper_offset)
+        if first is None:
+            return NO_RECORDS
+        batches = [first.batch]
+        if not hard or first.batch.magic > magic:
+            buffers, size = (first,), len(first)
     if any(batch.magic > magic for batch in batches):
         if not reading.partition.config.message_downconversion_enable:
             raise UnsupportedVersion("message.downconversion.enable=false on this topic")
-        if hard and reading.limit <= 0:
-            return NO_RECORDS  # all of it would be truncated
         _check_size(batches, may_block=reading.permit.may_block)
-        data, records = _converted(reading, fetched, magic)
-        buffers, is_as_stored = (data,), False
-    if hard:
-        buffers = _cut(buffers, reading.limit)
-    return Records(buffers, sum(map(len, buffers)), records, is_as_stored)
+        with _limited(reading.permit):
+            data, records = _converted(reading, _held(buffers, reading.permit), magic)
+        kept = _cut((data,), reading.limit) if hard else (data,)
+        return Records(kept, sum(map(len, kept)), records, is_as_stored=False)
+    if size <= _HELD_BYTES and not hard:
+        buffers = _held(buffers, reading.permit)
+    return Records(buffers, size, 0)
 
 
-def _converted(reading: Reading, fetched: Fetched, magic: int) -> tuple[Buffer, int]:
+@contextmanager
+def _limited(permit: Permit) -> Iterator[None]:
+    """Turns records that unpack to too much into a question for more memory, or a refusal."""
+    try:
+        yield
+    except UnpackedTooLarge as error:
+        if permit.may_need_more or not permit.unpacked_bytes:
+            raise NeedsMemory(error.message) from None
+        raise MessageTooLarge(f"{error.message}: see memory.limit.bytes") from None
+
+
+def _converted(reading: Reading, stored: Sequence[Buffer], magic: int) -> tuple[Buffer, int]:
     """Down-converts, and reads on past batches of which nothing remains.
 
     Returns the data and the number of converted records.
     """
-    at = reading.offset
+    at, permit = reading.offset, reading.permit
     while True:
         converted = convert.down_convert(
-            fetched.buffers,
+            stored,
             target_magic=magic,
             fetch_offset=at,
-            check=reading.permit.check,
+            check=permit.check,
+            most_bytes=permit.unpacked_bytes or _UNRESERVED_BYTES,
         )
         if converted.data or not at < converted.next_offset < reading.upper_offset:
             return converted.data, converted.records
         at = converted.next_offset
-        fetched = reading.fetch(at, minimum_one=True)
+        stored = reading.fetch(at, minimum_one=True).buffers
 
 
-def _batches(buffers: Sequence[Buffer]) -> list[Batch]:
+def _batches(buffers: Sequence[Buffer | LargeBatch]) -> list[Batch]:
     """Returns the whole batches of what was read."""
-    return [batch for buffer in buffers for batch in scan(buffer)]
+    return [
+        batch
+        for buffer in buffers
+        for batch in ((buffer.batch,) if isinstance(buffer, LargeBatch) else scan(buffer))
+    ]
+
+
+def _held(buffers: Sequence[Buffer | LargeBatch], permit: Permit) -> list[Buffer]:
+    """Returns what was read, with large batches in memory.
+
+    Raises KafkaStorageError, and UnpackedTooLarge for a batch that takes more than is permitted.
+    """
+    most_bytes = permit.unpacked_bytes or _UNRESERVED_BYTES
+    for buffer in buffers:
+        if isinstance(buffer, LargeBatch) and len(buffer) > most_bytes:
+            raise UnpackedTooLarge(f"a batch of {len(buffer)} bytes has to be converted")
+    try:
+        return [
+            buffer.read(0, len(buffer)) if isinstance(buffer, LargeBatch) else buffer
+            for buffer in buffers
+        ]
+    except OSError as error:
+        raise KafkaStorageError(f"a batch cannot be read: {error}") from error
 
 
 def _cut(buffers: Sequence[Buffer], limit: int) -> Sequence[Buffer]:
@@ -174,6 +270,6 @@ def _cut(buffers: Sequence[Buffer], limit: int) -> Sequence[Buffer]:
     for buffer in buffers:
         if limit <= 0:
             break
-        kept.append(buffer if len(buffer) <= limit else memoryview(buffer)[:limit])
+        kept.append(buffer if len(buffer) <= limit else bytes(memoryview(buffer)[:limit]))
         limit -= len(buffer)
     return kept

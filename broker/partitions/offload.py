@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from broker.memory.unpacking import reserved, steps
 from broker.pools import ON_LOOP
-from storage.would_block import WouldBlock
+from storage.would_block import NeedsMemory, WouldBlock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable
 
+    from broker.memory.unpacking import Step
     from broker.node import Node
     from broker.pools import Permit
     from protocol.topic_partition import TopicPartition
@@ -47,8 +49,31 @@ async def offload(
     await node.openings.open(names)
     try:
         return attempt(ON_LOOP)
-    except WouldConvert:
-        pool = node.pools.conversions
+    except (WouldConvert, NeedsMemory):
+        return await _converting(node, attempt)
     except WouldBlock:
-        pool = node.pools.reads
-    return await pool.run_for_request(attempt)
+        pass
+    try:
+        return await node.pools.reads.run_for_request(attempt)
+    except NeedsMemory:  # what was read has to be converted
+        return await _converting(node, attempt)
+
+
+async def _converting(node: Node, attempt: Callable[[Permit], _Answer]) -> _Answer:
+    """Answers in the pool for conversions, once there is memory for the records and the answer."""
+    _, first, last = steps(node.memory.records)
+    try:
+        return await _convert_in(node, attempt, first, may_need_more=True)
+    except NeedsMemory:
+        return await _convert_in(node, attempt, last, may_need_more=False)
+
+
+async def _convert_in(
+    node: Node, attempt: Callable[[Permit], _Answer], step: Step, *, may_need_more: bool
+) -> _Answer:
+    memory, pool = node.memory, node.pools.conversions
+    async with (
+        reserved(memory.answers, step.unpacked_bytes),
+        reserved(memory.records, step.reserved_bytes),
+    ):
+        return await pool.run_for_request(attempt, step.unpacked_bytes, may_need_more=may_need_more)

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from broker.partitions.conversion import copied_as
 from broker.pools import ON_LOOP
@@ -106,7 +106,8 @@ def read_for_follower(
         buffers, size = [], 0
     elif newest_magic < NEWEST_MAGIC and not is_internal(partition.topic):
         records = copied_as(buffers, newest_magic, check, may_block=may_block)
-        buffers, size, converted = records.buffers, records.size, records.converted
+        buffers = cast("Sequence[Buffer]", records.buffers)  # converted, so in memory
+        size, converted = records.size, records.converted
     leader = read.leader
     data = PartitionData(
         partition_index=wanted.partition,

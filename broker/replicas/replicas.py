@@ -323,6 +323,7 @@ class Replicas:
         session = context.connection.session
         if not self._node.authorizer.allows_on_cluster(session, Operation.CLUSTER_ACTION):
             return None
+        context.connection.outgoing.count_in(self._node.memory.replication)
         follower = self._session_of(context.connection, request)
         return FollowerFetch(self._node, follower, request, context).answer()
 

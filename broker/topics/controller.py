@@ -114,7 +114,6 @@ class Controller:
             except ChangedMeanwhileError:
                 continue
             log.info("topic created", extra={"topic": name, "partitions": topic.partitions})
-            warn_unenforced(given, topic=name)
             return topic
 
     def _placed(self, wanted: Wanted) -> tuple[tuple[PartitionRecord, ...], Sequence[Compare]]:
@@ -212,7 +211,6 @@ class Controller:
             except ChangedMeanwhileError:
                 continue
             log.info("topic settings changed", extra={"topic": name, "changes": altered})
-            warn_unenforced(altered, topic=name)
             return
 
     @_in_order

@@ -150,10 +150,10 @@ def region_of(buffer: Buffer, batch: Batch, limit: int = STORED_LIMIT) -> Region
     return Region(data, start, end, 2, batch.count, batch.base_offset, batch.base_timestamp, stamp)
 
 
-def stored_region(buffer: Buffer, batch: Batch) -> Region:
+def stored_region(buffer: Buffer, batch: Batch, limit: int = STORED_LIMIT) -> Region:
     """Returns the region as `region_of` does, for a stored batch: every fault is CorruptMessage."""
     try:
-        return region_of(buffer, batch)
+        return region_of(buffer, batch, limit)
     except (InvalidRecord, UnsupportedCompressionType) as error:
         raise _corrupt(batch, error) from error
 

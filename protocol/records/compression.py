@@ -8,7 +8,8 @@
               (KIP-57): it covers the frame's magic too. It is ignored on reading and written so.
   zstd        a frame, format 2 only
 
-Whatever the input claims, no output beyond `limit` is built: UnpackedTooLarge is raised instead.
+Whatever the input claims, no output beyond `limit` is built: UnpackedTooLarge is raised while unpacking.
+The output is in memory once, but for a step of a few MiB and, with zstd of unknown size, the codec's window.
 """
 
 from __future__ import annotations
@@ -34,6 +35,11 @@ if TYPE_CHECKING:
 STORED_LIMIT = 1 << 30
 _LEAST_LIMIT = 64 << 20
 
+# Nothing that is decompressed is longer than this before it is checked against the limit. Decompressors
+# reserve as much as they may return, and malloc serves this much from memory that it has; the pages of
+# much more are new each time, which costs more than lz4.
+_STEP = 4 << 20
+
 _GZIP_HEAD = b"\x1f\x8b\x08\0\0\0\0\0\0\xff"
 _GZIP_TAIL = Struct("<II")
 _GZIP_CHUNK = 4096
@@ -51,12 +57,9 @@ _LZ4_HEAD_V0 = _LZ4_MAGIC + b"\x60\x40\x1a"  # the checksum of all six bytes, as
 _LZ4_RAW = 0x80000000
 _LZ4_SIZE = Struct("<I")
 _LZ4_CONTENT_SIZE = Struct("<Q")
-# The decompressor reserves as much as it may return. malloc serves up to 32 MiB from memory that it
-# has, once such a piece was freed; the pages of more are new each time, which costs more than lz4.
-_LZ4_FIRST = 4 << 20
 _LZ4_RATIO = 255
 
-_ZSTD_CHUNK = 1 << 20
+_ZSTD_WINDOW = 8 << 20  # what a context that is kept may take for itself; more makes a new one
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 
 
@@ -135,19 +138,23 @@ def _gzip(data: Buffer, level: int) -> bytes:
 def _gunzip(data: Buffer, _magic: int, limit: int) -> Buffer:
     """Reads one gzip member, or several in a row."""
     member = zlib.decompressobj(wbits=31)
-    first = member.decompress(data, limit + 1)
+    first = member.decompress(data, min(limit + 1, _STEP))
     if member.eof and not member.unused_data and len(first) <= limit:
         return first
-    if len(first) > limit:
+    out = bytearray(first)
+    while not member.eof and len(out) <= limit:
+        size = len(out)
+        out += member.decompress(member.unconsumed_tail, min(limit + 1 - size, _STEP))
+        if len(out) == size and not member.eof:
+            raise CorruptMessage("the gzip data of a batch is cut short")
+    if len(out) > limit:
         raise _too_large(limit)
-    if not member.eof:
-        raise CorruptMessage("the gzip data of a batch is cut short")
-    return _gunzip_members(first, member.unused_data, limit)
+    return _gunzip_members(out, member.unused_data, limit)
 
 
-def _gunzip_members(first: bytes, rest: bytes, limit: int) -> bytes:
+def _gunzip_members(out: bytearray, rest: bytes, limit: int) -> bytearray:
     """Reads the members after the first in small chunks, because each copies its unused input."""
-    parts, total, position = [first], len(first), 0
+    position = 0
     while position < len(rest):
         member = zlib.decompressobj(wbits=31)
         while not member.eof:
@@ -156,13 +163,11 @@ def _gunzip_members(first: bytes, rest: bytes, limit: int) -> bytes:
                 raise CorruptMessage("the gzip data of a batch is cut short")
             if not member.unconsumed_tail:
                 position += len(chunk)
-            part = member.decompress(chunk, limit + 1 - total)
-            total += len(part)
-            if total > limit:
+            out += member.decompress(chunk, min(limit + 1 - len(out), _STEP))
+            if len(out) > limit:
                 raise _too_large(limit)
-            parts.append(part)
         position -= len(member.unused_data)
-    return b"".join(parts)
+    return out
 
 
 # --- snappy --------------------------------------------------------------------------------------
@@ -178,10 +183,10 @@ def _xerial(data: Buffer) -> bytes:
     return b"".join(parts)
 
 
-def _snappy_block(block: Buffer, limit: int) -> bytearray:
-    """Reads one raw snappy block."""
+def _snappy_block(block: Buffer, limit: int, have: int = 0) -> bytearray:
+    """Reads one raw snappy block that follows `have` bytes."""
     size = cramjam.snappy.decompress_raw_len(block)
-    if size > limit:
+    if have + size > limit:
         raise _too_large(limit)
     if size > _SNAPPY_RATIO * len(block):
         raise CorruptMessage(f"a snappy block of {len(block)} bytes claims to hold {size}")
@@ -201,16 +206,15 @@ def _unsnappy(data: Buffer, _magic: int, limit: int) -> Buffer:
     view = memoryview(data)
     if len(view) < len(_XERIAL_HEAD):
         raise CorruptMessage("the snappy data of a batch is cut short")
-    parts, total, position = [], 0, len(_XERIAL_HEAD)
+    out, position = bytearray(), len(_XERIAL_HEAD)
     while position < len(view):
         (size,) = _XERIAL_SIZE.unpack_from(view, position)
         position += 4
         if not 0 < size <= len(view) - position:
             raise CorruptMessage(f"a snappy block claims {size} bytes")
-        parts.append(_snappy_block(view[position : position + size], limit - total))
-        total += len(parts[-1])
+        out += _snappy_block(view[position : position + size], limit, len(out))
         position += size
-    return parts[0] if len(parts) == 1 else b"".join(parts)
+    return out
 
 
 # --- lz4 -----------------------------------------------------------------------------------------
@@ -241,18 +245,21 @@ def _unlz4(data: Buffer, magic: int, limit: int) -> Buffer:
             raise _too_large(min(limit, _LZ4_RATIO * len(data)))
     if magic == 0:
         data = _with_true_checksum(data)
-    if _LZ4_RATIO * len(data) <= limit:  # the format itself bounds the output
+    if _LZ4_RATIO * len(data) <= min(limit, _STEP):  # the format itself bounds the output
         out, used = lz4.frame.decompress(data, return_bytes_read=True)
     else:
         frame = lz4.frame.LZ4FrameDecompressor()
-        out = frame.decompress(data, max_length=min(limit + 1, _LZ4_FIRST))
-        if len(out) == _LZ4_FIRST <= limit and not frame.eof:
-            out += frame.decompress(b"", max_length=limit + 1 - len(out))
+        out = frame.decompress(data, max_length=min(limit + 1, _STEP))
+        if len(out) == _STEP and not frame.eof:
+            out = bytearray(out)
+        while len(out) <= limit and not frame.eof:
+            size = len(out)
+            out += frame.decompress(b"", max_length=min(limit + 1 - size, _STEP))
+            if len(out) == size and not frame.eof:
+                raise CorruptMessage("the lz4 data of a batch is cut short")
         used = len(data) - len(frame.unused_data or b"")
         if len(out) > limit:
             raise _too_large(limit)
-        if not frame.eof:
-            raise CorruptMessage("the lz4 data of a batch is cut short")
     if used != len(data):
         raise CorruptMessage("bytes follow the lz4 frame of a batch")
     return out  # type: ignore[no-any-return]
@@ -303,18 +310,20 @@ def _unzstd(data: Buffer, _magic: int, limit: int) -> Buffer:
             return _zstd.decompressor.decompress(data, allow_extra_data=False)
         except zstandard.ZstdError:
             pass  # more frames follow, or the data is broken: the reader below decides
-    reader = _zstd.decompressor.stream_reader(data, read_across_frames=True)
-    parts, total = [], 0
-    step = min(limit + 1, max(_LZ4_BLOCK, 8 * len(data)))
-    while part := reader.read(step):
-        total += len(part)
-        if total > limit:
-            raise _too_large(limit)
-        parts.append(part)
-        step = _ZSTD_CHUNK
-    if total < claimed:
+    decompressor = _zstd.decompressor
+    if zstandard.get_frame_parameters(data).window_size > _ZSTD_WINDOW:
+        decompressor = zstandard.ZstdDecompressor()
+    reader = decompressor.stream_reader(data, read_across_frames=True)
+    first: bytes = reader.read(min(limit + 1, max(_LZ4_BLOCK, 8 * len(data)), _STEP))
+    more = bytearray()
+    while part := reader.read(min(limit + 1 - len(more or first), _STEP)):
+        more += part if more else first + part
+    out = more or first
+    if len(out) > limit:
+        raise _too_large(limit)
+    if len(out) < claimed:
         raise CorruptMessage("the zstd data of a batch is cut short")
-    return parts[0] if len(parts) == 1 else b"".join(parts)
+    return out
 
 
 _UNPACK = {

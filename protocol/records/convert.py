@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from crc32c import crc32c
 
-from protocol.errors import CorruptMessage, InvalidRecord, MessageTooLarge
+from protocol.errors import CorruptMessage, InvalidRecord, MessageTooLarge, UnpackedTooLarge
 from protocol.records import kernels
 from protocol.records.batch import stored_region
 from protocol.records.compression import STORED_LIMIT, compress, decompress
@@ -70,24 +70,38 @@ def down_convert(
     target_magic: int,
     fetch_offset: int,
     check: Callable[[], None] = _go_on,
+    most_bytes: int = STORED_LIMIT,
 ) -> Converted:
     """Converts stored batches so that none has a newer format than `target_magic` (0 or 1).
 
-    A partial batch at the end is dropped. `check` is called before each step of converting a batch;
-    an exception that it raises ends the conversion. Raises CorruptMessage for a broken batch.
+    A partial batch at the end is dropped. No batch unpacks to more than `most_bytes`, nor to more
+    than twice that in the older format; it ends before one that would, and where all that is
+    converted takes more. UnpackedTooLarge is raised if that leaves nothing. `check` is called before
+    each step of converting a batch; an exception that it raises ends the conversion. Raises
+    CorruptMessage for a broken batch.
     """
     stored = _joined(buffers)
     parts: list[Buffer] = []
-    count, following = 0, fetch_offset
+    count, size, following = 0, 0, fetch_offset
     for batch in kernels.scan(stored, 0, len(stored)):
-        following = batch.last_offset + 1
         if batch.magic <= target_magic:
             parts.append(memoryview(stored)[batch.position : batch.position + batch.size])
         elif not batch.is_control:
             check()
-            data, converted = _down_convert_batch(stored, batch, target_magic, fetch_offset, check)
+            try:
+                data, converted = _down_convert_batch(
+                    stored, batch, target_magic, fetch_offset, check, most_bytes
+                )
+            except UnpackedTooLarge:
+                if not parts:
+                    raise
+                break
             parts.append(data)
             count += converted
+            size += len(data)
+        following = batch.last_offset + 1
+        if size > most_bytes:
+            break
     return Converted(b"".join(parts), count, following)
 
 
@@ -110,7 +124,9 @@ def down_convert_copy(
             check()
             found = kernels.examine(stored_region(stored, batch), INT64_MIN, INT64_MAX, False)
             if found.last_offset == batch.last_offset and not found.flags & HAS_HEADERS:
-                data, converted = _down_convert_batch(stored, batch, target_magic, INT64_MIN, check)
+                data, converted = _down_convert_batch(
+                    stored, batch, target_magic, INT64_MIN, check, STORED_LIMIT
+                )
                 parts.append(data)
                 count += converted
                 continue
@@ -124,11 +140,16 @@ def is_convertible(batch: Batch) -> bool:
 
 
 def _down_convert_batch(
-    stored: Buffer, batch: Batch, target_magic: int, fetch_offset: int, check: Callable[[], None]
+    stored: Buffer,
+    batch: Batch,
+    target_magic: int,
+    fetch_offset: int,
+    check: Callable[[], None],
+    most_bytes: int,
 ) -> tuple[bytes, int]:
     """Writes one batch as messages, or as one wrapper if compressed; returns (bytes, records)."""
     codec = batch.attributes & CODEC_MASK
-    region = stored_region(stored, batch)
+    region = stored_region(stored, batch, most_bytes)
     relative = target_magic == 1 and codec != Compression.NONE
     try:
         found = kernels.examine(region, INT64_MIN, INT64_MAX, False)
@@ -139,9 +160,13 @@ def _down_convert_batch(
             None,
             INT64_MIN if codec else fetch_offset,
             relative,
-            2 * STORED_LIMIT,
+            2 * most_bytes,
         )
-    except (InvalidRecord, MessageTooLarge) as error:
+    except MessageTooLarge as error:
+        raise UnpackedTooLarge(
+            f"a batch takes more than {2 * most_bytes} bytes to convert"
+        ) from error
+    except InvalidRecord as error:
         message = f"the batch at byte {batch.position} is broken: {error.message}"
         raise CorruptMessage(message) from error
     if not codec or not written.count:
@@ -158,10 +183,16 @@ def _down_convert_batch(
     return wrapper, written.count
 
 
-def transcode_zstd(buffers: Sequence[Buffer], check: Callable[[], None] = _go_on) -> bytes:
+def transcode_zstd(
+    buffers: Sequence[Buffer],
+    check: Callable[[], None] = _go_on,
+    most_bytes: int = STORED_LIMIT,
+) -> bytes:
     """Returns the whole batches, with gzip in place of zstd.
 
     Only the codec, the size and the CRC of a batch change. A partial batch at the end is dropped.
+    It ends before a batch that unpacks to more than `most_bytes`; UnpackedTooLarge is raised if that
+    is the first.
     `check` is called before each batch is decompressed and before it is compressed; an exception
     that it raises ends the work. Raises CorruptMessage for what cannot be decompressed.
     """
@@ -173,7 +204,12 @@ def transcode_zstd(buffers: Sequence[Buffer], check: Callable[[], None] = _go_on
             parts.append(whole)
             continue
         check()
-        payload = decompress(Compression.ZSTD, whole[V2_HEADER_SIZE:], 2)
+        try:
+            payload = decompress(Compression.ZSTD, whole[V2_HEADER_SIZE:], 2, most_bytes)
+        except UnpackedTooLarge:
+            if not parts:
+                raise
+            break
         check()
         packed = compress(Compression.GZIP, payload, 2)
         head = bytearray(whole[:V2_HEADER_SIZE])

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 
 from crc32c import crc32c
 
-from protocol.errors import MessageTooLarge
+from protocol.errors import MessageTooLarge, UnpackedTooLarge
 from protocol.records import kernels
 from protocol.records.batch import pack_v2_header
-from protocol.records.compression import compress, produce_limit
+from protocol.records.compression import compress
 from protocol.records.layout import (
     CONTROL_BIT,
     HAS_MISSING,
@@ -173,14 +173,18 @@ def rebuilt(region: Region, batch: Batch, plan: Plan, found: Findings, target: i
     # Inside a wrapper the producer's times remain, as KIP-32 keeps them when nothing is rebuilt.
     inner_stamp = None if target else stamp
     relative = plan.magic == 1 and target != Compression.NONE
-    written = kernels.rewrite(
-        region if inner_stamp is None else region._replace(stamp=inner_stamp),
-        plan.magic,
-        plan.first_offset,
-        INT64_MIN,
-        relative,
-        2 * produce_limit(plan.max_message_bytes),
-    )
+    most_bytes = 2 * plan.most_unpacked
+    try:
+        written = kernels.rewrite(
+            region if inner_stamp is None else region._replace(stamp=inner_stamp),
+            plan.magic,
+            plan.first_offset,
+            INT64_MIN,
+            relative,
+            most_bytes,
+        )
+    except MessageTooLarge:
+        raise UnpackedTooLarge(f"a batch takes more than {most_bytes} bytes to convert") from None
     if plan.magic == 2:
         return _rebuilt_v2(written.data, written.base_timestamp, batch, plan, found, target)
     if not target:

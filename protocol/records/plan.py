@@ -30,8 +30,8 @@ class Plan(NamedTuple):
 
     `compression` None keeps the producer's codec. `min_timestamp` and `max_timestamp` are the
     CreateTime window, inclusive (INT64_MIN and INT64_MAX: no limit). `internal` marks appends by
-    the broker itself, in which control batches are allowed. `unpack_limit`, if given, limits the
-    decompressed size of a batch below the topic's limit: beyond it UnpackedTooLarge is raised.
+    the broker itself, in which control batches are allowed. `unpack_limit` limits the
+    decompressed size of a batch, beyond which UnpackedTooLarge is raised; None: `produce_limit`.
     """
 
     first_offset: int
@@ -50,8 +50,9 @@ class Plan(NamedTuple):
     @property
     def most_unpacked(self) -> int:
         """The largest decompressed size of a batch, in bytes."""
-        limit = produce_limit(self.max_message_bytes)
-        return limit if self.unpack_limit is None else min(limit, self.unpack_limit)
+        if self.unpack_limit is None:
+            return produce_limit(self.max_message_bytes)
+        return self.unpack_limit
 
 
 class PreparedBatch(NamedTuple):

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 from protocol.errors import (
     CorruptMessage,
     KafkaStorageError,
+    MessageTooLarge,
     RecordListTooLarge,
     UnpackedTooLarge,
 )
@@ -37,7 +38,7 @@ from storage.time.event_time import event_limit
 from storage.time.rolling import should_roll
 from storage.time.stamping import reported, stamps_at
 from storage.time.timestamp import later
-from storage.would_block import WouldBlock
+from storage.would_block import NeedsMemory, WouldBlock
 
 if TYPE_CHECKING:
     from protocol.records.batch import Batch
@@ -55,7 +56,7 @@ _log = logging.getLogger("tidelog.storage")
 
 _EMPTY_SET = -1
 _NEWEST_PRODUCE = 9  # knows format 2 and every codec
-_SHORT_UNPACK_BYTES = 4 << 20  # decompressed where others wait, whatever the compressed size
+SHORT_UNPACK_BYTES = 4 << 20  # decompressed where others wait, whatever the compressed size
 
 
 class Appended(NamedTuple):
@@ -90,9 +91,11 @@ class Appender:
         internal: bool = False,
         may_block: bool = True,
         guard: Guard | None = None,
+        unpack_limit: int | None = None,
     ) -> Appended:
         """Stores a produced record set; returns what the response says.
 
+        A batch may unpack to `unpack_limit`; NeedsMemory is raised if the topic allows more.
         `internal` is for what the broker itself writes: format 2, control batches allowed. `guard`
         says that the coordinator knows of the transaction that the records may begin. Raises the
         errors of `inspect`, `prepare` and the producers, RecordListTooLarge and KafkaStorageError;
@@ -119,12 +122,13 @@ class Appender:
             stamps = stamps_at(settings.rules, state.last_append_time_ms, now_ms)
         except ClockWentBack:
             stamps = self._stamps_behind(settings, now_ms, may_block=may_block)
-        unpack_limit = None if may_block else _SHORT_UNPACK_BYTES
-        plan = settings.plan(stamps, state.ends[0], state.leader_epoch, internal, unpack_limit)
+        most = settings.max_unpacked_bytes
+        limit = min(most, unpack_limit or (most if may_block else SHORT_UNPACK_BYTES))
+        plan = settings.plan(stamps, state.ends[0], state.leader_epoch, internal, limit)
         try:
             prepared = prepare(records, produced, plan)
         except UnpackedTooLarge as error:
-            raise (error if may_block else WouldBlock(error.message)) from None
+            raise (NeedsMemory if limit < most else MessageTooLarge)(error.message) from None
         if not prepared.batches:
             return self._nothing_appended()
         largest = self._store(prepared, stamps.append_time_ms, now_ms, settings, sequenced)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from config.setting import LONG_MAX
+from protocol.records.compression import produce_limit
 from protocol.records.plan import Plan
 from storage.time.rolling import rolling_of
 from storage.time.stamping import Rules, Stamps, rules_of
@@ -28,6 +29,7 @@ class Settings(NamedTuple):
     rules: Rules
     compacted: bool
     max_message_bytes: int
+    max_unpacked_bytes: int  # a batch's records, decompressed
     segment_bytes: int
     index_bytes: int
     index_interval_bytes: int
@@ -40,7 +42,7 @@ class Settings(NamedTuple):
         first_offset: int,
         leader_epoch: int,
         internal: bool,
-        unpack_limit: int | None,
+        unpack_limit: int,
     ) -> Plan:
         """Returns the plan of an append that is made now, at the log's end."""
         # The same as Plan(...), without the Python frame of a NamedTuple's constructor.
@@ -69,6 +71,7 @@ def settings_of(config: TopicConfig, magic: int) -> Settings:
         rules_of(config, magic),
         config.is_compacted,
         config.max_message_bytes,
+        min(produce_limit(config.max_message_bytes), config.max_decompressed_message_bytes),
         config.segment_bytes,
         config.segment_index_bytes,
         config.index_interval_bytes,

@@ -12,6 +12,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from protocol.records.batch import find_last
+from storage.log.large_batch import LargeBatch
 from storage.segment.batch_headers import last_offset_at
 
 if TYPE_CHECKING:
@@ -102,9 +103,11 @@ def append_times_of(segments: Sequence[Segment], fetched: Fetched) -> list[Slice
     return times
 
 
-def end_of(buffers: Sequence[Buffer], default: int) -> int:
+def end_of(buffers: Sequence[Buffer | LargeBatch], default: int) -> int:
     """Returns the offset behind the last whole batch of what was read; `default` if none is whole."""
     for data in reversed(buffers):
+        if isinstance(data, LargeBatch):
+            return data.batch.last_offset + 1
         last = find_last(data)
         last_offset = last_offset_at(data, last) if last >= 0 else None
         if last_offset is not None:

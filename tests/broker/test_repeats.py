@@ -70,7 +70,7 @@ def test_what_was_left_out_is_logged_as_one_line(caplog):
     client = SimpleNamespace(
         node=SimpleNamespace(clock=clock), session=Session(ANONYMOUS, HOST, "PLAINTEXT")
     )
-    connections = Connections(None, None)
+    connections = Connections(None, None, None)
     assert [connections.is_shown(client, REASON) for _ in range(SHOWN + 3)].count(False) == 3
     connections.tell_repeated(clock)
     assert caplog.records == []

@@ -16,7 +16,6 @@ from config.unenforced import _UNENFORCED
         ("max.connections.per.ip", "10", "how many connections one address"),
         ("max.connections.per.ip.overrides", "host:3", "how many connections one address"),
         ("max.connection.creation.rate", "5", "opened in a second"),
-        ("max.decompressed.message.bytes", "1000", "may unpack to more"),
         ("client.quota.callback.class", "org.example.Quotas", "no quotas"),
         ("create.topic.policy.class.name", "org.example.Policy", "topics that are created"),
         ("alter.config.policy.class.name", "org.example.Policy", "changes of settings"),
@@ -35,8 +34,7 @@ def test_what_promises_safety_says_what_stays_open(name, value, consequence):
     [
         ("authorizer.class.name", " "),
         ("max.connections.per.ip", "2147483647"),
-        ("max.decompressed.message.bytes", "2147483639"),
-        ("max.decompressed.message.bytes", None),
+        ("client.quota.callback.class", None),
         ("ssl.client.auth", "none"),
     ],
 )

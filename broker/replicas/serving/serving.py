@@ -163,7 +163,7 @@ class FollowerFetch:
 
     def _read_all(self, asked: list[Ask], permit: Permit) -> FetchResponse:
         self._converted, self._throttled_bytes = [], 0
-        self._left_bytes = min(self._request.max_bytes, self._node.connections.fetch_room())
+        self._left_bytes = min(self._request.max_bytes, self._node.connections.replica_fetch_room())
         by_topic: dict[UUID, list[Ask]] = {}
         for each in asked:
             by_topic.setdefault(each.name[0], []).append(each)

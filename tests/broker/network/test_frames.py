@@ -142,15 +142,20 @@ class TestStalled:
         assert not receiver.held.has_stalled(1_000.0, 1_010.0)
         assert receiver.held.has_stalled(1_000.0, 1_011.0)
 
+    def test_one_who_has_just_begun_with_a_large_frame(self):
+        receiver = Receiver(Share(MIB))
+        receiver.take(frame(b"x" * (MIB // 2))[:50])
+        assert not receiver.held.has_stalled(1_000_000.0, 1_000_000.0)
+        assert not receiver.held.has_stalled(1_000_010.0, 1_000_010.0)
+
     def test_one_who_sends_too_slowly_is_cut_sooner_where_others_wait(self):
         share = Share(4 * MIB)
         receiver = Receiver(share)
-        receiver.held.resume(0.0)
         data, position = frame(b"x" * (4 * MIB - 4)), 0
         for second in range(30):  # 128 KiB a second
             receiver.take(data[position : position + 131_072])
             position += 131_072
             assert not receiver.held.has_stalled(second, second)
         share.wait(1, list)
-        assert not receiver.held.has_stalled(25.0, 25.0)
+        assert not receiver.held.has_stalled(24.0, 24.0)
         assert receiver.held.has_stalled(29.0, 29.0)

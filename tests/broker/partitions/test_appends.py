@@ -8,13 +8,15 @@ from typing import NamedTuple
 import pytest
 
 from broker.clock import ManualClock
+from broker.memory.share import Share
 from broker.partitions.appends import Appends, is_heavy
 from broker.partitions.waiting import Waiting
 from broker.pools import Pool
-from protocol.errors import CorruptMessage, NotLeaderOrFollower
-from storage.would_block import WouldBlock
+from protocol.errors import CorruptMessage, MessageTooLarge, NotLeaderOrFollower
+from storage.would_block import NeedsMemory, WouldBlock
 
 GZIP, LZ4 = 1, 3
+MIB = 1 << 20
 
 
 def record_set(size, magic=2, codec=0):
@@ -49,7 +51,15 @@ class Log:
         self.held = held
 
     def append(
-        self, records, *, now_ms, produce_version, may_block=True, guard=None, internal=False
+        self,
+        records,
+        *,
+        now_ms,
+        produce_version,
+        may_block=True,
+        guard=None,
+        internal=False,
+        unpack_limit=None,
     ):
         if len(records) == self.held:
             assert self.release.wait(60)
@@ -60,11 +70,11 @@ class Log:
         return Written(len(records), now_ms, produce_version)
 
 
-def appends_in(pool, told=None, now_ms=0):
+def appends_in(pool, told=None, now_ms=0, memory=None):
     """Appends without syncs, because no log here asks for any; `told` gets those that are readable."""
     told = [] if told is None else told
     waiting = Waiting(lambda log, appended: told.append((log, appended)))
-    return Appends(ManualClock(now_ms), pool, pool, None, waiting)
+    return Appends(ManualClock(now_ms), pool, pool, None, waiting, memory or Share(1 << 30))
 
 
 def sizes(told):
@@ -214,3 +224,95 @@ async def test_an_append_that_needs_a_thread_is_refused_when_the_broker_has_stop
         await appends.append(log, record_set(300_000, codec=LZ4), 9)
     assert log.order == []
     assert not appends.is_busy(log)
+
+
+class Unpacks(Log):
+    """A log whose records unpack to a size that nobody knows before."""
+
+    def __init__(self, size, topic_limit=1 << 40):
+        super().__init__()
+        self.size = size
+        self.topic_limit = topic_limit
+        self.limits = []
+        self.reserved = []
+
+    def append(self, records, *, may_block=True, unpack_limit=None, **more):
+        if not may_block:
+            raise WouldBlock
+        self.limits.append(unpack_limit)
+        if self.size > unpack_limit:
+            raise NeedsMemory(f"it unpacks to {self.size} bytes")
+        return super().append(records, **more)
+
+
+class Watched(Share):
+    """Memory that says when somebody waits for it."""
+
+    def __init__(self, limit):
+        super().__init__(limit)
+        self.came = asyncio.Event()
+
+    def wait(self, *arguments, **more):
+        self.came.set()
+        return super().wait(*arguments, **more)
+
+
+class TestMemory:
+    """Records that unpack to much wait until others have given their memory back."""
+
+    async def test_more_is_reserved_step_by_step_and_given_back(self, pool):
+        memory, log = Share(64 * MIB), Unpacks(4 * MIB)
+        assert (await appends_in(pool, memory=memory).append(log, record_set(100), 9))[0] == 100
+        assert log.limits == [4 * MIB]
+        log.size, log.limits = 16 * MIB, []
+        await appends_in(pool, memory=memory).append(log, record_set(100), 9)
+        assert log.limits == [4 * MIB, 4 * MIB, 16 * MIB]
+        assert memory.reserved_bytes == 0
+
+    async def test_what_can_never_fit_is_refused_and_the_next_goes_on(self, pool):
+        memory, log = Share(16 * MIB), Unpacks(5 * MIB)
+        appends = appends_in(pool, memory=memory)
+        refused = appends.append(log, record_set(100), 9)
+        with pytest.raises(MessageTooLarge, match=r"memory\.limit\.bytes leaves no room"):
+            await refused
+        assert (memory.reserved_bytes, memory.refused) == (0, 1)
+        log.size = 1
+        assert (await appends.append(log, record_set(200), 9))[0] == 200
+
+    async def test_they_wait_for_memory_that_others_have(self, pool):
+        memory, log, small = Watched(64 * MIB), Unpacks(8 * MIB), Unpacks(1)
+        appends = appends_in(pool, memory=memory)
+        assert memory.take(64 * MIB)
+        large = [appends.append(log, record_set(size), 9) for size in (100, 200)]
+        await memory.came.wait()
+        assert (await appends.append(small, record_set(300), 9))[0] == 300
+        assert log.order == []
+        memory.release(64 * MIB)
+        assert [(await each)[0] for each in large] == [100, 200]
+        assert log.order == [100, 200]
+        assert memory.reserved_bytes == memory.waiting == 0
+
+    async def test_one_that_is_cancelled_while_it_waits_holds_up_nobody(self, pool):
+        memory, log = Watched(64 * MIB), Unpacks(8 * MIB)
+        appends = appends_in(pool, memory=memory)
+        assert memory.take(64 * MIB)
+        first = appends.append(log, record_set(100), 9)
+        second = appends.append(log, record_set(200), 9)
+        await memory.came.wait()
+        first.cancel()
+        memory.release(64 * MIB)
+        assert (await second)[0] == 200
+        assert log.order == [200]
+        assert memory.reserved_bytes == memory.waiting == 0
+
+    async def test_a_broker_that_stops_refuses_those_that_wait(self):
+        pool, memory, log = Pool("append", 1), Watched(64 * MIB), Unpacks(8 * MIB)
+        appends = appends_in(pool, memory=memory)
+        assert memory.take(64 * MIB)
+        waiting = appends.append(log, record_set(100), 9)
+        await memory.came.wait()
+        pool.stop()
+        memory.release(64 * MIB)
+        with pytest.raises(NotLeaderOrFollower):
+            await waiting
+        assert memory.reserved_bytes == 0

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from types import SimpleNamespace
 
 import pytest
 
+from broker.memory.memory import Memory
 from broker.partitions.offload import WouldConvert, answer
 from broker.pools import Pools
-from storage.would_block import WouldBlock
+from config import BrokerConfig
+from protocol.errors import MessageTooLarge
+from storage.would_block import NeedsMemory, WouldBlock
+
+MIB = 1 << 20
 
 
 class Node:
@@ -18,6 +24,7 @@ class Node:
     def __init__(self):
         self.pools = Pools([])
         self.opened = []
+        self.memory = Memory(BrokerConfig())
         self.openings = SimpleNamespace(open=self._open)
 
     async def _open(self, names):
@@ -56,3 +63,44 @@ async def test_what_blocks_is_answered_in_the_pool_for_its_kind(node, error, nam
         return threading.current_thread().name
 
     assert (await answer(node, [], attempt)).startswith(name)
+
+
+async def test_a_conversion_gets_more_memory_before_it_is_refused_and_gives_it_back(node):
+    records, answers = node.memory.records, node.memory.answers
+    allowed, held = [], []
+
+    def attempt(permit):
+        if not permit.may_block:
+            raise WouldConvert
+        allowed.append(permit.unpacked_bytes)
+        held.append((records.reserved_bytes, answers.reserved_bytes))
+        if permit.may_need_more:
+            raise NeedsMemory
+        raise MessageTooLarge
+
+    with pytest.raises(MessageTooLarge):
+        await answer(node, [], attempt)
+    assert allowed == [16 * MIB, 64 * MIB]
+    assert held == [(64 * MIB, 16 * MIB), (256 * MIB, 64 * MIB)]
+    assert records.reserved_bytes == answers.reserved_bytes == 0
+
+
+async def test_a_conversion_waits_for_memory_and_one_given_up_leaves_nothing(node):
+    records, answers = node.memory.records, node.memory.answers
+
+    def attempt(permit):
+        if not permit.may_block:
+            raise WouldConvert
+        return permit.unpacked_bytes
+
+    assert records.take(records.limit_bytes)
+    waiting = [asyncio.ensure_future(answer(node, [], attempt)) for _ in range(3)]
+    await asyncio.wait(waiting, timeout=0.05)
+    assert records.waiting == 3
+    waiting[0].cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting[0]
+    assert records.waiting == 2
+    records.release(records.limit_bytes)
+    assert [await each for each in waiting[1:]] == [16 * MIB] * 2
+    assert records.reserved_bytes == answers.reserved_bytes == 0

@@ -6,6 +6,7 @@ import gzip
 import os
 import random
 import struct
+import tracemalloc
 import zlib
 
 import cramjam
@@ -19,6 +20,7 @@ from kafka.codec import snappy_decode, snappy_encode
 from protocol.errors import CorruptMessage, UnpackedTooLarge, UnsupportedCompressionType
 from protocol.records.compression import compress, decompress, produce_limit
 
+MIB = 1 << 20
 RNG = random.Random(4)
 TEXT = b"".join(b"record %d of many, " % i for i in range(20000))
 NOISE = RNG.randbytes(200_000)
@@ -225,6 +227,47 @@ def test_bombs_of_one_step():
     ):
         with pytest.raises(UnpackedTooLarge, match="unpacks to more"):
             decompress(codec, bomb, 2, 100 << 20)
+
+
+def packed_in_every_way(size):
+    """Zeros, as producers may pack them: by codec and format, with and without a stated size."""
+    data = bytes(size)
+    unsized = zstandard.ZstdCompressor().compressobj()
+    deep = zstandard.ZstdCompressor(
+        compression_params=zstandard.ZstdCompressionParameters(window_log=27)
+    ).compressobj()
+    halves = compress(GZIP, data[: size // 2], 2) + compress(GZIP, data[size // 2 :], 2)
+    yield from (("gzip", GZIP, 2, compress(GZIP, data, 2)), ("gzip members", GZIP, 2, halves))
+    yield "snappy frames", SNAPPY, 2, compress(SNAPPY, data, 2)
+    yield "snappy block", SNAPPY, 2, bytes(cramjam.snappy.compress_raw(data))
+    yield "lz4", LZ4, 2, compress(LZ4, data, 2)
+    yield "lz4 in format 0", LZ4, 0, compress(LZ4, data, 0)
+    yield "lz4 in blocks of 4 MB", LZ4, 2, lz4.frame.compress(data, block_size=7, store_size=False)
+    yield "zstd", ZSTD, 2, compress(ZSTD, data, 2)
+    yield "zstd of unknown size", ZSTD, 2, unsized.compress(data) + unsized.flush()
+    yield "zstd with a large window", ZSTD, 2, deep.compress(data) + deep.flush()
+
+
+@pytest.fixture(scope="module")
+def bombs():
+    return list(packed_in_every_way(40 * MIB))
+
+
+@pytest.mark.parametrize("number", range(10))
+def test_a_bomb_is_refused_while_it_unpacks_and_what_fits_is_in_memory_once(bombs, number):
+    _, codec, magic, packed = bombs[number]
+    tracemalloc.start()
+    try:
+        with pytest.raises(UnpackedTooLarge, match=f"more than {12 * MIB} bytes"):
+            decompress(codec, packed, magic, 12 * MIB)
+        assert tracemalloc.get_traced_memory()[1] < 32 * MIB
+        tracemalloc.reset_peak()
+        assert len(decompress(codec, packed, magic, 40 * MIB)) == 40 * MIB
+        assert tracemalloc.get_traced_memory()[1] < 60 * MIB
+        with pytest.raises(UnpackedTooLarge):
+            decompress(codec, packed, magic, 40 * MIB - 1)
+    finally:
+        tracemalloc.stop()
 
 
 def test_how_far_a_produced_batch_may_unpack():

@@ -2,10 +2,10 @@
 
 import pytest
 
-from protocol.errors import CorruptMessage, UnpackedTooLarge
+from protocol.errors import CorruptMessage, MessageTooLarge
 from protocol.records.batch import Record, build
 from storage.log import appender
-from storage.would_block import WouldBlock
+from storage.would_block import NeedsMemory, WouldBlock
 
 GZIP = 1
 
@@ -30,7 +30,7 @@ def log(make_log):
 def test_what_unpacks_to_much_would_block_and_is_not_stored(
     log, monkeypatch, codec, magic, version
 ):
-    monkeypatch.setattr(appender, "_SHORT_UNPACK_BYTES", 50_000)
+    monkeypatch.setattr(appender, "SHORT_UNPACK_BYTES", 50_000)
     data = batch(60_000, codec, magic=magic)
     with pytest.raises(WouldBlock):
         log.partition.append(data, now_ms=7, produce_version=version, may_block=False)
@@ -41,7 +41,7 @@ def test_what_unpacks_to_much_would_block_and_is_not_stored(
 
 
 def test_an_idempotent_batch_that_would_block_leaves_no_sequence(log, monkeypatch):
-    monkeypatch.setattr(appender, "_SHORT_UNPACK_BYTES", 50_000)
+    monkeypatch.setattr(appender, "SHORT_UNPACK_BYTES", 50_000)
     data = batch(60_000, producer_id=3, producer_epoch=0, base_sequence=0)
     with pytest.raises(WouldBlock):
         append(log, data, may_block=False)
@@ -62,8 +62,23 @@ def test_what_unpacks_to_more_than_the_topic_allows_is_refused_where_it_may_bloc
     data = batch(70 << 20)
     with pytest.raises(WouldBlock):
         append(log, data, may_block=False)
-    with pytest.raises(UnpackedTooLarge):
+    with pytest.raises(MessageTooLarge, match=f"more than {64 << 20} bytes"):
         append(log, data)
+
+
+def test_max_decompressed_message_bytes_is_the_limit_where_it_is_smaller(make_log):
+    log = make_log(max_decompressed_message_bytes=50_000).create()
+    for may_block in (False, True):
+        with pytest.raises(MessageTooLarge, match="more than 50000 bytes"):
+            append(log, batch(50_100), may_block=may_block)
+        append(log, batch(40_000), may_block=may_block)
+
+
+def test_a_caller_with_less_memory_than_the_topic_allows_asks_again(log):
+    data = batch(60_000)
+    with pytest.raises(NeedsMemory):
+        append(log, data, unpack_limit=50_000)
+    assert append(log, data, unpack_limit=70_000).last_offset == 0
 
 
 def test_a_log_that_has_to_be_read_first_would_block(log):

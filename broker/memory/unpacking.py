@@ -1,0 +1,56 @@
+"""How much records may unpack to where they are worked on, and what is reserved for it.
+
+Nobody knows before how much a compressed batch unpacks to. So each is tried with little memory first, and
+again with more: nothing is held while more is waited for. Nearly all need the first step only, which
+reserves nothing. The last takes the whole share: what does not fit into it is refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, NamedTuple
+
+from storage.log.appender import SHORT_UNPACK_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from broker.memory.share import Share
+
+_COPIES = 4  # records unpacked, written again in up to twice the size, and compressed again
+
+
+class Step(NamedTuple):
+    """How many bytes a batch may unpack to, and how many are reserved for it and its copies."""
+
+    unpacked_bytes: int
+    reserved_bytes: int
+
+
+def steps(share: Share) -> tuple[Step, ...]:
+    """Returns the steps in which work on records is tried."""
+    most_bytes = share.limit_bytes // _COPIES
+    return (
+        Step(min(SHORT_UNPACK_BYTES, most_bytes), 0),
+        Step(most_bytes // 4, most_bytes),
+        Step(most_bytes, share.limit_bytes),
+    )
+
+
+@asynccontextmanager
+async def reserved(share: Share, size_bytes: int) -> AsyncIterator[None]:
+    """Waits until bytes are reserved, and gives them back at the end."""
+    if not share.take(size_bytes):
+        granted = asyncio.Event()
+        wait = share.wait(size_bytes, granted.set)
+        try:
+            await granted.wait()
+        except asyncio.CancelledError:
+            if not share.leave(wait):
+                share.release(size_bytes)
+            raise
+    try:
+        yield
+    finally:
+        share.release(size_bytes)

@@ -1,0 +1,102 @@
+"""Answers on their way to one peer: what is sent at once, and what is streamed as the peer reads.
+
+A batch too large to be held (`storage/log/large_batch.py`) is read in slices of `SLICE_BYTES`, each when
+those before it have left. So a peer that does not read holds a slice, and not the batch.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Final, cast
+
+from storage.log.large_batch import LargeBatch
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Sequence
+
+    from broker.memory.share import Share
+    from protocol.wire import Buffer
+
+SLICE_BYTES: Final = 64 << 10
+_TURN_BYTES = 1 << 20  # streamed before other connections have their turn
+
+
+class Outgoing:
+    """The answers of one connection that have not been sent, or are counted as unread."""
+
+    __slots__ = ("_counted", "_position", "_share", "_streamed", "is_paused")
+
+    def __init__(self, share: Share) -> None:
+        self.is_paused = False  # the transport's buffer is full
+        self._share = share
+        self._counted = 0
+        self._streamed: deque[Buffer | LargeBatch] = deque()  # what follows the last bytes sent
+        self._position = 0  # in the first of them
+
+    @property
+    def is_streaming(self) -> bool:
+        """Whether something is left to be streamed."""
+        return bool(self._streamed)
+
+    def write(
+        self, transport: asyncio.WriteTransport, parts: Sequence[Buffer | LargeBatch]
+    ) -> None:
+        """Sends buffers; those from a large batch on are left to `stream`."""
+        for number, part in enumerate(parts):
+            if type(part) is LargeBatch:
+                self._streamed.extend(parts[number:])
+                parts = parts[:number]
+                break
+        transport.writelines(cast("Sequence[Buffer]", parts))
+
+    def stream(self, transport: asyncio.WriteTransport) -> None:
+        """Sends the next slices, until the peer does not read or others have their turn.
+
+        Raises OSError if the file cannot be read.
+        """
+        left_bytes = _TURN_BYTES
+        while self._streamed and not self.is_paused and left_bytes > 0:
+            part = self._streamed[0]
+            if isinstance(part, LargeBatch):
+                data: Buffer = part.read(self._position, SLICE_BYTES)
+                self._position += len(data)
+                is_sent = self._position == len(part)
+            else:
+                data, is_sent = part, True
+            if is_sent:
+                self._streamed.popleft()
+                self._position = 0
+            left_bytes -= len(data)
+            transport.write(data)
+
+    def holds_deleted(self) -> bool:
+        """Returns whether a file is held that has been deleted, while the peer does not read."""
+        if not (self.is_paused and self._streamed):
+            return False
+        part = self._streamed[0]
+        try:
+            return isinstance(part, LargeBatch) and part.is_deleted
+        except OSError:
+            return True
+
+    def count(self, unread_bytes: int) -> None:
+        """Notes how many bytes the peer has not read."""
+        if unread_bytes > self._counted:
+            self._share.add(unread_bytes - self._counted)
+        elif unread_bytes < self._counted:
+            self._share.release(self._counted - unread_bytes)
+        self._counted = unread_bytes
+
+    def count_in(self, share: Share) -> None:
+        """Counts what the peer has not read in another share from now on."""
+        if share is not self._share:
+            unread_bytes = self._counted
+            self.count(0)
+            self._share = share
+            self.count(unread_bytes)
+
+    def close(self) -> None:
+        """Forgets everything: the connection has ended."""
+        self._streamed.clear()
+        self.count(0)
