@@ -33,6 +33,7 @@ _OF_SEVERAL = (
 _OF_SEVERAL += ("kill all", "pause all", "storm")
 _LATE_MS = 700
 _MOST_JUMPS = 5
+_KILLED_AFTER_S = (0.01, 0.1, 0.3)  # as it is served, and with what follows from it under way
 _STRIKES_WITHIN_S = 30.0
 
 
@@ -134,7 +135,7 @@ class TransactionFaults:
         killed: list[int] = []
 
         def kill(address: str) -> None:
-            time.sleep(self._random.random() * 0.01)
+            time.sleep(self._random.choice(_KILLED_AFTER_S) * self._random.uniform(0.5, 1))
             for number, broker in enumerate(self._cluster, 1):
                 if broker.bootstrap == address:
                     self._cluster.kill(number)

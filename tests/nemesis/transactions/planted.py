@@ -23,7 +23,7 @@ from storage.log.producers.aborted import AbortedFrom
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_RECORD_LATER_S = 0.2
+_RECORD_LATER_S = 0.6
 _store, _fence = TransactionCoordinator._store, Transaction._fence
 _aborted_between, _found = reader.aborted_between, offset_fetch._found
 
