@@ -20,6 +20,7 @@ from client import READ_COMMITTED, READ_UNCOMMITTED
 from client.consumer import Consumer
 from protocol.records.layout import NO_TIMESTAMP
 from tidelog.cli.cluster import EARLIEST, LATEST, UNSAYABLE_MS, Cluster, raised_as_sentences
+from tidelog.cli.escaping import escaped
 from tidelog.cli.records import (
     Seen,
     formatter,
@@ -355,7 +356,7 @@ def _writer(
 
 def _line(seen: Seen, *, with_append_times: bool) -> str:
     append = f"{shown(seen.append_time_ms, 'unknown'):<24}  " if with_append_times else ""
-    headers = "".join(f"  {name}={_text(value)}" for name, value in seen.headers)
+    headers = "".join(f"  {escaped(name)}={_text(value)}" for name, value in seen.headers)
     return _COLUMNS.format(
         seen.partition,
         seen.offset,
@@ -370,5 +371,4 @@ def _text(data: bytes | None) -> str:
     """Returns bytes as one line for a terminal; unprintable characters are escaped."""
     if data is None:
         return "null"
-    text = data.decode(errors="backslashreplace")
-    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
+    return escaped(data.decode(errors="backslashreplace"))

@@ -19,7 +19,7 @@ def escaped(text: str) -> str:
 
 
 def escaped_lines(text: str) -> str:
-    """Returns text whose line breaks stay, such as a sentence that was folded to a width."""
+    """Returns text whose line breaks stay, such as a cell of a table with two lines."""
     return "\n".join(map(escaped, text.split("\n")))
 
 

@@ -14,6 +14,7 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from protocol.records.layout import NO_TIMESTAMP
+from tidelog.cli.escaping import as_json
 from tidelog.cli.shared import USAGE, CommandError, instants
 
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ def to_json(seen: Seen, topic: str, *, with_append_time: bool) -> str:
     fields["key"] = _to_json(seen.key)
     fields["value"] = _to_json(seen.value)
     fields["headers"] = [[name, _to_json(value)] for name, value in seen.headers]
-    return json.dumps(fields, ensure_ascii=False)
+    return as_json(fields)
 
 
 def _to_json(data: bytes | None) -> str | dict[str, str] | None:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tidelog.cli.cluster import EARLIEST, INACTIVE, LATEST, UNSAYABLE_MS
+from tidelog.cli.escaping import escaped
 from tidelog.cli.records import time_of
 from tidelog.cli.shared import (
     NONE,
@@ -313,11 +314,13 @@ def _from_file(path: str, group: str) -> dict[TopicPartition, tuple[int, str]]:
 def _print_plans(name: str, plans: Sequence[Plan], options: argparse.Namespace) -> None:
     if options.export:
         csv.writer(sys.stdout, lineterminator="\n").writerows(
-            (*plan.place, plan.offset) for plan in plans
+            (escaped(plan.place[0]), plan.place[1], plan.offset) for plan in plans
         )
         for plan in plans:
             if plan.note:
-                sys.stderr.write(f"{plan.place[0]}-{plan.place[1]}: {plan.note}\n")
+                sys.stderr.write(
+                    f"{escaped(plan.place[0])}-{plan.place[1]}: {escaped(plan.note)}\n"
+                )
         return
     if options.json:
         print_json(

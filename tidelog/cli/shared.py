@@ -241,8 +241,8 @@ def print_json(value: Any) -> None:
 
 
 def print_lines(*lines: str) -> None:
-    """Prints lines of text; what is not printable in them is escaped."""
-    sys.stdout.write("".join(f"{escaped_lines(line)}\n" for line in lines))
+    """Prints lines of text; what is not printable in one, line breaks too, is escaped."""
+    sys.stdout.write("".join(f"{escaped(line)}\n" for line in lines))
 
 
 def print_table(

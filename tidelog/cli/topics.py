@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidelog.cli.cluster import EARLIEST, LATEST, Cluster
 from tidelog.cli.configs import Changes, add_asking, alter, as_json, settings_of
+from tidelog.cli.escaping import escaped
 from tidelog.cli.shared import (
     USAGE,
     CommandError,
@@ -243,7 +244,7 @@ def _alter(options: argparse.Namespace) -> None:
     with Cluster(options.broker) as cluster:
         topics = cluster.topics(options.topics)
         if own := _own(topics):
-            sys.stderr.write(f"tidelog topics alter: warning: {own.rstrip()}\n")
+            sys.stderr.write(f"tidelog topics alter: warning: {escaped(own.rstrip())}\n")
         for topic in topics:
             name = topic.name
             changed = not options.dry_run

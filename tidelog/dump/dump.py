@@ -14,11 +14,11 @@ that the broker is writing to may then look torn.
 
 from __future__ import annotations
 
-import json
 import sys
 from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from tidelog.cli.escaping import as_json, escaped
 from tidelog.dump.files import kind_of
 from tidelog.dump.segments import Finding, Row
 
@@ -177,7 +177,7 @@ class _JsonPage:
             else _plain(value)
             for name, value in fields.items()
         }
-        self._out.write(json.dumps(line, ensure_ascii=False) + "\n")
+        self._out.write(as_json(line) + "\n")
 
 
 def _plain(value: object) -> object:
@@ -207,9 +207,9 @@ class _TextPage:
         self._widths: dict[str, int] = {}
 
     def begin(self, path: Path, what: str) -> None:
-        self._title = str(path)
+        self._title = escaped(str(path))
         self._widths = {}
-        self._out.write(f"{path}: {what}\n")
+        self._out.write(f"{escaped(str(path))}: {what}\n")
 
     def show(self, item: Row | Finding) -> None:
         self._held.append(item)
@@ -228,7 +228,7 @@ class _TextPage:
         for item in held:
             if isinstance(item, Finding):
                 where = f"{item.where}: " if item.where else ""
-                self._out.write(f"  ! {where}{item.what}\n")
+                self._out.write(f"  ! {escaped(where + item.what)}\n")
             elif _is_tabular(item):
                 cells = [_cell(item.fields[name]).rjust(w) for name, w in self._widths.items()]
                 self._out.write(f"  {'  '.join(cells)}\n")
@@ -272,7 +272,7 @@ def _cell(value: object) -> str:
             return f"0x{value.hex()}"
     if isinstance(value, list):
         return ",".join(f"{_cell(name)}={_cell(content)}" for name, content in value) or "-"
-    return str(value)
+    return escaped(str(value))
 
 
 def _counted(count: int, kind: str) -> str:

@@ -46,8 +46,8 @@ def _doctor(options: argparse.Namespace) -> int:
 def _print(answer: dict[str, Any], found: list[Finding]) -> None:
     for each in found:
         print_lines(
-            _folded(f"{each.finding}: {each.sentence}."),
-            _folded(f"what helps: {each.help}.", indent="  "),
+            *_folded(f"{each.finding}: {each.sentence}."),
+            *_folded(f"what helps: {each.help}.", indent="  "),
             "",
         )
     examined = " and ".join(
@@ -60,8 +60,8 @@ def _print(answer: dict[str, Any], found: list[Finding]) -> None:
     print_lines(f"{examined} examined: {number}.")
 
 
-def _folded(text: str, *, indent: str = "") -> str:
-    return textwrap.fill(
+def _folded(text: str, *, indent: str = "") -> list[str]:
+    return textwrap.wrap(
         text,
         _WIDTH,
         initial_indent=indent,

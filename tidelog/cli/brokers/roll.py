@@ -17,6 +17,7 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from tidelog.cli.escaping import escaped
 from tidelog.cli.shared import USAGE, CommandError, check_address, counted, print_json
 from tidelog.control import ControlClient, ControlError
 
@@ -248,7 +249,7 @@ def run_roll(options: argparse.Namespace) -> None:
 
 def _say(line: str) -> None:
     """Tells how it goes, on standard error: a script reads the other stream."""
-    sys.stderr.write(line + "\n")
+    sys.stderr.write(escaped(line) + "\n")
     sys.stderr.flush()
 
 

@@ -66,7 +66,8 @@ def _print(answer: dict[str, Any]) -> None:
     findings = answer["findings"]
     if findings:
         print_table(_COLUMNS, [_row(each) for each in findings], right=("figure",), wraps="command")
-        print_lines("", *(_folded(f"{_where(each)}: {each['sentence']}") for each in findings), "")
+        told = [f"{_where(each)}: {each['sentence']}" for each in findings]
+        print_lines("", *(line for text in told for line in _folded(text)), "")
     for error in answer["errors"]:
         print_lines(f"{_where(error)} could not be examined: {error['message']}.")
     if answer["segments_unread"]:
@@ -81,8 +82,8 @@ def _print(answer: dict[str, Any]) -> None:
     print_lines(f"{examined} examined at {shown(answer, 'now')}: {number}.")
 
 
-def _folded(text: str) -> str:
-    return textwrap.fill(
+def _folded(text: str) -> list[str]:
+    return textwrap.wrap(
         text, _WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
     )
 
