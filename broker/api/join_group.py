@@ -39,6 +39,7 @@ _REBALANCE_TIMEOUT_SINCE = 1
 _ID_FIRST_SINCE = 4
 _NO_PROTOCOL_SINCE = 7
 _SKIPPING_SINCE = 9
+_LONGEST_CLIENT_ID = 255  # characters that are kept, and shown by DescribeGroups
 
 
 async def handle(node: Node, request: JoinGroupRequest, context: Context) -> JoinGroupResponse:
@@ -62,7 +63,7 @@ async def _joined(node: Node, request: JoinGroupRequest, context: Context) -> Jo
             request.member_id,
             new_member_id(client_id if instance_id is None else instance_id),
             instance_id,
-            client_id,
+            client_id[:_LONGEST_CLIENT_ID],
             "/" + context.connection.peer.rpartition(":")[0],
             request.session_timeout_ms,
             request.rebalance_timeout_ms if has_timeout else request.session_timeout_ms,

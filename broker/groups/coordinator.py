@@ -16,7 +16,7 @@ import asyncio
 import logging
 import uuid
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from broker.coordination.deadlines import Deadlines
 from broker.coordination.loading import Loader
@@ -24,7 +24,7 @@ from broker.groups.deleted_topics import DeletedTopics
 from broker.groups.group import Answer, Group, Join, Joined, State, Store, Synced
 from broker.groups.offset_commits import OffsetCommits
 from broker.groups.offsets_topic import TOPIC
-from protocol.errors import BrokerError, MessageTooLarge, RecordListTooLarge
+from protocol.errors import BrokerError, InvalidRequest, MessageTooLarge, RecordListTooLarge
 from protocol.group_errors import (
     CoordinatorNotAvailable,
     InvalidSessionTimeout,
@@ -32,7 +32,6 @@ from protocol.group_errors import (
     RebalanceInProgress,
     UnknownMemberId,
 )
-from protocol.wire import STRING_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -45,6 +44,11 @@ if TYPE_CHECKING:
     from broker.node import Node
 
 log = logging.getLogger("tidelog.groups")
+
+LONGEST_INSTANCE_ID: Final = 249
+"""Characters of a group.instance.id, as in Kafka's clients."""
+_LONGEST_CLIENT_ID: Final = 255
+"""Bytes of a client id that a member id begins with."""
 
 
 class Coordinator(OffsetCommits):
@@ -168,6 +172,8 @@ class Coordinator(OffsetCommits):
             raise InvalidSessionTimeout(
                 f"{request.session_timeout_ms} ms is not within {least} and {most} ms"
             )
+        if request.instance_id is not None and len(request.instance_id) > LONGEST_INSTANCE_ID:
+            raise InvalidRequest(f"group.instance.id has up to {LONGEST_INSTANCE_ID} characters")
         if kept is None:
             if request.member_id:
                 raise UnknownMemberId(f"there is no group {group_id}")
@@ -177,6 +183,7 @@ class Coordinator(OffsetCommits):
             self._act(kept, group.join(request, ticket, self._clock.steady_ms()))
         except BrokerError:
             self._schedule(group)
+            self._drop_unused(kept)
             raise
         joined: Joined = await ticket
         return joined
@@ -289,8 +296,13 @@ class Coordinator(OffsetCommits):
         try:
             self._act(kept, kept.group.tick(now_ms))
         finally:
-            if kept.is_idle and not kept.group.generation:
-                self._groups.pop(group_id, None)  # no member joined
+            self._drop_unused(kept)
+
+    def _drop_unused(self, kept: StoredGroup) -> None:
+        """Forgets a group that no member has joined: nothing of it is in the log."""
+        if kept.is_idle and not kept.group.generation and self._is_kept(kept):
+            del self._groups[kept.group.group_id]
+            self._deadlines.forget(kept.group.group_id)
 
     async def _expire(self) -> None:
         """Deletes expired offsets at intervals, until the broker stops."""
@@ -308,7 +320,7 @@ class Coordinator(OffsetCommits):
 def new_member_id(prefix: str | None) -> str:
     """Returns a new unique member id, as Kafka makes them; a long prefix is cut."""
     ending = f"-{uuid.uuid4()}"
-    kept = (prefix or "").encode()[: STRING_MAX - len(ending)]
+    kept = (prefix or "").encode()[:_LONGEST_CLIENT_ID]
     return kept.decode(errors="ignore") + ending
 
 

@@ -110,7 +110,7 @@ class Group(Membership):
             if old_id is not None:
                 return self._replace(self.members[old_id], request, ticket, now_ms)
         elif request.needs_id:
-            self.pending[request.new_id] = now_ms + request.session_timeout_ms
+            self._hold_id(request.new_id, now_ms + request.session_timeout_ms)
             raise MemberIdRequired(request.new_id)
         return self._add(request, request.new_id, ticket, now_ms)
 
@@ -132,15 +132,13 @@ class Group(Membership):
             request.session_timeout_ms,
             request.rebalance_timeout_ms,
             request.protocols,
-            joining=ticket,
             deadline_ms=now_ms + NEW_MEMBER_JOIN_TIMEOUT_MS,
         )
         if not self.members:
             self.protocol_type = request.protocol_type
-        self.members[member_id] = member
+        self._put(member)
+        self.tallies.set_joining(member, ticket)
         self.pending.pop(member_id, None)
-        if request.instance_id is not None:
-            self.static[request.instance_id] = member_id
         if self.state is State.PREPARING:
             self._has_grown = True
         return self._rebalance(now_ms)
@@ -151,7 +149,7 @@ class Group(Membership):
         if member.joining is not None:  # its first request was lost
             actions.append(Answer(member.joining, RebalanceInProgress()))
         self._take_on(member, request)
-        member.joining = ticket
+        self.tallies.set_joining(member, ticket)
         return actions + self._rebalance(now_ms)
 
     def _replace(self, member: Member, request: Join, ticket: Any, now_ms: int) -> list[Action]:
@@ -168,7 +166,8 @@ class Group(Membership):
         self.members = {
             (request.new_id if key == old_id else key): each for key, each in self.members.items()
         }
-        member.member_id, member.joining, member.syncing = request.new_id, None, None
+        member.member_id, member.syncing = request.new_id, None
+        self.tallies.set_joining(member, None)
         assert request.instance_id is not None
         self.static[request.instance_id] = request.new_id
         if self.leader == old_id:
@@ -176,7 +175,7 @@ class Group(Membership):
         self._take_on(member, request)
         self._touch(member, now_ms)
         if self.state is not State.STABLE or self._vote() != self.protocol:
-            member.joining = ticket
+            self.tallies.set_joining(member, ticket)
             return actions + self._rebalance(now_ms)
         joined = self._joined(member)
         if request.can_skip:
@@ -211,12 +210,13 @@ class Group(Membership):
         ]
         for member in waiting:
             member.syncing = None
+            self.tallies.note_deadline(member)  # it counts again
         return actions
 
     def _try_complete(self, now_ms: int) -> list[Action]:
         if self.state is not State.PREPARING or (self._is_initial and self.members):
             return []
-        is_missing = self.pending or any(m.joining is None for m in self.members.values())
+        is_missing = self.pending or self.tallies.joining < len(self.members)
         if is_missing and "do not wait for members" not in self.planted:
             return []
         return self._complete_join(now_ms)
@@ -247,7 +247,8 @@ class Group(Membership):
             member.has_synced = False
             if member.joining is not None:
                 actions.append(Answer(member.joining, self._joined(member)))
-                member.joining, member.is_new = None, False
+                self.tallies.set_joining(member, None)
+                member.is_new = False
                 self._touch(member, now_ms)
         return actions
 
@@ -377,10 +378,9 @@ class Group(Membership):
 
     def next_deadline_ms(self) -> int | None:
         """Returns when `tick` must be called next; None if there is no deadline."""
-        due = [member.deadline_ms for member in self.members.values() if not member.is_waiting]
-        due += self.pending.values()
-        due += [at for at in (self.join_deadline_ms, self.sync_deadline_ms) if at is not None]
-        return min(due, default=None)
+        first_ms = self.tallies.next_deadline_ms(self.members)
+        due = (first_ms, self.pending_deadline_ms(), self.join_deadline_ms, self.sync_deadline_ms)
+        return min((at_ms for at_ms in due if at_ms is not None), default=None)
 
     def tick(self, now_ms: int) -> list[Action]:
         """Removes members whose session has expired, and ends phases that took too long."""
@@ -388,7 +388,10 @@ class Group(Membership):
         expired = [m for m in self.members.values() if not m.is_waiting and m.deadline_ms <= now_ms]
         if self.sync_deadline_ms is not None and self.sync_deadline_ms <= now_ms:
             self.sync_deadline_ms = None
-            expired = [m for m in self.members.values() if m in expired or not m.has_synced]
+            late_ids = {member.member_id for member in expired}
+            expired = [
+                m for m in self.members.values() if m.member_id in late_ids or not m.has_synced
+            ]
         for member in expired:
             actions += self._drop(member)
         late = [member_id for member_id, at_ms in self.pending.items() if at_ms <= now_ms]

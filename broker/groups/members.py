@@ -7,15 +7,21 @@ argument, and a waiting request is an opaque ticket.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from heapq import heappop, heappush
+from typing import TYPE_CHECKING, Any, Final
 
 from broker.groups.messages import Answer, Join, Joined, Protocols, State, Synced
+from broker.groups.tallies import Tallies
 from protocol.group_errors import FencedInstanceId, IllegalGeneration, UnknownMemberId
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from broker.groups.messages import Action
+
+
+MOST_PENDING: Final = 10_000
+"""Ids of one group that were given to members which have not joined with them yet (KIP-394)."""
 
 
 @dataclass(slots=True, eq=False)
@@ -35,6 +41,7 @@ class Member:
     is_new: bool = True
     has_synced: bool = False
     deadline_ms: int = 0
+    noted_ms: int | None = None  # of the tallies: when they look at the deadline
 
     @property
     def is_waiting(self) -> bool:
@@ -65,6 +72,8 @@ class Membership:
     static: dict[str, str] = field(default_factory=dict)  # instance id -> member id
     pending: dict[str, int] = field(default_factory=dict)  # ids without a join yet -> expiry in ms
     planted: frozenset[str] = frozenset()
+    pending_due: list[tuple[int, str]] = field(default_factory=list, compare=False)  # a heap
+    tallies: Tallies = field(default_factory=Tallies, compare=False)
 
     def _known(self, member_id: str, instance_id: str | None) -> Member:
         if instance_id is not None:
@@ -85,6 +94,29 @@ class Membership:
     def _touch(self, member: Member, now_ms: int) -> None:
         lasts_ms = 2**40 if "never expire" in self.planted else member.session_timeout_ms
         member.deadline_ms = now_ms + lasts_ms
+        self.tallies.note_deadline(member)
+
+    def _put(self, member: Member) -> None:
+        """Adds a new member; its deadline is set already."""
+        self.members[member.member_id] = member
+        self.tallies.add(member)
+        self.tallies.note_deadline(member)
+        if member.instance_id is not None:
+            self.static[member.instance_id] = member.member_id
+
+    def _hold_id(self, member_id: str, until_ms: int) -> None:
+        """Keeps an id for a member that is to join with it; beyond a limit the oldest one goes."""
+        if len(self.pending) >= MOST_PENDING:
+            del self.pending[next(iter(self.pending))]
+        self.pending[member_id] = until_ms
+        heappush(self.pending_due, (until_ms, member_id))
+
+    def pending_deadline_ms(self) -> int | None:
+        """Returns when the first of the ids that nobody has joined with is forgotten."""
+        due = self.pending_due
+        while due and self.pending.get(due[0][1]) != due[0][0]:
+            heappop(due)
+        return due[0][0] if due else None
 
     def _has_room(self, member_id: str) -> bool:
         """Whether one more member may join; during a rebalance the members that join first stay."""
@@ -92,7 +124,7 @@ class Membership:
         if self.state is State.PREPARING:
             if member is not None and member.joining is not None:
                 return True
-            return sum(each.joining is not None for each in self.members.values()) < self.max_size
+            return self.tallies.joining < self.max_size
         return member is not None or len(self.members) < self.max_size
 
     def _supports(self, request: Join) -> bool:
@@ -101,20 +133,17 @@ class Membership:
             return True
         if request.protocol_type != self.protocol_type:
             return False
-        names = {name for name, _ in request.protocols}
-        return not self.members or bool(names & self._candidates())
-
-    def _candidates(self) -> set[str]:
-        """Returns the protocols that every member supports."""
-        known = [{name for name, _ in member.protocols} for member in self.members.values()]
-        return set.intersection(*known) if known else set()
+        supporters = self.tallies.supporters
+        return not self.members or any(
+            supporters.get(name) == len(self.members) for name, _ in request.protocols
+        )
 
     def _vote(self) -> str:
         """Returns the protocol with most votes.
 
         Each member votes for its first one that all support.
         """
-        candidates = self._candidates()
+        candidates = self.tallies.candidates()
         votes: dict[str, int] = {}
         for member in self.members.values():
             choice = next((name for name, _ in member.protocols if name in candidates), None)
@@ -126,7 +155,7 @@ class Membership:
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     def _take_on(self, member: Member, request: Join) -> None:
-        member.protocols = request.protocols
+        self.tallies.change_protocols(member, request.protocols)
         member.session_timeout_ms = request.session_timeout_ms
         member.rebalance_timeout_ms = request.rebalance_timeout_ms
         member.client_id, member.client_host = request.client_id, request.client_host
@@ -134,6 +163,7 @@ class Membership:
     def _drop(self, member: Member) -> list[Action]:
         """Removes a member, and answers its waiting requests."""
         del self.members[member.member_id]
+        self.tallies.remove(member)
         if member.instance_id is not None:
             self.static.pop(member.instance_id, None)
         gone = UnknownMemberId(f"{member.member_id} is no longer in group {self.group_id}", "")
@@ -166,15 +196,14 @@ class Membership:
         found = []
         for member in self.members.values():
             found += [at for at in (member.joining, member.syncing) if at is not None]
-            member.joining = member.syncing = None
+            self.tallies.set_joining(member, None)
+            member.syncing = None
         return found
 
     def restore(self, members: Iterable[Member], now_ms: int) -> None:
         """Restores the members from the log; each must show within its session that it is alive."""
         for member in members:
             member.is_new, member.has_synced = False, True
-            self.members[member.member_id] = member
-            if member.instance_id is not None:
-                self.static[member.instance_id] = member.member_id
+            self._put(member)
             self._touch(member, now_ms)
         self.state = State.STABLE if self.members else State.EMPTY

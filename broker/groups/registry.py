@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from broker.clock import ManualClock, SystemClock
 from broker.coordination.ownership import Ownership
@@ -19,7 +19,7 @@ from broker.groups.group import Group, State
 from broker.groups.offset_expiry import correct_times, expired_offsets
 from broker.groups.offsets_topic import GroupReader, offsets_topic
 from broker.groups.store import StoredGroup
-from protocol.errors import BrokerError
+from protocol.errors import BrokerError, PolicyViolation
 from protocol.group_errors import (
     CoordinatorLoadInProgress,
     CoordinatorNotAvailable,
@@ -37,6 +37,9 @@ if TYPE_CHECKING:
     from storage.time.trusted_clock import Change
 
 log = logging.getLogger("tidelog.groups")
+
+_LONGEST_ID: Final = 1_024
+"""Characters of a group id; Kafka takes up to 32,767 bytes, and holds each in memory for a week."""
 
 
 class GroupRegistry:
@@ -59,7 +62,14 @@ class GroupRegistry:
         return Group(group_id, config.group_initial_rebalance_delay_ms, config.group_max_size)
 
     def _created(self, group_id: str) -> StoredGroup:
-        """Returns a new group of this coordinator, which is not among its groups yet."""
+        """Returns a new group of this coordinator, which is not among its groups yet.
+
+        Raises InvalidGroupId for an id that is too long, PolicyViolation if there are max.groups.
+        """
+        if len(group_id) > _LONGEST_ID:
+            raise InvalidGroupId(f"a group id has up to {_LONGEST_ID} characters")
+        if len(self._groups) >= self._node.config.max_groups:
+            raise PolicyViolation(f"this broker has max.groups={self._node.config.max_groups}")
         epoch = self._log.epoch_of(group_id)
         return StoredGroup(self._new_group(group_id), since_ms=self._clock.now_ms(), epoch=epoch)
 

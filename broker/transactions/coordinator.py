@@ -42,6 +42,7 @@ from broker.transactions.transaction import Transaction
 from protocol.errors import (
     BrokerError,
     InvalidProducerIdMapping,
+    InvalidRequest,
     InvalidTransactionTimeout,
     MessageTooLarge,
     RecordListTooLarge,
@@ -65,6 +66,8 @@ log = logging.getLogger("tidelog.transactions")
 
 _COMPLETE_WAIT_S = 0.2
 """How long EndTxn waits for the markers: then the next transaction begins without a retry."""
+_LONGEST_ID = 1_024
+"""Characters of a transactional id; each is held in memory until it expires."""
 _RETRY_MS = 1_000
 """After how long a change that could not be stored is tried again where nobody asks for it."""
 
@@ -175,6 +178,8 @@ class TransactionCoordinator(TransactionRegistry):
         if not 0 < timeout_ms <= self._node.config.transaction_max_timeout_ms:
             raise InvalidTransactionTimeout(f"transaction.timeout.ms={timeout_ms}")
         kept, new_id = self._find(transactional_id), NO_PRODUCER_ID
+        if kept is None and len(transactional_id) > _LONGEST_ID:
+            raise InvalidRequest(f"a transactional id has up to {_LONGEST_ID} characters")
         if kept is None or kept.transaction.is_exhausted:
             new_id = await self._node.next_producer_id()
             epoch = self._epoch_of(transactional_id)

@@ -307,6 +307,15 @@ class BrokerConfig(ClusterConfig):
         low=1,
         dynamic=False,
     )
+    max_groups: int = setting(
+        "max.groups",
+        Type.INT,
+        50_000,
+        "How many consumer groups this broker coordinates at most, those that hold offsets alone "
+        "included; a new one is refused with POLICY_VIOLATION while there are so many.",
+        low=1,
+        dynamic=False,
+    )
     group_initial_rebalance_delay_ms: int = setting(
         "group.initial.rebalance.delay.ms",
         Type.INT,
