@@ -1,19 +1,21 @@
 """Logs with open and aborted transactions move from Apache Kafka 3.9.1 to tidelog, and the other way.
 
-One history is played to both. Kafka is stopped; tidelog opens a copy of its directory, where the open
-transactions are continued by their producers. Kafka gets the partitions of tidelog in the place of its
+One history is played to both. Kafka is stopped; tidelog opens copies of its directory, as it is and
+after `tidelog adopt`, where a producer goes on with its open transaction, and others are fenced. Kafka gets the partitions of tidelog in the place of its
 own, once as they are and once without indexes and snapshots, which it has to make again.
 """
 
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 import time
 from typing import NamedTuple
 
 import pytest
 
-from tests.broker.transactions.requests import NONE
+from tests.broker.transactions.requests import NONE, Transactional
 from tests.oracle import wire
 from tests.oracle.brokers import Tidelog, wait_for_leaders
 from tests.oracle.logs.directories import copy
@@ -25,7 +27,8 @@ pytestmark = [pytest.mark.oracle, pytest.mark.timeout(900)]
 WHOLE, BARE = 61, 62  # seeds
 SETTINGS = {"segment.bytes": "4000", "index.interval.bytes": "500"}
 MADE_AGAIN = (".index", ".timeindex", ".txnindex", ".snapshot")
-DEADLINE_S = 60
+WITHIN_S = 120
+CONCURRENT, FENCED = 51, 90
 
 
 class Moved(NamedTuple):
@@ -117,8 +120,36 @@ def end_with_marker(connection, history, one):
     assert answer["markers"][0]["topics"][0]["partitions"][0]["error_code"] == NONE
 
 
-def test_tidelog_serves_logs_of_kafka_and_goes_on_with_its_transactions(moved):
-    with Tidelog(moved.taken) as tidelog, wire.Connection(tidelog.bootstrap) as connection:
+def adopt(*arguments):
+    """Runs `tidelog adopt`."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tidelog", "adopt", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=WITHIN_S,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def as_it_is(directory):
+    """Tidelog opens what lies there."""
+    return Tidelog(directory)
+
+
+def adopted(directory):
+    """Tidelog begins a cluster with the directory, of one broker."""
+    store = f"sqlite:{directory / 'tidelog.sqlite'}"
+    inspected = directory / "broker-1.json"
+    adopt("inspect", "--log-dirs", directory / "data", "--out", inspected)
+    adopt("apply", "--set", f"metadata.store={store}", inspected)
+    return Tidelog(directory, {"metadata.store": store})
+
+
+@pytest.mark.parametrize("opened", [as_it_is, adopted])
+def test_tidelog_serves_logs_of_kafka_and_goes_on_with_its_transactions(moved, opened, tmp_path):
+    copy(moved.taken / "data", tmp_path / "data")
+    with opened(tmp_path) as tidelog, wire.Connection(tidelog.bootstrap) as connection:
         for history in moved.theirs.values():
             mine = everything(continued(history, connection))
             assert wrong(moved.served[history], mine) == []
@@ -128,19 +159,25 @@ def test_tidelog_serves_logs_of_kafka_and_goes_on_with_its_transactions(moved):
 
 
 def going_on(history):
-    """The producers of the open transactions send more and end them."""
-    deadline = time.monotonic() + DEADLINE_S
-    still_open = []
-    for one in history.producers:
-        while (told := one.described())["error_code"]:
-            assert time.monotonic() < deadline, told
+    """The first producer of the open transactions sends more and commits; the others get an heir."""
+    deadline = time.monotonic() + WITHIN_S
+
+    def wait_until(is_so):
+        while not is_so():
+            assert time.monotonic() < deadline
             time.sleep(0.02)  # a foreign process can only be polled
-        if told["transaction_state"] == "Ongoing":
-            still_open.append(one)
-    assert len(still_open) >= 2
-    for number, one in enumerate(still_open):
-        assert one.send(history.topic, "more") == NONE
-        assert one.end(commit=number % 2 == 0) == NONE
-    while len(set(history.read_ends())) > 1:
-        assert time.monotonic() < deadline, history.read_ends()
-        time.sleep(0.02)  # a foreign process can only be polled
+
+    for one in history.producers:
+        wait_until(lambda one=one: not one.described()["error_code"])
+    first, *others = [one for one in history.producers if one.state == "Ongoing"]
+    assert others
+    same = Transactional(first.connection, first.id)
+    same.given, same.sequences = first.given, dict(first.sequences)
+    assert same.send(history.topic, "more") == NONE
+    assert same.end(commit=True) == NONE
+    for one in others:
+        heir = Transactional(one.connection, one.id)
+        assert heir.init() == CONCURRENT
+        wait_until(lambda heir=heir: heir.init() == NONE)
+        assert one.end(commit=True) == FENCED
+    wait_until(lambda: len(set(history.read_ends())) == 1)
