@@ -1,8 +1,9 @@
 """Logs with open and aborted transactions move from Apache Kafka 3.9.1 to tidelog, and the other way.
 
-One history is played to both. Kafka is stopped; tidelog opens copies of its directory, as it is and
-after `tidelog adopt`, where a producer goes on with its open transaction, and others are fenced. Kafka gets the partitions of tidelog in the place of its
-own, once as they are and once without indexes and snapshots, which it has to make again.
+One history is played to both. Kafka is stopped; tidelog opens copies of its directory, as it is and after
+`tidelog adopt`, where a producer goes on with its open transaction, and others are fenced. Kafka gets the
+partitions of tidelog in the place of its own, once as they are and once without indexes and snapshots,
+which it has to make again.
 """
 
 from __future__ import annotations
