@@ -28,7 +28,7 @@ LEDGER = [Place("ledger", 0), Place("in", 0)]
 COPIES = Place("copies", 0)
 GROUP = "copy"
 TOPICS = {"plain": 2, "old": 1, "ledger": 1, "in": 1, "copies": 1}
-SEGMENT_BYTES = 1 << 20
+SEGMENT_BYTES = 16 << 20  # few segments: those that are read keep a descriptor, up to a cap
 SETTINGS = {"group.min.session.timeout.ms": 1_000, "log.retention.ms": -1}
 _SAMPLES = 60
 
