@@ -111,6 +111,7 @@ class Tidelog:
         self.cpu = cpu
         self.settings = dict(settings or {})
         self.port = 0
+        self.http = ""  # host:port of its metrics
         self.start_s = 0.0
         self._process: subprocess.Popen[str] | None = None
 
@@ -158,6 +159,9 @@ class Tidelog:
         assert process.stdout is not None
         readable, _, _ = select.select([process.stdout], [], [], deadline - time.perf_counter())
         line = process.stdout.readline() if readable else ""
+        for word in line.split():
+            if word.startswith("http="):
+                self.http = word.removeprefix("http=")
         for word in line.split():
             if word.startswith("listeners="):
                 return int(word.rpartition(":")[2])

@@ -17,6 +17,8 @@ from broker.maintenance.clock_watch import ClockWatch
 from broker.memory.memory import Memory
 from broker.metrics.time_watch import TimeWatch
 from broker.network.connections import Connections
+from broker.network.encoded import EncodedOnce
+from broker.network.turns import Turns
 from broker.partitions.appends import Appends
 from broker.partitions.group_sync import GroupSync
 from broker.partitions.openings import Openings
@@ -96,6 +98,8 @@ class Node:
             config.fetch_session_cache_max_partitions,
             lambda: secrets.randbelow(INT_MAX) + 1,
         )
+        self.turns = Turns(clock.monotonic_s)
+        self.encoded = EncodedOnce()
         reconciler = Reconciler(
             metadata,
             store,

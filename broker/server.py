@@ -241,6 +241,7 @@ def _begin_chores(
         for work in (
             _chores(node),
             node.connections.watch(node.clock),
+            node.metrics.loop_lag.run(lambda: sum(node.metrics.requests.values())),
             rounds.run(),
             compaction.run(),
             node.topics.run(),

@@ -12,6 +12,9 @@ nested struct and array inline, for example for a partition of Produce v9:
 Objects are made by `object.__new__` and filled slot by slot, which costs half of a constructor
 call. The one-byte case of a varint is read inside a run, like any other byte. A count is compared
 with the remaining bytes, and with a limit for the whole message, before a list is made.
+
+`make_stepper` generates the same code as a generator, which stops after every few elements: a message
+of a hundred thousand elements takes longer than others can wait.
 """
 
 from __future__ import annotations
@@ -22,31 +25,39 @@ from typing import TYPE_CHECKING, Any
 from protocol.schema import FIXED, Field, Message, default_source, struct_of
 from protocol.source import Source
 from protocol.wire import (
-    ELEMENTS_MAX,
     STRING_MAX,
+    TAG_BYTES_MAX,
+    TAGS_MAX,
     Buffer,
     DecodeError,
+    TooMuch,
     bad_length,
     bad_tag,
     read_uuid,
     read_uvarint,
     skip_tags,
     too_long,
+    too_long_tag,
     too_many_elements,
+    too_many_tags,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator
 
+_STEP = 64  # elements of an array that a decoder in steps reads at once; a power of two
 _PREFIXES = {"String": ("h", 2), "Bytes": ("i", 4), "Records": ("i", 4), "RecordParts": ("i", 4)}
 
 
 def make_decoder(
-    cls: type[Message], version: int, *, flexible: bool
+    cls: type[Message], version: int, *, flexible: bool, elements: int
 ) -> Callable[[Buffer, int], tuple[Any, int]]:
-    """Returns a decoder of `cls` in `version`; it raises DecodeError and nothing else."""
+    """Returns a decoder of `cls` in `version`; it raises DecodeError and nothing else.
+
+    A message with more than `elements` array elements in all is refused.
+    """
     decode: Callable[[Buffer, int], tuple[Any, int]]
-    decode = _Decoder(version, flexible=flexible).generate(cls)
+    decode = _Decoder(version, flexible=flexible, elements=elements).generate(cls)
     has_records = "view" in decode.__code__.co_varnames
     where = f"{cls.__name__} v{version}"
 
@@ -57,22 +68,53 @@ def make_decoder(
             buffer = bytes(buffer)
         try:
             return decode(buffer, position)
-        except (struct.error, IndexError):
-            raise DecodeError(f"{where}: the {len(buffer)} bytes end too early") from None
-        except DecodeError as error:
-            raise DecodeError(f"{where}: {error}") from None
-        except UnicodeDecodeError as error:
-            raise DecodeError(f"{where}: a string is not UTF-8: {error.reason}") from None
+        except _BAD as error:
+            raise _as_decode_error(error, where, len(buffer)) from None
 
     return decode_safely
+
+
+def make_stepper(
+    cls: type[Message], version: int, *, flexible: bool, elements: int
+) -> Callable[[Buffer, int], Generator[None, None, tuple[Any, int]]]:
+    """Returns a decoder as `make_decoder` does, as a generator that yields every few elements."""
+    decode = _Decoder(version, flexible=flexible, elements=elements, in_steps=True).generate(cls)
+    has_records = "view" in decode.__code__.co_varnames
+    where = f"{cls.__name__} v{version}"
+
+    def decode_safely(buffer: Buffer, position: int = 0) -> Generator[None, None, tuple[Any, int]]:
+        if not has_records and type(buffer) is not bytes:
+            buffer = bytes(buffer)
+        try:
+            return (yield from decode(buffer, position))  # type: ignore[no-any-return]
+        except _BAD as error:
+            raise _as_decode_error(error, where, len(buffer)) from None
+
+    return decode_safely
+
+
+_BAD = (struct.error, IndexError, DecodeError, UnicodeDecodeError)
+
+
+def _as_decode_error(error: Exception, where: str, size: int) -> DecodeError:
+    """Returns what a generated decoder raised as an error that names the message."""
+    if isinstance(error, DecodeError):
+        return (TooMuch if isinstance(error, TooMuch) else DecodeError)(f"{where}: {error}")
+    if isinstance(error, UnicodeDecodeError):
+        return DecodeError(f"{where}: a string is not UTF-8: {error.reason}")
+    return DecodeError(f"{where}: the {size} bytes end too early")
 
 
 class _Decoder:
     """Generates the decoding function from a declaration."""
 
-    def __init__(self, version: int, *, flexible: bool) -> None:
+    def __init__(
+        self, version: int, *, flexible: bool, elements: int, in_steps: bool = False
+    ) -> None:
         self._version = version
         self._flexible = flexible
+        self._elements_max = elements
+        self._in_steps = in_steps
         self._source = Source(
             {
                 "new": object.__new__,
@@ -82,6 +124,8 @@ class _Decoder:
                 "bad_length": bad_length,
                 "bad_tag": bad_tag,
                 "too_long": too_long,
+                "too_long_tag": too_long_tag,
+                "too_many_tags": too_many_tags,
                 "too_many_elements": too_many_elements,
                 "unpack_from": struct.unpack_from,
             }
@@ -96,9 +140,11 @@ class _Decoder:
         source = self._source
         with source.block("def decode(buffer, position):"):
             source.line("limit = len(buffer)")
-            source.line(f"budget = {ELEMENTS_MAX}")
+            source.line(f"budget = {self._elements_max}")
             if self._holds_records(cls):
                 source.line("view = memoryview(buffer)")
+            if self._in_steps:
+                source.line("if 0: yield")  # a generator, also where the message has no array
             self._struct(cls, "o")
             source.line("return o, position")
         return source.function("decode")
@@ -197,11 +243,15 @@ class _Decoder:
         self._fixed("B", "n")
         self._end_run()
         if not tagged:
-            source.line("if n: position = skip_tags(buffer, position - 1, limit)")
+            with source.block("if n:"):
+                source.line("position = skip_tags(buffer, position - 1, limit)")
+                self._spend()
             return
         depth = self._level
         with source.block("if n:"):
             source.line("n, position = read_uvarint(buffer, position - 1)")
+            source.line(f"if n > {TAGS_MAX}: raise too_many_tags(n)")
+            self._spend()
             with source.block("for _ in range(n):"):
                 source.line("tag, position = read_uvarint(buffer, position)")
                 source.line(f"size{depth}, position = read_uvarint(buffer, position)")
@@ -220,6 +270,14 @@ class _Decoder:
                         )
                 with source.block("else:"):
                     source.line(f"position = stop{depth}")
+                    source.line(
+                        f"if size{depth} > {TAG_BYTES_MAX}: raise too_long_tag(size{depth})"
+                    )
+
+    def _spend(self) -> None:
+        """Takes `n` array elements or tagged fields from what the whole message may have."""
+        self._source.line("budget -= n")
+        self._source.line(f"if budget < 0: raise too_many_elements({self._elements_max})")
 
     # --- values with a length prefix ---
 
@@ -272,8 +330,7 @@ class _Decoder:
             f"if n < 0 or n * {least} > limit - position: "
             f"raise bad_length({field.name!r}, n, limit - position)"
         )
-        source.line("budget -= n")
-        source.line("if budget < 0: raise too_many_elements()")
+        self._spend()
         if field.kind in FIXED and field.kind != "Uuid":
             letter = FIXED[field.kind]
             source.line(f"{target} = [*unpack_from(f'>{{n}}{letter}', buffer, position)]")
@@ -289,7 +346,9 @@ class _Decoder:
         self._level += 1
         level = self._level
         source.line(f"{target} = a{level} = []")
-        with source.block("for _ in range(n):"):
+        with source.block(f"for i{level} in range(n):"):
+            if self._in_steps:
+                source.line(f"if not i{level} & {_STEP - 1}: yield")
             if field.is_struct:
                 self._struct(struct_of(owner, field), f"o{level}")
                 source.line(f"a{level}.append(o{level})")

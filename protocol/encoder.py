@@ -11,6 +11,9 @@ head, records, ..., tail]. For example, the partitions of Produce v9:
         ...
 
 A field that the version lacks is dropped if it is ignorable; any other must have its default.
+
+`make_stepper` generates the same code as a generator, which stops after every few elements and yields
+the bytes written so far.
 """
 
 from __future__ import annotations
@@ -23,8 +26,10 @@ from protocol.source import Source
 from protocol.wire import UVARINTS, ZERO_UUID, Buffer, EncodeError, no_place
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator
 
+_STEP = 64  # elements of an array that an encoder in steps writes at once; a power of two
+_PIECES = 8192  # pieces that it joins at once
 _RECORDS = ("Records", "RecordParts")
 
 
@@ -40,18 +45,44 @@ def make_encoder(
             return encode(message)  # type: ignore[no-any-return]
         except EncodeError:
             raise
-        except (struct.error, AttributeError, TypeError, ValueError) as error:
+        except _BAD as error:
             raise EncodeError(f"{where}: {error}") from error
 
     return encode_safely
 
 
+def make_stepper(
+    cls: type[Message], version: int, *, flexible: bool
+) -> Callable[[Any], Generator[int, None, list[Buffer]]]:
+    """Returns an encoder as `make_encoder` does, as a generator that yields every few elements.
+
+    It yields the bytes that are written so far, without those of the last few thousand elements, and
+    returns buffers that are small enough to be joined at once.
+    """
+    encode = _Encoder(version, flexible=flexible, in_steps=True).generate(cls)
+    where = f"{cls.__name__} v{version}"
+
+    def encode_safely(message: Any) -> Generator[int, None, list[Buffer]]:
+        try:
+            return (yield from encode(message))  # type: ignore[no-any-return]
+        except EncodeError:
+            raise
+        except _BAD as error:
+            raise EncodeError(f"{where}: {error}") from error
+
+    return encode_safely
+
+
+_BAD = (struct.error, AttributeError, TypeError, ValueError)
+
+
 class _Encoder:
     """Generates the encoding function from a declaration."""
 
-    def __init__(self, version: int, *, flexible: bool) -> None:
+    def __init__(self, version: int, *, flexible: bool, in_steps: bool = False) -> None:
         self._version = version
         self._flexible = flexible
+        self._in_steps = in_steps
         self._names: dict[str, Any] = {
             "UVARINTS": UVARINTS,
             "ZERO_UUID": ZERO_UUID,
@@ -71,6 +102,9 @@ class _Encoder:
         with source.block("def encode(o):"):
             source.line("parts = []")
             source.line("out = []")
+            if self._in_steps:
+                source.line("written = 0")
+                source.line("if 0: yield")  # a generator, also where the message has no array
             self._struct(cls, "o")
             self._flush()
             source.line("if out or not parts: parts.append(join(out))")
@@ -236,13 +270,28 @@ class _Encoder:
             return
         self._flush()
         element = f"o{number}"
-        with source.block(f"for {element} in {array}:"):
+        head = f"for {element} in {array}:"
+        if self._in_steps:
+            head = f"for i{number}, {element} in enumerate({array}):"
+        with source.block(head):
+            if self._in_steps:
+                self._step(number)
             if field.is_struct:
                 self._struct(struct_of(owner, field), element)
             else:
                 inner = field._replace(is_array=False, nullable_first=None)
                 self._field(owner, inner, element)
             self._flush()
+
+    def _step(self, number: int) -> None:
+        """Stops before every few elements; joins what is written if it is much."""
+        source = self._source
+        with source.block(f"if not i{number} & {_STEP - 1}:"):
+            with source.block(f"if len(out) > {_PIECES}:"):
+                source.line("parts.append(join(out))")
+                source.line("written += len(parts[-1])")
+                source.line("out = []")
+            source.line("yield written")
 
     # --- tags ---
 

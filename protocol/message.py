@@ -19,13 +19,22 @@ from struct import error as struct_error
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from protocol.api import FILES
-from protocol.schema import Api, Message, since
-from protocol.wire import ZERO_UUID, Buffer, DecodeError, EncodeError, skip_tags
+from protocol.schema import MIB, Api, Message, since
+from protocol.wire import (
+    ELEMENTS_MAX,
+    ZERO_UUID,
+    Buffer,
+    DecodeError,
+    EncodeError,
+    TooMuch,
+    skip_tags,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator
 
 __all__ = [
+    "MIB",
     "ZERO_UUID",
     "Api",
     "Buffer",
@@ -34,6 +43,7 @@ __all__ = [
     "EncodeError",
     "Message",
     "RequestHeader",
+    "TooMuch",
     "api_of",
     "codec",
     "known_apis",
@@ -79,10 +89,18 @@ def _api(key: int) -> Api:
 class Codec:
     """Reads and writes one message in one version; each direction is generated on first use."""
 
-    def __init__(self, cls: type[Message], version: int, *, flexible: bool) -> None:
+    def __init__(
+        self,
+        cls: type[Message],
+        version: int,
+        *,
+        flexible: bool,
+        elements: int = ELEMENTS_MAX,
+    ) -> None:
         self._cls = cls
         self._version = version
         self._flexible = flexible
+        self._elements = elements
 
     @cached_property
     def decode(self) -> Callable[..., tuple[Any, int]]:
@@ -92,7 +110,18 @@ class Codec:
         """
         from protocol.decoder import make_decoder
 
-        return make_decoder(self._cls, self._version, flexible=self._flexible)
+        return make_decoder(
+            self._cls, self._version, flexible=self._flexible, elements=self._elements
+        )
+
+    @cached_property
+    def decode_in_steps(self) -> Callable[..., Generator[None, None, tuple[Any, int]]]:
+        """What `decode` does, as a generator that yields every few elements."""
+        from protocol.decoder import make_stepper
+
+        return make_stepper(
+            self._cls, self._version, flexible=self._flexible, elements=self._elements
+        )
 
     @cached_property
     def encode_parts(self) -> Callable[[Any], list[Buffer]]:
@@ -104,6 +133,13 @@ class Codec:
         from protocol.encoder import make_encoder
 
         return make_encoder(self._cls, self._version, flexible=self._flexible)
+
+    @cached_property
+    def encode_in_steps(self) -> Callable[[Any], Generator[int, None, list[Buffer]]]:
+        """What `encode_parts` does, as a generator that yields how many bytes are written so far."""
+        from protocol.encoder import make_stepper
+
+        return make_stepper(self._cls, self._version, flexible=self._flexible)
 
     def encode(self, message: Message) -> bytes:
         """Returns the message as bytes; raises EncodeError."""
@@ -127,7 +163,8 @@ def codec(cls: type[Message], version: int) -> Codec:
             f"{api.name} has the versions {api.min_version} to {api.max_version}, not {version}"
         )
     flexible = api.first_flexible is not None and version >= api.first_flexible
-    made = _codecs[cls, version] = Codec(cls, version, flexible=flexible)
+    elements = api.request_elements if cls is api.request else ELEMENTS_MAX
+    made = _codecs[cls, version] = Codec(cls, version, flexible=flexible, elements=elements)
     return made
 
 
@@ -171,6 +208,8 @@ def read_request_header(frame: Buffer) -> RequestHeader:
             end = end + 1 if frame[end] == 0 else skip_tags(frame, end, len(frame))
     except (struct_error, IndexError):
         raise DecodeError(f"request header: the {len(frame)} bytes end too early") from None
+    except TooMuch as error:
+        raise TooMuch(f"request header: {error}") from None
     except DecodeError as error:
         raise DecodeError(f"request header: {error}") from None
     except UnicodeDecodeError as error:

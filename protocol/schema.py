@@ -211,13 +211,17 @@ class Message(metaclass=_MessageType):
         return f"{type(self).__name__}({shown})"
 
 
+MIB: Final = 1 << 20
+
+
 class Api(NamedTuple):
     """The declaration of an API, for dispatch, ApiVersions, the documentation and the authorizer.
 
     The messages are declared for `min_version` to `max_version`. From `first_flexible` on, lengths
     are varints and structs end in a tag section (KIP-482); it is None if no version is flexible.
     `served` are the lowest and the highest version that the broker serves; it is None if only
-    clients use the API.
+    clients use the API. A request may have `request_bytes`, header included, and `request_elements` in
+    all its arrays and tag sections together; a size of None leaves only socket.request.max.bytes.
     """
 
     key: int
@@ -229,6 +233,8 @@ class Api(NamedTuple):
     first_flexible: int | None
     served: tuple[int, int] | None
     needs: tuple[Need, ...]
+    request_bytes: int | None = MIB
+    request_elements: int = 50_000
 
     @property
     def module(self) -> str:

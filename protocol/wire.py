@@ -16,11 +16,15 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 
 ZERO_UUID: Final = UUID(int=0)
 ELEMENTS_MAX: Final = 1_000_000
-"""The limit of array elements in one message, so that no frame can exhaust the memory.
+"""The limit of array elements in one response; that of a request is declared with its API.
 
 Three bytes on the wire can become an object of 150 bytes, so a frame of 100 MB could otherwise fill
-5 GB. The largest requests of real clients have some ten thousand elements.
+5 GB.
 """
+TAGS_MAX: Final = 127
+"""The limit of tagged fields in one tag section; each also counts as an array element of its message."""
+TAG_BYTES_MAX: Final = 65_536
+"""The limit of bytes in one tagged field that is not known."""
 STRING_MAX: Final = 32_767
 """The limit of bytes in a string. Flexible versions could carry more, but other versions could not."""
 _UUIDS_MAX: Final = 4096
@@ -28,6 +32,10 @@ _UUIDS_MAX: Final = 4096
 
 class DecodeError(ValueError):
     """Bytes that are not a valid message: truncated, a wrong length, bad UTF-8 ..."""
+
+
+class TooMuch(DecodeError):
+    """A message that is valid and over a limit: more elements or tagged fields than it may have."""
 
 
 class EncodeError(ValueError):
@@ -88,14 +96,21 @@ UVARINTS: Final = Uvarints((value, bytes((value,))) for value in range(128))
 
 
 def skip_tags(buffer: Buffer, position: int, limit: int) -> int:
-    """Skips the tag section at `position`; returns the position after it."""
+    """Skips the tag section at `position`; returns the position after it.
+
+    Raises DecodeError for more than TAGS_MAX fields, or one of more than TAG_BYTES_MAX bytes.
+    """
     count, position = read_uvarint(buffer, position)
+    if count > TAGS_MAX:
+        raise too_many_tags(count)
     for _ in range(count):
         _, position = read_uvarint(buffer, position)
         size, position = read_uvarint(buffer, position)
         position += size
         if position > limit:
             raise DecodeError(f"a tagged field of {size} bytes ends past the buffer")
+        if size > TAG_BYTES_MAX:
+            raise too_long_tag(size)
     return position
 
 
@@ -137,9 +152,19 @@ def too_long(field: str, length: int) -> DecodeError:
     return DecodeError(f"{field} has {length} bytes: a string has at most {STRING_MAX}")
 
 
-def too_many_elements() -> DecodeError:
+def too_many_elements(limit: int) -> DecodeError:
     """Returns the error for a message that would take too much memory."""
-    return DecodeError(f"there are more than {ELEMENTS_MAX} array elements")
+    return TooMuch(f"there are more than {limit} array elements")
+
+
+def too_many_tags(count: int) -> DecodeError:
+    """Returns the error for a tag section with more fields than TAGS_MAX."""
+    return TooMuch(f"a tag section has {count} fields: it may have {TAGS_MAX}")
+
+
+def too_long_tag(size: int) -> DecodeError:
+    """Returns the error for an unknown tagged field of more bytes than TAG_BYTES_MAX."""
+    return TooMuch(f"a tagged field has {size} bytes: it may have {TAG_BYTES_MAX}")
 
 
 def bad_tag(field: str, size: int) -> DecodeError:

@@ -23,13 +23,20 @@ END = "<!-- /apis -->\n"
 
 def table() -> str:
     """Returns the served APIs as a Markdown table."""
-    rows = ["| key | API | versions | flexible from |", "|---|---|---|---|"]
+    rows = ["| key | API | versions | flexible from | largest request |", "|---|---|---|---|---|"]
     for api in served_apis():
         flexible = "never" if api.first_flexible is None else api.first_flexible
         assert api.served is not None
         lowest, highest = api.served
-        rows.append(f"| {api.key} | {api.name} | {lowest}-{highest} | {flexible} |")
+        size = _size(api.request_bytes)
+        rows.append(f"| {api.key} | {api.name} | {lowest}-{highest} | {flexible} | {size} |")
     return "\n".join(rows) + "\n"
+
+
+def _size(size_bytes: int | None) -> str:
+    if size_bytes is None:
+        return "socket.request.max.bytes"
+    return f"{size_bytes >> 20} MiB" if size_bytes >= 1 << 20 else f"{size_bytes >> 10} KiB"
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ from broker.api.describe_configs import (
     no_such_resource,
 )
 from broker.api.incremental_alter_configs import altered, check_changeable, topic_to_alter
+from broker.network.turns import paced
 from broker.topics.settings import (
     BASIS,
     BROKER_BASIS,
@@ -54,7 +55,7 @@ async def handle(
     replace = partial(_replace, validate_only=request.validate_only)
     outcomes = await altered(node, context.session, request.resources, replace, "alter_configs")
     return AlterConfigsResponse(
-        responses=[_response(resource, error) for resource, error in outcomes]
+        responses=[_response(resource, error) for resource, error in paced(outcomes)]
     )
 
 

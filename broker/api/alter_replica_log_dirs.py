@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.network.per_partition import per_partition
+from broker.network.turns import paced
 from protocol.api.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
     AlterReplicaLogDirsResponse,
@@ -60,7 +61,7 @@ def _moves(request: AlterReplicaLogDirsRequest) -> list[_Move]:
         (topic.name, index): _Move(topic.name, index, each.path)
         for each in request.dirs
         for topic in each.topics
-        for index in topic.partitions
+        for index in paced(topic.partitions)
     }
     return list(found.values())
 
@@ -85,7 +86,7 @@ def _failed(move: _Move, error: BrokerError) -> tuple[_Move, int]:
 
 def _answer(outcomes: Iterable[tuple[_Move, int]]) -> AlterReplicaLogDirsResponse:
     topics: dict[str, list[AlterReplicaLogDirPartitionResult]] = {}
-    for move, code in outcomes:
+    for move, code in paced(outcomes):
         result = AlterReplicaLogDirPartitionResult(partition_index=move.partition, error_code=code)
         topics.setdefault(move.topic, []).append(result)
     return AlterReplicaLogDirsResponse(

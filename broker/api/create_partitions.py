@@ -18,6 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.network.per_partition import per_partition_async
+from broker.network.turns import paced
 from broker.topics.partition_counts import grown_count
 from protocol.acl import Operation, ResourceType
 from protocol.api.create_partitions import CreatePartitionsResponse, CreatePartitionsTopicResult
@@ -34,7 +35,7 @@ async def handle(
     node: Node, request: CreatePartitionsRequest, context: Context
 ) -> CreatePartitionsResponse:
     """Adds partitions to each topic separately."""
-    times = Counter(topic.name for topic in request.topics)
+    times = Counter(topic.name for topic in paced(request.topics))
 
     async def grow(topic: CreatePartitionsTopic) -> CreatePartitionsTopicResult:
         if times[topic.name] > 1:
@@ -43,7 +44,7 @@ async def handle(
         await _grow(node, topic, validate_only=request.validate_only)
         return CreatePartitionsTopicResult(name=topic.name)
 
-    once = {topic.name: topic for topic in request.topics}.values()
+    once = {topic.name: topic for topic in paced(request.topics)}.values()
     return CreatePartitionsResponse(
         results=await per_partition_async(node, "create_partitions", once, grow, _failed)
     )

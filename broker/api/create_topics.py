@@ -19,6 +19,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from broker.network.per_partition import per_partition_async
+from broker.network.turns import paced
 from broker.topics.partition_counts import initial
 from config import topic_entries
 from protocol.acl import Operation, ResourceType
@@ -47,7 +48,7 @@ async def handle(
     node: Node, request: CreateTopicsRequest, context: Context
 ) -> CreateTopicsResponse:
     """Creates each topic separately."""
-    times = Counter(topic.name for topic in request.topics)
+    times = Counter(topic.name for topic in paced(request.topics))
 
     async def create(topic: CreatableTopic) -> CreatableTopicResult:
         if times[topic.name] > 1:
@@ -61,7 +62,7 @@ async def handle(
         created = await _create(node, topic, validate_only=request.validate_only)
         return _described(node, context, created)
 
-    once = {topic.name: topic for topic in request.topics}.values()
+    once = {topic.name: topic for topic in paced(request.topics)}.values()
     return CreateTopicsResponse(
         topics=await per_partition_async(node, "create_topics", once, create, _failed)
     )

@@ -15,6 +15,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from broker.network.per_partition import per_partition_async
+from broker.network.turns import paced
 from protocol.acl import Operation, ResourceType
 from protocol.api.delete_topics import DeletableTopicResult, DeleteTopicsResponse, DeleteTopicState
 from protocol.errors import (
@@ -40,7 +41,7 @@ async def handle(
 ) -> DeleteTopicsResponse:
     """Deletes each topic separately."""
     asked = _wanted(request, context.version)
-    times = Counter(_topic(node, wanted) for wanted in asked)
+    times = Counter(_topic(node, wanted) for wanted in paced(asked))
 
     async def delete(wanted: DeleteTopicState) -> DeletableTopicResult:
         if not node.config.delete_topic_enable:
@@ -54,7 +55,7 @@ async def handle(
         topic = await node.topics.delete(name)
         return DeletableTopicResult(name=topic.name, topic_id=topic.topic_id)
 
-    once = {(each.name, each.topic_id): each for each in asked}.values()
+    once = {(each.name, each.topic_id): each for each in paced(asked)}.values()
     return DeleteTopicsResponse(
         responses=await per_partition_async(node, "delete_topics", once, delete, _failed)
     )
@@ -80,7 +81,7 @@ def _require_deletion(node: Node, context: Context, wanted: DeleteTopicState, na
 def _wanted(request: DeleteTopicsRequest, version: int) -> list[DeleteTopicState]:
     if version >= _TOPIC_IDS_SINCE:
         return request.topics
-    return [DeleteTopicState(name=name) for name in request.topic_names]
+    return [DeleteTopicState(name=name) for name in paced(request.topic_names)]
 
 
 def _topic(node: Node, wanted: DeleteTopicState) -> str | UUID:

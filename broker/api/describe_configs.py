@@ -1,13 +1,14 @@
 """DescribeConfigs (key 32): settings of topics and brokers, and the source of each value.
 
-Behaviour: resources are topics (type 2) and brokers (type 4: this one by its id, or "" for the
-cluster's defaults). Subscriptions to clients' metrics (type 16, KIP-714) have no settings, as in a Kafka
-in which nobody has made any; others are INVALID_REQUEST. A request without keys asks for all settings, each
-under its own name, and for broker.id; one with keys gets the entry of a second name too, under that name.
+Behaviour: resources are topics (type 2) and brokers (type 4: this one by its id, or "" for the cluster's
+defaults). Subscriptions to clients' metrics (type 16, KIP-714) have no settings, as in a Kafka in which
+nobody has made any; others are INVALID_REQUEST. A request without keys asks for all settings, each under
+its own name, and for broker.id; one with keys gets the entry of a second name too, under that name.
 advertised.listeners are what clients are told, also if nobody has set them. Each resource succeeds or fails
-on its own. What was changed while the brokers run holds for all of them: where there are several, its
-source is their default, and what another broker has changed is seen at once. Only the rates of throttled
-replication (KIP-73) can be changed for one of several brokers alone.
+on its own; one that is named more than once is answered once. What was changed while the brokers run holds
+for all of them: where there are several, its source is their default, and what another broker has changed
+is seen at once. Only the rates of throttled replication (KIP-73) can be changed for one of several brokers
+alone.
 
 Version notes: 1 source and synonyms instead of a default flag (KIP-226); 3 type and documentation
 (KIP-569); 4 flexible.
@@ -16,11 +17,11 @@ Version notes: 1 source and synonyms instead of a default flag (KIP-226); 3 type
 from __future__ import annotations
 
 import contextlib
-from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.metadata.names import check_topic_name
 from broker.network.per_partition import per_partition
+from broker.network.turns import paced
 from broker.security.authorizer import CLUSTER_NAME
 from config import (
     BROKER_ALIASES,
@@ -57,6 +58,7 @@ _NODE_ID, _BROKER_ID = "node.id", "broker.id"
 _ADVERTISED = "advertised.listeners"
 _BROKER_LOGGER = 8
 _CLIENT_METRICS = 16
+_MOST_ENTRIES = 250_000  # of one answer: all settings of five thousand topics
 
 
 def handle(
@@ -80,9 +82,23 @@ async def _describe_newest(
 def _describe_all(
     node: Node, request: DescribeConfigsRequest, context: Context
 ) -> DescribeConfigsResponse:
-    describe = partial(_describe, node, context.session, request)
+    left = _MOST_ENTRIES
+
+    def describe(resource: DescribeConfigsResource) -> DescribeConfigsResult:
+        nonlocal left
+        if left <= 0:
+            raise InvalidRequest(
+                f"the answer has {_MOST_ENTRIES} settings already: ask for fewer resources at a time"
+            )
+        result = _describe(node, context.session, request, resource)
+        left -= len(result.configs)
+        return result
+
+    once: dict[tuple[int, str], DescribeConfigsResource] = {}
+    for each in paced(request.resources):
+        once.setdefault((each.resource_type, each.resource_name), each)
     return DescribeConfigsResponse(
-        results=per_partition(node, "describe_configs", request.resources, describe, _failed)
+        results=per_partition(node, "describe_configs", once.values(), describe, _failed)
     )
 
 

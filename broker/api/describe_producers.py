@@ -41,7 +41,7 @@ async def handle(
                 partitions=await per_partition_async(
                     node,
                     "describe_producers",
-                    topic.partition_indexes,
+                    dict.fromkeys(topic.partition_indexes),
                     partial(_one, node, context.session, topic.name),
                     _failed,
                 ),

@@ -20,6 +20,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from broker.network.per_partition import per_partition
+from broker.network.turns import paced
 from protocol.api.elect_leaders import (
     ElectLeadersResponse,
     PartitionResult,
@@ -72,13 +73,13 @@ async def _elect_among_several(node: Node, request: ElectLeadersRequest) -> Elec
     else:
         asked = _asked(request)
     elect = elect_preferred if request.election_type == _PREFERRED else elect_any
-    wanted = [(topic, index) for topic, indexes in asked.items() for index in indexes]
+    wanted = [(topic, index) for topic, indexes in asked.items() for index in paced(indexes)]
     failed = await elect(node, wanted, request.timeout_ms)
     if is_all:
         asked = {
             topic: [
                 index
-                for index in indexes
+                for index in paced(indexes)
                 if not isinstance(failed.get((topic, index)), ElectionNotNeeded)
             ]
             for topic, indexes in asked.items()

@@ -24,6 +24,7 @@ from broker.api.describe_configs import (
 )
 from broker.metadata.names import check_topic_name
 from broker.network.per_partition import per_partition_async
+from broker.network.turns import paced
 from broker.topics.settings import broker_changes, topic_changes
 from config import (
     BROKER_ALIASES,
@@ -69,7 +70,7 @@ async def handle(
         node, context.session, request.resources, alter, "incremental_alter_configs"
     )
     return IncrementalAlterConfigsResponse(
-        responses=[_response(resource, error) for resource, error in outcomes]
+        responses=[_response(resource, error) for resource, error in paced(outcomes)]
     )
 
 
@@ -81,7 +82,7 @@ async def altered(
     api: str,
 ) -> list[tuple[_Resource, BrokerError | None]]:
     """Alters resources one after another, each on its own; returns each with its error."""
-    times = Counter((each.resource_type, each.resource_name) for each in resources)
+    times = Counter((each.resource_type, each.resource_name) for each in paced(resources))
 
     async def alter_one(resource: _Resource) -> tuple[_Resource, BrokerError | None]:
         if times[resource.resource_type, resource.resource_name] > 1:
@@ -92,7 +93,7 @@ async def altered(
         return resource, None
 
     def failed(resource: _Resource, error: BrokerError) -> tuple[_Resource, BrokerError | None]:
-        return resource, error
+        return resource, error.with_traceback(None)  # its frames are many times as large
 
     return await per_partition_async(node, api, resources, alter_one, failed)
 

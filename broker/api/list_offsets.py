@@ -19,6 +19,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from broker.network.per_partition import per_partition
+from broker.network.turns import paced
 from broker.partitions.offload import answer
 from protocol.acl import Operation, ResourceType
 from protocol.api.list_offsets import (
@@ -80,7 +81,7 @@ def _answer(
     times = Counter(
         (topic.name, wanted.partition_index)
         for topic in request.topics
-        for wanted in topic.partitions
+        for wanted in paced(topic.partitions)
     )
 
     def look_up(name: str, wanted: ListOffsetsPartition) -> ListOffsetsPartitionResponse:

@@ -23,8 +23,10 @@ from typing import TYPE_CHECKING, Any
 from broker.metadata.brokers.visible import visible_brokers, visible_partition
 from broker.metadata.names import check_topic_name
 from broker.network.context import listed_brokers
+from broker.network.encoded import Encoded, encode_in_steps
 from broker.network.per_partition import per_partition, per_partition_async
-from broker.security.authorizer import CLUSTER_NAME, NOT_ASKED
+from broker.network.turns import paced
+from broker.security.authorizer import CLUSTER_NAME, NOT_ASKED, OpenAuthorizer
 from broker.topics import auto_creation
 from broker.topics.leadership import known_leader_epoch
 from broker.topics.settings import is_internal
@@ -41,17 +43,20 @@ from protocol.errors import (
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
+from protocol.message import codec
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterable
 
+    from broker.metadata.brokers.visible import VisibleBroker
     from broker.metadata.image import Image, Topic
-    from broker.network.context import Context
+    from broker.network.context import Context, Later
     from broker.node import Node
     from protocol.api.metadata import MetadataRequest, MetadataRequestTopic
     from protocol.errors import BrokerError
     from protocol.topic_partition import TopicPartition
 
+Answer = MetadataResponse | Encoded
 _ALL_REPLICAS_SINCE = 1
 _AUTO_CREATE_FLAG_SINCE = 4
 _LISTENER_NOT_FOUND_SINCE = 6
@@ -60,11 +65,15 @@ _BY_ID_SINCE = 12
 
 def handle(
     node: Node, request: MetadataRequest, context: Context
-) -> MetadataResponse | Coroutine[Any, Any, MetadataResponse]:
+) -> Answer | Later | Coroutine[Any, Any, Answer]:
     """Describes the cluster and the requested topics, once the leader epochs are known.
 
     A partition whose leader has just died is described when it has another one.
     """
+    if _asks_for_all(request, context.version):
+        kept = _kept_answer(node, request, context)
+        if kept is not None:
+            return kept
     if node.replicas is not None:
         new_leaders = node.replicas.new_leaders
         topics = partial(_existing, node, request, context.version)
@@ -72,8 +81,8 @@ def handle(
             return _answer_later(node, request, context, new_leaders.elected(topics))
     unread = [
         (topic.name, index)
-        for topic in _described(node, request, context.version)
-        for index in range(topic.partitions)
+        for topic in paced(_described(node, request, context.version))
+        for index in paced(range(topic.partitions))
         if node.store.leader_epoch(topic.name, index) is None
     ]
     if unread:
@@ -91,20 +100,20 @@ def _described(node: Node, request: MetadataRequest, version: int) -> Iterable[T
 def _existing(node: Node, request: MetadataRequest, version: int) -> Iterable[Topic]:
     """Returns the requested topics that exist."""
     image = node.metadata.image
-    if request.topics is None or (version == 0 and not request.topics):
+    if _asks_for_all(request, version):
         return image.topics.values()
     found = (
         image.topics_by_id.get(topic.topic_id)
         if topic.name is None
         else image.topics.get(topic.name)
-        for topic in request.topics
+        for topic in request.topics or ()
     )
     return (topic for topic in found if topic is not None)
 
 
 async def _answer_later(
     node: Node, request: MetadataRequest, context: Context, elected: Awaitable[None]
-) -> MetadataResponse:
+) -> Answer:
     """Returns the response when leaders are elected, or after a moment."""
     await elected
     answer = _answer(node, request, context)
@@ -113,7 +122,7 @@ async def _answer_later(
 
 async def _read_and_answer(
     node: Node, request: MetadataRequest, context: Context, unread: list[TopicPartition]
-) -> MetadataResponse:
+) -> Answer:
     """Reads the leader epochs of closed partitions, then returns the response."""
     await node.pools.reads.run(node.store.read_leader_epochs, unread)
     answer = _answer(node, request, context)
@@ -122,20 +131,14 @@ async def _read_and_answer(
 
 def _answer(
     node: Node, request: MetadataRequest, context: Context
-) -> MetadataResponse | Coroutine[Any, Any, MetadataResponse]:
+) -> Answer | Coroutine[Any, Any, Answer]:
     image = node.metadata.image
-    if request.topics is None or (context.version == 0 and not request.topics):
-        allows, session = node.authorizer.allows, context.session
-        described = [
-            _describe(node, topic, context)
-            for topic in image.topics.values()
-            if allows(session, Operation.DESCRIBE, ResourceType.TOPIC, topic.name)
-        ]
-        return _response(node, request, context, described)
-    wanted = _once(request.topics)
+    if _asks_for_all(request, context.version):
+        return _answer_all(node, request, context)
+    wanted = _once(request.topics or [])
     asked = context.version < _AUTO_CREATE_FLAG_SINCE or request.allow_auto_topic_creation
     if auto_creation.is_allowed(node.config, request_allows=asked) and any(
-        topic.name is not None and topic.name not in image.topics for topic in wanted
+        topic.name is not None and topic.name not in image.topics for topic in paced(wanted)
     ):
         return _create_and_answer(node, request, wanted, context)
     failed = partial(_failed, context.version)
@@ -143,18 +146,81 @@ def _answer(
     return _response(node, request, context, topics)
 
 
+def _asks_for_all(request: MetadataRequest, version: int) -> bool:
+    return request.topics is None or (version == 0 and not request.topics)
+
+
+def _kept_answer(node: Node, request: MetadataRequest, context: Context) -> Encoded | Later | None:
+    """Returns the answer to a request for all topics if it has been made, or is being made."""
+    if not isinstance(node.authorizer, OpenAuthorizer):
+        return None  # each principal sees other topics
+    again = partial(handle, node, request, context)
+    key, state = _key(request, context), _state(node, context)
+    return node.encoded.find(key, node.metadata.image, state, again)
+
+
+def _key(request: MetadataRequest, context: Context) -> tuple[int, str, bool, bool]:
+    """Returns what tells answers about all topics apart that hold at the same time."""
+    return (
+        context.version,
+        context.session.listener,
+        request.include_topic_authorized_operations,
+        request.include_cluster_authorized_operations,
+    )
+
+
+def _state(node: Node, context: Context) -> tuple[tuple[VisibleBroker, ...], int]:
+    """Returns what may change in an answer about all topics while the image does not."""
+    listed = listed_brokers(node, context, with_departed=True)
+    return tuple(listed.brokers), listed.controller
+
+
+def _answer_all(
+    node: Node, request: MetadataRequest, context: Context
+) -> Encoded | MetadataResponse:
+    """Describes all topics, once for everybody who asks while nothing changes."""
+    image = node.metadata.image
+    allows, session = node.authorizer.allows, context.session
+
+    def describe() -> MetadataResponse:
+        described = [
+            _describe(node, topic, context)
+            for topic in paced(image.topics.values())
+            if allows(session, Operation.DESCRIBE, ResourceType.TOPIC, topic.name)
+        ]
+        return _response(node, request, context, described)
+
+    if not isinstance(node.authorizer, OpenAuthorizer):
+        return describe()
+
+    def encode() -> Encoded:
+        parts = encode_in_steps(codec(MetadataResponse, context.version), describe(), "Metadata")
+        return Encoded(b"".join(parts))
+
+    return node.encoded.make(_key(request, context), image, _state(node, context), encode)
+
+
 def _once(topics: list[MetadataRequestTopic]) -> list[MetadataRequestTopic]:
     """Returns each topic once, however often it is named."""
-    return list({(topic.name, topic.topic_id): topic for topic in topics}.values())
+    return list({(topic.name, topic.topic_id): topic for topic in paced(topics)}.values())
 
 
 async def _create_and_answer(
     node: Node, request: MetadataRequest, wanted: list[MetadataRequestTopic], context: Context
 ) -> MetadataResponse:
-    """Creates the missing topics, then returns the response."""
+    """Creates the missing topics, as many as one request may, then returns the response.
+
+    A client asks again for those that are not created yet.
+    """
+    left = node.config.auto_create_topics_per_request
 
     async def create(topic: MetadataRequestTopic) -> MetadataResponseTopic:
-        if topic.name is not None:
+        nonlocal left
+        if topic.name is not None and topic.name not in node.metadata.image.topics:
+            if not left:
+                check_topic_name(topic.name)
+                raise UnknownTopicOrPartition
+            left -= 1
             await auto_creation.create_missing(node, context.session, topic.name)
         return _one(node, context, topic)
 
@@ -217,7 +283,7 @@ def _partitions_alone(node: Node, topic: Topic) -> list[MetadataResponsePartitio
             isr_nodes=list(record.isr),
             offline_replicas=[],
         )
-        for index, record in enumerate(topic.assignments)
+        for index, record in enumerate(paced(topic.assignments))
     ]
 
 
@@ -225,7 +291,7 @@ def _partitions(image: Image, topic: Topic, context: Context) -> list[MetadataRe
     """Describes the partitions of a topic in a cluster of several brokers."""
     reachable = visible_brokers(image, context.connection.listener.name)
     described = []
-    for index, record in enumerate(topic.assignments):
+    for index, record in enumerate(paced(topic.assignments)):
         seen = visible_partition(image, reachable, topic, index)
         replicas, isr = list(record.replicas), list(record.isr)
         code = _leader_code(image, record.leader, context.version) if seen.leader < 0 else 0
@@ -260,7 +326,7 @@ def _response(
     node: Node, request: MetadataRequest, context: Context, topics: list[MetadataResponseTopic]
 ) -> MetadataResponse:
     if request.include_topic_authorized_operations:
-        for topic in topics:
+        for topic in paced(topics):
             if topic.error_code != UnknownTopicId.code:  # then the topic is not known
                 topic.topic_authorized_operations = node.authorizer.operations(
                     context.session, ResourceType.TOPIC, topic.name or ""

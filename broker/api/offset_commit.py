@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from broker.groups.store import Committed
 from broker.network.per_partition import per_partition, per_partition_async
+from broker.network.turns import paced
 from broker.partitions import admission
 from config.setting import LONG_MAX
 from protocol.api.offset_commit import (
@@ -162,7 +163,9 @@ def _answer(
                         partition_index=index,
                         error_code=codes.get((topic.name, index), otherwise),
                     )
-                    for index in dict.fromkeys(each.partition_index for each in topic.partitions)
+                    for index in dict.fromkeys(
+                        each.partition_index for each in paced(topic.partitions)
+                    )
                 ],
             )
             for topic in request.topics

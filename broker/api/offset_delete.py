@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from broker.groups.group import State
 from broker.network.per_partition import per_partition
+from broker.network.turns import paced
 from protocol.acl import Operation, ResourceType
 from protocol.api.offset_delete import (
     OffsetDeleteResponse,
@@ -48,7 +49,9 @@ async def handle(
     codes: dict[TopicPartition, int] = {}
     going: list[TopicPartition] = []
     asked = dict.fromkeys(
-        (topic.name, each.partition_index) for topic in request.topics for each in topic.partitions
+        (topic.name, each.partition_index)
+        for topic in request.topics
+        for each in paced(topic.partitions)
     )
 
     def check(name: TopicPartition) -> None:
@@ -62,7 +65,7 @@ async def handle(
     per_partition(node, "offset_delete", asked, check, failed)
     await node.coordinator.forget_offsets(request.group_id, going)
     topics: dict[str, list[OffsetDeleteResponsePartition]] = {}
-    for name in asked:
+    for name in paced(asked):
         partition = OffsetDeleteResponsePartition(
             partition_index=name[1], error_code=codes.get(name, 0)
         )

@@ -5,7 +5,7 @@ Behaviour: works in any state of the group, and for a missing group: a missing o
 Version notes: 0 a missing offset is UNKNOWN_TOPIC_OR_PARTITION, as in ZooKeeper's time; 2 null is
 all topics, an error applies to the whole response; 5 leader epochs; 6 flexible; 7 `require_stable`:
 UNSTABLE_OFFSET_COMMIT for a partition for which an open transaction has sent an offset (KIP-447); 8
-several groups in one request.
+several groups in one request, each answered once.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.network.per_partition import per_partition
+from broker.network.turns import paced
 from protocol.acl import Operation, ResourceType
 from protocol.api.offset_fetch import (
     OffsetFetchResponse,
@@ -63,12 +64,12 @@ def handle(node: Node, request: OffsetFetchRequest, context: Context) -> OffsetF
                 _partition(index, None, _UNSTABLE)
                 if request.require_stable and _is_unstable(kept, name, index)
                 else _partition(index, at, missing)
-                for index, at in partitions
+                for index, at in paced(partitions)
             ]
         elif request.topics is None:
             continue
         else:
-            answers = [_partition(index, None, _DENIED) for index, _ in partitions]
+            answers = [_partition(index, None, _DENIED) for index, _ in paced(partitions)]
         topics.append(OffsetFetchResponseTopic(name=name, partitions=answers))
     return OffsetFetchResponse(topics=topics)
 
@@ -91,10 +92,12 @@ def _found(
     if wanted is None:
         names = sorted(offsets)
     else:
-        asked = ((topic.name, index) for topic in wanted for index in topic.partition_indexes)
+        asked = (
+            (topic.name, index) for topic in wanted for index in paced(topic.partition_indexes)
+        )
         names = dict.fromkeys(asked)
     found: Found = {}
-    for name in names:
+    for name in paced(names):
         found.setdefault(name[0], []).append((name[1], offsets.get(name)))
     return found
 
@@ -117,7 +120,7 @@ def _several(node: Node, request: OffsetFetchRequest, context: Context) -> Offse
         groups=per_partition(
             node,
             "offset_fetch",
-            request.groups,
+            {group.group_id: group for group in request.groups}.values(),
             partial(_of_group, node, context, request.require_stable),
             _failed,
         )
@@ -138,7 +141,7 @@ def _of_group(
             continue
         topic = OffsetFetchResponseTopics(name=name, partitions=[])
         answer.topics.append(topic)
-        for index, at in partitions:
+        for index, at in paced(partitions):
             one = OffsetFetchResponsePartitions(
                 partition_index=index, committed_offset=-1, metadata=""
             )

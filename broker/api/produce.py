@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker.network.context import CloseConnection
 from broker.network.per_partition import per_partition
+from broker.network.turns import paced
 from broker.partitions import admission
 from broker.partitions.leader_hints import leader_hint
 from broker.transactions.verification import Verified, check_one_producer
@@ -108,7 +109,9 @@ def handle(
     """
     if request.transactional_id is not None:
         check_one_producer(
-            data.records or b"" for topic in request.topic_data for data in topic.partition_data
+            data.records or b""
+            for topic in request.topic_data
+            for data in paced(topic.partition_data)
         )
     coming = _NONE_COMING
     if node.replicas is not None:
@@ -127,7 +130,7 @@ def _names(node: Node, request: ProduceRequest, version: int) -> Iterator[TopicP
     for topic in request.topic_data:
         name = _name_of(node, topic, version)
         if name is not None:
-            for data in topic.partition_data:
+            for data in paced(topic.partition_data):
                 yield name, data.index
 
 
@@ -166,7 +169,7 @@ def _append(
                 partition_responses=per_partition(
                     node,
                     "produce",
-                    [_Append(topic, data) for data in topic.partition_data],
+                    [_Append(topic, data) for data in paced(topic.partition_data)],
                     append,
                     failed,
                 ),
@@ -316,7 +319,7 @@ def _answer(
             _tell(response, leaders)
         return response
     for topic in response.responses:
-        for result in topic.partition_responses:
+        for result in paced(topic.partition_responses):
             if result.error_code:
                 raise CloseConnection(
                     f"acks=0 and {ERRORS[result.error_code].name}: {result.error_message}"

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from broker.groups.offset_commits import Committer
 from broker.groups.store import Committed
 from broker.network.per_partition import per_partition
+from broker.network.turns import paced
 from broker.partitions import admission
 from broker.transactions import verification
 from broker.transactions.messages import Producer
@@ -104,7 +105,7 @@ async def _stored(
 
 def _wanted(request: TxnOffsetCommitRequest) -> Iterator[_Wanted]:
     for topic in request.topics:
-        for partition in topic.partitions:
+        for partition in paced(topic.partitions):
             yield (topic.name, partition.partition_index), partition
 
 
@@ -137,7 +138,9 @@ def _answer(
                         partition_index=index,
                         error_code=codes.get((topic.name, index), otherwise),
                     )
-                    for index in dict.fromkeys(each.partition_index for each in topic.partitions)
+                    for index in dict.fromkeys(
+                        each.partition_index for each in paced(topic.partitions)
+                    )
                 ],
             )
             for topic in request.topics

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from broker.maintenance.compaction_counters import CompactionCounters
 from broker.metrics.family import OTHER
+from broker.metrics.loop_lag import LoopLag
 from protocol.records.layout import NEWEST_MAGIC
 
 if TYPE_CHECKING:
@@ -68,6 +69,7 @@ class Metrics:
 
     def __init__(self) -> None:
         self.bad_requests = 0
+        self.excessive_requests = 0
         self.unexpected_errors = 0
         self.disconnects_mid_request = 0
         self.connections_made = 0
@@ -77,6 +79,7 @@ class Metrics:
         self.commits = 0
         self.compaction = CompactionCounters()
         self.transactions = _TransactionCounts()
+        self.loop_lag = LoopLag()
         self.topics: defaultdict[str, _TopicCounts] = defaultdict(_TopicCounts)
         self.requests: defaultdict[tuple[int, int], int] = defaultdict(int)
         self.times: defaultdict[int, list[int]] = defaultdict(lambda: [0] * (len(BUCKETS_S) + 1))

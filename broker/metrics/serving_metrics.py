@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from broker.metrics.counters import BUCKETS_S
 from broker.metrics.family import COUNTER, GAUGE, HISTOGRAM, Buckets, Family
+from broker.metrics.loop_lag import BOUNDS_S as LAGS_S
 from protocol.message import known_apis
 from protocol.records import kernels
 
@@ -79,6 +80,15 @@ def _times(scrape: Scrape) -> Samples:
         yield (names[key],), Buckets(BUCKETS_S, counts, metrics.times_sum_s[key])
 
 
+def _lags(scrape: Scrape) -> Samples:
+    lag = scrape.node.metrics.loop_lag
+    yield (), Buckets(LAGS_S, lag.counts, lag.sum_s)
+
+
+def _longest_lag(scrape: Scrape) -> Samples:
+    yield (), scrape.node.metrics.loop_lag.longest_s
+
+
 def _fetched(scrape: Scrape) -> Samples:
     for topic, counts in list(scrape.node.metrics.topics.items()):
         for place, size_bytes in enumerate(counts.fetched):
@@ -125,6 +135,13 @@ FAMILIES = (
         "Requests that closed their connection",
         (),
         _count("bad_requests"),
+    ),
+    Family(
+        "tidelog_excessive_requests",
+        COUNTER,
+        "Requests that closed their connection because they, or their answers, would be too large",
+        (),
+        _count("excessive_requests"),
     ),
     Family(
         "tidelog_unexpected_errors",
@@ -252,6 +269,20 @@ FAMILIES = (
         "Time to answer",
         ("request",),
         _times,
+    ),
+    Family(
+        "tidelog_loop_lag_seconds",
+        HISTOGRAM,
+        "How late a timer of the event loop was: how long requests wait before they are looked at",
+        (),
+        _lags,
+    ),
+    Family(
+        "tidelog_loop_lag_longest_seconds",
+        GAUGE,
+        "The longest lag of the event loop in the last one to two minutes",
+        (),
+        _longest_lag,
     ),
     Family(
         _KAFKA + "failedproducerequests",

@@ -1,17 +1,17 @@
-"""One client's connection: it cuts frames out of the stream and sends responses in order.
+"""One client's connection: it serves the frames of the stream and sends responses in order.
 
 One connection is one asyncio protocol. It promises:
 
 - Requests are served strictly one after the other. So responses leave in request order, and the
   appends of a pipelining producer keep their order (Kafka mutes the channel to the same end).
 - A request that can be answered at once is answered inside `data_received`, without a task.
-- A peer that never stops sending takes turns with the others: each waits a few milliseconds at
-  most.
+- A peer that has many requests buffered takes turns with the others (turns.py): a peer that has one
+  waits a few milliseconds.
 - Memory is bounded: while a request is served, or the peer does not read its responses, at most
   `_PIPELINE_BYTES` of further requests are buffered, then the socket is not read. A large frame is
   read when its memory is reserved (`held.py`); a peer that leaves a frame incomplete is cut off.
-- A frame that cannot be parsed closes this connection, is logged and counted, and does not affect
-  others.
+- A frame that is too large or cannot be parsed closes this connection, is logged and counted, and
+  does not affect others.
 - Frames that were complete before that, or before the peer closed, are still served, as in Kafka: a
   producer with acks=0 may close right after its last request. Only a fetch or a lookup is cancelled
   with its connection.
@@ -24,9 +24,9 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from broker.network.context import CloseConnection, Later, NotServed
+from broker.network.context import CloseConnection, Excessive, Folded, Later
 from broker.network.dispatch import dispatch
-from broker.network.frames import COPY_BYTES, Frames
+from broker.network.frames import COPY_BYTES, LEAST_BYTES, Frames
 from broker.network.held import Held
 from broker.network.outgoing import Outgoing
 from broker.security.session import ANONYMOUS, Session
@@ -44,7 +44,7 @@ _PIPELINE_BYTES = 1 << 20
 # The first bytes of requests that change nothing and may take long: Fetch and ListOffsets.
 _GIVEN_UP = (b"\0\1", b"\0\2")
 # The longest time for which one peer is served before the others have their turn.
-_TURN_S = 0.002
+_TURN_S = 0.001
 # Responses that are ready together are sent together, up to this many bytes.
 _HELD_BYTES = 16_384
 
@@ -61,6 +61,7 @@ class Connection(asyncio.Protocol):
         self.software = ""  # name and version from ApiVersions v3
         self.last_active_s = 0.0
         self._transport: asyncio.Transport | None = None
+        self._turns = node.turns
         self._frames = Frames()
         self._waiting = self._frames.waiting  # whole frames not yet served
         regulate_soon = partial(asyncio.get_running_loop().call_soon, self._regulate)
@@ -68,8 +69,8 @@ class Connection(asyncio.Protocol):
         # What a request waits for that could not be answered at once: its task, or an event.
         self._under_way: asyncio.Future[Any] | None = None
         self._may_give_up = False  # whether to cancel that when the peer closes
-        self._turn: asyncio.Handle | None = None  # set while other connections have their turn
-        self._end: str | None = None  # why reading has ended; "" if the peer has closed
+        self._queues = False  # for its turn, while others have theirs
+        self._end: CloseConnection | str | None = None  # why reading has ended; "": peer has closed
         self._left = False  # the broker is stopping
         self._writable = True  # the peer reads, and nothing is left to be streamed
         self.outgoing = Outgoing(node.memory.answers)
@@ -106,10 +107,10 @@ class Connection(asyncio.Protocol):
         self.outgoing.close()
         self._transport = None
         self.node.connections.discard(self)
-        have_bytes = self._frames.have_bytes
-        if have_bytes or self._waiting:
+        have = self._frames.have_bytes
+        if have or self._waiting:
             self.node.metrics.disconnects_mid_request += 1
-            log.info("peer left in mid-request", extra={"peer": self.peer, "bytes": have_bytes})
+            log.info("peer left in mid-request", extra={"peer": self.peer, "bytes": have})
         self._held.close()
         if self._under_way is not None and self._may_give_up:
             self._under_way.cancel()
@@ -154,15 +155,16 @@ class Connection(asyncio.Protocol):
             asyncio.get_running_loop().call_soon(self._stream)
         else:
             self._writable = True
-            if self._under_way is None and self._turn is None:
+            if self._under_way is None and not self._queues:
                 self._serve_waiting()
 
     def data_received(self, data: bytes) -> None:
         """Cuts frames out of the stream and serves them."""
         if self._end is not None:
             return
-        self.last_active_s = self.node.clock.monotonic_s()
-        if self._is_one_frame(data):
+        now_s = self.last_active_s = self.node.clock.monotonic_s()
+        is_crowded = self._turns.are_wanted and self._turns.is_crowded(now_s)
+        if not is_crowded and self._is_one_frame(data):
             self._serve_one(data[4:])
             return
         reason = self._frames.take(data, self.node.memory.most_frame_bytes)
@@ -170,12 +172,11 @@ class Connection(asyncio.Protocol):
             self._end = reason
         if self.on_more is not None and self._waiting:
             self.on_more()
-        if (
-            self._under_way is None
-            and self._turn is None
-            and (self._waiting or self._end is not None)
-        ):
-            self._serve_waiting()
+        if self._under_way is None and not self._queues:
+            if is_crowded:
+                self._queue(is_new=True)
+            elif self._waiting or self._end is not None:
+                self._serve_waiting()
         self._regulate()
 
     # -- ends -----------------------------------------------------------------------------------
@@ -183,7 +184,9 @@ class Connection(asyncio.Protocol):
     def _refuse(self, reason: str | CloseConnection) -> None:
         """Closes the connection because of invalid data."""
         self.node.metrics.bad_requests += 1
-        if not isinstance(reason, NotServed) or self.node.connections.is_shown(self, str(reason)):
+        if isinstance(reason, Excessive):
+            self.node.metrics.excessive_requests += 1
+        if not isinstance(reason, Folded) or self.node.connections.is_shown(self, reason.kind):
             log.warning("connection closed: %s", reason, extra={"peer": self.peer})
         self.hang_up()
 
@@ -248,12 +251,8 @@ class Connection(asyncio.Protocol):
         transport = self._transport
         if transport is None or transport.is_closing():
             return
-        room = self._left or (
-            self._frames.waiting_bytes < _PIPELINE_BYTES
-            and self._end is None
-            and self._turn is None
-            and not self._held.is_waiting
-        )
+        is_held_up = self._end is not None or self._queues or self._held.is_waiting
+        room = self._left or (self._frames.waiting_bytes < _PIPELINE_BYTES and not is_held_up)
         if room != self._reading:
             self._reading = room
             if room:
@@ -271,10 +270,10 @@ class Connection(asyncio.Protocol):
             not self._frames.have_bytes
             and self._under_way is None
             and not self._waiting
-            and self._turn is None
+            and not self._queues
             and self._reading
             and self._writable
-            and 8 <= size <= COPY_BYTES
+            and LEAST_BYTES <= size <= COPY_BYTES
             and size == int.from_bytes(data[:4], "big")
             and size <= self.node.settings.broker.socket_request_max_bytes
         )
@@ -302,8 +301,9 @@ class Connection(asyncio.Protocol):
         held: list[bytes | bytearray | memoryview] = []
         held_bytes = 0
         while self._waiting and self._writable and self._transport is not None:
-            frame = self._waiting.popleft()
-            self._frames.waiting_bytes -= len(frame)
+            frame = self._frames.pop()
+            if not self._waiting:
+                self._end = self._frames.go_on(self.node.memory.most_frame_bytes) or self._end
             try:
                 answer = dispatch(self.node, self, frame)
             except CloseConnection as reason:
@@ -320,13 +320,13 @@ class Connection(asyncio.Protocol):
                 self._finish_later(frame, answer)
                 break
             if monotonic_s() > over_s:
-                # Reading stops for an iteration of the loop too: else the loop would deliver the
-                # data that has arrived meanwhile, many times, before it polls another socket.
-                self._turn = asyncio.get_running_loop().call_soon(self._go_on)
+                # Reading stops until then too: else the loop would deliver the data that has
+                # arrived meanwhile, many times, before it polls another socket.
+                self._queue()
                 break
         self._write(held)
         if self._end is not None and not (
-            self._waiting or self._under_way or self._turn or self._left
+            self._waiting or self._under_way or self._queues or self._left
         ):
             if self._end:
                 self._refuse(self._end)
@@ -335,9 +335,14 @@ class Connection(asyncio.Protocol):
             return
         self._regulate()
 
+    def _queue(self, *, is_new: bool = False) -> None:
+        """Waits for the next turn; one that was not served in this round `is_new`."""
+        self._queues = True
+        self._turns.join(self._go_on, is_new=is_new)
+
     def _go_on(self) -> None:
         """Continues after the turn of the others."""
-        self._turn = None
+        self._queues = False
         if self._under_way is None:
             self._serve_waiting()
 
@@ -386,13 +391,15 @@ class Connection(asyncio.Protocol):
         if not parts:
             return
         self.last_active_s = self.node.clock.monotonic_s()
-        if self._transport is not None:
-            if len(parts) == 1:
-                self._transport.write(parts[0])
-            else:
-                self.outgoing.write(self._transport, parts)
-                if self.outgoing.is_streaming:
-                    self._writable = False
-                    asyncio.get_running_loop().call_soon(self._stream)
-            if not self._writable:
-                self.outgoing.count(self._transport.get_write_buffer_size())
+        transport = self._transport
+        if transport is None:
+            return
+        if len(parts) == 1:
+            transport.write(parts[0])
+        else:
+            self.outgoing.write(transport, parts)
+            if self.outgoing.is_streaming:
+                self._writable = False
+                asyncio.get_running_loop().call_soon(self._stream)
+        if not self._writable:
+            self.outgoing.count(transport.get_write_buffer_size())

@@ -52,7 +52,7 @@ class Connections:
         return True
 
     def is_shown(self, connection: Connection, reason: str) -> bool:
-        """Counts a request that is not served; returns whether to log it, or it was often enough."""
+        """Counts what a client may repeat; returns whether to log it, or it was often enough."""
         now_s = connection.node.clock.monotonic_s()
         return self._refusals.is_shown(connection.session.host, reason, now_s)
 

@@ -30,8 +30,26 @@ class CloseConnection(Exception):
     """The request has no response and the connection must be closed. The text says why."""
 
 
-class NotServed(CloseConnection):
+class Folded(CloseConnection):
+    """A reason that a client may repeat for ever: it is logged a few times and then counted.
+
+    Those of one `kind` are counted together.
+    """
+
+    def __init__(self, text: str, kind: str) -> None:
+        super().__init__(text)
+        self.kind = kind
+
+
+class NotServed(Folded):
     """The API, or its version, is not served: a client that asks blindly may repeat this for ever."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text, text)
+
+
+class Excessive(Folded):
+    """The request, or its response, is larger than it may be."""
 
 
 def _nothing() -> None:

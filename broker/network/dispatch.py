@@ -13,6 +13,7 @@ unknown API or version, and any error with acks=0 close the connection, as in Ka
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Coroutine
 from functools import partial
 from importlib import import_module
@@ -20,13 +21,23 @@ from types import CoroutineType, ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker.api import api_versions
-from broker.network.context import CloseConnection, Context, Later, NotServed, as_broker_error
+from broker.network.context import (
+    CloseConnection,
+    Context,
+    Excessive,
+    Later,
+    NotServed,
+    as_broker_error,
+)
+from broker.network.encoded import Encoded, decode_in_steps, encode_in_steps
+from broker.network.turns import can_pause
 from broker.security.authorizer import CLUSTER_NAME
 from protocol.acl import ResourceType
 from protocol.message import (
     API_VERSIONS,
     DecodeError,
     RequestHeader,
+    TooMuch,
     api_of,
     codec,
     read_request_header,
@@ -42,13 +53,25 @@ if TYPE_CHECKING:
     from broker.security.session import Session
     from protocol.acl import Need
     from protocol.errors import BrokerError
-    from protocol.message import Api, Message
+    from protocol.message import Api, Codec, Message
+
+log = logging.getLogger("tidelog.dispatch")
 
 Answer = list[Buffer] | None
 Coming = Coroutine[Any, Any, Answer] | Later  # of an Answer
 # What a shortcut answers: frames; frames later, or what makes the response of a context; None if it
 # does not answer.
 Short = list[Buffer] | Later | None
+
+
+# Frames from this size on are decoded in steps.
+_STEPS_BYTES = 4096
+_WAITING = (1, 11, 14)  # Fetch, JoinGroup, SyncGroup: they wait for others
+_MAYBE_SLOW_S = 0.01  # what takes less is not compared with the setting
+# Small requests of Produce, Fetch and Heartbeat are the bulk of what is asked, and never take long: they
+# are served at once. All others are served in slices.
+_PLAIN = (0, 1, 12)
+_PLAIN_BYTES = 1024
 
 
 # The modules that can serve a request of the most frequent shape without message objects: their
@@ -60,8 +83,8 @@ class Route(NamedTuple):
     """Everything that is needed to serve one API in one version."""
 
     name: str
-    decode: Callable[[Any, int], tuple[Any, int]]
-    encode_parts: Callable[[Any], list[Buffer]]
+    request: Codec
+    response: Codec
     handle: Callable[[Node, Any, Context], Any]
     refuse: Callable[[Any, BrokerError], Any]
     shortcut: Callable[[Node, Session, RequestHeader, Any], Short] | None = None
@@ -101,8 +124,8 @@ def _route(header: RequestHeader) -> Route:
     short = _SHORTCUTS.get(header.api_key)
     route = Route(
         api.name,
-        codec(api.request, version).decode,
-        codec(api.response, version).encode_parts,
+        codec(api.request, version),
+        codec(api.response, version),
         module.handle,
         module.refuse,
         import_module(f"..api.{short}", __package__).shortcut if short else None,
@@ -139,15 +162,36 @@ def dispatch(node: Node, connection: Connection, frame: bytes | memoryview) -> A
                 taken_s = node.clock.monotonic_s() - started_s
                 node.metrics.request_done(header.api_key, header.api_version, taken_s)
                 return answer or None
-        request, _ = route.decode(frame, header.body_offset)
     except DecodeError as error:
-        raise CloseConnection(f"unparsable request: {error}") from None
-    context = Context(header, connection)
+        raise _unparsable(error) from None
     connection.client_id = header.client_id
+    context = Context(header, connection)
+    if header.api_key in _PLAIN and len(frame) <= _PLAIN_BYTES:
+        return _serve(node, route, context, frame, started_s)
+    return node.turns.serve(partial(_serve_in_slices, node, route, context, frame, started_s))
+
+
+def _unparsable(error: DecodeError) -> CloseConnection:
+    text = f"unparsable request: {error}"
+    return Excessive(text, text) if isinstance(error, TooMuch) else CloseConnection(text)
+
+
+def _serve(
+    node: Node, route: Route, context: Context, frame: bytes | memoryview, started_s: float
+) -> Answer | Coming:
+    """Decodes a request, asks for its rights, and calls its handler."""
+    header = context.header
+    try:
+        if len(frame) >= _STEPS_BYTES:
+            request: Message = decode_in_steps(route.request, frame, header.body_offset)
+        else:
+            request, _ = route.request.decode(frame, header.body_offset)
+    except DecodeError as error:
+        raise _unparsable(error) from None
     try:
         for need in route.needs:
             node.authorizer.require(
-                connection.session, need.operation, need.resource_type, CLUSTER_NAME
+                context.session, need.operation, need.resource_type, CLUSTER_NAME
             )
         response = route.handle(node, request, context)
     except Exception as error:
@@ -161,6 +205,27 @@ def dispatch(node: Node, connection: Connection, frame: bytes | memoryview) -> A
         finish = partial(_finish, node, route, header, request, response, started_s)
         return Later(response.happened, finish, response.dropped)
     return _encode(node, route, header, response, started_s)
+
+
+def _serve_in_slices(
+    node: Node, route: Route, context: Context, frame: bytes | memoryview, started_s: float
+) -> Answer | Coming:
+    """Does what `_serve` does where it may pause, and whatever comes after a wait too."""
+    return _in_slices(node, _serve(node, route, context, frame, started_s))
+
+
+def _in_slices(node: Node, answer: Answer | Coming) -> Answer | Coming:
+    """Returns the same answer, of which all that is still to be done may pause."""
+    if isinstance(answer, CoroutineType):
+        return node.turns.in_slices(answer)
+    if isinstance(answer, Later):
+        later = answer
+
+        def go_on() -> Answer | Coming:
+            return _in_slices(node, later.finish())
+
+        return Later(later.happened, partial(node.turns.serve, go_on), later.dropped)
+    return answer
 
 
 def _finish(
@@ -220,10 +285,24 @@ def _short_later(
 
 
 def _count(node: Node, header: RequestHeader, started_s: float) -> None:
-    """Counts a request that is done, with or without a response."""
-    node.metrics.request_done(
-        header.api_key, header.api_version, node.clock.monotonic_s() - started_s
-    )
+    """Counts a request that is done, with or without a response; logs a slow one."""
+    taken_s = node.clock.monotonic_s() - started_s
+    node.metrics.request_done(header.api_key, header.api_version, taken_s)
+    if taken_s > _MAYBE_SLOW_S:
+        _tell_slow(node, header, taken_s)
+
+
+def _tell_slow(node: Node, header: RequestHeader, taken_s: float) -> None:
+    limit_ms = node.config.request_slow_log_ms
+    api = api_of(header.api_key)
+    if api is None or header.api_key in _WAITING or not 0 <= limit_ms < taken_s * 1000:
+        return
+    extra = {
+        "client": header.client_id,
+        "version": header.api_version,
+        "took_ms": round(taken_s * 1000),
+    }
+    log.warning("slow request: %s", api.name, extra=extra)
 
 
 def _encode(
@@ -231,10 +310,19 @@ def _encode(
 ) -> list[Buffer]:
     """Returns a response as buffers that begin with the frame's length.
 
-    Raises CloseConnection for a response that its version cannot carry, which is a bug.
+    Raises CloseConnection for a response that its version cannot carry, which is a bug, and for one of
+    more than ANSWER_BYTES.
     """
+    parts: list[Buffer]
     try:
-        parts = route.encode_parts(response)
+        if isinstance(response, Encoded):
+            parts = [response.body]
+        elif can_pause():
+            parts = encode_in_steps(route.response, response, route.name)
+        else:
+            parts = route.response.encode_parts(response)
+    except CloseConnection:
+        raise
     except Exception as error:
         as_broker_error(node, error, f"encoding the answer of {route.name}")
         raise CloseConnection(f"no answer could be made to {route.name}") from None

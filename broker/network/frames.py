@@ -5,6 +5,10 @@
 - Memory is never allocated because of a frame's stated length alone. A frame of more than `LARGE_BYTES`
   is `wanted` first; who uses this class reserves memory for it and calls `allot`, and takes no more
   bytes until then.
+- A frame that is larger than its API allows is refused by its first six bytes: length and API key. How
+  large a request may be is declared with its API; `socket.request.max.bytes` limits every one.
+- Of the frames that came together only some are cut at once: a peer that sends ten thousand of them in one
+  piece does not hold up the others while they are counted.
 - A frame of more than `_MAPPED_BYTES` is received in place, so that it is in memory once.
 - `held_bytes` is what the connection holds, or has reserved.
 """
@@ -15,12 +19,17 @@ import mmap
 from collections import deque
 from typing import Final
 
+from broker.network.context import CloseConnection, Excessive
+from protocol.message import MIB, api_of
+
 LARGE_BYTES: Final = 64 << 10
 # Below this size a copy out of the receive buffer is cheaper than decoding through a memoryview.
 COPY_BYTES: Final = 16_384
 _MAPPED_BYTES = 4 << 20  # new pages cost more than joining chunks, but nothing is in memory twice
 _MOST_CHUNKS = 4096  # the most chunks of one frame
-_LEAST_BYTES = 8  # of a request's header
+LEAST_BYTES: Final = 8  # of a request's header
+_JUDGED_BYTES = 6  # the length, and the API key
+_MOST_CUT = 64  # frames that are cut at once
 
 
 class Frames:
@@ -30,6 +39,7 @@ class Frames:
         "_chunks",
         "_mapped",
         "_need",
+        "_rest",
         "have_bytes",
         "is_allotted",
         "waiting",
@@ -38,9 +48,10 @@ class Frames:
 
     def __init__(self) -> None:
         self.waiting: deque[bytes | memoryview] = deque()  # whole frames, without their lengths
-        self.waiting_bytes = 0
+        self.waiting_bytes = 0  # of these, and of what is not cut yet
+        self._rest: memoryview | None = None  # what is not cut yet
         self.have_bytes = 0  # of an incomplete frame, its length prefix included
-        self._need = 4  # bytes that are needed to proceed: the prefix, then the whole frame
+        self._need = _JUDGED_BYTES  # bytes that are needed to proceed, then the whole frame
         self._chunks: list[bytes] = []  # the incomplete frame
         self._mapped: mmap.mmap | None = None  # or the memory that it arrives in
         self.is_allotted = False  # whether memory is reserved for all of it
@@ -64,13 +75,17 @@ class Frames:
                 self._mapped.write(chunk)
             self._chunks.clear()
 
-    def take(self, data: bytes, limit_bytes: int) -> str | None:
+    def take(self, data: bytes, limit_bytes: int) -> CloseConnection | None:
         """Takes what has arrived. Returns why the stream cannot be read on, None if it can."""
+        if self._rest is not None:  # the transport had read it before it was told to pause
+            rest, self._rest = self._rest, None
+            self.waiting_bytes -= len(rest)
+            return self._cut(b"".join((rest, data)), 0, limit_bytes)
         if not self.have_bytes:
-            return self._cut(data, limit_bytes)
+            return self._cut(data, 0, limit_bytes)
         if self._mapped is not None:
-            rest = self._fill(self._mapped, data)
-            return self._cut(rest, limit_bytes) if rest else None
+            after = self._fill(self._mapped, data)
+            return self._cut(after, 0, limit_bytes) if after else None
         self._chunks.append(data)
         self.have_bytes += len(data)
         if self.have_bytes < self._need:
@@ -79,18 +94,35 @@ class Frames:
             return None
         data = b"".join(self._chunks)
         self._forget_incomplete()
-        return self._cut(data, limit_bytes)
+        return self._cut(data, 0, limit_bytes)
+
+    def pop(self) -> bytes | memoryview:
+        """Returns the next frame; `go_on` has to be called where no frame is left then."""
+        frame = self.waiting.popleft()
+        self.waiting_bytes -= len(frame)
+        return frame
+
+    def go_on(self, limit_bytes: int) -> CloseConnection | None:
+        """Cuts more of what has arrived. Returns why the stream cannot be read on, None if it can."""
+        rest, self._rest = self._rest, None
+        if rest is None:
+            return None
+        data = rest.obj
+        assert isinstance(data, bytes)
+        self.waiting_bytes -= len(rest)
+        return self._cut(data, len(data) - len(rest), limit_bytes)
 
     def clear(self) -> None:
         """Forgets everything that has arrived."""
         self.waiting.clear()
+        self._rest = None
         self.waiting_bytes = 0
         self._forget_incomplete()
 
     def _forget_incomplete(self) -> None:
         self._chunks.clear()
         self._mapped, self.is_allotted = None, False
-        self.have_bytes, self._need = 0, 4
+        self.have_bytes, self._need = 0, _JUDGED_BYTES
 
     def _fill(self, mapped: mmap.mmap, data: bytes) -> bytes:
         """Adds to a frame in its place; returns what follows the frame."""
@@ -105,24 +137,35 @@ class Frames:
         self._forget_incomplete()
         return data[missing:]
 
-    def _cut(self, data: bytes, limit_bytes: int) -> str | None:
-        """Queues every whole frame of `data`; keeps the rest."""
-        position = 0
+    def _cut(self, data: bytes, position: int, limit_bytes: int) -> CloseConnection | None:
+        """Queues some whole frames of `data`; keeps the rest."""
         end = len(data)
+        waiting = self.waiting
+        most = len(waiting) + _MOST_CUT
         while end - position >= 4:
+            if len(waiting) == most:
+                self._rest = memoryview(data)[position:]
+                self.waiting_bytes += end - position
+                return None
             size = int.from_bytes(data[position : position + 4], "big", signed=True)
-            if size < _LEAST_BYTES or size > limit_bytes:
-                return f"frame of {size} bytes (allowed: {_LEAST_BYTES} to {limit_bytes})"
+            if size < LEAST_BYTES or size > limit_bytes:
+                return _not_allowed(size, limit_bytes)
+            if size > COPY_BYTES and end - position >= _JUDGED_BYTES:
+                key = int.from_bytes(data[position + 4 : position + 6], "big", signed=True)
+                refusal = _too_large_for(key, size, limit_bytes)
+                if refusal is not None:
+                    return refusal
             stop = position + 4 + size
             if stop > end:
-                self._need = 4 + size
+                if end - position >= _JUDGED_BYTES:
+                    self._need = 4 + size
                 break
             whole = (
                 data[position + 4 : stop]
                 if size <= COPY_BYTES
                 else memoryview(data)[position + 4 : stop]
             )
-            self.waiting.append(whole)
+            waiting.append(whole)
             self.waiting_bytes += size
             position = stop
         rest = end - position
@@ -130,3 +173,18 @@ class Frames:
             self._chunks.append(data[position:] if position else data)
             self.have_bytes = rest
         return None
+
+
+def _not_allowed(size: int, limit_bytes: int) -> CloseConnection:
+    return CloseConnection(f"frame of {size} bytes (allowed: {LEAST_BYTES} to {limit_bytes})")
+
+
+def _too_large_for(key: int, size: int, limit_bytes: int) -> CloseConnection | None:
+    """Returns the refusal of a frame that is larger than its API allows."""
+    api = api_of(key)
+    most = MIB if api is None else api.request_bytes
+    if most is None or size <= most:
+        return None
+    name = f"API key {key}" if api is None else api.name
+    text = f"frame of {size} bytes for {name} (allowed: {LEAST_BYTES} to {min(most, limit_bytes)})"
+    return Excessive(text, f"frame too large for {name}")

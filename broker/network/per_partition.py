@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypeVar
 
 from broker.network.context import as_broker_error
+from broker.network.turns import pause
 from broker.pools import Abandoned
 from storage.would_block import WouldBlock
 
@@ -31,7 +32,8 @@ def per_partition(
 ) -> list[Result]:
     """Serves each partition in turn; `failed` makes the result of one whose `serve` raises.
 
-    Abandoned and WouldBlock end the whole loop, because they do not concern one partition. `api`
+    Others have their turn in between, if need be. Abandoned and WouldBlock end the whole loop,
+    because they do not concern one partition. `api`
     names the request in the log.
     """
     results = []
@@ -42,6 +44,7 @@ def per_partition(
             raise
         except Exception as error:
             results.append(failed(each, as_broker_error(node, error, api)))
+        pause()
     return results
 
 
@@ -59,4 +62,5 @@ async def per_partition_async(
             results.append(await serve(each))
         except Exception as error:
             results.append(failed(each, as_broker_error(node, error, api)))
+        pause()
     return results

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from config.broker.limits import LimitsConfig
 from config.setting import INT_MAX, Type, setting
 
 
 @dataclass(frozen=True, slots=True)
-class FetchConfig:
+class FetchConfig(LimitsConfig):
     """A broker's settings of fetches; the other settings of a broker are beside them."""
 
     fetch_max_bytes: int = setting(

@@ -170,35 +170,6 @@ class BrokerConfig(ClusterConfig):
         "Whether topics may be deleted.",
         dynamic=False,
     )
-    socket_request_max_bytes: int = setting(
-        "socket.request.max.bytes",
-        Type.INT,
-        100 * 2**20,
-        "The size, in bytes, of the largest request that is read; a larger one closes the "
-        "connection.",
-        low=1,
-        dynamic=False,
-    )
-    queued_max_request_bytes: int = setting(
-        "queued.max.request.bytes",
-        Type.LONG,
-        -1,
-        "How many bytes of requests are in memory at most, those that are being received included; "
-        "while it is reached, connections that send large requests are not read. -1: a quarter of "
-        "memory.limit.bytes, which is also the most.",
-        low=-1,
-        dynamic=False,
-    )
-    memory_limit_bytes: int = setting(
-        "memory.limit.bytes",
-        Type.LONG,
-        512 * 2**20,
-        "How much memory requests may take together, in bytes: their frames, records that are "
-        "decompressed or converted, and answers that have not been read. Whoever would exceed it "
-        "waits, or is refused.",
-        low=8 * 2**20,
-        dynamic=False,
-    )
     max_connections: int = setting(
         "max.connections",
         Type.INT,

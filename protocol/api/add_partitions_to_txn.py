@@ -81,4 +81,5 @@ API = Api(
         Need(Operation.WRITE, ResourceType.TOPIC),
         Need(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, by_handler=True),
     ),
+    request_bytes=4 << 20,
 )

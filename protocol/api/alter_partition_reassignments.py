@@ -64,4 +64,6 @@ API = Api(
     first_flexible=0,
     served=(0, 0),
     needs=(Need(Operation.ALTER, ResourceType.CLUSTER),),
+    request_bytes=4 << 20,
+    request_elements=100_000,
 )

@@ -65,4 +65,5 @@ API = Api(
     first_flexible=3,
     served=(0, 4),
     needs=(),
+    request_bytes=64 << 10,
 )

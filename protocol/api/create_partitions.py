@@ -56,4 +56,5 @@ API = Api(
     first_flexible=2,
     served=(0, 3),
     needs=(Need(Operation.ALTER, ResourceType.TOPIC),),
+    request_bytes=4 << 20,
 )

@@ -87,4 +87,5 @@ API = Api(
         Need(Operation.CREATE, ResourceType.CLUSTER, by_handler=True),
         Need(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC),
     ),
+    request_bytes=4 << 20,
 )

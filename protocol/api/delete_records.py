@@ -62,4 +62,5 @@ API = Api(
     first_flexible=2,
     served=(0, 2),
     needs=(Need(Operation.DELETE, ResourceType.TOPIC),),
+    request_bytes=4 << 20,
 )

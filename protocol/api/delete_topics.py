@@ -55,4 +55,5 @@ API = Api(
         Need(Operation.DELETE, ResourceType.TOPIC),
         Need(Operation.DELETE, ResourceType.CLUSTER, by_handler=True),
     ),
+    request_bytes=4 << 20,
 )

@@ -78,4 +78,5 @@ API = Api(
         Need(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC),
         Need(Operation.DESCRIBE_CONFIGS, ResourceType.CLUSTER, by_handler=True),
     ),
+    request_bytes=4 << 20,
 )

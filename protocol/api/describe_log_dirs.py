@@ -66,4 +66,5 @@ API = Api(
     first_flexible=2,
     served=(0, 4),
     needs=(Need(Operation.DESCRIBE, ResourceType.CLUSTER),),
+    request_bytes=4 << 20,
 )

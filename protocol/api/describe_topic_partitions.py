@@ -73,4 +73,5 @@ API = Api(
     first_flexible=0,
     served=(0, 0),
     needs=(Need(Operation.DESCRIBE, ResourceType.TOPIC),),
+    request_bytes=4 << 20,
 )

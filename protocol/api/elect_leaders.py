@@ -57,4 +57,5 @@ API = Api(
     first_flexible=2,
     served=(0, 2),
     needs=(Need(Operation.ALTER, ResourceType.CLUSTER),),
+    request_bytes=4 << 20,
 )

@@ -259,4 +259,5 @@ API = Api(
         Need(Operation.READ, ResourceType.TOPIC),
         Need(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, by_handler=True),
     ),
+    request_bytes=4 << 20,
 )

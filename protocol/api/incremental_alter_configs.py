@@ -61,4 +61,5 @@ API = Api(
         Need(Operation.ALTER_CONFIGS, ResourceType.TOPIC),
         Need(Operation.ALTER_CONFIGS, ResourceType.CLUSTER, by_handler=True),
     ),
+    request_bytes=4 << 20,
 )

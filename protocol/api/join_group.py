@@ -63,4 +63,5 @@ API = Api(
     first_flexible=6,
     served=(0, 9),
     needs=(Need(Operation.READ, ResourceType.GROUP),),
+    request_bytes=8 << 20,
 )

@@ -73,4 +73,5 @@ API = Api(
     first_flexible=6,
     served=(0, 11),
     needs=(Need(Operation.DESCRIBE, ResourceType.TOPIC),),
+    request_bytes=4 << 20,
 )

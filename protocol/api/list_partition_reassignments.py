@@ -58,4 +58,5 @@ API = Api(
     first_flexible=0,
     served=(0, 0),
     needs=(Need(Operation.DESCRIBE, ResourceType.CLUSTER),),
+    request_bytes=4 << 20,
 )

@@ -87,4 +87,5 @@ API = Api(
         Need(Operation.CREATE, ResourceType.TOPIC),
         Need(Operation.CREATE, ResourceType.CLUSTER, by_handler=True),
     ),
+    request_bytes=4 << 20,
 )

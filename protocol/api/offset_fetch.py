@@ -107,4 +107,5 @@ API = Api(
         Need(Operation.DESCRIBE, ResourceType.GROUP),
         Need(Operation.DESCRIBE, ResourceType.TOPIC),
     ),
+    request_bytes=4 << 20,
 )

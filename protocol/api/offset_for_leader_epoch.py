@@ -68,4 +68,5 @@ API = Api(
         Need(Operation.DESCRIBE, ResourceType.TOPIC),
         Need(Operation.CLUSTER_ACTION, ResourceType.CLUSTER, by_handler=True),
     ),
+    request_bytes=4 << 20,
 )

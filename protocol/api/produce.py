@@ -102,4 +102,5 @@ API = Api(
         Need(Operation.WRITE, ResourceType.TOPIC),
         Need(Operation.WRITE, ResourceType.TRANSACTIONAL_ID),
     ),
+    request_bytes=None,
 )

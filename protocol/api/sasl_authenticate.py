@@ -37,4 +37,5 @@ API = Api(
     first_flexible=2,
     served=(0, 2),
     needs=(),
+    request_bytes=64 << 10,
 )

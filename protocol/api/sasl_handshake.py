@@ -32,4 +32,5 @@ API = Api(
     first_flexible=None,
     served=(0, 1),
     needs=(),
+    request_bytes=64 << 10,
 )

@@ -49,4 +49,5 @@ API = Api(
     first_flexible=4,
     served=(0, 5),
     needs=(Need(Operation.READ, ResourceType.GROUP),),
+    request_bytes=8 << 20,
 )

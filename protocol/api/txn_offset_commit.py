@@ -74,4 +74,5 @@ API = Api(
         Need(Operation.READ, ResourceType.GROUP),
         Need(Operation.READ, ResourceType.TOPIC),
     ),
+    request_bytes=8 << 20,
 )

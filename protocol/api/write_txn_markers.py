@@ -69,4 +69,5 @@ API = Api(
     first_flexible=1,
     served=(0, 1),
     needs=(Need(Operation.CLUSTER_ACTION, ResourceType.CLUSTER),),
+    request_bytes=4 << 20,
 )

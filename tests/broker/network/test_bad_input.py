@@ -111,7 +111,7 @@ class TestFrames:
         before = broker.forget_peak()
         gone = broker.metric("tidelog_disconnects_mid_request_total")
         with broker.connect() as connection:
-            connection.send(struct.pack(">i", 100 * MIB) + request("ApiVersions", 0))
+            connection.send(struct.pack(">i", 100 * MIB) + header(0, 9) + b"\0" * 20)
             with broker.connect() as other:
                 assert other.ask("ApiVersions", 0)["error_code"] == 0
             connection._socket.setblocking(False)

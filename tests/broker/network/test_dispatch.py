@@ -9,6 +9,7 @@ import pytest
 from broker.metrics.counters import Metrics
 from broker.network.context import CloseConnection
 from broker.network.dispatch import Route, _encode, dispatch, handler_of
+from broker.network.turns import Turns
 from protocol.errors import UnknownServerError
 from protocol.message import RequestHeader, api_of, codec, read_request_header, served_apis
 from tests.broker import asking
@@ -59,7 +60,7 @@ def test_an_answer_that_cannot_be_encoded_closes_and_is_counted(caplog):
     def broken(_response):
         raise ValueError("no place for it")
 
-    route = Route("metadata", None, broken, None, None)
+    route = Route("metadata", None, SimpleNamespace(encode_parts=broken), None, None)
     with pytest.raises(CloseConnection):
         _encode(node, route, RequestHeader(3, 9, 1, "c", 0), None, 0.0)
     assert node.metrics.unexpected_errors == 1
@@ -71,6 +72,7 @@ def test_what_follows_a_request_in_its_frame_is_left_alone():
     node = SimpleNamespace(
         metrics=Metrics(),
         clock=SimpleNamespace(monotonic_s=lambda: 0.0),
+        turns=Turns(lambda: 0.0),
     )
     connection = SimpleNamespace(client_id=None, software="")
     frame = request("ApiVersions", 3, **asking.SOFTWARE) + b"more"

@@ -81,7 +81,7 @@ class TestFrames:
         eventually(lambda: reserved(small) == 0)
 
     def test_a_frame_that_could_never_fit_is_refused(self, small, neighbour):
-        neighbour.send(struct.pack(">i", REQUESTS) + b"x" * 20)
+        neighbour.send(struct.pack(">i", REQUESTS) + b"\0" * 20)
         assert neighbour.receive() is None
         assert small.lines(f"frame of {REQUESTS} bytes (allowed: 8 to {REQUESTS - 4})")
 

@@ -1,0 +1,254 @@
+"""Whose turn it is on the event loop: no request, and no connection, keeps it from the others.
+
+Two things can take long: a connection that has many requests buffered, and one request that names, or is
+answered with, a hundred thousand things. Both are served in slices of a few milliseconds. What is not
+done after its slice waits in one queue, and the loop polls its sockets between two runs of that queue. So
+a request of a connection with nothing else to do waits for a run, not for what others have buffered.
+
+A request is cut into slices without any change to its handler: it runs in a greenlet, and where it may be
+interrupted it calls `pause()`, which returns at once until the slice is over (docs/decisions/0040). The
+places are `per_partition()`, the codecs, and loops of handlers over `paced()` items. Outside of a greenlet
+of this file, as in a thread of a pool, `pause()` does nothing.
+
+While `pause()` waits, anything else may run on the loop. So it must not be called with a lock held, or
+between two steps that belong together.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from functools import partial
+from types import coroutine
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from greenlet import GreenletExit, getcurrent, greenlet
+
+from broker.network.context import Later
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator
+
+    Turn = Callable[[], float | None]
+
+log = logging.getLogger("tidelog.connection")
+
+FIRST_S: Final = 0.002
+"""How long a request is served when it comes, before it has to queue."""
+SLICE_S: Final = 0.004
+"""How long one that has queued goes on."""
+_RUN_S: Final = 0.006  # how long the queue is served before the loop polls its sockets
+_AT_ONCE_S: Final = 0.006  # how long requests are served as they come while others queue
+_IDLE_WORKERS: Final = 8
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+_PAUSED: Final = object()
+
+
+def pause() -> None:
+    """Lets the others have their turn if this request has had its own.
+
+    Raises CancelledError if nobody waits for the response any more.
+    """
+    me = getcurrent()
+    if type(me) is _Worker and me.now_s() > me.ends_s:
+        me.wait()
+
+
+def can_pause() -> bool:
+    """Returns whether what runs now is a request that is served in slices."""
+    return type(getcurrent()) is _Worker
+
+
+def paced(items: Iterable[Item]) -> Iterator[Item]:
+    """Returns the items, with a `pause()` after each."""
+    for each in items:
+        yield each
+        pause()
+
+
+class _Failed:
+    """What a job has raised."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+
+class _Worker(greenlet):  # type: ignore[misc]
+    """Runs one job after the other; switches back to the loop when a job ends or pauses.
+
+    An outcome is left in `outcome` for who switches to the worker, and is taken from there: nothing of a
+    job stays in memory while the worker waits for the next one.
+    """
+
+    def __init__(self, now_s: Callable[[], float]) -> None:
+        super().__init__()
+        self.now_s = now_s
+        self.ends_s = 0.0
+        self.outcome: Any = None
+
+    def run(self, job: Callable[[], Any]) -> None:
+        """Runs `job`, and each that it is switched to with later."""
+        loop = self.parent
+        assert loop is not None
+        while True:
+            try:
+                self.outcome = job()
+            except GreenletExit:
+                raise
+            except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - raised by `take`
+                self.outcome = _Failed(error)
+            del job
+            job = loop.switch()
+
+    def go_on(self, value: Any) -> bool:
+        """Switches to the worker, with a job or with what `pause()` raises; whether the job is done."""
+        return self.switch(value) is not _PAUSED
+
+    def take(self) -> Any:
+        """Returns the outcome of a job that is done; raises what it has raised."""
+        outcome, self.outcome = self.outcome, None
+        if not isinstance(outcome, _Failed):
+            return outcome
+        try:
+            raise outcome.error
+        finally:
+            del outcome  # else the error would refer to this frame, and the frame to the error
+
+    def wait(self) -> None:
+        """Waits for the next turn."""
+        assert self.parent is not None
+        error = self.parent.switch(_PAUSED)
+        if error is not None:
+            raise error
+
+
+class Turns:
+    """The queue of those who have had their turn and are not done."""
+
+    def __init__(self, now_s: Callable[[], float]) -> None:
+        """`now_s` reads the seconds of the machine."""
+        self._now_s = now_s
+        self._new: deque[Turn] = deque()  # connections that have not been served in this round
+        self._old: deque[Turn] = deque()
+        self._idle: list[_Worker] = []
+        self.are_wanted = False  # whether anybody queues
+        self._at_once_until_s = 0.0
+
+    def is_crowded(self, now_s: float) -> bool:
+        """Returns whether those whose requests come now have to queue like others."""
+        return self.are_wanted and now_s > self._at_once_until_s
+
+    def join(self, turn: Turn, *, is_new: bool = False) -> None:
+        """Queues: `turn` is called once, on the loop.
+
+        It may return for how many seconds it has left work to this iteration of the loop. One that
+        `is_new` comes before those who have had a turn already.
+        """
+        (self._new if is_new else self._old).append(turn)
+        if not self.are_wanted:
+            self.are_wanted = True
+            self._at_once_until_s = self._now_s() + _AT_ONCE_S
+            asyncio.get_running_loop().call_soon(self._run)
+
+    def _run(self) -> None:
+        """Serves the queue for a while, each at most once, one of the old ones at least."""
+        until_s = self._now_s() + _RUN_S
+        left = len(self._new) + len(self._old)
+        old_served = not self._old
+        while left and (self._now_s() < until_s or not old_served):
+            left -= 1
+            is_new = self._new and (old_served or self._now_s() < until_s)
+            turn = (self._new if is_new else self._old).popleft()
+            old_served = old_served or not is_new
+            try:
+                until_s -= turn() or 0.0
+            except Exception:
+                log.exception("a turn has failed")
+        if self._new or self._old:
+            self._at_once_until_s = self._now_s() + _AT_ONCE_S
+            asyncio.get_running_loop().call_soon(self._run)
+        else:
+            self.are_wanted = False
+
+    # -- requests in slices ----------------------------------------------------------------------
+
+    def serve(self, job: Callable[[], Result]) -> Result | Later:
+        """Returns what `job` returns, or a Later of that if it pauses; raises what it raises."""
+        worker = self._worker()
+        if worker.go_on(job):
+            return self._end(worker)  # type: ignore[no-any-return]
+        happened = asyncio.get_running_loop().create_future()
+        self.join(partial(self._go_on, worker, happened))
+        return Later(happened, happened.result)
+
+    def _worker(self) -> _Worker:
+        worker = self._idle.pop() if self._idle else _Worker(self._now_s)
+        worker.ends_s = self._now_s() + FIRST_S
+        return worker
+
+    def _end(self, worker: _Worker) -> Any:
+        """Returns the outcome of a job that is done; raises what it has raised."""
+        if len(self._idle) < _IDLE_WORKERS:
+            self._idle.append(worker)
+        return worker.take()
+
+    def _go_on(self, worker: _Worker, happened: asyncio.Future[Any]) -> None:
+        """Goes on with a job that has paused; ends it if nobody waits for it."""
+        worker.ends_s = self._now_s() + SLICE_S
+        if not worker.go_on(asyncio.CancelledError() if happened.done() else None):
+            self.join(partial(self._go_on, worker, happened))
+            return
+        try:
+            value = self._end(worker)
+        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - raised by finish
+            if not happened.done():
+                happened.set_exception(error)
+            return
+        if not happened.done():
+            happened.set_result(value)
+
+    async def in_slices(self, pending: Coroutine[Any, Any, Result]) -> Result:
+        """Awaits a coroutine of which every step may pause."""
+        result: Result = await self._steps(pending)
+        return result
+
+    @coroutine
+    def _steps(self, pending: Coroutine[Any, Any, Any]) -> Generator[Any, Any, Any]:
+        step: Callable[[], Any] = partial(pending.send, None)
+        while True:
+            worker = self._worker()
+            is_done = worker.go_on(step)
+            while not is_done:
+                error = None
+                try:
+                    yield from self._turn()
+                except BaseException as raised:  # noqa: BLE001 - raised again by pause()
+                    error = raised
+                worker.ends_s = self._now_s() + SLICE_S
+                is_done = worker.go_on(error)
+            try:
+                waits_for = self._end(worker)
+            except StopIteration as end:
+                return end.value
+            del worker
+            try:
+                step = partial(pending.send, (yield waits_for))
+            except BaseException as raised:  # noqa: BLE001 - raised again inside the coroutine
+                step = partial(pending.throw, raised)
+
+    def _turn(self) -> asyncio.Future[None]:
+        """Returns what happens when the queue has come to who waits for it."""
+        happened = asyncio.get_running_loop().create_future()
+
+        def turn() -> float:
+            if happened.done():
+                return 0.0
+            happened.set_result(None)
+            return SLICE_S
+
+        self.join(turn)
+        return happened

@@ -1,0 +1,59 @@
+"""The settings that bound what clients can make a broker do: size, memory, time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from config.setting import Type, setting
+
+
+@dataclass(frozen=True, slots=True)
+class LimitsConfig:
+    """A broker's limits for clients; the other settings of a broker are beside them."""
+
+    socket_request_max_bytes: int = setting(
+        "socket.request.max.bytes",
+        Type.INT,
+        100 * 2**20,
+        "The size, in bytes, of the largest request that is read; a larger one closes the "
+        "connection. Only Produce may use all of it: the page on compatibility has the sizes of others.",
+        low=1,
+        dynamic=False,
+    )
+    request_slow_log_ms: int = setting(
+        "request.slow.log.ms",
+        Type.LONG,
+        1_000,
+        "After how many ms the answer to a request is logged as slow, with its API and its client; -1 "
+        "never. Fetch, JoinGroup and SyncGroup, which wait for others, are left out. Not a Kafka "
+        "setting.",
+        low=-1,
+    )
+    auto_create_topics_per_request: int = setting(
+        "auto.create.topics.per.request",
+        Type.INT,
+        100,
+        "How many topics that do not exist one Metadata request may create; the others do not exist "
+        "for this answer, and are created when the client asks again. Not a Kafka setting.",
+        low=1,
+    )
+    queued_max_request_bytes: int = setting(
+        "queued.max.request.bytes",
+        Type.LONG,
+        -1,
+        "How many bytes of requests are in memory at most, those that are being received included; "
+        "while it is reached, connections that send large requests are not read. -1: a quarter of "
+        "memory.limit.bytes, which is also the most.",
+        low=-1,
+        dynamic=False,
+    )
+    memory_limit_bytes: int = setting(
+        "memory.limit.bytes",
+        Type.LONG,
+        512 * 2**20,
+        "How much memory requests may take together, in bytes: their frames, records that are "
+        "decompressed or converted, and answers that have not been read. Whoever would exceed it "
+        "waits, or is refused.",
+        low=8 * 2**20,
+        dynamic=False,
+    )

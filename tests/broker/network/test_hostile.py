@@ -1,0 +1,99 @@
+"""What one client sends to harm the others: it is refused early, or answered in a bounded way."""
+
+from __future__ import annotations
+
+import struct
+
+from protocol.message import served_apis
+from tests.broker.raw import frame, header, request
+from tests.broker.subject import eventually
+
+MIB = 1 << 20
+INVALID_REQUEST = 42
+UNKNOWN_TOPIC_OR_PARTITION = 3
+BROKER = 4
+
+
+def closed(broker, *each: bytes) -> None:
+    """Send each; demand that its connection is closed, and that it is counted as excessive."""
+    counted = broker.metric("tidelog_excessive_requests_total")
+    for data in each:
+        with broker.connect() as connection:
+            connection.send(data)
+            assert connection.receive() is None
+    counted += len(each)
+    eventually(lambda: broker.metric("tidelog_excessive_requests_total") == counted)
+
+
+def test_a_frame_is_refused_by_its_first_six_bytes(broker):
+    """Its body never comes."""
+    sizes = {api.key: api.request_bytes for api in served_apis() if api.request_bytes}
+    closed(broker, *(struct.pack(">ih", most + 1, key) for key, most in sizes.items()))
+
+
+def test_produce_alone_may_have_more(broker):
+    assert [api.name for api in served_apis() if api.request_bytes is None] == ["Produce"]
+    assert all(api.request_bytes <= 8 * MIB for api in served_apis() if api.request_bytes)
+
+
+def test_a_header_with_many_tags_is_refused(broker):
+    closed(broker, frame(header(18, 3) + b"\x80\x01" + b"\x64\x00" * 128))
+
+
+def test_a_header_with_a_long_tag_is_refused(broker):
+    closed(broker, frame(header(1, 12) + b"\x01\x64\x81\x80\x04" + bytes(65_537)))
+
+
+def test_more_elements_than_a_request_may_have_are_refused(broker):
+    names = struct.pack(">i", 50_001) + b"\0\1a" * 50_001
+    closed(broker, frame(header(3, 0) + names))
+
+
+def test_tags_count_as_elements(broker):
+    """A struct of an array may have a few tags; not all of them together."""
+    topic = b"\x02a\x7f" + b"\x64\x00" * 127
+    topics = b"\xd1\x0f" + topic * 2_000
+    closed(broker, frame(header(3, 9) + b"\0" + topics + b"\0\0\0\0"))
+
+
+def test_as_many_as_are_allowed_are_answered(broker):
+    names = struct.pack(">i", 20_000) + b"".join(b"\0\6%06d" % each for each in range(20_000))
+    with broker.connect() as connection:
+        connection.send(frame(header(15, 0) + names))
+        assert len(connection.receive()) > 20_000 * 20
+
+
+def test_a_resource_that_is_named_often_is_described_once(broker):
+    with broker.connect() as connection:
+        resource = {"resource_type": BROKER, "resource_name": "", "configuration_keys": None}
+        answer = connection.ask("DescribeConfigs", 1, resources=[resource] * 1_000)
+        assert len(answer["results"]) == 1
+
+
+def test_one_metadata_creates_a_bounded_number_of_topics(start):
+    broker = start({"auto.create.topics.per.request": 3})
+    names = [{"name": f"t{number}"} for number in range(8)]
+    with broker.connect() as connection:
+        for created in (3, 6, 8):
+            topics = connection.ask("Metadata", 1, topics=names)["topics"]
+            codes = [topic["error_code"] for topic in topics]
+            assert codes == [0] * created + [UNKNOWN_TOPIC_OR_PARTITION] * (8 - created)
+
+
+def test_all_topics_are_described_anew_after_a_change(start):
+    broker = start({"auto.create.topics.enable": True})
+    with broker.connect() as connection:
+        for number in range(3):
+            connection.ask("Metadata", 1, topics=[{"name": f"t{number}"}])
+            for version in (1, 1, 9):
+                found = connection.ask("Metadata", version, topics=None)["topics"]
+                assert len(found) == number + 1
+
+
+def test_a_slow_request_is_logged(start):
+    broker = start({"request.slow.log.ms": 0})
+    body = request("Metadata", 1, topics=[{"name": f"t{number}"} for number in range(50)])
+    with broker.connect() as connection:
+        connection.send(frame(body))
+        assert connection.receive()
+    assert eventually(lambda: broker.lines("slow request: Metadata"))

@@ -1,0 +1,158 @@
+"""Requests in slices, and the queue of those who have had their turn; the clock is a counter."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import count
+
+import pytest
+
+from broker.network.context import Later
+from broker.network.turns import SLICE_S, Turns, can_pause, paced, pause
+
+
+def ticking(step_s: float = 0.001) -> Turns:
+    """A queue for which each look at the clock takes `step_s`."""
+    seconds = count()
+    return Turns(lambda: next(seconds) * step_s)
+
+
+async def outcome(answer):
+    """What a job has returned in the end."""
+    while isinstance(answer, Later):
+        await answer.happened
+        answer = answer.finish()
+    return answer
+
+
+async def iterations_of(answer) -> int:
+    """How often the loop has polled its sockets until an answer was there."""
+    done = asyncio.ensure_future(outcome(answer))
+    polled = 0
+    while not done.done():
+        await asyncio.sleep(0)
+        polled += 1
+    done.result()
+    return polled
+
+
+async def until(condition):
+    """Lets the loop go on until something holds."""
+    for _ in range(100_000):
+        if condition():
+            return
+        await asyncio.sleep(0)
+    raise AssertionError("it never came")
+
+
+def walk(items: int) -> int:
+    return sum(1 for _ in paced(range(items)))
+
+
+async def test_what_does_not_take_long_is_answered_at_once():
+    assert ticking(0.0).serve(lambda: walk(1_000)) == 1_000
+
+
+async def test_what_takes_long_gives_way_to_the_loop():
+    answer = ticking().serve(lambda: walk(1_000))
+    assert isinstance(answer, Later)
+    assert await iterations_of(answer) > 100
+
+
+async def test_two_that_take_long_share_the_loop():
+    turns, seen = ticking(), []
+
+    def job(name):
+        seen.extend(name for _ in paced(range(100)))
+
+    await asyncio.gather(*(outcome(turns.serve(lambda name=name: job(name))) for name in "ab"))
+    longest = max(
+        len(run) for run in "".join(seen).replace("ab", "a b").replace("ba", "b a").split()
+    )
+    assert longest <= 2 + SLICE_S / 0.001
+
+
+async def test_an_error_is_raised_where_the_answer_is_asked_for():
+    def fail(items):
+        walk(items)
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        ticking(0.0).serve(lambda: fail(10))
+    with pytest.raises(ValueError, match="no"):
+        await outcome(ticking().serve(lambda: fail(100)))
+
+
+async def test_one_for_which_nobody_waits_ends_at_its_next_turn():
+    ended = []
+
+    def job():
+        try:
+            walk(1_000_000)
+        except asyncio.CancelledError:
+            ended.append(True)
+            raise
+
+    answer = ticking().serve(job)
+    answer.happened.cancel()
+    await until(lambda: ended)
+
+
+async def test_every_step_of_a_coroutine_may_pause():
+    async def pending():
+        first = walk(200)
+        await asyncio.sleep(0)
+        assert can_pause()
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(asyncio.get_running_loop().create_future(), 0.001)
+        return first + walk(200)
+
+    turns = ticking()
+    task = asyncio.ensure_future(turns.in_slices(pending()))
+    assert await task == 400
+
+
+async def test_a_coroutine_in_slices_can_be_cancelled():
+    seen = []
+
+    async def pending():
+        try:
+            walk(1_000_000)
+        except asyncio.CancelledError:
+            seen.append("cancelled")
+            raise
+
+    task = asyncio.ensure_future(ticking().in_slices(pending()))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert seen == ["cancelled"]
+
+
+async def test_who_is_new_comes_before_those_who_have_had_a_turn():
+    turns, seen = ticking(), []
+    for name in "abc":
+        turns.join(lambda name=name: seen.append(name))
+    turns.join(lambda: seen.append("new"), is_new=True)
+    await until(lambda: not turns.are_wanted)
+    assert seen.index("new") <= 1
+    assert sorted(seen) == ["a", "b", "c", "new"]
+
+
+async def test_a_turn_that_fails_does_not_end_the_queue(caplog):
+    turns, seen = ticking(), []
+
+    def fail():
+        raise ValueError("broken")
+
+    turns.join(fail)
+    turns.join(lambda: seen.append(1))
+    await until(lambda: not turns.are_wanted)
+    assert seen == [1]
+    assert "broken" in caplog.text
+
+
+def test_outside_of_a_request_nothing_pauses():
+    assert not can_pause()
+    pause()
