@@ -237,9 +237,13 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
 
     def cut_if_stalled(self, now_s: float) -> None:
-        """Closes the connection if its peer leaves a frame incomplete, or holds a deleted file."""
+        """Closes the connection if its peer leaves a request incomplete, or an answer unread."""
         if self._reading and self._held.has_stalled(self.last_active_s, now_s):
             self._refuse_for_memory("its peer has left a request incomplete for too long")
+        elif (transport := self._transport) and self.outgoing.has_stalled(
+            transport.get_write_buffer_size(), now_s
+        ):
+            self._refuse_for_memory("its peer does not read an answer whose memory others need")
         elif self.outgoing.holds_deleted():
             self._refuse_for_memory("its peer does not read an answer whose file was deleted")
 

@@ -19,13 +19,14 @@ if TYPE_CHECKING:
     from protocol.wire import Buffer
 
 SLICE_BYTES: Final = 64 << 10
+UNREAD_S: Final = 30.0  # how long a peer may read nothing while others wait for the memory
 _TURN_BYTES = 1 << 20  # streamed before other connections have their turn
 
 
 class Outgoing:
     """The answers of one connection that have not been sent, or are counted as unread."""
 
-    __slots__ = ("_counted", "_position", "_share", "_streamed", "is_paused")
+    __slots__ = ("_counted", "_position", "_seen", "_share", "_streamed", "is_paused")
 
     def __init__(self, share: Share) -> None:
         self.is_paused = False  # the transport's buffer is full
@@ -33,6 +34,8 @@ class Outgoing:
         self._counted = 0
         self._streamed: deque[Buffer | LargeBatch] = deque()  # what follows the last bytes sent
         self._position = 0  # in the first of them
+        # Since which time of the monotonic clock the peer has left so many bytes unread.
+        self._seen: tuple[float, int] | None = None
 
     @property
     def is_streaming(self) -> bool:
@@ -69,6 +72,15 @@ class Outgoing:
                 self._position = 0
             left_bytes -= len(data)
             transport.write(data)
+
+    def has_stalled(self, unread_bytes: int, now_s: float) -> bool:
+        """Returns whether the peer reads nothing of what others wait for the memory of."""
+        if not (self.is_paused and self._counted and self._share.waiting):
+            self._seen = None
+            return False
+        if self._seen is None or self._seen[1] != unread_bytes:
+            self._seen = now_s, unread_bytes
+        return now_s - self._seen[0] > UNREAD_S
 
     def holds_deleted(self) -> bool:
         """Returns whether a file is held that has been deleted, while the peer does not read."""

@@ -8,6 +8,7 @@ from contextlib import ExitStack, suppress
 
 import pytest
 
+from protocol.records.batch import Record, build
 from tests.broker.asking import (
     batch_of,
     create,
@@ -166,3 +167,60 @@ class TestAnswers:
             with Pipe(small) as pipe:
                 pipe.push("Fetch", 11, **fetch_fields(large, partition_max_bytes=1_000))
                 assert pipe._socket.recv(1_000)
+
+
+GZIP = 1
+TOO_LARGE = 10
+
+
+def packed(size):
+    return build([Record(0, 1_000, None, bytes(size))], compression=GZIP)
+
+
+class TestRecords:
+    """Half of the memory is for records: a batch may unpack to an eighth of all of it."""
+
+    def test_what_unpacks_to_too_much_is_refused_and_its_memory_given_back(self, small, neighbour):
+        topic = new_name()
+        create(neighbour, topic)
+        refused = small.metric("tidelog_memory_refused_total", use="records")
+        before = small.forget_peak()
+        with ExitStack() as stack:
+            pipes = [stack.enter_context(Pipe(small)) for _ in range(8)]
+            for pipe in pipes:
+                pipe.push("Produce", 7, **produce_fields(topic, packed(50 * MIB)))
+                pipe.push("Produce", 7, **produce_fields(topic, packed(LIMIT // 8 - 100)))
+            assert produce(neighbour, topic, batch_of("y"))["error_code"] == 0
+            for pipe in pipes:
+                codes = [
+                    pipe.pull()[1]["responses"][0]["partition_responses"][0]["error_code"]
+                    for _ in range(2)
+                ]
+                assert codes == [TOO_LARGE, 0]
+        assert small.metric("tidelog_memory_refused_total", use="records") == refused + 8
+        assert small.rss_mb(peak=True) - before < LIMIT / MIB
+
+    def test_old_clients_get_what_can_be_converted_and_an_error_for_what_cannot(
+        self, small, neighbour, start
+    ):
+        topic = new_name()
+        create(neighbour, topic)
+        assert produce(neighbour, topic, packed(LIMIT // 8 - 100))["error_code"] == 0
+        with ExitStack() as stack:
+            pipes = [stack.enter_context(Pipe(small)) for _ in range(6)]
+            for pipe in pipes:
+                pipe.push("Fetch", 2, **fetch_fields(topic, max_wait_ms=100))
+            for pipe in pipes:
+                part = pipe.pull()[1]["responses"][0]["partitions"][0]
+                assert part["error_code"] == 0
+                assert part["records"]
+        roomy = start({"memory.limit.bytes": 8 * LIMIT})
+        with roomy.connect() as connection:
+            create(connection, topic)
+            assert produce(connection, topic, packed(LIMIT // 2))["error_code"] == 0
+        roomy.restart({"memory.limit.bytes": LIMIT})
+        with roomy.connect() as connection:
+            got = fetch(connection, topic, version=2, max_wait_ms=100)
+            assert got["error_code"] == TOO_LARGE
+            assert fetch(connection, topic, version=11)["error_code"] == 0
+        assert reserved(roomy) == 0
