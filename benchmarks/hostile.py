@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 _DEADLINE_S = 60.0  # of one hostile answer
 _FLOOD_S = 5.0
 _PING_S = 0.01
+_PAUSE_S = 0.3
 _NEIGHBOUR = """
 import json, socket, struct, sys, time
 ask = struct.pack(">ihhih", 13, 18, 0, 7, 3) + b"you"
@@ -135,7 +136,7 @@ def _elements(port: int) -> str:
 
 def _allowed(port: int) -> str:
     """As many elements as are allowed: Metadata v4, DescribeGroups v0, ListOffsets v1, OffsetFetch v1."""
-    count, heard = 90_000, []
+    count, heard = 45_000, []
     names = struct.pack(">i", count) + b"".join(b"\0\6%06d" % number for number in range(count))
     indexes = b"".join(struct.pack(">iq", number, -1) for number in range(count))
     offsets = struct.pack(">iih1si", -1, 1, 1, b"t", count) + indexes
@@ -153,8 +154,8 @@ def _allowed(port: int) -> str:
 
 
 def _describe(port: int) -> str:
-    """DescribeConfigs v1 that names the broker 99,000 times, or as often as is allowed."""
-    count = 99_000
+    """DescribeConfigs v1 that names the broker 45,000 times, which is nearly as often as is allowed."""
+    count = 45_000
     body = struct.pack(">i", count) + struct.pack(">bh1si", 4, 1, b"0", -1) * count + b"\1"
     with Hostile(port) as hostile:
         return hostile.ask(request_head(32, 1) + body)
@@ -286,7 +287,9 @@ def measure(row: str, attack: Callable[[int], str], clients: int) -> Seen:
         broker.start()
         try:
             with neighbour(broker.port) as waits:
+                time.sleep(_PAUSE_S)  # some waits before it, and some after it
                 heard = _attack(attack, broker.port, clients)
+                time.sleep(_PAUSE_S)
             return Seen(
                 row if clients == 1 else f"{row} x {clients}",
                 waits[len(waits) // 2],

@@ -45,6 +45,7 @@ _PIPELINE_BYTES = 1 << 20
 _GIVEN_UP = (b"\0\1", b"\0\2")
 # The longest time for which one peer is served before the others have their turn.
 _TURN_S = 0.001
+_NEW_TURN_S = 0.0001  # and if it was not served in this round, while many are
 # Responses that are ready together are sent together, up to this many bytes.
 _HELD_BYTES = 16_384
 
@@ -87,8 +88,6 @@ class Connection(asyncio.Protocol):
     def is_busy(self) -> bool:
         """Returns whether a request is being served."""
         return self._under_way is not None
-
-    # -- the transport's calls ------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Stores the transport; closes it if the broker has too many connections."""
@@ -179,8 +178,6 @@ class Connection(asyncio.Protocol):
                 self._serve_waiting()
         self._regulate()
 
-    # -- ends -----------------------------------------------------------------------------------
-
     def _refuse(self, reason: str | CloseConnection) -> None:
         """Closes the connection because of invalid data."""
         self.node.metrics.bad_requests += 1
@@ -265,8 +262,6 @@ class Connection(asyncio.Protocol):
             else:
                 transport.pause_reading()
 
-    # -- serving --------------------------------------------------------------------------------
-
     def _is_one_frame(self, data: bytes) -> bool:
         """Returns whether the connection is idle and `data` is one small request: nearly always."""
         size = len(data) - 4
@@ -294,14 +289,14 @@ class Connection(asyncio.Protocol):
         elif answer is not None:
             self._finish_later(frame, answer)
 
-    def _serve_waiting(self) -> None:
+    def _serve_waiting(self, turn_s: float = _TURN_S) -> None:
         """Serves queued frames until one has to wait, the peer does not read, or the turn is over.
 
         Small responses to frames that came together are sent together, because sending is half of
         the cost of such a request.
         """
         monotonic_s = self.node.clock.monotonic_s
-        over_s = monotonic_s() + _TURN_S
+        over_s = monotonic_s() + turn_s
         held: list[bytes | bytearray | memoryview] = []
         held_bytes = 0
         while self._waiting and self._writable and self._transport is not None:
@@ -340,21 +335,20 @@ class Connection(asyncio.Protocol):
         self._regulate()
 
     def _queue(self, *, is_new: bool = False) -> None:
-        """Waits for the next turn; one that was not served in this round `is_new`."""
+        """Waits for the next turn, which comes soon and is short if the connection `is_new`."""
         self._queues = True
-        self._turns.join(self._go_on, is_new=is_new)
+        self._turns.join(partial(self._go_on, _NEW_TURN_S if is_new else _TURN_S), is_new=is_new)
 
-    def _go_on(self) -> None:
+    def _go_on(self, turn_s: float) -> None:
         """Continues after the turn of the others."""
         self._queues = False
         if self._under_way is None:
-            self._serve_waiting()
+            self._serve_waiting(turn_s)
 
     def _finish_later(self, frame: bytes | memoryview, answer: Coming) -> None:
         """Waits for a response; nothing else is served until it is done."""
         self._may_give_up = frame[:2] in _GIVEN_UP
-        if len(frame) > COPY_BYTES:
-            self._held.serving_bytes = len(frame)
+        self._held.serving_bytes = len(frame) if len(frame) > COPY_BYTES else 0
         self._wait_for(answer)
 
     def _wait_for(self, answer: Coming) -> None:
