@@ -15,6 +15,7 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING
 
+from broker.network.encoded import Encoded
 from broker.transactions.messages import FEATURE, VERSION
 from protocol.api.api_versions import (
     API,
@@ -24,7 +25,7 @@ from protocol.api.api_versions import (
     SupportedFeatureKey,
 )
 from protocol.errors import ErrorCode, InvalidRequest
-from protocol.message import served_apis
+from protocol.message import codec, served_apis
 
 if TYPE_CHECKING:
     from broker.network.context import Context
@@ -42,7 +43,7 @@ _FINALIZED = [
 ]
 
 
-def handle(node: Node, request: ApiVersionsRequest, context: Context) -> ApiVersionsResponse:
+def handle(node: Node, request: ApiVersionsRequest, context: Context) -> Encoded:
     """Lists every API with its versions."""
     if context.version >= _SOFTWARE_SINCE:
         name, version = request.client_software_name, request.client_software_version
@@ -50,12 +51,19 @@ def handle(node: Node, request: ApiVersionsRequest, context: Context) -> ApiVers
             raise InvalidRequest("client software name or version is malformed")
         context.connection.software = f"{name}/{version}"
         node.metrics.client_seen(name, version)
-    return ApiVersionsResponse(
+    return _answer(context.version)
+
+
+@cache
+def _answer(version: int) -> Encoded:
+    """Returns the response of a version, which is the same for everybody."""
+    response = ApiVersionsResponse(
         api_keys=_served(),
-        supported_features=_SUPPORTED if context.version >= _MINIMUM_0_SINCE else [],
+        supported_features=_SUPPORTED if version >= _MINIMUM_0_SINCE else [],
         finalized_features_epoch=_FEATURES_EPOCH,
         finalized_features=_FINALIZED,
     )
+    return Encoded(codec(ApiVersionsResponse, version).encode(response))
 
 
 @cache
