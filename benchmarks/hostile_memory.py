@@ -75,7 +75,8 @@ def half_frames(broker: Subject) -> str:
 
         def send(client: wire.Connection) -> None:
             with contextlib.suppress(OSError):
-                client.send(struct.pack(">i", 99 * MIB) + request("ApiVersions", 0))
+                fields = asking.produce_fields("neighbour", b"")
+                client.send(struct.pack(">i", 99 * MIB) + request("Produce", 7, **fields))
                 client._socket.settimeout(20)
                 for _ in range(98):
                     client._socket.sendall(bytes(MIB))
