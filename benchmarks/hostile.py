@@ -84,25 +84,16 @@ class Hostile:
         """Reads an answer; returns its size. Raises EOFError if the broker has closed."""
         left = size = struct.unpack(">i", self._exactly(4))[0]
         while left:
-            left -= len(self._exactly(min(left, 1 << 20)))
+            left -= len(self._exactly(min(left, 1 << 16)))
         return int(size)
 
-    def flood(self, requests: bytes, until: float) -> int:
-        """Sends the same requests again and again; returns how many bytes of answers came."""
-        self._socket.setblocking(False)
-        got = 0
-        while time.monotonic() < until:
-            with contextlib.suppress(BlockingIOError):
-                self._socket.send(requests)
-            with contextlib.suppress(BlockingIOError):
-                got += len(self._socket.recv(1 << 16))
-            time.sleep(0.005)
-        return got
-
     def _exactly(self, size: int) -> bytes:
-        data = self._socket.recv(size, socket.MSG_WAITALL)
-        if len(data) < size:
-            raise EOFError
+        data = b""
+        while len(data) < size:
+            piece = self._socket.recv(size - len(data))
+            if not piece:
+                raise EOFError
+            data += piece
         return data
 
 
