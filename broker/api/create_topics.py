@@ -4,10 +4,11 @@ Behaviour: each topic succeeds or fails on its own, with an error message from v
 partitions or replicas mean the broker's default (num.partitions, default.replication.factor). More
 replicas than registered brokers is INVALID_REPLICATION_FACTOR. A manual assignment names registered
 brokers, as many for each partition, one of which must be able to lead; any other is
-INVALID_REPLICA_ASSIGNMENT. Any broker creates topics, not only the controller; one whose session has
-ended answers NOT_CONTROLLER for a topic that needs several transactions. A name given twice is
-INVALID_REQUEST, in one result, and so is the name of Kafka's metadata topic. A client that may not
-describe the topic's settings gets neither them nor the numbers, but a code.
+INVALID_REPLICA_ASSIGNMENT. A topic beyond max.topics or max.partitions is POLICY_VIOLATION. Any broker
+creates topics, not only the controller; one whose session has ended answers NOT_CONTROLLER for a topic
+that needs several transactions. A name given twice is INVALID_REQUEST, in one result, and so is the
+name of Kafka's metadata topic. A client that may not describe the topic's settings gets neither them
+nor the numbers, but a code.
 
 Version notes: 1 validate only, error message; 4 defaults by -1; 5 flexible, partitions and settings
 in the response; 7 topic id.

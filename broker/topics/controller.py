@@ -16,6 +16,7 @@ from broker.metadata.cluster import ChangedMeanwhileError
 from broker.metadata.image import Topic
 from broker.metadata.names import new_id
 from broker.metadata.records import PartitionRecord
+from broker.topics.partition_counts import check_room
 from broker.topics.settings import (
     KEEP,
     broker_changes,
@@ -96,9 +97,10 @@ class Controller:
         """Creates a topic; with `validate_only` only returns the topic that would be created.
 
         A topic that takes over logs which name no topic keeps everything unless `configs` say
-        otherwise. Raises InvalidTopic, TopicAlreadyExists, InvalidConfig, and for one of several
-        brokers InvalidReplicationFactor and InvalidReplicaAssignment, and NotController if the topic
-        is large and this broker has no session.
+        otherwise. Raises InvalidTopic, TopicAlreadyExists, InvalidConfig, PolicyViolation if there
+        are too many, and for one of several brokers InvalidReplicationFactor and
+        InvalidReplicaAssignment, and NotController if the topic is large and this broker has no
+        session.
         """
         given = {**(KEEP if self._unclaimed(name) else {}), **topic_changes(configs)}
         _, brought = self._settings.settled(name, given, image=self._metadata.image)
@@ -106,6 +108,7 @@ class Controller:
         while True:
             self._metadata.check_name(name)
             partitions, still = self._placed(wanted)
+            check_room(self._settings.broker, self._metadata.image, name, len(partitions))
             topic = Topic(name, new_id(), partitions, settings)
             if validate_only:
                 return topic
@@ -142,9 +145,9 @@ class Controller:
 
         `check` gets the current topic and returns the new number of partitions; the current number
         changes nothing. `assignments` are the replicas of each new one, if several brokers can be.
-        Raises what `check` raises, UnknownTopicOrPartition, InvalidReplicationFactor,
-        InvalidReplicaAssignment, and InvalidPartitions if the directory of a new partition holds a
-        log that names no topic: the topic's retention must not delete its data.
+        Raises what `check` raises, UnknownTopicOrPartition, PolicyViolation if there are too many,
+        InvalidReplicationFactor, InvalidReplicaAssignment, and InvalidPartitions if the directory of
+        a new partition holds a log that names no topic: the topic's retention must not delete its data.
         """
         while True:
             image = self._metadata.image
@@ -156,6 +159,7 @@ class Controller:
                 if topic.partitions <= index < partitions:
                     raise InvalidPartitions(f"a log that is no topic's lies here as {name}-{index}")
             added, still = self._added(topic, partitions - topic.partitions, assignments)
+            check_room(self._settings.broker, image, name, len(added))
             if validate_only:
                 return topic, topic
             try:

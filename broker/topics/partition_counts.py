@@ -1,25 +1,28 @@
-"""How many partitions a topic may have: the checks of CreateTopics and CreatePartitions.
+"""How many topics and partitions there may be: the checks of CreateTopics and CreatePartitions.
 
 Counts, replication factors and manual assignments are checked. A broker that is alone has one
 replica of each partition. Which brokers can be replicas of several is checked where partitions are
-placed (`placing.py`). A count is at most max.partitions.per.topic.
+placed (`placing.py`). A count is at most max.partitions.per.topic. All topics together are limited by
+max.topics and max.partitions; brokers that create topics at the same moment may exceed these by as many.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from broker.topics.settings import is_internal
 from protocol.errors import (
     InvalidPartitions,
     InvalidReplicaAssignment,
     InvalidReplicationFactor,
     InvalidRequest,
+    PolicyViolation,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from broker.metadata.image import Topic
+    from broker.metadata.image import Image, Topic
     from config import BrokerConfig
     from protocol.api.create_partitions import CreatePartitionsTopic
     from protocol.api.create_topics import CreatableTopic
@@ -104,3 +107,22 @@ def grown_count(config: BrokerConfig, wanted: CreatePartitionsTopic, topic: Topi
         if not config.metadata_store:
             _check_alone(config, (assignment.broker_ids for assignment in wanted.assignments))
     return count
+
+
+def check_room(config: BrokerConfig, image: Image, name: str, added: int) -> None:
+    """Checks that `added` partitions of a topic, which may be new, keep to the limits of all topics.
+
+    Internal topics always have room: no group or transaction could work without them. Raises
+    PolicyViolation.
+    """
+    if is_internal(name):
+        return
+    topics = image.topics
+    if name not in topics and len(topics) >= config.max_topics:
+        raise PolicyViolation(f"the cluster has max.topics={config.max_topics} topics")
+    present = sum(len(topic.assignments) for topic in topics.values())
+    if present + added > config.max_partitions:
+        raise PolicyViolation(
+            f"the cluster has {present} partitions, and {added} more would exceed "
+            f"max.partitions={config.max_partitions}"
+        )

@@ -68,9 +68,9 @@ class Topics:
         `assignments` are the replicas of each partition, if the creator chose them. A broker that
         is alone is the only replica of each. See Controller.create_topic.
 
-        Raises InvalidTopic, TopicAlreadyExists, InvalidConfig, InvalidReplicationFactor,
-        InvalidReplicaAssignment, and KafkaStorageError if the logs of a broker that is alone cannot
-        be created.
+        Raises InvalidTopic, TopicAlreadyExists, InvalidConfig, PolicyViolation,
+        InvalidReplicationFactor, InvalidReplicaAssignment, and KafkaStorageError if the logs of a
+        broker that is alone cannot be created.
         """
         broker = self.settings.broker
         wanted = Wanted(

@@ -37,6 +37,23 @@ class LimitsConfig:
         "for this answer, and are created when the client asks again. Not a Kafka setting.",
         low=1,
     )
+    max_topics: int = setting(
+        "max.topics",
+        Type.INT,
+        50_000,
+        "How many topics the cluster may have; a new one is refused with POLICY_VIOLATION while there "
+        "are so many. Internal topics count, and are not refused. Not a Kafka setting.",
+        low=1,
+    )
+    max_partitions: int = setting(
+        "max.partitions",
+        Type.INT,
+        200_000,
+        "How many partitions the topics of the cluster may have together; whatever would add more is "
+        "refused with POLICY_VIOLATION, internal topics excepted. Replicas do not count. Not a Kafka "
+        "setting.",
+        low=1,
+    )
     queued_max_request_bytes: int = setting(
         "queued.max.request.bytes",
         Type.LONG,
