@@ -41,6 +41,7 @@ LEFTOVER_SUFFIXES = (".tmp", DELETED_SUFFIX)
 CLEANED_SUFFIX = ".cleaned"
 SWAP_SUFFIX = ".swap"
 STRAY_SUFFIX = ".stray"  # set aside: no broker reads or removes it
+CUT_SUFFIX = "-cut"  # so is this, which lay behind the end of a recovered log
 
 LOCK_FILE = ".lock"
 CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"

@@ -17,8 +17,8 @@ the contents:
     clock-checkpoint  its checksum
     partition.metadata, leader epochs, checkpoints       that they can be read at all
 
-A segment's file with the suffix `.deleted`, `.cleaned`, `.swap` or `.stray` is judged as its own
-kind, with the other files of that suffix.
+A segment's file with the suffix `.deleted`, `.cleaned`, `.swap`, `.stray` or `-cut` is judged as its
+own kind, with the other files of that suffix.
 """
 
 from __future__ import annotations
@@ -263,6 +263,7 @@ _WAITING = (
     filenames.CLEANED_SUFFIX,
     filenames.SWAP_SUFFIX,
     filenames.STRAY_SUFFIX,
+    filenames.CUT_SUFFIX,
 )
 _SEGMENT_FILES = {
     filenames.LOG_SUFFIX: Kind("segment", read_segment),

@@ -91,14 +91,15 @@ def remove_behind(directory: Path, offset: int, *, everything: bool) -> None:
         files.sync(directory)
 
 
-def set_aside(path: Path) -> Path:
+def set_aside(path: Path, suffix: str = filenames.STRAY_SUFFIX) -> Path:
     """Renames a file to a name that brokers ignore, and returns its path. Raises OSError.
 
-    The suffix is `.stray`, or `.2.stray` and so on, if there is one already.
+    The suffix is `.stray`, or `.2.stray` and so on, if there is one already; that of what lies
+    behind a cut is `-cut`, or `.2-cut` and so on.
     """
-    target, number = path.with_name(path.name + filenames.STRAY_SUFFIX), 2
+    target, number = path.with_name(path.name + suffix), 2
     while target.exists():
-        target = path.with_name(f"{path.name}.{number}{filenames.STRAY_SUFFIX}")
+        target = path.with_name(f"{path.name}.{number}{suffix}")
         number += 1
     files.rename(path, target)
     return target

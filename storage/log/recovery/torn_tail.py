@@ -1,7 +1,8 @@
 """Cutting a torn tail: after a crash the log ends after its last good batch.
 
 `verification` finds the good part of each segment; here the log is cut behind it, with its indexes
-and append times, and the segments after the cut are removed. The cut is durable when it is done.
+and append times, and the segments after the cut get names that end in `-cut`: no start reads them
+again, and nobody but an operator removes them. The cut is durable when it is done.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, NamedTuple
 
-from storage import files
+from protocol.errors import CorruptMessage
+from storage import filenames, files
 from storage.log.recovery import gaps, leftovers, verification
 from storage.segment.log_file import Tail
 
@@ -40,7 +42,7 @@ def cut_torn_tail(
     cut_offset: int,
     stop: Stop,
 ) -> Recovered:
-    """Checks the log from the recovery point on, cuts it, and drops the segments after a cut.
+    """Checks the log from the recovery point on, cuts it, and sets aside the segments after a cut.
 
     No batch of the last segment that reaches `cut_offset` is kept. With `may_end_in_gap` the log
     may end with an empty segment after a gap; otherwise consumers would only wait there. Segments
@@ -83,8 +85,8 @@ def cut_torn_tail(
             segment.sync()  # the cut must be durable, and so must data with gaps
         if is_whole or is_gone:
             continue
-        _log_cut(segment, checked.tail, dropped_bytes=size - checked.tail.size, behind=len(later))
-        _drop_from(segments, number + 1)
+        records = _drop_from(segments, number + 1, cut_offset)
+        _log_cut(segment, checked.tail, size - checked.tail.size, len(later), records)
         break
     if gaps_end == gaps.ANYWHERE:
         files.sync(segments[-1].directory)
@@ -116,7 +118,7 @@ def _time_before(segment: Segment, covered_offset: int, known: PartitionTimes | 
     return None
 
 
-def _log_cut(segment: Segment, tail: Tail, *, dropped_bytes: int, behind: int) -> None:
+def _log_cut(segment: Segment, tail: Tail, dropped_bytes: int, behind: int, records: int) -> None:
     _log.warning(
         "log cut",
         extra={
@@ -125,22 +127,61 @@ def _log_cut(segment: Segment, tail: Tail, *, dropped_bytes: int, behind: int) -
             "kept_bytes": tail.size,
             "dropped_bytes": dropped_bytes,
             "dropped_segments": behind,
+            "records_set_aside": records,
         },
     )
 
 
-def _drop_from(segments: list[Segment], first: int) -> None:
-    """Removes the segments after a cut, the last one first.
+def _drop_from(segments: list[Segment], first: int, cut_offset: int) -> int:
+    """Takes the segments after a cut out of the log, the last one first; returns their records.
 
-    A segment that another program wrote is renamed instead.
+    They are set aside, because their records may be whole, and acknowledged. What a truncation was
+    to remove, from `cut_offset` on, is removed. Raises OSError.
     """
+    records = 0
+    directory = segments[-1].directory
     while len(segments) > first:
         segment = segments[-1]
-        if segment.tail.size and not segment.append_times.is_complete:
-            away = leftovers.set_aside(segment.path)
-            _log.warning("segment behind a cut set aside", extra={"file": away})
+        if segment.tail.size and segment.base_offset < cut_offset:
+            records += _set_aside(segment)
         segment.remove()
         segments.pop()
+    files.sync(directory)
+    return records
+
+
+def _set_aside(segment: Segment) -> int:
+    """Renames a segment's log and append times to `-cut`, and returns how many records it has.
+
+    The log is last: an interrupted start finds a segment, or none. Raises OSError.
+    """
+    found = _count_records(segment)
+    segment.rest()
+    times = segment.files.of(filenames.APPEND_TIMES_SUFFIX).path
+    if times.exists():
+        leftovers.set_aside(times, filenames.CUT_SUFFIX)
+    away = leftovers.set_aside(segment.path, filenames.CUT_SUFFIX)
+    _log.warning("segment behind a cut set aside", extra={"file": away, "records": found})
+    return found
+
+
+def _count_records(segment: Segment) -> int:
+    """Returns how many records the headers of a segment's whole batches name.
+
+    The header of a compressed wrapper has no count: there all offsets since the batch before count.
+    """
+    records, last_offset = 0, segment.base_offset - 1
+    try:
+        for found in segment.walk():
+            batch = found.batch
+            records += batch.count if batch.count >= 0 else batch.last_offset - last_offset
+            last_offset = batch.last_offset
+    except (CorruptMessage, OSError) as error:
+        _log.warning(
+            "records behind a cut not counted to the end",
+            extra={"segment": segment.path, "reason": str(error)},
+        )
+    return records
 
 
 def drop_empty(

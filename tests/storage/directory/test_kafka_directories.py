@@ -350,9 +350,9 @@ def test_segments_behind_a_tear_are_set_aside_not_removed(brought):
     brought.offsets = list(range(126))
     partition = brought.open(message_format_version="0.10.2")
     brought.check(partition)
-    assert brought.file(127, ".log.stray").read_bytes() == last
+    assert brought.file(127, ".log-cut").read_bytes() == last
     brought.check_goes_on(partition)
-    assert brought.file(127, ".log.stray").read_bytes() == last
+    assert brought.file(127, ".log-cut").read_bytes() == last
 
 
 def test_a_compacted_log_has_holes(brought):
@@ -485,11 +485,12 @@ def test_a_part_of_a_swap_among_whole_ones_leaves_what_it_was_to_replace(make_lo
     assert (log.directory / f"{1:020}.log.swap.stray").exists()
 
 
-def test_what_was_set_aside_before_stays(tmp_path):
+@pytest.mark.parametrize("suffix", [filenames.STRAY_SUFFIX, filenames.CUT_SUFFIX])
+def test_what_was_set_aside_before_stays(tmp_path, suffix):
     name = f"{1:020}.log"
     for content in (b"first", b"second", b"third"):
         (tmp_path / name).write_bytes(content)
-        away = leftovers.set_aside(tmp_path / name)
+        away = leftovers.set_aside(tmp_path / name, suffix)
         assert away.read_bytes() == content
         assert not filenames.is_leftover(away.name)
         assert filenames.parse_segment_file(away.name) is None

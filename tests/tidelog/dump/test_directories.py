@@ -108,9 +108,9 @@ class TestDirectories:
 
 
 class TestWaiting:
-    """`.deleted`, `.cleaned`, `.swap`, `.stray`."""
+    """`.deleted`, `.cleaned`, `.swap`, `.stray`, `-cut`."""
 
-    @pytest.mark.parametrize("waiting", [".deleted", ".cleaned", ".swap", ".stray"])
+    @pytest.mark.parametrize("waiting", [".deleted", ".cleaned", ".swap", ".stray", "-cut"])
     def test_it_is_judged_as_what_it_is(self, capsys, copy, waiting):
         files = sorted(copy.glob(f"t-0/{BASE}.*"))
         _, before = dump(capsys, "--records", *files)

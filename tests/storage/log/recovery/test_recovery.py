@@ -20,6 +20,7 @@ KINDS = {
     "v0-gzip": {"magic": 0, "compression": Compression.GZIP},
 }
 ONE_IN = 3
+DATA = (".log", ".appendtimes")
 FORMATS = {0: "0.9.0", 1: "0.10.0", 2: "3.0"}
 
 
@@ -198,9 +199,45 @@ def test_a_bad_batch_takes_the_later_segments_with_it(make_log):
     log.open()
     assert log.partition.log_end_offset == bases[2]
     assert [record[1] for record in log.contents()] == list(range(bases[2]))
-    names = {p.name for p in log.directory.iterdir()}
-    assert not {n for n in names if n[:20].isdigit() and int(n[:20]) > bases[2]}
+    behind = {
+        p.name
+        for p in log.directory.iterdir()
+        if p.name[:20].isdigit() and int(p.name[:20]) > bases[2]
+    }
+    assert behind == {f"{base:020}{suffix}-cut" for base in bases[3:] for suffix in DATA}
     assert log.append([99], now=50).base_offset == bases[2]
+
+
+def test_segments_behind_a_cut_stay_as_they_were(make_log, caplog):
+    """Over later starts and retention, too; and nobody is served what is in them."""
+    log = make_log(segment_bytes=300).create()
+    for i in range(12):
+        log.append([i, i], now=i)
+    bases = [segment.base_offset for segment in log.partition.segments]
+    log.crash()
+    kept = {
+        path_of(log, suffix, base): path_of(log, suffix, base).read_bytes()
+        for base in bases[2:]
+        for suffix in DATA
+    }
+    torn = path_of(log, ".log", bases[1])
+    torn.write_bytes(torn.read_bytes()[:-1])
+    log.open()
+    (cut,) = (record for record in caplog.records if record.message == "log cut")
+    assert cut.dropped_segments == len(bases) - 2
+    assert cut.records_set_aside == 24 - bases[2]
+    for i in range(12):
+        log.append([100 + i], now=100 + i)
+    contents = log.contents()
+    assert {time for _, time, _ in contents if time < 100} == set(range(bases[2] // 2 - 1))
+    log.close()
+    log.open()
+    assert log.contents() == contents
+    log.partition.retainer.apply_retention(10**15)
+    log.crash()
+    log.open()
+    for path, data in kept.items():
+        assert path.with_name(path.name + "-cut").read_bytes() == data
 
 
 def test_after_a_clean_stop_only_the_tail_is_read(make_log):
