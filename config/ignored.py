@@ -72,7 +72,6 @@ _IGNORED_BROKER_NAMES = """
     log.flush.offset.checkpoint.interval.ms log.flush.start.offset.checkpoint.interval.ms
     log.initial.task.delay.ms log.local.retention.bytes log.local.retention.ms
     log.remote.copy.lag.bytes log.remote.copy.lag.ms
-    max.connection.creation.rate max.connections.per.ip max.connections.per.ip.overrides
     max.request.partition.size.limit metadata.log.dir
     metadata.log.max.record.bytes.between.snapshots metadata.log.max.snapshot.interval.ms
     metadata.log.segment.bytes metadata.log.segment.min.bytes metadata.log.segment.ms

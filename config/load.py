@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from config.broker.checks import (
     check_clock,
+    check_connections,
     check_listeners,
     check_memory,
     check_message_format,
@@ -177,6 +178,7 @@ def _build(given: Mapping[str, Given], strays: Mapping[str, str]) -> BrokerConfi
     values["topic_defaults"] = _topic_defaults(given)
     config = BrokerConfig(**values, given=dict(given), ignored=ignored, sources=sources)
     check_clock(config)
+    check_connections(config)
     check_memory(config)
     check_metadata_files(config)
     bound = check_listeners(

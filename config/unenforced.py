@@ -23,18 +23,9 @@ class _Unenforced(NamedTuple):
     harmless: frozenset[str] = frozenset({""})
 
 
-_NO_CONNECTION_LIMIT = _Unenforced(
-    "nothing limits how many connections one address opens", frozenset({"", str(2**31 - 1)})
-)
 _UNENFORCED: Mapping[str, _Unenforced] = {
     "authorizer.class.name": _Unenforced(
         "there are no access rules here: whoever reaches a listener may do everything"
-    ),
-    "max.connections.per.ip": _NO_CONNECTION_LIMIT,
-    "max.connections.per.ip.overrides": _NO_CONNECTION_LIMIT,
-    "max.connection.creation.rate": _Unenforced(
-        "nothing limits how many connections are opened in a second",
-        frozenset({"", str(2**31 - 1)}),
     ),
     "client.quota.callback.class": _Unenforced("there are no quotas here"),
     "create.topic.policy.class.name": _Unenforced("no policy checks the topics that are created"),

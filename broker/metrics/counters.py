@@ -74,6 +74,7 @@ class Metrics:
         self.disconnects_mid_request = 0
         self.connections_made = 0
         self.connections_refused = 0
+        self.connections_delayed = 0
         self.http_connections_refused = 0
         self.segments_deleted = 0
         self.commits = 0

@@ -177,9 +177,16 @@ FAMILIES = (
     Family(
         "tidelog_connections_refused",
         COUNTER,
-        "Connections over max.connections",
+        "Connections that a limit of connections refused",
         (),
         _count("connections_refused"),
+    ),
+    Family(
+        "tidelog_connections_delayed",
+        COUNTER,
+        "Connections that waited for max.connection.creation.rate",
+        (),
+        _count("connections_delayed"),
     ),
     Family(
         "tidelog_http_connections_refused",

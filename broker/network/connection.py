@@ -98,8 +98,14 @@ class Connection(asyncio.Protocol):
             self.session = self.session._replace(host=peer[0])
         self.last_active_s = self.node.clock.monotonic_s()
         if not self.node.connections.admit(self):
-            log.warning("connection refused: max.connections reached", extra={"peer": self.peer})
             transport.abort()
+
+    def delay(self, delay_s: float) -> None:
+        """Reads nothing yet: too many connections are made in a second."""
+        self._queues = True
+        loop = asyncio.get_running_loop()
+        loop.call_soon(self._regulate)  # uvloop reads after `connection_made`, whatever that does
+        loop.call_later(delay_s, self._go_on, _TURN_S)
 
     def connection_lost(self, _exc: Exception | None) -> None:
         """Cleans up; cancels a fetch or lookup in progress, but finishes a request that writes."""

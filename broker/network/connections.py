@@ -6,6 +6,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
+from broker.network.admission import Admission
 from broker.repeats import Repeats
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ class Connections:
         self._settings = settings
         self._metrics = metrics
         self._open: set[Connection] = set()
+        self._admission = Admission(settings)
         self._refusals = Repeats()
         self._memory = memory
 
@@ -43,12 +45,22 @@ class Connections:
         return len(self._open)
 
     def admit(self, connection: Connection) -> bool:
-        """Adds a connection and returns True, unless max.connections are open."""
-        if len(self._open) >= self._settings.broker.max_connections:
+        """Adds a new connection and returns True, unless a limit refuses it.
+
+        While too many are made in a second, the connection is not read before its turn.
+        """
+        now_s = connection.node.clock.monotonic_s()
+        wait_s = self._admission.admit(connection.session.host, len(self._open), now_s)
+        if isinstance(wait_s, str):
             self._metrics.connections_refused += 1
+            if self.is_shown(connection, wait_s):
+                log.warning("connection refused: %s", wait_s, extra={"peer": connection.peer})
             return False
         self._open.add(connection)
         self._metrics.connections_made += 1
+        if wait_s:
+            self._metrics.connections_delayed += 1
+            connection.delay(wait_s)
         return True
 
     def is_shown(self, connection: Connection, reason: str) -> bool:
@@ -62,8 +74,10 @@ class Connections:
             log.warning("connections closed: %s", reason, extra={"host": host, "more": times})
 
     def discard(self, connection: Connection) -> None:
-        """Removes a closed connection."""
-        self._open.discard(connection)
+        """Removes a closed connection; one that was refused is not there."""
+        if connection in self._open:
+            self._open.remove(connection)
+            self._admission.discard(connection.session.host)
 
     def close_idle(self, clock: Clock) -> int:
         """Closes the connections that were idle for connections.max.idle.ms.

@@ -76,6 +76,14 @@ def check_memory(config: BrokerConfig) -> None:
         )
 
 
+def check_connections(config: BrokerConfig) -> None:
+    """Checks that some address may connect, as Kafka does; raises ConfigError."""
+    if config.max_connections_per_ip == 0 and not config.max_connections_per_ip_overrides:
+        raise ConfigError(
+            "max.connections.per.ip=0 needs max.connections.per.ip.overrides: else nobody could connect"
+        )
+
+
 def check_clock(config: BrokerConfig) -> None:
     """Checks that a manual clock can be moved and no other has a start; raises ConfigError."""
     if config.clock == "manual":

@@ -170,14 +170,6 @@ class BrokerConfig(ClusterConfig):
         "Whether topics may be deleted.",
         dynamic=False,
     )
-    max_connections: int = setting(
-        "max.connections",
-        Type.INT,
-        INT_MAX,
-        "How many connections may be open at once; more are closed.",
-        low=0,
-        dynamic=False,
-    )
     connections_max_idle_ms: int = setting(
         "connections.max.idle.ms",
         Type.LONG,

@@ -17,7 +17,7 @@ def warnings(broker, *parts):
             "org.apache.kafka.x.StandardAuthorizer",
             "there are no access rules here: whoever reaches a listener may do everything",
         ),
-        ("max.connections.per.ip", "10", "nothing limits how many connections one address opens"),
+        ("create.topic.policy.class.name", "org.example.Policy", "no policy checks the topics"),
         ("listener.name.plaintext.ssl.client.auth", "required", "settings of a single listener"),
     ],
 )

@@ -13,9 +13,6 @@ from config.unenforced import _UNENFORCED
     ("name", "value", "consequence"),
     [
         ("authorizer.class.name", "org.example.Rules", "no access rules"),
-        ("max.connections.per.ip", "10", "how many connections one address"),
-        ("max.connections.per.ip.overrides", "host:3", "how many connections one address"),
-        ("max.connection.creation.rate", "5", "opened in a second"),
         ("client.quota.callback.class", "org.example.Quotas", "no quotas"),
         ("create.topic.policy.class.name", "org.example.Policy", "topics that are created"),
         ("alter.config.policy.class.name", "org.example.Policy", "changes of settings"),
@@ -33,7 +30,6 @@ def test_what_promises_safety_says_what_stays_open(name, value, consequence):
     ("name", "value"),
     [
         ("authorizer.class.name", " "),
-        ("max.connections.per.ip", "2147483647"),
         ("client.quota.callback.class", None),
         ("ssl.client.auth", "none"),
     ],

@@ -1,0 +1,73 @@
+"""Which new connections are served, and when: the limits of all, of one address, and of a second.
+
+A refusal is a sentence. Of max.connection.creation.rate, so many connections as come in a second are served
+at once; the next ones wait, each until the rate allows it. Kafka does not accept meanwhile; here the
+connection is accepted and not read, which is the same for its client.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from config.setting import INT_MAX
+
+if TYPE_CHECKING:
+    from broker.topics.settings import Settings
+
+MOST_WAIT_S: Final = 10.0
+_BURST_S = 1.0
+_MAPPED = "::ffff:"  # an IPv4 address, as a socket for both families shows it
+
+
+class Admission:
+    """The open connections of each address, and when the next new one may be served."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._open: dict[str, int] = {}
+        self._due_s = 0.0  # when so many connections will have been due, at the rate
+
+    def admit(self, host: str, open_connections: int, now_s: float) -> float | str:
+        """Counts a new connection; returns for how many seconds it waits, or why it is refused.
+
+        `open_connections` are those of all addresses; `now_s` is the time of the monotonic clock. A
+        connection that is refused is not counted.
+        """
+        config = self._settings.broker
+        if open_connections >= config.max_connections:
+            return "max.connections reached"
+        address = _address(host)
+        count = self._open.get(address, 0)
+        if count >= self._most(address):
+            return "max.connections.per.ip reached"
+        wait_s = 0.0
+        rate = config.max_connection_creation_rate
+        if rate < INT_MAX:
+            due_s = max(self._due_s, now_s) + (1 / rate if rate else MOST_WAIT_S + 2 * _BURST_S)
+            wait_s = max(0.0, due_s - _BURST_S - now_s)
+            if wait_s > MOST_WAIT_S:
+                return "max.connection.creation.rate reached"
+            self._due_s = due_s
+        self._open[address] = count + 1
+        return wait_s
+
+    def discard(self, host: str) -> None:
+        """Counts an admitted connection of an address no longer."""
+        address = _address(host)
+        left = self._open.get(address, 0) - 1
+        if left > 0:
+            self._open[address] = left
+        else:
+            self._open.pop(address, None)
+
+    def _most(self, address: str) -> int:
+        config = self._settings.broker
+        for limit in config.max_connections_per_ip_overrides:
+            if limit.address == address:
+                return limit.most
+        return config.max_connections_per_ip
+
+
+def _address(host: str) -> str:
+    """Returns an address as the settings write it: an IPv4 address as such, IPv6 without zone."""
+    return host.removeprefix(_MAPPED).partition("%")[0]
