@@ -119,12 +119,13 @@ class HttpServer:
     def _close_silent(self) -> None:
         self._look = None
         oldest_s = asyncio.get_running_loop().time() - self._limits.head_timeout_s
-        still_open = set(self._runner.server.connections)
-        for protocol, since_s in list(self._silent_since_s.items()):
-            if protocol in still_open and since_s >= oldest_s:
-                continue
+        # One that is not among the server's connections has ended, or is just being made.
+        for protocol in [
+            each for each, since_s in self._silent_since_s.items() if since_s < oldest_s
+        ]:
             del self._silent_since_s[protocol]
-            protocol.force_close()
+            if protocol in self._runner.server.connections:
+                protocol.force_close()
         if self._silent_since_s:
             self._look_later()
 

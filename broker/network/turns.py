@@ -6,7 +6,7 @@ done after its slice waits in one queue, and the loop polls its sockets between 
 a request of a connection with nothing else to do waits for a run, not for what others have buffered.
 
 A request is cut into slices without any change to its handler: it runs in a greenlet, and where it may be
-interrupted it calls `pause()`, which returns at once until the slice is over (docs/decisions/0040). The
+interrupted it calls `pause()`, which returns at once until the slice is over (docs/decisions/0041). The
 places are `per_partition()`, the codecs, and loops of handlers over `paced()` items. Outside of a greenlet
 of this file, as in a thread of a pool, `pause()` does nothing.
 

@@ -186,10 +186,10 @@ def _xerial(data: Buffer) -> bytes:
 def _snappy_block(block: Buffer, limit: int, have: int = 0) -> bytearray:
     """Reads one raw snappy block that follows `have` bytes."""
     size = cramjam.snappy.decompress_raw_len(block)
-    if have + size > limit:
-        raise _too_large(limit)
     if size > _SNAPPY_RATIO * len(block):
         raise CorruptMessage(f"a snappy block of {len(block)} bytes claims to hold {size}")
+    if have + size > limit:
+        raise _too_large(limit)
     out = bytearray(size)
     if not size:
         if len(block) != 1:
@@ -241,8 +241,10 @@ def _unlz4(data: Buffer, magic: int, limit: int) -> Buffer:
         raise CorruptMessage("the lz4 data of a batch is cut short")
     if data[4] & 0x08:
         (claimed,) = _LZ4_CONTENT_SIZE.unpack_from(data, 6)
-        if claimed > limit or claimed > _LZ4_RATIO * len(data):
-            raise _too_large(min(limit, _LZ4_RATIO * len(data)))
+        if claimed > _LZ4_RATIO * len(data):
+            raise CorruptMessage(f"an lz4 frame of {len(data)} bytes claims to hold {claimed}")
+        if claimed > limit:
+            raise _too_large(limit)
     if magic == 0:
         data = _with_true_checksum(data)
     if _LZ4_RATIO * len(data) <= min(limit, _STEP):  # the format itself bounds the output

@@ -95,7 +95,16 @@ async def test_a_head_that_does_not_end_is_not_waited_for(sent):
         assert port.server._silent_since_s == {}
 
 
-async def test_a_connection_with_a_request_is_kept(monkeypatch):
+async def test_a_connection_that_is_being_made_is_not_closed():
+    """The event loop asks for a protocol first, and connects it in its next turn."""
+    async with serving() as port:
+        protocol = port.server._connect()
+        port.server._close_silent()
+        assert protocol in port.server._silent_since_s
+        assert not protocol._force_close
+
+
+async def test_a_connection_with_a_request_is_kept():
     async with serving(head_timeout_s=0.1) as port:
         reader, writer = await asyncio.open_connection(*port.listening.getsockname())
         writer.write(request().replace(b"Connection: close\r\n", b""))

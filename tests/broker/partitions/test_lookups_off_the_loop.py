@@ -85,7 +85,7 @@ async def look_up(serving, disk, times):
 
 
 def over_http(serving, question):
-    request = f"GET /v1/topics/times/offsets?{question} HTTP/1.1\r\nHost: here\r\n"
+    request = f"GET /v1/topics/times/offsets?{question} HTTP/1.1\r\nHost: localhost\r\n"
     with socket.create_connection(("127.0.0.1", serving.metrics_port), PATIENCE_S) as peer:
         peer.sendall(request.encode() + b"Connection: close\r\n\r\n")
         answer = b"".join(iter(lambda: peer.recv(65_536), b""))

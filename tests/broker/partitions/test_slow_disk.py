@@ -161,7 +161,7 @@ class Serving:
 
     def page(self):
         """What Prometheus gets."""
-        request = b"GET /metrics HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n"
+        request = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
         with socket.create_connection(("127.0.0.1", self.metrics_port), PATIENCE_S) as peer:
             peer.sendall(request)
             answer = b"".join(iter(lambda: peer.recv(65_536), b""))
