@@ -216,7 +216,8 @@ def changes_of_one(
 ) -> dict[str, str | None]:
     """Returns the changes, None for a setting that is removed, that hold for one broker alone.
 
-    What is changed while brokers run holds for all, but for the rates of throttled replication.
+    What is changed while brokers run holds for all, but for the rates of throttled replication and the
+    limits of connections.
     Raises InvalidRequest for a change of another setting under the name of one of several brokers.
     Kafka's tools remove settings there that are not set: that is no change.
     """

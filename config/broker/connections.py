@@ -42,7 +42,7 @@ def parse_address_limits(text: str) -> tuple[AddressLimit, ...]:
 
 @dataclass(frozen=True, slots=True)
 class ConnectionsConfig:
-    """The limits of connections; all may be changed while the broker runs, as in Kafka."""
+    """The limits of connections; all may be changed while the broker runs, of one broker too, as in Kafka."""
 
     max_connections: int = setting(
         "max.connections",
@@ -50,6 +50,7 @@ class ConnectionsConfig:
         INT_MAX,
         "How many connections may be open at once; more are closed.",
         low=0,
+        for_one_broker=True,
     )
     max_connections_per_ip: int = setting(
         "max.connections.per.ip",
@@ -57,6 +58,7 @@ class ConnectionsConfig:
         INT_MAX,
         "How many connections one address may have open at once; more are closed.",
         low=0,
+        for_one_broker=True,
     )
     max_connections_per_ip_overrides: tuple[AddressLimit, ...] = setting(
         "max.connections.per.ip.overrides",
@@ -65,6 +67,7 @@ class ConnectionsConfig:
         "The same for single addresses, as ADDRESS:COUNT,ADDRESS:COUNT. Names of hosts are not "
         "looked up, other than in Kafka.",
         convert=parse_address_limits,
+        for_one_broker=True,
     )
     max_connection_creation_rate: int = setting(
         "max.connection.creation.rate",
@@ -73,4 +76,5 @@ class ConnectionsConfig:
         "How many new connections are served in a second. A connection beyond waits for its turn "
         "without being read; one that would wait for more than 10 s is closed.",
         low=0,
+        for_one_broker=True,
     )

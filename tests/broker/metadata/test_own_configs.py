@@ -1,9 +1,12 @@
-"""Settings of one broker alone are written only where every registered broker can read them."""
+"""Settings of one broker alone: who can read them, and whose win."""
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
+from broker.api.describe_configs import changes_of_one
 from broker.metadata.brokers.records import RegistrationRecord, put_registration
 from broker.metadata.cluster import ClusterMetadata
 from broker.metadata.memory import MemoryStore
@@ -11,6 +14,7 @@ from broker.metadata.records import put_own_configs
 from broker.topics.controller import Controller
 from broker.topics.settings import Settings
 from config import BrokerConfig
+from config.setting import written
 from protocol.errors import InvalidConfig
 
 RATE = "leader.replication.throttled.rate"
@@ -41,4 +45,30 @@ async def test_they_are_refused_while_an_older_broker_is_registered():
     await register(4, "0.10.2")
     await controller.alter_broker({RATE: "5"}, of_one=True)
     assert metadata.image.own_configs == {1: {RATE: "5"}}
+    await metadata.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "for_all", "own"),
+    [
+        ("max.connections", "9", "5"),
+        ("max.connections.per.ip", "9", "5"),
+        ("max.connections.per.ip.overrides", "10.0.0.1:9", "10.0.0.1:5"),
+        ("max.connection.creation.rate", "9", "5"),
+    ],
+)
+async def test_the_limits_of_connections_of_one_broker_win(name, for_all, own):
+    metadata = ClusterMetadata(MemoryStore())
+    await metadata.open()
+    config = BrokerConfig(metadata_store="sqlite:x", node_id=metadata.node_id)
+    settings = Settings(config)
+    controller = Controller(metadata, settings, lambda _: frozenset(), metadata.catch_up)
+    await controller.alter_broker({name: for_all})
+    node = SimpleNamespace(metadata=metadata)
+    await controller.alter_broker(changes_of_one(node, "1", {name: own}), of_one=True)
+    settings.use(metadata.image)
+    assert written(getattr(settings.broker, name.replace(".", "_"))) == own
+    await controller.alter_broker({name: None}, of_one=True)
+    settings.use(metadata.image)
+    assert written(getattr(settings.broker, name.replace(".", "_"))) == for_all
     await metadata.close()
