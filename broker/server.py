@@ -28,6 +28,7 @@ from broker.clock import ManualClock, SystemClock, machine_boot_id
 from broker.joining import check_directories, leave, member_of
 from broker.maintenance.compaction_rounds import CompactionRounds
 from broker.maintenance.retention_rounds import Rounds
+from broker.maintenance.room_watch import watch_room
 from broker.metadata.local import metadata_of
 from broker.metadata.store import MetadataError
 from broker.metrics.counters import Metrics
@@ -122,6 +123,7 @@ async def _run(config: BrokerConfig, clock: Clock, faults: Faults | None) -> int
         default_config=config.topic_defaults,
         producer_id_expiration_ms=config.producer_id_expiration_ms,
         boot_id=machine_boot_id(),
+        reserve_bytes=config.log_dir_reserve_bytes,
     )
     store.lock()  # first: the metadata beside the logs are migrated when they are opened
     try:
@@ -246,6 +248,7 @@ def _begin_chores(
             compaction.run(),
             node.topics.run(),
             node.clock_watch.run(),
+            watch_room(node),
             *([] if node.cluster_watch is None else [node.cluster_watch.run()]),
             *([] if node.replicas is None else [node.replicas.run()]),
         )

@@ -18,6 +18,8 @@ import weakref
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Protocol
 
+from storage import reserves
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
@@ -232,8 +234,20 @@ def replace(path: Path, data: bytes, *, durable: bool = True, losable: bool = Fa
     """Replaces a whole file, so that a crash leaves the old one or the new one.
 
     With `durable` the change survives a power loss once this returns. `losable` is for what can be
-    rebuilt: a power loss may then leave neither. Raises OSError, including SyncError.
+    rebuilt: a power loss may then leave neither. On a full disk the reserve is given up for it.
+    Raises OSError, including SyncError.
     """
+    try:
+        _replace(path, data, durable=durable, losable=losable)
+    except SyncError:
+        raise
+    except OSError as error:
+        if not reserves.give_up(path, error):
+            raise
+        _replace(path, data, durable=durable, losable=losable)
+
+
+def _replace(path: Path, data: bytes, *, durable: bool, losable: bool) -> None:
     temporary = path.with_name(path.name + ".tmp")
     truncate_or_make(temporary)
     file = Descriptor(temporary, writable=True)

@@ -1,7 +1,8 @@
 """HTTP: /metrics for Prometheus, /healthz (process serves), /readyz (clients may connect), /v1.
 
 /readyz warns of a clock that has leapt, and is 200 all the same. One of several brokers is not ready
-while it is fenced or has no session; both pages answer then, too.
+while it is fenced or has no session; both pages answer then, too. Neither is one whose writes fail for
+lack of space.
 
 The socket listens from the beginning. The libraries behind it are imported, in a thread, when the
 first request arrives. So a start does not wait for them, and a broker without HTTP clients does not
@@ -57,6 +58,7 @@ async def start_http(node: Node, listening: socket.socket) -> Any:
         reasons += [
             f"{each.topic}-{each.index} is offline: {each.offline}" for each in node.offline()
         ]
+        reasons += [f"not ready: no space left in {path}" for path in node.store.full_directories()]
         warning = node.clock_watch.warning
         lines = (reasons or ["ready"]) + ([] if warning is None else [f"warning: {warning}"])
         text = "".join(f"{line}\n" for line in lines)

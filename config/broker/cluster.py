@@ -145,6 +145,16 @@ class ClusterConfig(TransactionConfig):
         low=0,
         dynamic=False,
     )
+    log_dir_reserve_bytes: int = setting(
+        "log.dir.reserve.bytes",
+        Type.INT,
+        4 * 2**20,
+        "The size, in bytes, of a file in each log directory whose room is given up when the disk is "
+        "full, so that topics and records can be deleted and the broker stops cleanly. Until twice as "
+        "much is free again, records are refused. 0: there is none. Not a Kafka setting.",
+        low=0,
+        dynamic=False,
+    )
     inter_broker_protocol_version: str = setting(
         "inter.broker.protocol.version",
         Type.STRING,

@@ -14,8 +14,8 @@ import threading
 from typing import TYPE_CHECKING
 
 from protocol.errors import KafkaStorageError
-from storage import files
-from storage.directory import parallel, unopened
+from storage import files, reserves
+from storage.directory import parallel, room, unopened
 from storage.directory.leader_epochs import LeaderEpochs
 from storage.directory.lifecycle import PartitionLifecycle
 from storage.directory.log_directory import LogDirectory, LogDirectoryError
@@ -53,13 +53,16 @@ class LogStore:
         default_config: TopicConfig,
         producer_id_expiration_ms: int = 86_400_000,
         boot_id: str = "",
+        reserve_bytes: int = 0,
     ) -> None:
         """Takes the directories; `open` is the first to touch them.
 
         `default_config` is for partitions of topics without settings. `boot_id` names this start of
-        the machine, which tells a power loss from a killed process.
+        the machine, which tells a power loss from a killed process. `reserve_bytes` is the size of the
+        reserve of each directory (`storage/reserves.py`).
         """
         self.log_dirs = tuple(log_dirs)
+        self._reserve_bytes = reserve_bytes
         self._directories: list[LogDirectory] = []
         self._is_open = False  # the directories may be locked before
         self.clock = OpeningClock()  # as partitions see it when they are opened
@@ -100,6 +103,7 @@ class LogStore:
             for path in self.log_dirs:
                 files.make_directories(path)
                 self._directories.append(LogDirectory(path))
+                reserves.begin(path, self._reserve_bytes)
 
     def open(
         self,
@@ -160,6 +164,8 @@ class LogStore:
         if not self._is_open:
             self._release()
             return
+        for directory in self._directories:
+            reserves.end(directory.path)  # the stop needs room
         try:
             unrecovered = self._lifecycle.recover()  # what nobody has asked for
             partitions = [*self._table.opened.values(), *self._table.unserved.values()]
@@ -178,6 +184,21 @@ class LogStore:
             self._release()
         for failure in failures.values():
             raise failure
+
+    def look_for_room(self, *, forgets_full: bool) -> None:
+        """Makes reserves again that were given up, where there is room; for a thread.
+
+        With `forgets_full` logs whose directory has room count as full no more.
+        """
+        for path in self.log_dirs:
+            reserve = reserves.of(path)
+            reserve.make_again()
+            if forgets_full and not reserve.is_given_up:
+                room.note(path, self.opened())
+
+    def full_directories(self) -> list[Path]:
+        """Returns the log directories in which writes fail for lack of space, as far as is known."""
+        return [path for path in self.log_dirs if room.is_short(path, self.opened())]
 
     def checkpoint(self) -> None:
         """Makes every log durable and notes up to where, which bounds recovery after a crash.
@@ -203,6 +224,7 @@ class LogStore:
 
     def _release(self) -> None:
         for directory in self._directories:
+            reserves.end(directory.path)
             directory.release()
         self._table.clear()
         self._directories, self._is_open = [], False

@@ -228,7 +228,7 @@ class Appender:
             largest = later(batch.largest, largest)
         state = self._state
         with state.append_lock:
-            if state.is_stopped or size > settings.segment_bytes:
+            if state.is_stopped or state.reserve.is_given_up or size > settings.segment_bytes:
                 self._refuse(size, settings.segment_bytes)
             active = state.active
             try:
@@ -296,6 +296,10 @@ class Appender:
         if state.is_stopped:
             state.check_usable()
             raise KafkaStorageError(f"{state.topic}-{state.index} is closed")
+        try:
+            state.reserve.check()
+        except OSError as error:
+            raise storage_error(state, "the records were not stored", error) from error
         raise RecordListTooLarge(
             f"{state.topic}-{state.index}: {size} bytes of records, and segment.bytes is "
             f"{segment_bytes}"

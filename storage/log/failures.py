@@ -20,9 +20,8 @@ from protocol.errors import (
     NotLeaderOrFollower,
     UnknownTopicOrPartition,
 )
-from storage import files
+from storage import files, reserves
 from storage.log.high_watermark import Role
-from storage.log.retention import deletion
 from storage.log.times.saved_times import NO_BOOT
 
 if TYPE_CHECKING:
@@ -80,7 +79,7 @@ def storage_error(state: LogState, what: str, error: OSError) -> BrokerError:
     if state.is_deleted:
         return UnknownTopicOrPartition(f"{state.topic}-{state.index} has been deleted")
     reason = error.strerror or str(error)
-    if error.errno in deletion.FULL:
+    if error.errno in reserves.FULL:
         reason = f"the disk is full ({reason})"
         state.is_full = True
     if isinstance(error, files.SyncError):

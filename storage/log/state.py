@@ -28,6 +28,7 @@ from protocol.errors import (
     NotLeaderOrFollower,
     UnknownTopicOrPartition,
 )
+from storage import reserves
 from storage.log.high_watermark import Role, policy_of
 from storage.log.producers import stability
 from storage.log.producers.producer_state import Producers
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from storage.log.producers.unstable import Unstable
     from storage.log.settings import Settings
     from storage.log.times.partition_times import ClockMark
+    from storage.reserves import Reserve
     from storage.segment.segment import Segment
     from storage.time.adoption import Adoptions
     from storage.time.corrections import Correction, Mark
@@ -131,6 +133,7 @@ class LogState:
     is_deleted: bool = field(init=False, default=False)
     offline: str | None = field(init=False, default=None)  # why, until the process ends
     is_full: bool = field(init=False, default=False)  # the disk had no room; see `note_room`
+    reserve: Reserve = field(init=False)  # of the log directory
     is_closed: bool = field(init=False, default=False)
     is_stopped: bool = field(init=False, default=False)  # deleted, offline or closed: no appends
     # What was logged once, until a flush succeeds.
@@ -152,6 +155,7 @@ class LogState:
         self.largest_event = LargestEvent(largest_event_time)
         self.saved_times = SavedTimes(self)
         self.arrivals = Arrivals(self.config)
+        self.reserve = reserves.of(self.directory.parent)
         self.is_read = False
         self.configure(self.config)
 

@@ -39,6 +39,7 @@ from broker.metadata.store import (
 )
 from broker.metadata.watching import Watches
 from protocol.errors import KafkaStorageError
+from storage import reserves
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
@@ -211,24 +212,22 @@ class SqliteStore:
         *,
         writes: bool,
     ) -> Result:
-        """Ends the leases that are over, and does the work, in one transaction."""
+        """Ends the leases that are over, and does the work, in one transaction.
+
+        On a full disk the reserves of the log directories are given up for it.
+        """
         db = self._db
         if db is None:
             raise KafkaStorageError("the metadata store is closed")
         try:
-            if not writes:
-                with db:
-                    db.execute("BEGIN")
-                    if not self._is_any_lease_due(db):
-                        return work(db)
-            with db:
-                # A transaction that begins with a read could find the file locked when it writes.
-                db.execute("BEGIN IMMEDIATE")
-                before = db.total_changes
-                if tables.has_leases(db):
-                    tables.end_due_leases(db, self._lease_clock(), self._kept_revisions)
-                result = _outcome(work, db)
-                newest = tables.revision(db) if db.total_changes > before else 0
+            try:
+                result, newest = self._attempt(db, work, writes=writes)
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode != sqlite3.SQLITE_FULL or not reserves.give_up(
+                    self._path
+                ):
+                    raise
+                result, newest = self._attempt(db, work, writes=writes)
         except sqlite3.Error as error:
             raise KafkaStorageError(f"the metadata in {self._path} failed: {error}") from error
         if (
@@ -239,6 +238,27 @@ class SqliteStore:
         if isinstance(result, _Refusal):
             raise result.error
         return result
+
+    def _attempt(
+        self, db: sqlite3.Connection, work: Work[Result], *, writes: bool
+    ) -> tuple[Result | _Refusal, int]:
+        """Does the work; returns its result and the newest revision, 0 if nothing has changed.
+
+        Raises sqlite3.Error, and then nothing has changed.
+        """
+        if not writes:
+            with db:
+                db.execute("BEGIN")
+                if not self._is_any_lease_due(db):
+                    return work(db), 0
+        with db:
+            # A transaction that begins with a read could find the file locked when it writes.
+            db.execute("BEGIN IMMEDIATE")
+            before = db.total_changes
+            if tables.has_leases(db):
+                tables.end_due_leases(db, self._lease_clock(), self._kept_revisions)
+            result = _outcome(work, db)
+            return result, tables.revision(db) if db.total_changes > before else 0
 
     def _is_any_lease_due(self, db: sqlite3.Connection) -> bool:
         return tables.has_leases(db) and tables.is_any_lease_due(db, self._lease_clock())

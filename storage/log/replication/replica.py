@@ -149,6 +149,7 @@ class Replica:
                 state.check_usable()
                 raise KafkaStorageError(f"{state.topic}-{state.index} is closed")
             try:
+                state.reserve.check()
                 state.epochs.adopt(self._epochs_of(received, epochs))
                 self._record_gaps(received, leader.high_watermark)
                 for batch in received:

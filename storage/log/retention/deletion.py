@@ -7,13 +7,12 @@ needed most: it writes little, and frees space for that first.
 
 from __future__ import annotations
 
-import errno
 import functools
 import logging
 from typing import TYPE_CHECKING, NamedTuple
 
 from protocol.errors import CorruptMessage
-from storage import filenames, files
+from storage import filenames, files, reserves
 from storage.time.retention import BY_EVENT_TIME, BY_SIZE, BY_TIME, Candidate, with_inherited_times
 
 if TYPE_CHECKING:
@@ -24,15 +23,12 @@ if TYPE_CHECKING:
     from storage.time.retention import Retention
     from storage.time.segment_times import SegmentTimes
 
-FULL = (errno.ENOSPC, errno.EDQUOT)
-"""The error numbers that mean a full disk, or a user's full quota."""
-
 _log = logging.getLogger("tidelog.storage")
 
 
 def is_full(error: OSError) -> bool:
     """Returns whether an error means a full disk, and not a failed sync, which leaves doubt."""
-    return error.errno in FULL and not isinstance(error, files.SyncError)
+    return error.errno in reserves.FULL and not isinstance(error, files.SyncError)
 
 
 class Deletion(NamedTuple):

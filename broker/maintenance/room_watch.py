@@ -1,0 +1,30 @@
+"""Looks for room on full disks: appends begin again soon after something was deleted.
+
+In a cluster `broker/cluster/disks.py` says when a log is full no more, because others lead meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from functools import partial
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from broker.node import Node
+
+log = logging.getLogger("tidelog.room")
+
+_INTERVAL_S = 1.0
+
+
+async def watch_room(node: Node) -> None:
+    """Looks now and then, until cancelled."""
+    while True:
+        await asyncio.sleep(_INTERVAL_S)
+        look = partial(node.store.look_for_room, forgets_full=node.cluster is None)
+        try:
+            if await node.pools.topics.run(node.store.full_directories):
+                await node.pools.topics.run(look)
+        except Exception:  # the next look may go better; this loop must not end
+            log.exception("room was not looked for")
