@@ -15,6 +15,7 @@ from types import CoroutineType
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from broker.network.context import Later
+from broker.network.encoded import Encoded
 from broker.testing.faults import BY_PARTITION, BY_TOPIC
 from protocol.api.metadata import MetadataRequest, MetadataRequestTopic
 from protocol.error_class import error_class
@@ -128,6 +129,8 @@ async def _serve(
     if isinstance(response, CoroutineType):
         response = await response
     if errors and route.name == "Metadata":
+        if isinstance(response, Encoded):  # what all get who ask for all topics is not changed
+            response, _ = route.response.decode(response.body)
         _fail_topics(route, response, errors)
     for fault in _of(striking, delay=True, after=True):
         await fault.hold()
