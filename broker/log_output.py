@@ -81,12 +81,18 @@ class LogOutput:
     def _write(self, line: bytes) -> None:
         with contextlib.suppress(OSError):  # nobody reads any more
             while line:
-                line = line[os.write(self._descriptor, line) :]
+                try:
+                    line = line[os.write(self._descriptor, line) :]
+                except BlockingIOError:  # of a descriptor that does not block by itself
+                    self._poll().poll()
 
     def _can_take(self, line: bytes) -> bool:
         """Returns whether a write does not block: a pipe that is ready takes PIPE_BUF bytes."""
         if len(line) > select.PIPE_BUF:
             return False
+        return any(events & select.POLLOUT for _, events in self._poll().poll(0))
+
+    def _poll(self) -> select.poll:
         poll = select.poll()
         poll.register(self._descriptor, select.POLLOUT)
-        return any(events & select.POLLOUT for _, events in poll.poll(0))
+        return poll

@@ -197,6 +197,9 @@ def _answer_all(
         parts = encode_in_steps(codec(MetadataResponse, context.version), describe(), "Metadata")
         return Encoded(b"".join(parts))
 
+    kept = _kept_answer(node, request, context)  # made by somebody else meanwhile
+    if isinstance(kept, Encoded):
+        return kept
     return node.encoded.make(_key(request, context), image, _state(node, context), encode)
 
 

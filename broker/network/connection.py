@@ -204,6 +204,7 @@ class Connection(asyncio.Protocol):
     def hang_up(self) -> None:
         """Serves nothing more, sends the responses already written, then closes."""
         self._frames.clear()
+        self._held.update()
         self.close()
 
     def close(self) -> None:

@@ -91,7 +91,8 @@ class EncodedOnce:
         try:
             made = make()
         finally:
-            del self._making[key]
+            if self._making.get(key) is happened:  # another one may be making it, too
+                del self._making[key]
             if not happened.done():
                 happened.set_result(None)
         if basis is self._basis and len(self._kept) < _MOST_KEPT:

@@ -64,11 +64,12 @@ class Held:
         elif self._wait is not None and not wanted:
             self._stop_waiting()
         held = frames.held_bytes + self.serving_bytes
-        if held > self._counted:
-            share.add(held - self._counted)
-        elif held < self._counted:
-            share.release(self._counted - held)
-        self._counted = held
+        # What is released may be granted to this very connection, which counts that in `_allot`.
+        counted, self._counted = self._counted, held
+        if held > counted:
+            share.add(held - counted)
+        elif held < counted:
+            share.release(counted - held)
         return True
 
     def served(self) -> None:
@@ -92,7 +93,8 @@ class Held:
         have_bytes = self._frames.have_bytes
         if not have_bytes or self._wait is not None:
             return False
-        if now_s - last_active_s > IDLE_S:
+        read_since_s = last_active_s if self._since is None else self._since[0]
+        if now_s - max(last_active_s, read_since_s) > IDLE_S:
             return True
         if not self._frames.is_allotted:
             return False

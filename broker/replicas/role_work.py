@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from storage.log.partition import Partition
 
 _A_TURN = 32  # changes that the loop begins, and ends, in one of its turns: a few milliseconds
-_THREADS = 8  # of one log directory
+_THREADS = 6  # of one log directory: its other syncs have some left
 _OPENINGS = 2  # of logs of one directory, at a time
 
 

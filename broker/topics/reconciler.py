@@ -349,7 +349,7 @@ class Reconciler:
         served: dict[str, TopicConfig] = {}
         for name, topic in image.topics.items():
             known = before.topics.get(name)
-            is_same = known is not None and known.configs == topic.configs
+            is_same = name in self._configs and known is not None and known.configs == topic.configs
             served[name] = self._configs[name] if is_same else self._settings.served(topic)
         return served
 

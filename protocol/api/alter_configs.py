@@ -61,4 +61,5 @@ API = Api(
         Need(Operation.ALTER_CONFIGS, ResourceType.CLUSTER, by_handler=True),
     ),
     request_bytes=4 << 20,
+    request_elements=250_000,  # some fifty settings of thousands of topics
 )

@@ -88,4 +88,5 @@ API = Api(
         Need(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC),
     ),
     request_bytes=4 << 20,
+    request_elements=250_000,  # some fifty settings of thousands of topics
 )

@@ -8,7 +8,7 @@ from types import MappingProxyType, SimpleNamespace
 from broker.metadata.image import Image, Topic
 from broker.metadata.records import PartitionRecord
 from broker.network import dispatch as dispatching
-from broker.network.context import CloseConnection
+from broker.network.context import CloseConnection, Later
 from broker.security.session import ANONYMOUS, Session
 
 CONNECTION = SimpleNamespace(
@@ -52,16 +52,18 @@ def both(monkeypatch, module, short, ordinary, frame):
 def answer(node, frame):
     """What goes back over the wire (None: nothing), or why the connection is closed."""
     try:
-        parts = dispatching.dispatch(node, CONNECTION, frame)
-        if parts is not None and not isinstance(parts, list):
-            parts = asyncio.run(waited_for(parts))  # dispatch itself needs no event loop
+        parts = asyncio.run(dispatched(node, frame))
     except CloseConnection as reason:
         return str(reason)
     return None if parts is None else b"".join(parts)
 
 
-async def waited_for(parts):
-    return await parts
+async def dispatched(node, frame):
+    parts = dispatching.dispatch(node, CONNECTION, frame)
+    while isinstance(parts, Later):
+        await parts.happened
+        parts = parts.finish()
+    return parts if parts is None or isinstance(parts, list) else await parts
 
 
 def logs(node):
