@@ -65,8 +65,7 @@ class Connection(asyncio.Protocol):
         self._turns = node.turns
         self._frames = Frames()
         self._waiting = self._frames.waiting  # whole frames not yet served
-        regulate_soon = partial(asyncio.get_running_loop().call_soon, self._regulate)
-        self._held = Held(node.memory.requests, self._frames, regulate_soon)
+        self._held = Held(node.memory.requests, self._frames, self._regulate_soon)
         # What a request waits for that could not be answered at once: its task, or an event.
         self._under_way: asyncio.Future[Any] | None = None
         self._may_give_up = False  # whether to cancel that when the peer closes
@@ -100,11 +99,14 @@ class Connection(asyncio.Protocol):
         if not self.node.connections.admit(self):
             transport.abort()
 
+    def _regulate_soon(self) -> None:
+        asyncio.get_running_loop().call_soon(self._regulate)
+
     def delay(self, delay_s: float) -> None:
         """Reads nothing yet: too many connections are made in a second."""
         self._queues = True
         loop = asyncio.get_running_loop()
-        loop.call_soon(self._regulate)  # uvloop reads after `connection_made`, whatever that does
+        self._regulate_soon()  # uvloop reads after `connection_made`, whatever that does
         loop.call_later(delay_s, self._go_on, _TURN_S)
 
     def connection_lost(self, _exc: Exception | None) -> None:
