@@ -51,9 +51,7 @@ def handle(node: Node, request: DescribeGroupsRequest, context: Context) -> Desc
         return described
 
     return DescribeGroupsResponse(
-        groups=per_partition(
-            node, "describe_groups", dict.fromkeys(request.groups), describe, _failed
-        )
+        groups=per_partition(node, "describe_groups", request.groups, describe, _failed)
     )
 
 

@@ -35,7 +35,7 @@ def handle(
         transaction_states=per_partition(
             node,
             "describe_transactions",
-            dict.fromkeys(request.transactional_ids),
+            request.transactional_ids,
             partial(_described, node, context.session),
             _failed,
         )

@@ -5,7 +5,7 @@ Behaviour: works in any state of the group, and for a missing group: a missing o
 Version notes: 0 a missing offset is UNKNOWN_TOPIC_OR_PARTITION, as in ZooKeeper's time; 2 null is
 all topics, an error applies to the whole response; 5 leader epochs; 6 flexible; 7 `require_stable`:
 UNSTABLE_OFFSET_COMMIT for a partition for which an open transaction has sent an offset (KIP-447); 8
-several groups in one request, each answered once.
+several groups in one request.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def _several(node: Node, request: OffsetFetchRequest, context: Context) -> Offse
         groups=per_partition(
             node,
             "offset_fetch",
-            {group.group_id: group for group in request.groups}.values(),
+            request.groups,
             partial(_of_group, node, context, request.require_stable),
             _failed,
         )

@@ -137,6 +137,7 @@ def test_a_consumer_goes_on_after_errors_and_disconnects(broker, topic):
         retry_backoff_ms=10,
         reconnect_backoff_ms=10,
         consumer_timeout_ms=60_000,
+        enable_incremental_fetch_sessions=False,  # a fault strikes requests that name its topic
     )
     partition = TopicPartition(topic, 0)
     consumer.assign([partition])
