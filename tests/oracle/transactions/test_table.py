@@ -102,7 +102,7 @@ def test_the_states_are_reached(played):
 @pytest.mark.parametrize(
     ("state", "call"),
     [
-        ("Ongoing", "EndTxn v4 commit current"),
+        ("Ongoing", "EndTxn v5 commit current"),
         ("PrepareAbort", "EndTxn v5 abort before"),
         ("CompleteCommit, version 2", "EndTxn v5 commit before"),
         ("Empty, bumped", "InitProducerId v5 before"),
