@@ -59,6 +59,9 @@ class Etcd:
         self.loss = pick.choice([0.0, 0.0, 0.15])  # of what a watch tells
         self.tells_again = pick.random() < 0.3  # a member that lags
         self.behind: dict[int, int] = {}  # the members that lag, and the revision where they are
+        self.tells_all = (
+            not self.loss
+        )  # each change, to a watch that resumes where it was, and soon
         self._withheld: dict[int, list[Callable[[], None]]] = {}
         self.streams: list[Stream] = []
         self._ids = pick
@@ -128,6 +131,7 @@ class Etcd:
 
     def lag(self, member: int) -> None:
         """Lets a member stay where it is."""
+        self.tells_all = False
         self.behind.setdefault(member, self.world.coordinator.store.revision)
 
     def catch_up(self, member: int) -> None:

@@ -48,6 +48,7 @@ FAULTS_MS = 15_000
 PEACE_MS = 25_000
 MOST_STEPS = 50_000  # in one millisecond
 _LOG = logging.getLogger("tidelog")
+_WATCH_LOST = "etcd's watch has lost changes"  # what the product logs
 _MAY_BE_RAISED = (BrokerError, ClientError, OSError, PowerLoss, asyncio.CancelledError)
 
 
@@ -89,6 +90,8 @@ class Told(logging.Handler):
         world.say("log", node, text, *([] if error is None else [repr(error)]))
         if error is not None and not isinstance(error, _MAY_BE_RAISED):
             world.fail(error)
+        if text.startswith(_WATCH_LOST) and world.etcd is not None and world.etcd.tells_all:
+            world.fail(BrokenInvariantError(f"{node} has lost changes that etcd tells"))
 
 
 class Life(World):
