@@ -25,6 +25,7 @@ import uvloop
 
 from broker import structured_log as logs
 from broker.clock import ManualClock, SystemClock, machine_boot_id
+from broker.http.application import start_http
 from broker.joining import check_directories, leave, member_of
 from broker.maintenance.compaction_rounds import CompactionRounds
 from broker.maintenance.retention_rounds import Rounds
@@ -33,7 +34,6 @@ from broker.metadata.local import metadata_of
 from broker.metadata.store import MetadataError
 from broker.metrics.counters import Metrics
 from broker.network.connection import Connection
-from broker.network.http import start_http
 from broker.network.listener import HTTP, Listener
 from broker.node import Node
 from broker.pools import NoDefaultPool

@@ -11,9 +11,9 @@ from collections import Counter
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
+from broker.http.answers import twice
 from broker.metadata.brokers.records import OfflineRecord
 from broker.metadata.standing import SERVING, standings, state_of, why_missing
-from broker.network.http_answers import twice
 from broker.network.listener import HTTP
 from broker.transactions.open_transactions import opened
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from uuid import UUID
 
+    from broker.http.question import Asked
     from broker.metadata.image import Image
     from broker.metadata.standing import Standing
-    from broker.network.http_question import Asked
     from broker.node import Node
     from storage.log.partition import Partition
 

@@ -1,7 +1,7 @@
 """The control listener: manual clock, faults, rounds on demand and more, as JSON over HTTP below /v1.
 
 It exists only if it is set at start. It is for tests and has no authentication: any client can stop
-the clock and break the disk, except a page in a browser (`http_answers.guarding`). ROUTES lists the
+the clock and break the disk, except a page in a browser (`broker.http.answers.guarding`). ROUTES lists the
 requests. Times are given twice: `*_ms`, exact, and as ISO 8601. A bad request is answered
 `{"error": NAME, "message": sentence}` with status 400, an unknown object with 404.
 """
@@ -17,10 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker.clock import ManualClock
-from broker.maintenance.compaction_rounds import CompactionRound
-from broker.network import dispatch
-from broker.network.http import readable
-from broker.network.http_answers import (
+from broker.http.answers import (
     Refused,
     answering,
     body_of,
@@ -28,6 +25,9 @@ from broker.network.http_answers import (
     line,
     partition_number,
 )
+from broker.http.application import readable
+from broker.maintenance.compaction_rounds import CompactionRound
+from broker.network import dispatch
 from broker.testing.cuts import add_cut, heal_cuts, show_cuts
 from broker.testing.fault_requests import wrapped
 from broker.testing.fault_storage import FaultySystem

@@ -15,7 +15,7 @@ import asyncio
 import time
 from typing import TYPE_CHECKING, Any, cast
 
-from broker.network.http_answers import Refused
+from broker.http.answers import Refused
 from client import async_connection
 from protocol.errors import KafkaStorageError
 

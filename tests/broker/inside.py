@@ -16,10 +16,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.clock import SystemClock
+from broker.http.application import start_http
 from broker.metadata.local import local_metadata
 from broker.metrics.counters import Metrics
 from broker.network.connection import Connection
-from broker.network.http import start_http
 from broker.network.listener import Listener
 from broker.node import Node
 from broker.topics.startup import open_topics

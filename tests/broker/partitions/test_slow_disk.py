@@ -25,11 +25,11 @@ import pytest_asyncio
 
 from broker import pools
 from broker.clock import ManualClock
+from broker.http.application import start_http
 from broker.maintenance.retention_rounds import delete_due
 from broker.metadata.local import local_metadata
 from broker.metrics.counters import Metrics
 from broker.network.connection import Connection
-from broker.network.http import start_http
 from broker.network.listener import Listener
 from broker.node import Node
 from broker.partitions.openings import Openings

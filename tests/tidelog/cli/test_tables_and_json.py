@@ -430,7 +430,7 @@ parser._parser("serve").parse_args(["serve"])
 from tidelog._house import open_house
 open_house()
 import broker.server
-names = ("tidelog.cli.shared", "tidelog.control", "rich", "kafka", "aiohttp", "broker.network.http_api")
+names = ("tidelog.cli.shared", "tidelog.control", "rich", "kafka", "aiohttp", "broker.http.api")
 print([name for name in sys.modules if name.startswith(names)])
 """
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""What is wrong with a broker's clock and the times of its logs, as JSON: a route of `http_api`.
+"""What is wrong with a broker's clock and the times of its logs, as JSON: a route of `api`.
 
 Each finding has a sentence, a figure, and the command that helps. A log that is open is judged as it
 is; one that a clean stop closed is judged by what the stop wrote down, and stays closed. Times of
@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from broker.network.http_answers import Refused, twice
+from broker.http.answers import Refused, twice
 from config.instants import to_iso
 from protocol.errors import BrokerError
 from storage.log.retention import diagnosis
@@ -19,8 +19,8 @@ from storage.log.retention.diagnosis import MILLISECONDS, Finding, Readings, dia
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from broker.http.question import Asked
     from broker.maintenance.clock_watch import ClockStatus
-    from broker.network.http_question import Asked
     from storage.log.retention.diagnosis import Facts
 
 _MOST_READ_BYTES = 1 << 30  # of segments whose times are unknown, for one request

@@ -11,7 +11,7 @@ import urllib.request
 
 import pytest
 
-from broker.network.http_doctor import COMMANDS
+from broker.http.doctor import COMMANDS
 from storage.log.retention import diagnosis
 from tests.broker import asking
 from tests.broker.illnesses import ILLNESSES, NOW_MS, examined, findings_of, plant

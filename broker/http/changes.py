@@ -13,8 +13,8 @@ import json
 import logging
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from broker.network import http_clock
-from broker.network.http_answers import Refused, body_of, line, refuse_pages, twice
+from broker.http import clock
+from broker.http.answers import Refused, body_of, line, refuse_pages, twice
 from broker.security.authorizer import CLUSTER_NAME
 from broker.security.session import ANONYMOUS, Session
 from protocol.acl import Operation, ResourceType
@@ -38,7 +38,7 @@ async def accept_clock(node: Node, given: Mapping[str, Any]) -> dict[str, Any]:
     """
     to_ms = given.get("to_ms")
     if type(to_ms) is int and await node.clock_watch.accept(to_ms):
-        return http_clock.shown(node)
+        return clock.shown(node)
     leap = node.clock_watch.status().leap
     if leap is None:
         raise Refused(409, "NO_LEAP", "the clock is trusted: there is no leap to accept")
@@ -79,7 +79,7 @@ def _reset(node: Node, topic: str, index: int) -> dict[str, Any]:
         reset = partition.append_clock.reset(node.clock.now_ms())
     except BrokerError as error:  # the other partitions go on
         return {"partition": index, "error": error.code.name, "message": error.message}
-    return {"partition": index, "reset": http_clock.reset_shown(reset)}
+    return {"partition": index, "reset": clock.reset_shown(reset)}
 
 
 class _Route(NamedTuple):

@@ -1,4 +1,4 @@
-"""Why segments are kept and when they will be deleted, as JSON: a route of `http_api`.
+"""Why segments are kept and when they will be deleted, as JSON: a route of `api`.
 
 For every segment it says what will delete or compact it and when, or what holds it, with the
 topic's settings or with others given for comparison; and how much of each partition is due now. All
@@ -11,7 +11,7 @@ import contextlib
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from broker.network.http_answers import Refused, twice
+from broker.http.answers import Refused, twice
 from broker.topics.settings import BASIS, topic_changes
 from config.instants import parse_duration
 from storage.compaction.explain import CompactionBlocker
@@ -19,7 +19,7 @@ from storage.compaction.explain import CompactionBlocker
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from broker.network.http_question import Asked
+    from broker.http.question import Asked
     from broker.node import Node
     from config import TopicConfig
     from storage.log.partition import Partition

@@ -1,4 +1,4 @@
-"""What the broker's clock shows and how far it is trusted, as JSON: routes of `http_api`.
+"""What the broker's clock shows and how far it is trusted, as JSON: routes of `api`.
 
 And which partitions have times that are ahead of it, with what a reset would change there.
 """
@@ -8,12 +8,12 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from broker.network.http_answers import twice
+from broker.http.answers import twice
 from storage.time.timestamp import MIN_TIMESTAMP
 
 if TYPE_CHECKING:
+    from broker.http.question import Asked
     from broker.maintenance.clock_watch import ClockStatus
-    from broker.network.http_question import Asked
     from broker.node import Node
     from storage.log.partition import Partition
     from storage.log.times.append_clock import ClockReset

@@ -17,8 +17,8 @@ import logging
 import socket
 from typing import TYPE_CHECKING, Any
 
+from broker.http.server import HttpServer, Limits
 from broker.metrics.collector import Collector
-from broker.network import http_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,7 +39,7 @@ async def start_http(node: Node, listening: socket.socket) -> Any:
     await readable(listening)
     web = await node.pools.metrics.run(importlib.import_module, "aiohttp.web")
     prometheus = await node.pools.metrics.run(importlib.import_module, "prometheus_client")
-    http_api = await node.pools.metrics.run(importlib.import_module, ".http_api", __package__)
+    api = await node.pools.metrics.run(importlib.import_module, ".api", __package__)
     registry = prometheus.CollectorRegistry(auto_describe=False)
     registry.register(Collector(node))
     for collector in ("ProcessCollector", "PlatformCollector"):
@@ -64,17 +64,17 @@ async def start_http(node: Node, listening: socket.socket) -> Any:
         text = "".join(f"{line}\n" for line in lines)
         return web.Response(text=text, status=503 if reasons else 200)
 
-    server = http_server.HttpServer(web, _limits(node))
+    server = HttpServer(web, _limits(node))
     app = web.Application(middlewares=[server.middleware()])
     app.router.add_get("/metrics", metrics)
     app.router.add_get("/healthz", healthz)
     app.router.add_get("/readyz", readyz)
-    app.add_subapp("/v1", http_api.api(web, node))
+    app.add_subapp("/v1", api.api(web, node))
     await server.start(app, listening, shutdown_timeout=_SHUTDOWN_S)
     return server
 
 
-def _limits(node: Node) -> http_server.Limits:
+def _limits(node: Node) -> Limits:
     def count_refused() -> None:
         node.metrics.http_connections_refused += 1
 
@@ -83,7 +83,7 @@ def _limits(node: Node) -> http_server.Limits:
         known = (_MACHINE, *told, *node.settings.broker.http_allowed_hosts)
         return frozenset(map(str.lower, known))
 
-    return http_server.Limits(node.settings.broker.http_max_connections, names, count_refused)
+    return Limits(node.settings.broker.http_max_connections, names, count_refused)
 
 
 def _not_ready(node: Node) -> Iterator[str]:

@@ -14,7 +14,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
-from broker.network.http_answers import Refused, is_address_or_local, line
+from broker.http.answers import Refused, is_address_or_local, line
 
 if TYPE_CHECKING:
     import socket

@@ -1,11 +1,11 @@
 """A JSON API below /v1, on the port of the metrics, for what Kafka's protocol cannot say.
 
-It is read-only, but for the few routes of `http_changes`.
+It is read-only, but for the few routes of `changes`.
 
 It returns both times of an offset; lookups by any record time, including the six milliseconds
 before 1970 that ListOffsets uses as sentinels; lookups by append time; why each segment is still
-there, when it will be deleted, and what other settings would delete (`http_explain`); what is wrong
-with times (`http_doctor`); what the broker's clock shows, and how far it is trusted (`http_clock`);
+there, when it will be deleted, and what other settings would delete (`explain`); what is wrong
+with times (`doctor`); what the broker's clock shows, and how far it is trusted (`clock`);
 and who leads what in the cluster (`broker/cluster/facts.py`). ROUTES lists the routes, and
 docs/http.md shows each. A time is given as milliseconds, as ISO 8601 with its zone, or relative to
 the broker's now ("-2h").
@@ -22,12 +22,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker.cluster.facts import cluster
-from broker.network import http_changes
-from broker.network.http_answers import Refused, answering, line, twice
-from broker.network.http_clock import clock, topic_clock
-from broker.network.http_doctor import doctor
-from broker.network.http_explain import explain
-from broker.network.http_question import Asked
+from broker.http import changes
+from broker.http.answers import Refused, answering, line, twice
+from broker.http.clock import clock, topic_clock
+from broker.http.doctor import doctor
+from broker.http.explain import explain
+from broker.http.question import Asked
 from protocol.errors import OffsetOutOfRange
 
 if TYPE_CHECKING:
@@ -207,14 +207,14 @@ def api(web: Any, node: Node) -> Any:
 
     routes = ", ".join(
         [f"GET {route.path}" for route in ROUTES]
-        + [f"POST {route.path}" for route in http_changes.ROUTES]
+        + [f"POST {route.path}" for route in changes.ROUTES]
     )
     app = web.Application(middlewares=[answering(web, log, routes, failed)])
     for route in ROUTES:
         app.router.add_get(
             route.path.removeprefix("/v1"), _handler(node, route, web), allow_head=True
         )
-    http_changes.add_changes(app, web, node)
+    changes.add_changes(app, web, node)
     return app
 
 

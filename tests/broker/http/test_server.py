@@ -9,9 +9,9 @@ import socket
 import pytest
 from aiohttp import web
 
-from broker.network import http_answers
-from broker.network.http_answers import answering, body_of
-from broker.network.http_server import HttpServer, Limits
+from broker.http import answers
+from broker.http.answers import answering, body_of
+from broker.http.server import HttpServer, Limits
 from tests.broker.subject import eventually
 
 OK = b"HTTP/1.1 200 OK\r\n"
@@ -53,7 +53,7 @@ async def serving(**limits):
         return web.Response(text=str(len(await body_of(request))))
 
     port = Port(**limits)
-    middlewares = [port.server.middleware(), answering(web, http_answers, "no routes")]
+    middlewares = [port.server.middleware(), answering(web, answers, "no routes")]
     app = web.Application(middlewares=middlewares)
     app.router.add_route("*", "/length", length)
     await port.server.start(app, port.listening)
@@ -126,7 +126,7 @@ async def test_a_connection_with_a_request_is_kept():
     ],
 )
 async def test_a_length_that_lies_is_a_bad_request(headers, body, monkeypatch, caplog):
-    monkeypatch.setattr(http_answers, "_BODY_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(answers, "_BODY_TIMEOUT_S", 0.1)
     async with serving() as port:
         answer = await port.ask(request(method="POST", headers=headers, body=body))
     assert BAD in answer

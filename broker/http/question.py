@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from broker.network.http_answers import Refused, partition_number
+from broker.http.answers import Refused, partition_number
 from config.instants import parse_instant
 from protocol.errors import BrokerError, OffsetOutOfRange, UnknownTopicOrPartition
 from protocol.records.layout import NO_TIMESTAMP

@@ -7,8 +7,8 @@ from uuid import UUID
 
 import pytest
 
-from broker.network.http_answers import Refused
-from broker.network.http_changes import ROUTES, _local_peer, reset_topic
+from broker.http.answers import Refused
+from broker.http.changes import ROUTES, _local_peer, reset_topic
 from broker.pools import Pool
 from broker.security.authorizer import Authorizer
 from protocol.acl import Operation, ResourceType

@@ -1,0 +1,8 @@
+"""HTTP: metrics, health, and what Kafka's protocol cannot say as JSON.
+
+`application.py` serves /metrics, /healthz and /readyz, and `api.py` the routes below /v1; `server.py` bounds
+connections, time and names. `answers.py` makes JSON and errors, `question.py` parses parameters. `explain.py`
+explains retention with sentences from `storage/log/retention/explanation.py`, `doctor.py` makes a diagnosis,
+`clock.py` tells of the clock. `changes.py` has the changes, and who may request one. The routes and aiohttp
+are imported with the first request.
+"""
