@@ -1,8 +1,7 @@
 """The coordinator of the transactional ids of this broker: a thin shell around transaction.py.
 
-It passes events to the machine and carries out the actions that come back: it writes to
-__transaction_state, sends markers and answers requests. One timer serves all deadlines. Time-outs
-and the expiry of ids follow the broker's clock, and so a manual one.
+It passes requests to the machine; `execution.py` carries out the actions that come back. Time-outs and
+the expiry of ids follow the broker's clock, and so a manual one.
 
 The topic is read in a thread, partition by partition: by a broker that is alone at its start, by one
 of several when it becomes the leader of a partition. What was decided before is continued: markers
@@ -15,44 +14,31 @@ __transaction_state.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import logging
-from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from broker.coordination.deadlines import Deadlines
 from broker.coordination.loading import Loader
-from broker.coordination.ownership import NO_EPOCH
 from broker.transactions import state_topic
+from broker.transactions.execution import Execution
 from broker.transactions.markers import Markers
 from broker.transactions.messages import (
     BUMPS_EPOCH_SINCE,
     VERSION,
-    Answer,
-    Now,
     Producer,
-    SendMarkers,
-    Store,
     new,
 )
 from broker.transactions.registry import Kept, TransactionRegistry
 from broker.transactions.state_topic import TOPIC
 from broker.transactions.transaction import Transaction
 from protocol.errors import (
-    BrokerError,
     InvalidProducerIdMapping,
     InvalidRequest,
     InvalidTransactionTimeout,
-    MessageTooLarge,
-    RecordListTooLarge,
-    UnknownServerError,
 )
 from protocol.records.layout import NO_PRODUCER_ID
-from protocol.transaction_log import State
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from broker.coordination.following import Following
     from broker.coordination.ownership import Load
@@ -62,14 +48,10 @@ if TYPE_CHECKING:
     from protocol.topic_partition import TopicPartition
     from storage.log.partition import Appended
 
-log = logging.getLogger("tidelog.transactions")
-
 _COMPLETE_WAIT_S = 0.2
 """How long EndTxn waits for the markers: then the next transaction begins without a retry."""
 _LONGEST_ID = 1_024
 """Characters of a transactional id; each is held in memory until it expires."""
-_RETRY_MS = 1_000
-"""After how long a change that could not be stored is tried again where nobody asks for it."""
 
 
 class TransactionCoordinator(TransactionRegistry):
@@ -78,7 +60,7 @@ class TransactionCoordinator(TransactionRegistry):
     def __init__(self, node: Node) -> None:
         super().__init__(node)
         self._markers = Markers(node)
-        self._deadlines = Deadlines(self._clock, self._deadline_reached)
+        self._execution = Execution(node, self, self._markers)
         self._loader = Loader(
             node,
             TOPIC,
@@ -88,7 +70,6 @@ class TransactionCoordinator(TransactionRegistry):
             resigned=self._resigned,
         )
         self._following: Following | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
         self._chores: list[asyncio.Task[None]] = []
 
     # -- start and stop -------------------------------------------------------------------------
@@ -116,20 +97,20 @@ class TransactionCoordinator(TransactionRegistry):
 
     def start(self) -> None:
         """Starts to read the stored ids, and the timer."""
-        work = [self._loader.run(), self._deadlines.run()]
+        work = [self._loader.run(), self._execution.run()]
         if self._following is not None:
             work.append(self._following.run())
-        elif not self._topic.is_missing:
-            self._loader.carry_out(self.ownership.begin_alone(self._topic.partitions()))
+        elif not self.topic.is_missing:
+            self._loader.carry_out(self.ownership.begin_alone(self.topic.partitions()))
         loop = asyncio.get_running_loop()
         self._chores = [loop.create_task(each) for each in work]
 
     async def stop(self) -> None:
         """Ends what is under way: what was decided continues after the next start."""
-        tasks = [*self._chores, *self._tasks]
-        for task in tasks:
+        for task in self._chores:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*self._chores, return_exceptions=True)
+        await self._execution.stop()
         if self._markers.others is not None:
             await self._markers.others.close()
 
@@ -140,22 +121,21 @@ class TransactionCoordinator(TransactionRegistry):
     def _loaded(self, load: Load, known: Known) -> None:
         """Takes in the ids of a partition that has been read, and continues what was decided."""
         for transactional_id, metadata in known.items():
-            if self._topic.index_of(transactional_id) != load.partition:
+            if self.topic.index_of(transactional_id) != load.partition:
                 continue  # of a topic with another number of partitions
-            transaction = Transaction(transactional_id, metadata, self._now(), version=VERSION)
-            kept = self._kept[transactional_id] = Kept(transaction, load.epoch)
-            self._act(kept, transaction.resume(self._now()))
+            transaction = Transaction(
+                transactional_id, metadata, self._execution.now(), version=VERSION
+            )
+            kept = self.kept[transactional_id] = Kept(transaction, load.epoch)
+            self._execution.act(kept, transaction.resume(self._execution.now()))
 
     def _resigned(self, indexes: Sequence[int]) -> None:
         """Drops the ids of partitions that another broker coordinates now."""
         gone = set(indexes)
-        for transactional_id in list(self._kept):
-            if self._topic.index_of(transactional_id) in gone:
-                del self._kept[transactional_id]
-                self._deadlines.forget(transactional_id)
-
-    def _now(self) -> Now:
-        return Now(self._clock.now_ms(), self._clock.steady_ms())
+        for transactional_id in list(self.kept):
+            if self.topic.index_of(transactional_id) in gone:
+                del self.kept[transactional_id]
+                self._execution.forget(transactional_id)
 
     # -- requests -------------------------------------------------------------------------------
 
@@ -183,11 +163,13 @@ class TransactionCoordinator(TransactionRegistry):
         if kept is None or kept.transaction.is_exhausted:
             new_id = await self._node.next_producer_id()
             epoch = self._epoch_of(transactional_id)
-            kept = self._kept.get(transactional_id)  # another request may have come first
+            kept = self.kept.get(transactional_id)  # another request may have come first
             if kept is None:
-                metadata = new(new_id, timeout_ms, self._now())
-                made = Transaction(transactional_id, metadata, self._now(), version=VERSION)
-                kept = self._kept[transactional_id] = Kept(made, epoch)
+                metadata = new(new_id, timeout_ms, self._execution.now())
+                made = Transaction(
+                    transactional_id, metadata, self._execution.now(), version=VERSION
+                )
+                kept = self.kept[transactional_id] = Kept(made, epoch)
         call = partial(kept.transaction.init, known, timeout_ms, new_id)
         return await self._ask(kept, call)
 
@@ -239,7 +221,7 @@ class TransactionCoordinator(TransactionRegistry):
     ) -> Producer:
         """Commits or aborts; returns what the producer continues with, or raises its error."""
         kept = await self._known(transactional_id)
-        new_id = await self._spare_id(kept)
+        new_id = await self._execution.spare_id(kept)
         call = partial(
             kept.transaction.end, producer, transaction_version, new_id, is_commit=is_commit
         )
@@ -252,7 +234,7 @@ class TransactionCoordinator(TransactionRegistry):
 
         Waits that time if another broker coordinates the id.
         """
-        kept = self._kept.get(transactional_id)
+        kept = self.kept.get(transactional_id)
         if kept is None and self._following is not None:
             await asyncio.sleep(timeout_s)
         elif kept is not None and kept.transaction.pending_state is not None:
@@ -263,152 +245,11 @@ class TransactionCoordinator(TransactionRegistry):
             finally:
                 kept.settled.discard(future)
 
-    async def _spare_id(self, kept: Kept) -> int:
-        """Returns a new producer id if the epochs have run out."""
-        if kept.transaction.is_exhausted:
-            return await self._node.next_producer_id()
-        return NO_PRODUCER_ID
-
     async def _ask(self, kept: Kept, call: Callable[..., list[Action]]) -> Producer:
         """Gives a request to the machine; returns its answer, or raises the error."""
         ticket: asyncio.Future[Producer] = asyncio.get_running_loop().create_future()
-        self._act(kept, call(now=self._now(), ticket=ticket))
+        self._execution.act(kept, call(now=self._execution.now(), ticket=ticket))
         return await ticket
-
-    # -- actions --------------------------------------------------------------------------------
-
-    def _act(self, kept: Kept, actions: Iterable[Action]) -> None:
-        """Carries out actions, and those that follow from them: at once where nothing waits."""
-        left = deque(actions)
-        while left:
-            action = left.popleft()
-            if isinstance(action, Store):
-                left.extendleft(reversed(self._store(kept, action)))
-            elif isinstance(action, SendMarkers):
-                left.extendleft(reversed(self._send(kept, action)))
-            else:
-                _resolve(action)
-        transaction = kept.transaction
-        if transaction.pending_state is None:
-            for future in kept.settled:
-                if not future.done():
-                    future.set_result(None)
-            kept.settled.clear()
-        self._schedule(kept)
-
-    def _store(self, kept: Kept, action: Store) -> list[Action]:
-        """Writes to the log, now or in a task; returns what follows if it is there now."""
-        transaction = kept.transaction
-        transactional_id = transaction.transactional_id
-        written = [state_topic.record(transactional_id, action.metadata)]
-        try:
-            stored = self._topic.append_now(transactional_id, written)
-        except BrokerError as error:
-            return self._not_stored(kept, error)
-        if stored is None:
-            self._task(self._store_later(kept, written))
-            return []
-        return self._stored(kept)
-
-    async def _store_later(self, kept: Kept, written: list[tuple[bytes, bytes | None]]) -> None:
-        transactional_id = kept.transaction.transactional_id
-        try:
-            await self._topic.append(transactional_id, written, kept.epoch)
-        except BrokerError as error:
-            self._act(kept, self._not_stored(kept, error))
-        else:
-            self._act(kept, self._stored(kept))
-
-    def _stored(self, kept: Kept) -> list[Action]:
-        actions = kept.transaction.stored(self._now())
-        self._count(kept)
-        if kept.transaction.state is State.DEAD:
-            self._forget(kept)
-        return actions
-
-    def _count(self, kept: Kept) -> None:
-        """Counts what has been decided, once it is stored."""
-        counts, state = self._node.metrics.transactions, kept.transaction.state
-        if state is State.PREPARE_COMMIT:
-            counts.committed += 1
-        elif state is State.PREPARE_ABORT:
-            counts.aborted += 1
-            counts.timed_out += kept.has_timed_out
-        elif state is State.DEAD:
-            counts.expired_ids += 1
-        kept.has_timed_out = False
-
-    def _not_stored(self, kept: Kept, error: BrokerError) -> list[Action]:
-        transaction = kept.transaction
-        where = {"transactional_id": transaction.transactional_id}
-        log.warning("transaction not stored: %s", error.message, extra=where)
-        if isinstance(error, MessageTooLarge | RecordListTooLarge):  # as in Kafka
-            error = UnknownServerError(error.message)
-        actions = transaction.not_stored(error)
-        kept.not_before_ms = self._clock.steady_ms() + _RETRY_MS
-        if transaction.is_new:
-            self._forget(kept)
-        elif transaction.pending_state is not None:  # all markers are written
-            self._task(self._complete_again(kept))
-        return actions
-
-    async def _complete_again(self, kept: Kept) -> None:
-        await asyncio.sleep(_RETRY_MS / 1000)
-        if self._is_kept(kept):
-            self._act(kept, kept.transaction.complete_again())
-
-    def _task(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    # -- markers --------------------------------------------------------------------------------
-
-    def _send(self, kept: Kept, action: SendMarkers) -> list[Action]:
-        """Writes markers, now or in tasks; returns what follows from those that are there now."""
-        epoch = self._coordinator_epoch(kept)
-        actions: list[Action] = []
-        for name in sorted(action.partitions):
-            begun: Appended | asyncio.Future[Appended] | None = None
-            with contextlib.suppress(BrokerError):  # the task asks again, and judges the error
-                begun = self._markers.begin(
-                    name, action.producer, epoch, is_commit=action.is_commit
-                )
-            if begun is None or isinstance(begun, asyncio.Future):
-                self._task(self._send_later(kept, action, name, epoch, begun))
-            else:
-                actions += kept.transaction.marker_written(name, self._now())
-        return actions
-
-    async def _send_later(
-        self,
-        kept: Kept,
-        action: SendMarkers,
-        name: TopicPartition,
-        epoch: int,
-        begun: asyncio.Future[Appended] | None,
-    ) -> None:
-        is_written = await self._markers.write_in_the_end(
-            name,
-            action.producer,
-            epoch,
-            is_commit=action.is_commit,
-            begun=begun,
-            goes_on=partial(self._is_kept, kept),
-        )
-        if is_written and self._is_kept(kept):
-            self._act(kept, kept.transaction.marker_written(name, self._now()))
-
-    def _coordinator_epoch(self, kept: Kept) -> int:
-        """Returns the leader epoch of an id's partition of the topic, which has just been used.
-
-        It never goes back: a log that Kafka wrote has the last epoch that Kafka's markers carry.
-        """
-        if kept.epoch != NO_EPOCH:
-            return kept.epoch
-        index = self._topic.index_of(kept.transaction.transactional_id)
-        opened = self._node.store.opened_partition(TOPIC, index)
-        return 0 if opened is None else opened.leader_epoch
 
     def begin_marker(
         self,
@@ -423,51 +264,3 @@ class TransactionCoordinator(TransactionRegistry):
         Returns and raises what `Markers.begin` does.
         """
         return self._markers.begin(name, producer, coordinator_epoch, is_commit=is_commit)
-
-    # -- time -----------------------------------------------------------------------------------
-
-    def _schedule(self, kept: Kept) -> None:
-        transaction = kept.transaction
-        if transaction.pending_state is not None or not self._is_kept(kept):
-            return  # what is pending calls this again
-        at_ms = transaction.times_out_at_ms()
-        if at_ms is None:
-            at_ms = transaction.updated_at_ms + self._node.config.transactional_id_expiration_ms
-        self._deadlines.set(transaction.transactional_id, max(at_ms + 1, kept.not_before_ms))
-
-    def _deadline_reached(self, transactional_id: str, _now_ms: int) -> None:
-        kept = self._kept.get(transactional_id)
-        if kept is not None:
-            self._task(self._tick(kept))
-
-    async def _tick(self, kept: Kept) -> None:
-        try:
-            new_id = await self._spare_id(kept)
-        except BrokerError as error:
-            where = {"transactional_id": kept.transaction.transactional_id}
-            log.warning("no producer id for a new epoch: %s", error.message, extra=where)
-            kept.not_before_ms = self._clock.steady_ms() + _RETRY_MS
-            self._schedule(kept)
-            return
-        if not self._is_kept(kept):
-            return
-        transaction = kept.transaction
-        expire_after_ms = self._node.config.transactional_id_expiration_ms
-        actions = transaction.tick(self._now(), new_id, expire_after_ms)
-        if actions and transaction.state is State.ONGOING:
-            kept.has_timed_out = True
-            log.info(
-                "transaction timed out",
-                extra={"transactional_id": transaction.transactional_id},
-            )
-        self._act(kept, actions)
-
-
-def _resolve(answer: Answer) -> None:
-    ticket, outcome = answer.ticket, answer.outcome
-    if ticket.done():
-        return
-    if isinstance(outcome, BrokerError):
-        ticket.set_exception(outcome)
-    else:
-        ticket.set_result(outcome)

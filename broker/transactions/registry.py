@@ -42,19 +42,19 @@ class TransactionRegistry:
         self._node = node
         self._clock = node.clock
         self.ownership = Ownership(is_alone=True)
-        self._topic = state_topic.state_topic(node, self._clock, self.ownership)
-        self._kept: dict[str, Kept] = {}
+        self.topic = state_topic.state_topic(node, self._clock, self.ownership)
+        self.kept: dict[str, Kept] = {}
         self.refusals = Refusals(node.clock, node.metrics)
 
     @property
     def lacks_topic(self) -> bool:
         """Whether there is no __transaction_state yet."""
-        return self._topic.is_missing
+        return self.topic.is_missing
 
     async def create_topic(self) -> None:
         """Creates __transaction_state if there is none. Raises CoordinatorNotAvailable."""
         try:
-            await self._topic.create()
+            await self.topic.create()
         except BrokerError as error:
             raise CoordinatorNotAvailable(error.message) from None
 
@@ -63,7 +63,7 @@ class TransactionRegistry:
 
         Raises CoordinatorNotAvailable if no broker leads the id's partition.
         """
-        return self._topic.leader_of(transactional_id)
+        return self.topic.leader_of(transactional_id)
 
     def is_coordinated_here(self, transactional_id: str) -> bool:
         """Whether the metadata say that this broker coordinates an id."""
@@ -88,7 +88,7 @@ class TransactionRegistry:
         if self.ownership.is_loading:
             raise CoordinatorLoadInProgress("the transactional ids are being read")
         return [
-            each.transaction for each in list(self._kept.values()) if not each.transaction.is_new
+            each.transaction for each in list(self.kept.values()) if not each.transaction.is_new
         ]
 
     def open_producers(self, most: int) -> list[int] | None:
@@ -106,14 +106,16 @@ class TransactionRegistry:
         if not transactional_id:
             raise InvalidRequest("a transactional id is needed")
         self._epoch_of(transactional_id)
-        return self._kept.get(transactional_id)
+        return self.kept.get(transactional_id)
 
     def _epoch_of(self, transactional_id: str) -> int:
-        return self._topic.epoch_of(transactional_id)
+        return self.topic.epoch_of(transactional_id)
 
-    def _forget(self, kept: Kept) -> None:
-        if self._is_kept(kept):
-            del self._kept[kept.transaction.transactional_id]
+    def forget(self, kept: Kept) -> None:
+        """Drops an id, unless it is another of its name by now."""
+        if self.is_kept(kept):
+            del self.kept[kept.transaction.transactional_id]
 
-    def _is_kept(self, kept: Kept) -> bool:
-        return self._kept.get(kept.transaction.transactional_id) is kept
+    def is_kept(self, kept: Kept) -> bool:
+        """Whether an id is still the one of its name here."""
+        return self.kept.get(kept.transaction.transactional_id) is kept

@@ -11,7 +11,7 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from broker.api import offset_fetch
-from broker.transactions.coordinator import TransactionCoordinator
+from broker.transactions.execution import Execution
 from broker.transactions.messages import Producer
 from broker.transactions.transaction import Transaction
 from protocol.errors import BrokerError
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _RECORD_LATER_S = 0.6
-_store, _fence = TransactionCoordinator._store, Transaction._fence
+_store, _fence = Execution._store, Transaction._fence
 _aborted_between, _found = reader.aborted_between, offset_fetch._found
 
 
@@ -34,24 +34,24 @@ def plant(name: str) -> None:
 
 
 def _marker_before_the_record() -> None:
-    def store(coordinator, kept, action):
+    def store(execution, kept, action):
         target = action.metadata
         if target.state is not State.PREPARE_COMMIT:
-            return _store(coordinator, kept, action)
+            return _store(execution, kept, action)
         first = min(target.partitions)
         producer = Producer(target.producer_id, target.epoch)
-        epoch = coordinator._coordinator_epoch(kept)
+        epoch = execution._coordinator_epoch(kept)
         with contextlib.suppress(BrokerError):
-            coordinator._markers.begin(first, producer, epoch, is_commit=True)
+            execution._markers.begin(first, producer, epoch, is_commit=True)
 
         async def record() -> None:
             await asyncio.sleep(_RECORD_LATER_S)
-            coordinator._act(kept, _store(coordinator, kept, action))
+            execution.act(kept, _store(execution, kept, action))
 
-        coordinator._task(record())
+        execution._task(record())
         return []
 
-    TransactionCoordinator._store = store
+    Execution._store = store
 
 
 def _stable_past_an_open_one() -> None:
