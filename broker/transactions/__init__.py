@@ -4,7 +4,7 @@ Begin with `messages.py`, which names the actions and outcomes, and has the tabl
 answers in each state. The usual questions:
 - what a request does in each state, as a pure state machine: `transaction.py`
 - time-outs, the expiry of transactional ids: `transaction.py`, `Transaction.tick`
-- the writes before an answer, the timer, what is read after a restart: `coordinator.py`
+- the writes before an answer, the timer: `execution.py`; what is read after a restart: `coordinator.py`
 - markers into the partitions of a transaction: `markers.py`
 - whether a partition may take a transactional batch: `verification.py`
 - which refusals are logged: `refusals.py`; what is open in partitions: `open_transactions.py`
