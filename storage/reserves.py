@@ -6,7 +6,7 @@ removed, and the write is tried once more. From then on no records are appended 
 they would take the room, until there is enough again and the reserve is back.
 
 A reserve is no data. So it does not go through `files.System`, and is never synced. The methods are
-for any thread.
+for any thread: writes of several threads may find no room while another one makes the reserve again.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ FULL = (errno.ENOSPC, errno.EDQUOT)
 
 _ENOUGH = 2  # times its size must be free, or making the reserve again would fill the disk again
 
+_VOLUME_PART = 8  # which part of its volume a reserve has at most, so that enough can be free again
+
 _PARTS = (1, 2, 4)  # which part of its size a start takes where there is no room for all of it
 
 _log = logging.getLogger("tidelog.storage")
@@ -34,11 +36,13 @@ _reserves: dict[Path, Reserve] = {}  # by log directory, of all stores of this p
 class Reserve:
     """The reserve of one log directory."""
 
-    __slots__ = ("_file", "is_given_up", "size")
+    __slots__ = ("_changing", "_file", "_has_ended", "is_given_up", "size")
 
     def __init__(self, directory: Path, size: int) -> None:
         """Touches no file; `size` is in bytes, 0 for a directory without a reserve."""
         self._file, self.size = directory / filenames.RESERVE_FILE, size
+        self._changing = threading.Lock()  # held from what is decided to what is done
+        self._has_ended = False
         self.is_given_up = False
         """Whether its room was needed and is not back; meanwhile no records are appended."""
 
@@ -47,7 +51,46 @@ class Reserve:
         if self.is_given_up:
             raise OSError(errno.ENOSPC, "what is left is for deletions")
 
-    def make(self, size: int) -> bool:
+    def begin(self) -> None:
+        """Makes the file, a smaller one if there is less room; none if there is no room at all.
+
+        One is removed first that a killed process left: this start may need its room.
+        """
+        with self._changing:
+            self._remove()
+            any(self._make(self.size // part) for part in _PARTS if self.size)
+
+    def give_up(self) -> bool:
+        """Removes the file; returns whether its room is for the writes that found none.
+
+        So it is also if another thread has removed it, perhaps since the write failed.
+        """
+        with self._changing:
+            if self._file.exists():
+                self._remove()
+                self.is_given_up = True
+                _log.error("disk full: reserve given up", extra={"file": self._file})
+            return self.is_given_up
+
+    def make_again(self) -> None:
+        """Makes a reserve again that was given up, if that leaves as much free."""
+        with self._changing:
+            if (
+                self.is_given_up
+                and not self._has_ended
+                and free_bytes(self._file.parent) >= _ENOUGH * self.size
+                and self._make(self.size)
+            ):
+                self.is_given_up = False
+                _log.info("room again: reserve made", extra={"file": self._file})
+
+    def end(self) -> None:
+        """Removes the file for a stop, which writes, too; it is not made again."""
+        with self._changing:
+            self._has_ended = True
+            self._remove()
+
+    def _make(self, size: int) -> bool:
         """Makes the file, if there is room for it; returns whether it is there."""
         try:
             number = os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -64,29 +107,6 @@ class Reserve:
             return False
         return True
 
-    def give_up(self) -> bool:
-        """Removes the file; returns False if there was none."""
-        there = self._file.exists()
-        self._remove()
-        if there:
-            self.is_given_up = True
-            _log.error("disk full: reserve given up", extra={"file": self._file})
-        return there
-
-    def make_again(self) -> None:
-        """Makes a reserve again that was given up, if that leaves as much free."""
-        if (
-            self.is_given_up
-            and free_bytes(self._file.parent) >= _ENOUGH * self.size
-            and self.make(self.size)
-        ):
-            self.is_given_up = False
-            _log.info("room again: reserve made", extra={"file": self._file})
-
-    def end(self) -> None:
-        """Removes the file for a stop, which writes, too."""
-        self._remove()
-
     def _remove(self) -> None:
         try:
             self._file.unlink(missing_ok=True)
@@ -100,12 +120,13 @@ _NONE = Reserve(Path(), 0)
 def begin(directory: Path, size: int) -> None:
     """Makes the reserve of a log directory, a smaller one if there is less room; 0: makes none.
 
-    The last stop may have left less room than its reserve had. Without any room there is none.
+    It has at most an eighth of its volume: a small volume could never have as much free again as a
+    large reserve asks for. The last stop may have left less room than its reserve had. Without any
+    room there is none.
     """
-    reserve = Reserve(directory, size)
-    reserve.end()  # one of another size; or a killed process's, whose room this start may need
-    if size:
-        any(reserve.make(size // part) for part in _PARTS)
+    reserve = Reserve(directory, min(size, _volume_bytes(directory) // _VOLUME_PART))
+    reserve.begin()
+    if reserve.size:
         with _lock:
             _reserves[directory] = reserve
 
@@ -126,19 +147,20 @@ def of(directory: Path) -> Reserve:
 def give_up(path: Path, error: OSError | None = None) -> bool:
     """Gives up the reserves on the disk of a file; returns whether that has made room.
 
-    It does not if more is free than they have, as where the error of a full disk is injected.
+    It does not if more is free than they have, as where the error of a full disk is injected, unless
+    they were given up already: then another write has made that room.
     `error` is that of the write that failed; another one than that of a full disk gives up nothing.
     """
     if error is not None and error.errno not in FULL:
         return False
     has_quota = error is not None and error.errno == errno.EDQUOT
-    given_up = False
+    has_room = False
     with _lock:
         for directory, reserve in _reserves.items():
             is_scarce = has_quota or free_bytes(directory) < reserve.size
-            if is_scarce and _is_same_disk(directory, path.parent):
-                given_up |= reserve.give_up()
-    return given_up
+            if (is_scarce or reserve.is_given_up) and _is_same_disk(directory, path.parent):
+                has_room |= reserve.give_up()
+    return has_room
 
 
 def free_bytes(path: Path) -> int:
@@ -148,6 +170,11 @@ def free_bytes(path: Path) -> int:
     except OSError:
         return 0
     return volume.f_frsize * volume.f_bavail
+
+
+def _volume_bytes(path: Path) -> int:
+    volume = os.statvfs(path)
+    return volume.f_frsize * volume.f_blocks
 
 
 def _is_same_disk(one: Path, other: Path) -> bool:

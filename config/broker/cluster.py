@@ -149,9 +149,10 @@ class ClusterConfig(TransactionConfig):
         "log.dir.reserve.bytes",
         Type.INT,
         4 * 2**20,
-        "The size, in bytes, of a file in each log directory whose room is given up when the disk is "
-        "full, so that topics and records can be deleted and the broker stops cleanly. Until twice as "
-        "much is free again, records are refused. 0: there is none. Not a Kafka setting.",
+        "The size, in bytes, of a file in each log directory, which has at most an eighth of its "
+        "volume. Its room is given up when the disk is full, so that topics and records can be "
+        "deleted and the broker stops cleanly. Until twice as much is free again, records are "
+        "refused. 0: there is none. Not a Kafka setting.",
         low=0,
         dynamic=False,
     )

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import threading
 
 import pytest
 
@@ -116,3 +117,56 @@ def test_a_start_takes_what_there_is(tmp_path, monkeypatch):
     assert not (tmp_path / "reserve").exists()
     assert not reserves.of(tmp_path).is_given_up, "appends may use what there is"
     reserves.end(tmp_path)
+
+
+def test_it_has_an_eighth_of_its_volume_at_most(tmp_path, monkeypatch):
+    monkeypatch.setattr(reserves, "_volume_bytes", lambda _path: 4 * SIZE)
+    reserves.begin(tmp_path, SIZE)
+    assert (tmp_path / "reserve").stat().st_size == reserves.of(tmp_path).size == SIZE // 2
+    reserves.end(tmp_path)
+
+
+def test_it_is_given_up_while_it_is_made_again(directory, free, monkeypatch):
+    """A write that finds no room meanwhile leaves no records accepted without a reserve."""
+    allocate, reserve = os.posix_fallocate, reserves.of(directory)
+    write = threading.Thread(target=reserves.give_up, args=(directory / "checkpoint",))
+
+    def allocate_late(number, position, size):
+        allocate(number, position, size)
+        free["bytes"] = 0
+        write.start()
+        write.join(0.2)  # it waits, unless both may change the reserve at the same time
+
+    assert reserves.give_up(directory / "checkpoint")
+    free["bytes"] = 2 * SIZE
+    monkeypatch.setattr(reserves.os, "posix_fallocate", allocate_late)
+    reserve.make_again()
+    write.join()
+    assert reserve.is_given_up
+    assert not (directory / "reserve").exists()
+
+
+def test_two_writes_that_find_no_room_share_what_is_given_up(directory, free, use):
+    """The second asks when the first has made room already: it is tried again, too."""
+
+    class Overtaken(NoRoom):
+        def write(self, number, buffers, position):
+            try:
+                return super().write(number, buffers, position)
+            except OSError:
+                assert reserves.give_up(directory / "other")
+                free["bytes"] = SIZE
+                raise
+
+    use(Overtaken(directory / "reserve"))
+    files.replace(directory / "checkpoint", b"content")
+    assert (directory / "checkpoint").read_bytes() == b"content"
+
+
+def test_it_is_not_made_again_after_a_stop(directory, free):
+    reserve = reserves.of(directory)
+    assert reserves.give_up(directory / "checkpoint")
+    reserves.end(directory)
+    free["bytes"] = 2 * SIZE
+    reserve.make_again()
+    assert not (directory / "reserve").exists()

@@ -80,7 +80,10 @@ class Retainer:
                 state.remove_pending_deletes(now_ms)
                 if not self._still_holds(judged):
                     judged = self._judge(state.version, now_ms)
-                return self._delete_old_segments(judged, now_ms)
+                deletions = self._delete_old_segments(judged, now_ms)
+                if deletions:
+                    self._remove_at_once(now_ms)
+                return deletions
         except OSError as error:
             raise storage_error(state, "retention failed", error) from error
 
@@ -218,6 +221,16 @@ class Retainer:
                 raise
             return False
         return True
+
+    def _remove_at_once(self, now_ms: int) -> None:
+        """Removes the files just deleted, where file.delete.delay.ms is 0: a full disk needs the room.
+
+        What cannot be removed is tried again next time.
+        """
+        try:
+            self._state.remove_pending_deletes(now_ms)
+        except OSError as error:
+            _log.warning("files of deleted segments left", extra={"reason": str(error)})
 
     def _save_times_on_full_disk(self, going: Sequence[Segment]) -> None:
         """Saves the event times of segments to delete; on a full disk, deletes them all the same.
