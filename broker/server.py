@@ -30,6 +30,7 @@ from broker.joining import check_directories, leave, member_of
 from broker.maintenance.compaction_rounds import CompactionRounds
 from broker.maintenance.retention_rounds import Rounds
 from broker.maintenance.room_watch import watch_room
+from broker.maintenance.scrub_rounds import ScrubRounds
 from broker.metadata.local import metadata_of
 from broker.metadata.store import MetadataError
 from broker.metrics.counters import Metrics
@@ -237,7 +238,7 @@ def _begin_chores(
     node: Node, rounds: Rounds, compaction: CompactionRounds
 ) -> list[asyncio.Task[None]]:
     """Begins what runs beside the requests."""
-    loop = asyncio.get_running_loop()
+    loop, scrubbing = asyncio.get_running_loop(), ScrubRounds(node)
     return [
         loop.create_task(work)
         for work in (
@@ -246,6 +247,7 @@ def _begin_chores(
             node.metrics.loop_lag.run(lambda: sum(node.metrics.requests.values())),
             rounds.run(),
             compaction.run(),
+            *([scrubbing.run()] if scrubbing.is_on else []),
             node.topics.run(),
             node.clock_watch.run(),
             watch_room(node),

@@ -1,8 +1,9 @@
-"""What is wrong with a broker's clock and the times of its logs, as JSON: a route of `api`.
+"""What is wrong with a broker's clock, its logs and their times, as JSON: a route of `api`.
 
 Each finding has a sentence, a figure, and the command that helps. A log that is open is judged as it
 is; one that a clean stop closed is judged by what the stop wrote down, and stays closed. Times of
-segments that nobody has read yet are read, up to a bound for each request.
+segments that nobody has read yet are read, up to a bound for each request. Batches that have gone bad are
+those that scrubbing has found; none is looked for here.
 """
 
 from __future__ import annotations
@@ -18,9 +19,11 @@ from storage.log.retention.diagnosis import MILLISECONDS, Finding, Readings, dia
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from broker.http.question import Asked
     from broker.maintenance.clock_watch import ClockStatus
+    from broker.node import Node
     from storage.log.retention.diagnosis import Facts
 
 _MOST_READ_BYTES = 1 << 30  # of segments whose times are unknown, for one request
@@ -28,12 +31,14 @@ _BREATH_S = 0.0002
 
 LEAPT = "clock has leapt"
 BEHIND = "clock is behind"
-_ACCEPT, _STATUS = "accept", "status"
+BAD_BATCHES = "bad batches"
+_ACCEPT, _STATUS, _SCRUB = "accept", "status", "scrub"
 
 # The command that helps, by what helps.
 COMMANDS = {
     _ACCEPT: "tidelog clock accept",
     _STATUS: "tidelog clock status",
+    _SCRUB: "tidelog scrub --log-dirs {directory} --topic {topic}",
     diagnosis.RESET: "tidelog clock reset {topic}",
     diagnosis.END_BY_AGE: "tidelog configs set {topic} segment.ms=7d",
     diagnosis.APPEND: "tidelog produce {topic} --partition {partition} --key-separator :",
@@ -82,6 +87,7 @@ def doctor(asked: Asked) -> dict[str, Any]:
         left_bytes -= log.read_bytes
         unread_segments += log.unread_segments
         findings += (_shown(name, index, finding) for finding in log.findings)
+        findings += _of_scrubbing(asked.node, name, index)
     return {
         "topic": topic,
         **twice("now", asked.now_ms),
@@ -147,7 +153,23 @@ def _of_clock(status: ClockStatus) -> Iterator[Finding]:
         )
 
 
-def _shown(topic: str | None, index: int | None, finding: Finding) -> dict[str, Any]:
+def _of_scrubbing(node: Node, topic: str, index: int) -> Iterator[dict[str, Any]]:
+    """Yields what scrubbing has found in a log, as JSON."""
+    directory = node.store.directory_of(topic, index)
+    for damage in node.metrics.scrub.damage(topic):
+        if damage.partition == index:
+            sentence = (
+                f"The segment that begins at offset {damage.base_offset} has bad batches; the first, at byte "
+                f"{damage.position}, {damage.reason}. A consumer gets CORRUPT_MESSAGE there. If other "
+                "brokers have replicas, move the partition off this broker and back: it is copied anew."
+            )
+            finding = Finding(BAD_BATCHES, damage.bad_batches, "places", sentence, _SCRUB)
+            yield _shown(topic, index, finding, directory)
+
+
+def _shown(
+    topic: str | None, index: int | None, finding: Finding, directory: Path | None = None
+) -> dict[str, Any]:
     """Returns a finding as JSON, with the command that helps; without a topic, of the clock."""
     return {
         "topic": topic,
@@ -156,5 +178,7 @@ def _shown(topic: str | None, index: int | None, finding: Finding) -> dict[str, 
         "figure": finding.figure,
         "unit": finding.unit,
         "sentence": finding.sentence,
-        "command": COMMANDS[finding.remedy].format(topic=topic, partition=index),
+        "command": COMMANDS[finding.remedy].format(
+            topic=topic, partition=index, directory=directory
+        ),
     }

@@ -10,6 +10,7 @@ from broker.metrics import (
     group_metrics,
     memory_metrics,
     replication_metrics,
+    scrub_metrics,
     serving_metrics,
     time_metrics,
     transaction_metrics,
@@ -29,6 +30,7 @@ FAMILIES = (
     *clock_metrics.FAMILIES,
     *group_metrics.FAMILIES,
     *compaction_metrics.FAMILIES,
+    *scrub_metrics.FAMILIES,
     *replication_metrics.FAMILIES,
     *transaction_metrics.FAMILIES,
 )

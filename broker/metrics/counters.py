@@ -11,6 +11,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Final
 
 from broker.maintenance.compaction_counters import CompactionCounters
+from broker.maintenance.scrub_figures import ScrubFigures
 from broker.metrics.family import OTHER
 from broker.metrics.loop_lag import LoopLag
 from protocol.records.layout import NEWEST_MAGIC
@@ -79,6 +80,7 @@ class Metrics:
         self.segments_deleted = 0
         self.commits = 0
         self.compaction = CompactionCounters()
+        self.scrub = ScrubFigures()
         self.transactions = _TransactionCounts()
         self.loop_lag = LoopLag()
         self.topics: defaultdict[str, _TopicCounts] = defaultdict(_TopicCounts)

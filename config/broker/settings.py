@@ -238,6 +238,22 @@ class BrokerConfig(ClusterConfig):
         "is then not compacted until the next start. Not a Kafka setting.",
         low=2_000,
     )
+    log_scrub_interval_ms: int = setting(
+        "log.scrub.interval.ms",
+        Type.LONG,
+        -1,
+        "How many ms after a pass of scrubbing the next one begins: it reads all closed segments again, to "
+        "find batches that the disk has spoilt; -1 never. Not a Kafka setting.",
+        low=-1,
+        dynamic=False,
+    )
+    log_scrub_io_max_bytes_per_second: int = setting(
+        "log.scrub.io.max.bytes.per.second",
+        Type.LONG,
+        10 * 2**20,
+        "How many bytes a second scrubbing reads at most. Not a Kafka setting.",
+        low=1,
+    )
     producer_id_expiration_ms: int = setting(
         "producer.id.expiration.ms",
         Type.INT,

@@ -2,10 +2,10 @@
 
 `appender` stores batches with their offsets and append times; `append_clock` corrects them after
 the clock was wrong; `reader` reads and looks up; `flusher` makes durable; `retainer` deletes old
-segments, and explains; `compactor` takes in compacted segments; `replica` follows a leader,
-`truncater` truncates the log for it, and `roles` makes the log lead or follow. They share the
-`LogState` (`state.py`), which documents the locks. Frequently used attributes and methods of these
-objects are also here.
+segments, and explains; `compactor` takes in compacted segments; `scrubber` reads closed segments
+again; `replica` follows a leader, `truncater` truncates the log for it, and `roles` makes the log lead
+or follow. They share the `LogState` (`state.py`), which documents the locks. Frequently used
+attributes and methods of these objects are also here.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from storage.log.reader import Reader
 from storage.log.recovery.opening import open_log
 from storage.log.replication.truncater import Truncater
 from storage.log.retention.retainer import Retainer
+from storage.log.scrubber import Scrubber
 from storage.time.corrections import NO_HISTORY
 
 if TYPE_CHECKING:
@@ -94,6 +95,7 @@ class Partition:
         self.flusher = Flusher(state)
         self.compactor = Compactor(state, self.flusher)
         self.retainer = Retainer(state, self.appender, self.flusher, self.compactor)
+        self.scrubber = Scrubber(state)
         self.truncater = Truncater(state, self.flusher, self.compactor)
         # Called for every request, so bound without another call in between.
         self.append = self.appender.append

@@ -90,6 +90,8 @@ class LogFile:
                 raise CorruptMessage(f"{self.path} has no whole batch at {position}")
             if size > len(buffer):
                 buffer = files.read_at(descriptor, size, position)
+                if len(buffer) < size:
+                    raise CorruptMessage(f"{self.path} ends before its last batch, at {position}")
             read = 0
             for batch in scan_intact(buffer):
                 yield Found(position + batch.position, batch, buffer)

@@ -60,6 +60,7 @@ def test_the_alerts_speak_when_they_should():
 MISTAKES = {
     "TidelogDown": ("== 0\n        for: 1m", "== 0\n        for: 5m"),
     "TidelogLogOffline": ("tidelog_offline_logs > 0", "tidelog_offline_logs > 5"),
+    "TidelogBadBatches": ("tidelog_scrub_bad_batches > 0", "tidelog_scrub_bad_batches > 5"),
     "TidelogOfflinePartitions": ("max(kafka_controller", "sum(kafka_controller"),
     "TidelogUnderMinIsr": (
         "underminisrpartitioncount > 0\n        for: 1m",

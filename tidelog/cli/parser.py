@@ -9,6 +9,9 @@ crashed, 2 for a mistake in the command line or the settings, which it reports i
 `tidelog dump FILE...` shows what the files of a log directory contain, and checks each. Exit
 status: 0 if all are fine, 1 if there are findings, 2 for a mistake in the command line.
 
+`tidelog scrub --log-dirs DIR` reads the segments of log directories again, and checks every batch. Exit
+status: 0 if all are good, 1 if one is bad, 2 for a mistake in the command line.
+
 `tidelog topics|configs|groups|transactions|produce|consume|explain|doctor|offsets|times|clock|delete-records`
 ask a running broker, over HTTP and Kafka's protocol. Exit status: 0 for success, 1 for failure, 2
 for a mistake in the command line; `doctor` has 1 for findings and 2 for failure.
@@ -35,7 +38,8 @@ from tidelog.cli.brokers.serve import DESCRIPTION, add_serve, run_serve
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-# Commands that ask a running broker: module, functions that add its options and run it, and help.
+# Commands with a module of their own, most of which ask a running broker: module, functions that add the
+# options and run it, and help.
 _ASKING = {
     "topics": (
         "tidelog.cli.topics",
@@ -78,6 +82,12 @@ _ASKING = {
         "add_explain",
         "run_explain",
         "why segments are still there, and when they are deleted",
+    ),
+    "scrub": (
+        "tidelog.cli.scrub",
+        "add_scrub",
+        "run_scrub",
+        "read closed segments again, and find batches that the disk has spoilt",
     ),
     "doctor": (
         "tidelog.cli.times.doctor",

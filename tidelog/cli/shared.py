@@ -333,7 +333,10 @@ def bar(total: int, *, of_bytes: bool = False) -> Iterator[Callable[[int], None]
     if of_bytes:
         rate = (progress.DownloadColumn(), progress.TransferSpeedColumn())
     columns = (progress.BarColumn(), *rate, progress.TimeRemainingColumn())
-    with progress.Progress(*columns, console=Console(stderr=True), transient=True) as shown_bar:
+    console = Console(stderr=True)
+    with progress.Progress(
+        *columns, console=console, transient=True, disable=not console.is_terminal
+    ) as shown_bar:
         task = shown_bar.add_task("", total=total)
         yield lambda count: shown_bar.advance(task, count)
 

@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from storage import checkpoints, filenames
+from storage.directory import scrub_file
 from storage.directory.clock_file import ClockFileError, parse_clock
 from storage.log.producers import producer_snapshots
 from storage.log.times import partition_times
@@ -219,6 +220,27 @@ def _read_clock(path: Path, _with_records: bool) -> Iterator[Row | Finding]:
         yield Row("step", {"number": number, **step._asdict()})
 
 
+def _read_scrubbing(path: Path, _with_records: bool) -> Iterator[Row | Finding]:
+    """Yields how far scrubbing has come, and each damaged segment as a finding."""
+    try:
+        progress = scrub_file.parse_progress(path.read_bytes())
+    except scrub_file.ScrubFileError as error:
+        yield Finding("", str(error))
+        return
+    topic, partition, base_offset = progress.at or (None, None, None)
+    yield Row(
+        "pass",
+        {
+            "last_ended_ms": progress.ended_ms,
+            "topic": topic,
+            "partition": partition,
+            "base_offset": base_offset,
+        },
+    )
+    for each in progress.damage:
+        yield Row("damage", each._asdict())
+
+
 def _read_epochs(path: Path, _with_records: bool) -> Iterator[Row | Finding]:
     try:
         epochs = checkpoints.read_epochs(path)
@@ -282,6 +304,7 @@ _OTHER_FILES = {
     filenames.MAX_LATENCY_CHECKPOINT: Kind("checkpoint", _read_offsets),
     filenames.CLOCK_CHECKPOINT: Kind("clock", _read_clock),
     filenames.RECENT_CLOCK_CHECKPOINT: Kind("clock", _read_clock),
+    filenames.SCRUB_CHECKPOINT: Kind("scrubbing", _read_scrubbing),
     filenames.META_PROPERTIES_FILE: Kind("broker properties", _read_meta_properties),
     filenames.LEADER_EPOCH_CHECKPOINT: Kind("leader epochs", _read_epochs),
     partition_times.FILE_NAME: Kind("partition times", _read_partition_times),

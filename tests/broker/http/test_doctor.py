@@ -174,5 +174,5 @@ def test_every_remedy_has_a_command_that_there_is():
         getattr(diagnosis, name)
         for name in ("RESET", "END_BY_AGE", "APPEND", "REFUSE_OLD", "REFUSE_FUTURE", "EXPLAIN")
     }
-    assert set(COMMANDS) == {*remedies, "accept", "status"}
+    assert set(COMMANDS) == {*remedies, "accept", "status", "scrub"}
     assert {command.split()[1] for command in COMMANDS.values()} <= set(_ASKING)

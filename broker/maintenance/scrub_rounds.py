@@ -1,0 +1,179 @@
+"""Passes of scrubbing: closed segments of all logs are read again, slowly, to find what the disk has spoilt.
+
+A pass begins when log.scrub.interval.ms have passed since the last one ended, or at the start if there
+was none. It reads at most log.scrub.io.max.bytes.per.second, in slices in a thread. How far it has come
+is written down, so a broker that stops continues at its next start. What is bad is logged, counted and
+shown by `tidelog doctor`, until a later pass finds the segment good or gone; nothing is repaired or
+removed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from broker.maintenance.rounds import DueRounds
+from protocol.errors import BrokerError
+from storage.directory.scrub_file import (
+    Damage,
+    ScrubFileError,
+    ScrubProgress,
+    read_progress,
+    write_progress,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from broker.node import Node
+    from storage.log.partition import Partition
+    from storage.log.scrubber import Scrubbing
+    from storage.segment.scrub import BadBatch
+
+log = logging.getLogger("tidelog.scrub")
+
+_SLICE_BYTES = 256 * 1024
+_MOST_LINES = 5  # of the log, for one segment
+_MOST_STORED = 1_000  # damaged segments that a restart knows
+_STORE_MS = 10_000
+_TRIES = 3  # at a segment that was replaced while it was read
+
+
+class ScrubRounds(DueRounds):
+    """The passes of one broker, one after another."""
+
+    log = log
+    failed = "scrubbing failed"
+
+    def __init__(self, node: Node) -> None:
+        super().__init__(node)
+        self._figures = node.metrics.scrub
+        self._at: tuple[str, int, int] | None = None  # where a pass goes on
+        self._stored_ms: int | None = None
+
+    @property
+    def is_on(self) -> bool:
+        """Whether there are passes at all."""
+        return self._interval_ms() >= 0
+
+    async def run(self) -> None:
+        """Continues where the last run of the broker stopped; makes each pass when it is due."""
+        self._restore()
+        await super().run()
+
+    def _interval_ms(self) -> int:
+        return self._node.config.log_scrub_interval_ms
+
+    def _restore(self) -> None:
+        try:
+            progress = read_progress(self._node.store.log_dirs[0])
+        except (OSError, ScrubFileError) as error:
+            log.warning("how far scrubbing had come is lost: %s", error)
+            progress = ScrubProgress()
+        self._at, self._figures.ended_ms = progress.at, progress.ended_ms
+        self._figures.restore(progress.damage)
+        left_ms = 0
+        if progress.at is None and progress.ended_ms is not None:
+            interval_ms = self._interval_ms()
+            passed_ms = self._node.clock.now_ms() - progress.ended_ms
+            left_ms = min(max(interval_ms - passed_ms, 0), interval_ms)
+        self._due_ms = self._node.clock.steady_ms() + left_ms
+
+    async def _store(self) -> None:
+        self._stored_ms = self._node.clock.steady_ms()
+        damage = tuple(self._figures.damage()[:_MOST_STORED])
+        progress = ScrubProgress(self._figures.ended_ms, self._at, damage)
+        try:
+            await self._node.pools.maintenance.run_to_end(
+                write_progress, self._node.store.log_dirs[0], progress
+            )
+        except OSError as error:
+            log.warning("how far scrubbing has come is not stored: %s", error)
+
+    async def _do_due(self) -> None:
+        begin = self._at
+        names = sorted(self._node.store.names())
+        for topic, index in names:
+            base_offset = 0
+            if begin is not None:
+                if (topic, index) < begin[:2]:
+                    continue
+                if (topic, index) == begin[:2]:
+                    base_offset = begin[2]
+            try:
+                await self._scrub_log(topic, index, base_offset)
+            except BrokerError as error:  # the other logs are read all the same
+                where = {"log": f"{topic}-{index}"}
+                log.error("scrubbing failed: %s", error.message, extra=where)
+        self._figures.keep_logs(set(names))
+        self._at, self._figures.ended_ms = None, self._node.clock.now_ms()
+        await self._store()
+        damaged = len(self._figures.damage())
+        log.info("all closed segments were read", extra={"damaged_segments": damaged})
+
+    async def _scrub_log(self, topic: str, index: int, base_offset: int) -> None:
+        partition = await self._node.pools.maintenance.run_to_end(self._opened, topic, index)
+        if partition is None:
+            return
+        tries, bases = 0, partition.scrubber.base_offsets()
+        self._figures.keep(topic, index, bases)
+        scrubbing = partition.scrubber.first(base_offset)
+        while scrubbing is not None:
+            base_offset = scrubbing.segment.base_offset
+            self._at = (topic, index, base_offset)
+            now_ms = self._node.clock.steady_ms()
+            if self._stored_ms is None or now_ms - self._stored_ms >= _STORE_MS:
+                await self._store()
+            is_whole = await self._scrub_segment(partition, scrubbing)
+            tries = 0 if is_whole else tries + 1
+            if is_whole or tries == _TRIES:
+                base_offset += 1
+            scrubbing = partition.scrubber.first(base_offset)
+
+    def _opened(self, topic: str, index: int) -> Partition | None:
+        """Returns a log that has closed segments; for a thread. Raises BrokerError."""
+        store = self._node.store
+        if not self._node.ready or not store.has_sealed_segments(topic, index):
+            return None
+        return self._node.open_log(topic, index)
+
+    async def _scrub_segment(self, partition: Partition, scrubbing: Scrubbing) -> bool:
+        """Reads a segment whole, at the limited rate; returns False if it was replaced meanwhile."""
+        topic, index = partition.topic, partition.index
+        base_offset = scrubbing.segment.base_offset
+        bad: list[BadBatch] = []
+        while True:
+            scrubbed = await self._node.pools.maintenance.run_to_end(
+                partition.scrubber.slice, scrubbing, _SLICE_BYTES
+            )
+            if scrubbed is None:
+                return False
+            self._figures.bytes_read += scrubbed.read_bytes
+            bad += scrubbed.bad
+            await asyncio.sleep(
+                scrubbed.read_bytes / self._node.config.log_scrub_io_max_bytes_per_second
+            )
+            if scrubbed.next is None:
+                break
+            scrubbing = scrubbing._replace(place=scrubbed.next)
+        damage = _damage(topic, index, base_offset, bad)
+        if damage is not None and damage != self._figures.known(topic, index, base_offset):
+            _tell(partition, base_offset, bad)
+        self._figures.judge(topic, index, base_offset, damage)
+        return True
+
+
+def _damage(topic: str, index: int, base_offset: int, bad: Sequence[BadBatch]) -> Damage | None:
+    if not bad:
+        return None
+    return Damage(topic, index, base_offset, len(bad), *bad[0])
+
+
+def _tell(partition: Partition, base_offset: int, bad: Sequence[BadBatch]) -> None:
+    """Logs what is bad in a segment: a line for each of the first batches, and one for the others."""
+    where = {"log": f"{partition.topic}-{partition.index}", "segment": base_offset}
+    for each in bad[:_MOST_LINES]:
+        log.error("bad batch", extra=where | each._asdict())
+    if len(bad) > _MOST_LINES:
+        log.error("more bad batches", extra=where | {"count": len(bad) - _MOST_LINES})

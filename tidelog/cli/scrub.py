@@ -1,0 +1,183 @@
+"""`tidelog scrub --log-dirs DIR...`: reads the segments of log directories again, and checks every batch.
+
+It reads closed segments, as the broker's own scrubbing does, so a broker may run on the directories:
+nothing is written, and no lock is taken. With `--with-active` it also reads the last segment of each
+log, whose end may look torn while a broker writes to it. Exit status: 0 if every batch is good, 1 if
+one is bad or a segment cannot be read, 2 for a mistake in the command line.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from storage import filenames
+from storage.segment.log_file import Tail
+from storage.segment.scrub import Place, scrub
+from storage.segment.segment import Segment
+from tidelog.cli.shared import (
+    FAILED,
+    USAGE,
+    CommandError,
+    bar,
+    counted,
+    print_json,
+    print_lines,
+    print_table,
+    run,
+    size_of,
+)
+
+if TYPE_CHECKING:
+    import argparse
+    from collections.abc import Callable, Iterator, Sequence
+
+    from storage.segment.scrub import BadBatch
+
+_SLICE_BYTES = 4 * 2**20
+_NO_LIMIT = 2**63  # no segment follows
+_COLUMNS = ("log", "byte", "offset", "file", "what")
+
+
+class _File(NamedTuple):
+    """A segment's file that is to be read."""
+
+    topic: str
+    partition: int
+    path: Path
+    base_offset: int
+    end_offset: int  # where the next segment begins
+
+
+def add_scrub(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of `tidelog scrub`."""
+    parser.add_argument(
+        "--log-dirs", metavar="DIR", nargs="+", type=Path, required=True, help="log directories"
+    )
+    parser.add_argument("--topic", action="append", help="one topic alone; may be repeated")
+    parser.add_argument(
+        "--with-active",
+        action="store_true",
+        help="also the last segment of each log: for directories on which no broker runs",
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON object, for scripts")
+
+
+def run_scrub(options: argparse.Namespace) -> int:
+    """Runs `tidelog scrub`; returns the exit status."""
+    statuses: list[int] = []
+    failed = run("scrub", lambda given: statuses.append(_scrub(given)), options)
+    return failed or statuses[0]
+
+
+def _scrub(options: argparse.Namespace) -> int:
+    """Reads and prints; returns the exit status. Raises CommandError."""
+    files = list(_files(options.log_dirs, options.topic, with_active=options.with_active))
+    bad: list[tuple[_File, BadBatch | str]] = []
+    read_bytes = 0
+    with bar(sum(_size(each.path) for each in files), of_bytes=True) as progress:
+        for file in files:
+            try:
+                bad.extend((file, found) for found in _read(file, progress))
+            except FileNotFoundError:
+                continue  # retention or compaction has removed it meanwhile
+            except OSError as error:
+                bad.append((file, error.strerror or str(error)))
+            else:
+                read_bytes += _size(file.path)
+    if options.json:
+        print_json(
+            {"segments": len(files), "bytes": read_bytes, "bad": [_row(*each) for each in bad]}
+        )
+    else:
+        _print(files, read_bytes, bad)
+    return FAILED if bad else 0
+
+
+def _files(
+    directories: Sequence[Path], topics: Sequence[str] | None, *, with_active: bool
+) -> Iterator[_File]:
+    """Yields the segments to read. Raises CommandError."""
+    seen = set()
+    for directory in directories:
+        for log in _logs(directory):
+            name = filenames.parse_partition_directory(log.name)
+            if name is None or (topics is not None and name[0] not in topics):
+                continue
+            seen.add(name[0])
+            bases = sorted(
+                parsed.offset
+                for each in log.iterdir()
+                if (parsed := filenames.parse_segment_file(each.name)) is not None
+                and parsed.suffix == filenames.LOG_SUFFIX
+            )
+            for base_offset, end_offset in zip(bases, [*bases[1:], _NO_LIMIT], strict=True):
+                if end_offset != _NO_LIMIT or with_active:
+                    path = log / filenames.segment_file(base_offset, filenames.LOG_SUFFIX)
+                    yield _File(*name, path, base_offset, end_offset)
+    for topic in topics or ():
+        if topic not in seen:
+            raise CommandError(f"there is no log of {topic} in these directories", USAGE)
+
+
+def _logs(directory: Path) -> list[Path]:
+    """Returns the partitions of a log directory, of all brokers of a machine. Raises CommandError."""
+    try:
+        within = [each for each in sorted(directory.iterdir()) if each.is_dir()]
+        for brokers in [each for each in within if each.name == filenames.BROKERS_DIRECTORY]:
+            for one in sorted(brokers.iterdir()):
+                within += [each for each in sorted(one.iterdir()) if each.is_dir()]
+    except OSError as error:
+        raise CommandError(f"cannot read {directory}: {error.strerror}", USAGE) from None
+    return within
+
+
+def _read(file: _File, progress: Callable[[int], None]) -> Iterator[BadBatch]:
+    """Reads a segment; yields what is bad. Raises OSError."""
+    segment = Segment(
+        file.path.parent, file.base_offset, Tail(file.base_offset, file.path.stat().st_size)
+    )
+    place: Place | None = Place(0, file.base_offset)
+    try:
+        while place is not None:
+            scrubbed = scrub(segment, place, _SLICE_BYTES, file.end_offset)
+            progress(scrubbed.read_bytes)
+            yield from scrubbed.bad
+            place = scrubbed.next
+    finally:
+        segment.rest()
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
+
+
+def _row(file: _File, found: BadBatch | str) -> dict[str, Any]:
+    where = {"topic": file.topic, "partition": file.partition, "file": str(file.path)}
+    if isinstance(found, str):
+        return where | {"position": None, "offset": None, "reason": f"cannot be read: {found}"}
+    return where | found._asdict()
+
+
+def _print(
+    files: Sequence[_File], read_bytes: int, bad: Sequence[tuple[_File, BadBatch | str]]
+) -> None:
+    if bad:
+        rows = [_row(*each) for each in bad]
+        cells = [
+            (
+                f"{row['topic']}-{row['partition']}",
+                "-" if row["position"] is None else str(row["position"]),
+                "-" if row["offset"] is None else str(row["offset"]),
+                Path(row["file"]).name,
+                row["reason"],
+            )
+            for row in rows
+        ]
+        print_table(_COLUMNS, cells, right=("byte", "offset"), wraps="what")
+        print_lines("")
+    found = f"{counted(len(bad), 'bad place')}" if bad else "every batch is good"
+    print_lines(f"{counted(len(files), 'segment')}, {size_of(read_bytes)} read: {found}.")
