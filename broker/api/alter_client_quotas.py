@@ -1,52 +1,67 @@
-"""AlterClientQuotas (key 49): there are no quotas that could be changed (KIP-546).
+"""AlterClientQuotas (key 49): set and remove quotas of users, client ids and addresses (KIP-546).
 
-Behaviour: an entity that no quota can have is INVALID_REQUEST, as in Kafka. To remove a quota, which
-does not exist, succeeds, as in Kafka. To set one is UNSUPPORTED_VERSION with a sentence, which clients
-take for "this broker cannot do that".
+Behaviour: each entity succeeds or fails on its own, and nothing of one that fails is changed. An entity
+that can have no quota, one that is named twice, a key that it cannot have, a key that is named twice and a
+value that is not above 0 are INVALID_REQUEST. producer_byte_rate, consumer_byte_rate and
+connection_creation_rate are whole numbers. To remove a quota that does not exist succeeds. With
+validate_only nothing is changed. Before the response is sent, the quotas hold on this broker; on others as
+soon as they have seen the change.
 
 Version notes: 1 flexible.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
+from broker.metadata import client_quotas, own_configs
 from broker.network.per_partition import per_partition
+from broker.network.turns import paced
+from broker.quotas.checks import checked_changes, checked_entity
 from protocol.api.alter_client_quotas import AlterClientQuotasResponse, EntryData
-from protocol.errors import InvalidRequest, UnsupportedVersion
+from protocol.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from broker.network.context import Context
     from broker.node import Node
+    from broker.quotas.entity import Entity
     from protocol.api.alter_client_quotas import AlterClientQuotasRequest, AlterEntryData
     from protocol.errors import BrokerError
 
-_KINDS = ("user", "client-id", "ip")
 
-
-def handle(
+async def handle(
     node: Node, request: AlterClientQuotasRequest, _context: Context
 ) -> AlterClientQuotasResponse:
-    """Refuses each change that sets a quota."""
-    return AlterClientQuotasResponse(
-        entries=per_partition(node, "alter_client_quotas", request.entries, _removed, _failed)
+    """Changes the quotas of each entity that is valid."""
+    changes: dict[Entity, dict[str, float | None]] = {}
+    times = Counter(_named(entry) for entry in paced(request.entries))
+
+    def check(entry: AlterEntryData) -> EntryData:
+        if times[_named(entry)] > 1:
+            raise InvalidRequest("the entity is named more than once")
+        entity = checked_entity((part.entity_type, part.entity_name) for part in entry.entity)
+        ops = ((op.key, None if op.remove else op.value) for op in entry.ops)
+        changes[entity] = checked_changes(entity, ops)
+        return EntryData(entity=entry.entity)
+
+    once = {_named(entry): entry for entry in paced(request.entries)}.values()
+    entries = per_partition(node, "alter_client_quotas", once, check, _failed)
+    if changes and not request.validate_only:
+        await node.catch_up()
+        own_configs.check_readable(node.metadata.image, "quotas")
+        await client_quotas.alter(node.metadata, changes)
+    return AlterClientQuotasResponse(entries=entries)
+
+
+def _named(entry: AlterEntryData) -> tuple[tuple[str, bool, str], ...]:
+    """Returns what is the same for an entity however its parts are ordered."""
+    return tuple(
+        sorted(
+            (part.entity_type, part.entity_name is None, part.entity_name or "")
+            for part in entry.entity
+        )
     )
-
-
-def _removed(entry: AlterEntryData) -> EntryData:
-    """Returns the result of an entry that sets nothing. Raises the error of any other one."""
-    if not entry.entity:
-        raise InvalidRequest("an entity has no parts")
-    for part in entry.entity:
-        if part.entity_type not in _KINDS:
-            raise InvalidRequest(
-                f"there are no quotas for entities of the kind {part.entity_type!r}"
-            )
-        if part.entity_name == "":
-            raise InvalidRequest(f"the name of a {part.entity_type} is empty")
-    if not all(each.remove for each in entry.ops):
-        raise UnsupportedVersion("this broker has no quotas")
-    return EntryData(entity=entry.entity)
 
 
 def _failed(entry: AlterEntryData, error: BrokerError) -> EntryData:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker.metadata import records
 from broker.metadata.store import Compare, Delete
+from broker.quotas.entity import NO_QUOTAS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
         TopicRecord,
     )
     from broker.metadata.store import Change, KeyValue, Operation
-
+    from broker.quotas.entity import Quotas
 
 _NONE: MappingProxyType[Any, Any] = MappingProxyType({})
 
@@ -84,6 +85,7 @@ class Image(NamedTuple):
     members: Members = Members()
     creations: Mapping[UUID, Creation] = _NONE  # that take several transactions; nobody sees them
     own_configs: Mapping[int, Mapping[str, str]] = _NONE  # of single brokers, by broker id
+    quotas: Quotas = NO_QUOTAS  # of clients and addresses, by entity
 
     @property
     def brokers(self) -> Mapping[int, LiveBroker]:
@@ -251,6 +253,7 @@ class ImageBuilder:
             self._members(),
             self._creations(),
             self._own_configs(),
+            self._quotas(),
         )
 
     def _next(self, revision: int, before: Mapping[str, _Stored | None]) -> Image:
@@ -281,6 +284,7 @@ class ImageBuilder:
         deletions = self._deletions() if touches_deletions else self.image.deletions
         touches_creations = any(key.startswith(records.CREATION_PREFIX) for key in before)
         touches_own_configs = any(key.startswith(records.OWN_CONFIGS_PREFIX) for key in before)
+        touches_quotas = any(key.startswith(records.QUOTA_PREFIX) for key in before)
         touches_members = any(key.startswith(records.MEMBER_KEYS) for key in before)
         return Image(
             revision,
@@ -293,6 +297,7 @@ class ImageBuilder:
             self._members() if touches_members else self.image.members,
             self._creations() if touches_creations else self.image.creations,
             self._own_configs() if touches_own_configs else self.image.own_configs,
+            self._quotas() if touches_quotas else self.image.quotas,
         )
 
     def _topic(self, record: TopicRecord) -> Topic:
@@ -343,6 +348,15 @@ class ImageBuilder:
                 for key, (record, _, _) in self._stored.items()
                 if key.startswith(records.OWN_CONFIGS_PREFIX)
                 and isinstance(record, records.BrokerConfigsRecord)
+            }
+        )
+
+    def _quotas(self) -> Quotas:
+        return MappingProxyType(
+            {
+                records.quota_of(key): record.quotas
+                for key, (record, _, _) in self._stored.items()
+                if isinstance(record, records.QuotasRecord)
             }
         )
 

@@ -26,8 +26,11 @@ def of(image: Image, broker: int) -> Mapping[str, str]:
     return image.own_configs.get(broker, MappingProxyType({}))
 
 
-def check_readable(image: Image) -> None:
-    """Checks that every broker that is registered could read such a key. Raises InvalidConfig."""
+def check_readable(image: Image, what: str = "settings of one broker") -> None:
+    """Checks that every broker that is registered leaves keys alone that it does not know.
+
+    `what` is in such keys. Raises InvalidConfig.
+    """
     older = [
         str(broker)
         for broker, registered in sorted(image.registrations.items())
@@ -35,7 +38,7 @@ def check_readable(image: Image) -> None:
     ]
     if older:
         raise InvalidConfig(
-            f"settings of one broker cannot be read by the older tidelog of broker {', '.join(older)}, "
+            f"{what} cannot be read by the older tidelog of broker {', '.join(older)}, "
             f"which would not start any more: upgrade it first, or unregister it if it is gone for good"
         )
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from broker.metadata.names import collision_key, read_id, written_id
 from broker.metadata.values import numbers, put, text
+from broker.quotas import entity as entities
 from config import BROKER_ALIASES, TOPIC_ALIASES
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from broker.metadata.brokers.records import BrokerRecord
     from broker.metadata.store import Put
+    from broker.quotas.entity import Entity
 
 CLUSTER = "cluster"
 BROKER_CONFIGS = "config/broker"
@@ -31,6 +33,7 @@ TOPIC_PREFIX = "topic/"
 PARTITION_PREFIX = "partition/"
 DELETION_PREFIX = "deletion/"
 CREATION_PREFIX = "creation/"
+QUOTA_PREFIX = "quota/"
 LIVE_PREFIX = "live/"
 REGISTRATION_PREFIX = "broker/"
 OFFLINE_PREFIX = "offline/"
@@ -45,6 +48,7 @@ _PREFIXES = (
     PARTITION_PREFIX,
     DELETION_PREFIX,
     CREATION_PREFIX,
+    QUOTA_PREFIX,
     LIVE_PREFIX,
     REGISTRATION_PREFIX,
     OFFLINE_PREFIX,
@@ -144,9 +148,15 @@ class CreationRecord(NamedTuple):
     epoch: int
 
 
+class QuotasRecord(NamedTuple):
+    """The quotas of one entity, by key."""
+
+    quotas: Mapping[str, float]
+
+
 Record: TypeAlias = (
     "ClusterRecord | TopicRecord | PartitionRecord | BrokerConfigsRecord | ProducerIdsRecord"
-    " | DeletionRecord | CreationRecord | BrokerRecord"
+    " | DeletionRecord | CreationRecord | QuotasRecord | BrokerRecord"
 )
 
 
@@ -199,6 +209,16 @@ def deletion_of(key: str) -> UUID:
 def creation_of(key: str) -> UUID:
     """Returns the topic's id in the key of a creation. Raises ValueError."""
     return read_id(key.removeprefix(CREATION_PREFIX))
+
+
+def quota_key(entity: Entity) -> str:
+    """Returns the key of an entity's quotas."""
+    return QUOTA_PREFIX + entities.written(entity)
+
+
+def quota_of(key: str) -> Entity:
+    """Returns the entity in the key of its quotas. Raises ValueError."""
+    return entities.read(key.removeprefix(QUOTA_PREFIX))
 
 
 def put_cluster(cluster_id: str) -> Put:
@@ -272,6 +292,11 @@ def put_creation(topic_id: UUID, creation: CreationRecord) -> Put:
     return put(creation_key(topic_id), creation._asdict())
 
 
+def put_quotas(entity: Entity, quotas: Mapping[str, float]) -> Put:
+    """Returns the operation that writes the quotas of an entity."""
+    return put(quota_key(entity), dict(quotas))
+
+
 def is_known(key: str) -> bool:
     """Returns whether this tidelog writes such keys, and `read` reads them."""
     return key in _KEYS or key.startswith(_PREFIXES)
@@ -310,6 +335,9 @@ def _read(key: str, said: dict[str, Any]) -> Record:
     if key.startswith(CREATION_PREFIX):
         creation_of(key)
         return CreationRecord(text(said["name"]), int(said["broker"]), int(said["epoch"]))
+    if key.startswith(QUOTA_PREFIX):
+        quota_of(key)
+        return QuotasRecord(MappingProxyType({text(k): float(v) for k, v in said.items()}))
     if key.startswith(MEMBER_KEYS):
         from broker.metadata.brokers import (
             records as of_brokers,  # a broker that is alone has no such key

@@ -10,24 +10,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.quotas.samples import Samples
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 UNLIMITED = 2**63 - 1
 """The quota in bytes per second that limits nothing, which is Kafka's default."""
-
-
-class _Window:
-    """The bytes of one window, when it began, and when the last of them came."""
-
-    __slots__ = ("last_ms", "size", "start_ms")
-
-    def __init__(self, now_ms: int) -> None:
-        self.begin(now_ms)
-
-    def begin(self, now_ms: int) -> None:
-        self.start_ms = self.last_ms = now_ms
-        self.size = 0
 
 
 class ByteRate:
@@ -37,29 +26,15 @@ class ByteRate:
     one window at least.
     """
 
-    __slots__ = ("_at", "_most", "_span_ms", "_window_ms", "_windows")
+    __slots__ = ("_samples", "_window_ms")
 
     def __init__(self, window_ms: int, windows: int) -> None:
         self._window_ms = window_ms
-        self._span_ms = window_ms * windows
-        self._most = windows + 1  # one of them reaches back beyond the span
-        self._windows: list[_Window] = []
-        self._at = 0
+        self._samples = Samples(window_ms, windows)
 
     def record(self, size: int, now_ms: int) -> None:
         """Counts bytes that have moved."""
-        windows = self._windows
-        if not windows:
-            windows.append(_Window(now_ms))
-        window = windows[self._at]
-        if now_ms - window.start_ms >= self._window_ms:
-            self._at = (self._at + 1) % self._most
-            if self._at == len(windows):
-                windows.append(_Window(now_ms))
-            window = windows[self._at]
-            window.begin(now_ms)
-        window.size += size
-        window.last_ms = now_ms
+        self._samples.record(size, now_ms)
 
     def per_second(self, now_ms: int) -> float:
         """Returns the rate in bytes per second."""
@@ -72,17 +47,13 @@ class ByteRate:
         if size * 1000 <= limit * elapsed_ms:
             return 0
         if limit <= 0:
-            return self._span_ms
-        return min(-(-size * 1000 // limit) - elapsed_ms, self._span_ms)
+            return self._samples.span_ms
+        return min(-(-size * 1000 // limit) - elapsed_ms, self._samples.span_ms)
 
     def _measured(self, now_ms: int) -> tuple[int, int]:
-        """Returns the bytes that count, and the ms in which they have come; forgets older ones."""
-        for window in self._windows:
-            if now_ms - window.last_ms >= self._span_ms:
-                window.begin(now_ms)
-        size = sum(window.size for window in self._windows)
-        oldest_ms = min((window.start_ms for window in self._windows), default=now_ms)
-        return size, max(now_ms - oldest_ms, self._window_ms)
+        """Returns the bytes that count, and the ms in which they have come."""
+        size, elapsed_ms = self._samples.measured(now_ms)
+        return int(size), max(elapsed_ms, self._window_ms)
 
 
 class ReplicationQuota:

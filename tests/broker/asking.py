@@ -530,7 +530,7 @@ BODIES = {
     "AlterClientQuotas": {
         "entries": [
             {
-                "entity": [{"entity_type": "user", "entity_name": None}],
+                "entity": [{"entity_type": "client-id", "entity_name": "somebody"}],
                 "ops": [{"key": "producer_byte_rate", "value": 1.0, "remove": False}],
             }
         ],

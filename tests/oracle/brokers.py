@@ -173,7 +173,11 @@ def settle(connection: wire.Connection, api: str, fields: Mapping[str, Any], ans
     """Wait until what a request changed is there: a KRaft broker answers before it is itself told."""
     if answer in (None, CLOSED, SILENT) or fields.get("validate_only"):
         return
-    results = {"CreateTopics": "topics", "CreatePartitions": "results"}.get(api, "responses")
+    results = {
+        "CreateTopics": "topics",
+        "CreatePartitions": "results",
+        "AlterClientQuotas": "entries",
+    }.get(api, "responses")
     if any(not one["error_code"] for one in answer[results]):
         wait_for_changes(connection)
 

@@ -527,16 +527,6 @@ def foreseen_mistake(d: Difference) -> bool:
 
 
 @reason(
-    "quotas are not set",
-    "docs/compatibility.md, not served: quotas",
-    "Kafka would keep the quota; a client that is told of success would rely on it",
-)
-def no_quotas(d: Difference) -> bool:
-    setting = d.step.api == "AlterClientQuotas" and "False" in d.step.name
-    return setting and d.path.endswith("error_code") and d.kafka == 0 and d.tidelog == 35
-
-
-@reason(
     "the list of APIs is tidelog's own",
     "facts 2: what is advertised is what is served",
     "other APIs, and newer versions of the same ones",

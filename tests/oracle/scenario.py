@@ -34,6 +34,7 @@ CHANGES = {
     "CreateTopics",
     "DeleteTopics",
     "CreatePartitions",
+    "AlterClientQuotas",
     "IncrementalAlterConfigs",
     "AlterConfigs",
 }

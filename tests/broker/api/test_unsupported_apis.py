@@ -1,4 +1,4 @@
-"""Access rules, quotas, passwords, a quorum, moves of logs: there are none, as each API says in its own way.
+"""Access rules, passwords, a quorum, moves of logs: there are none, as each API says in its own way.
 
 The codes are those that Apache Kafka 3.9.1 answers, but where it would do what it is asked for: the
 same requests are compared in tests/oracle/cases (admin_apis.py, refused_changes.py).
@@ -26,32 +26,6 @@ def test_access_rules(connection, version):
     assert [each["error_code"] for each in created] == [SECURITY_DISABLED] * 2
     deleted = connection.ask("DeleteAcls", version, filters=[ACL_FILTER] * 3)["filter_results"]
     assert [each["error_code"] for each in deleted] == [SECURITY_DISABLED] * 3
-
-
-def part(kind, how, name=None):
-    return {"entity_type": kind, "match_type": how, "match": name}
-
-
-@pytest.mark.parametrize("version", all_versions("DescribeClientQuotas"))
-@pytest.mark.parametrize(
-    ("components", "code"),
-    [
-        ([], 0),
-        ([part("user", 0, "somebody"), part("client-id", 1)], 0),
-        ([part("ip", 2)], 0),
-        ([part("ip", 2), part("user", 2)], INVALID_REQUEST),
-        ([part("user", 2), part("user", 1)], INVALID_REQUEST),
-        ([part("", 2)], INVALID_REQUEST),
-        ([part("user", 0)], INVALID_REQUEST),
-        ([part("user", 1, "x")], INVALID_REQUEST),
-        ([part("user", 9)], INVALID_REQUEST),
-        ([part("group", 2)], UNSUPPORTED_VERSION),
-    ],
-)
-def test_quotas(connection, version, components, code):
-    answer = connection.ask("DescribeClientQuotas", version, components=components, strict=False)
-    assert answer["error_code"] == code
-    assert answer["entries"] == (None if code else [])
 
 
 @pytest.mark.parametrize(
@@ -108,36 +82,6 @@ def test_transactions_described(connection):
         (each["transactional_id"], each["error_code"]) for each in answer["transaction_states"]
     ]
     assert found == [("never", TRANSACTIONAL_ID_NOT_FOUND), ("", INVALID_REQUEST)]
-
-
-def quota(*entity, remove, key="producer_byte_rate"):
-    return {
-        "entity": [{"entity_type": kind, "entity_name": name} for kind, name in entity],
-        "ops": [{"key": key, "value": 1.5, "remove": remove}],
-    }
-
-
-@pytest.mark.parametrize("version", all_versions("AlterClientQuotas"))
-@pytest.mark.parametrize("only", [True, False])
-def test_quotas_changed(connection, version, only):
-    anybody, group, nameless = ("user", None), ("group", "anna"), ("user", "")
-    asked = [
-        (quota(("user", "anna"), remove=False), UNSUPPORTED_VERSION),
-        (quota(anybody, ("client-id", None), remove=False), UNSUPPORTED_VERSION),
-        (quota(anybody, remove=True), 0),
-        (quota(anybody, remove=True, key="no_such"), 0),
-        (quota(group, remove=True), INVALID_REQUEST),
-        (quota(group, remove=False), INVALID_REQUEST),
-        (quota(nameless, remove=True), INVALID_REQUEST),
-        (quota(remove=True), INVALID_REQUEST),
-        ({**quota(anybody, remove=True), "ops": []}, 0),
-    ]
-    entries = [entry for entry, _ in asked]
-    answer = connection.ask("AlterClientQuotas", version, entries=entries, validate_only=only)
-    assert [each["error_code"] for each in answer["entries"]] == [code for _, code in asked]
-    assert [each["entity"] for each in answer["entries"]] == [one["entity"] for one in entries]
-    for each in answer["entries"]:
-        assert bool(each["error_message"]) == bool(each["error_code"])
 
 
 def credential(user, mechanism):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tests.oracle.cases.admin_apis import admin_api_cases
+from tests.oracle.cases.quotas import quotas
 from tests.oracle.cases.refused_changes import refused_changes
 from tests.oracle.scenario import Case, ask, send_raw
 
@@ -366,4 +367,9 @@ def admin_cases() -> list[Case]:
         settings_described,
         coordinators,
     )
-    return [case for maker in makers for case in maker()] + admin_api_cases() + refused_changes()
+    return (
+        [case for maker in makers for case in maker()]
+        + admin_api_cases()
+        + quotas()
+        + refused_changes()
+    )

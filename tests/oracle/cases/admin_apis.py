@@ -322,13 +322,6 @@ def nothing_there() -> Iterator[Case]:
         ]
     yield Case("access rules", "create", tuple(steps), {"admin": "acls"})
     steps = []
-    for version in (0, 1):
-        for components in quota_filters():
-            fields: dict[str, Any] = {"components": components, "strict": False}
-            label = f"quotas v{version} {components}"[:100]
-            steps.append(ask(label, "DescribeClientQuotas", version, fields))
-    yield Case("client quotas", "create", tuple(steps), {"admin": "quotas"})
-    steps = []
     for users in (None, [], ["anna"], [""], ["anna", "anna"]):
         named = None if users is None else [{"name": user} for user in users]
         steps.append(ask(f"passwords {users}", "DescribeUserScramCredentials", 0, {"users": named}))
@@ -353,29 +346,6 @@ def nothing_there() -> Iterator[Case]:
         for ids in ([], ["never"], [""], ["never", "never"])
     ]
     yield Case("transactions", "create", tuple(steps), {"admin": "transactions"})
-
-
-def quota_filters() -> list[list[dict[str, Any]]]:
-    """Filters of clients' quotas, good and bad."""
-
-    def part(kind: str, how: int, name: str | None = None) -> dict[str, Any]:
-        return {"entity_type": kind, "match_type": how, "match": name}
-
-    return [
-        [],
-        [part("user", 0, "somebody")],
-        [part("user", 1)],
-        [part("user", 2), part("client-id", 2)],
-        [part("ip", 0, "127.0.0.1")],
-        [part("ip", 2), part("user", 2)],
-        [part("user", 2), part("user", 1)],
-        [part("group", 2)],
-        [part("", 2)],
-        [part("user", 9)],
-        [part("user", 0)],
-        [part("user", 1, "somebody")],
-        [part("user", 2, "somebody")],
-    ]
 
 
 def topics_of_the_broker_itself() -> Iterator[Case]:

@@ -1,4 +1,4 @@
-"""Changes of quotas, passwords, features and log directories, good and bad; Kafka changes nothing either.
+"""Changes of passwords, features and log directories, good and bad; Kafka changes nothing either.
 
 What tidelog never does is asked of Kafka so that it only looks (`validate_only`), or fails as well.
 """
@@ -13,31 +13,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.oracle.scenario import Context
-
-RATE = "producer_byte_rate"
-
-
-def quotas_changed() -> Iterator[Case]:
-    steps = []
-    for version in (0, 1):
-        for entity in (
-            [("user", "anna")],
-            [("client-id", None)],
-            [("group", "anna")],
-            [("", "anna")],
-            [("user", "")],
-            [],
-        ):
-            for ops in ([(RATE, True)], [("no_such", True)], [], [(RATE, False)]):
-                entry = {
-                    "entity": [{"entity_type": kind, "entity_name": name} for kind, name in entity],
-                    "ops": [{"key": key, "value": 1024.0, "remove": gone} for key, gone in ops],
-                }
-                fields = {"entries": [entry], "validate_only": True}
-                label = f"quotas v{version} {entity} {ops}"
-                steps.append(ask(label, "AlterClientQuotas", version, fields))
-    steps.append(ask("no quotas", "AlterClientQuotas", 1, {"entries": [], "validate_only": False}))
-    yield Case("quotas changed", "create", tuple(steps), {"admin": "quotas changed"})
 
 
 def passwords_changed() -> Iterator[Case]:
@@ -113,5 +88,5 @@ def logs_moved() -> Iterator[Case]:
 
 def refused_changes() -> list[Case]:
     """All of the above."""
-    makers = (quotas_changed, passwords_changed, features_changed, logs_moved)
+    makers = (passwords_changed, features_changed, logs_moved)
     return [case for maker in makers for case in maker()]

@@ -1,0 +1,89 @@
+"""Which changes of quotas are valid, as Kafka's controller checks them (KIP-546)."""
+
+from __future__ import annotations
+
+import math
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Final
+
+from broker.quotas.entity import (
+    CLIENT_ID,
+    CLIENT_QUOTAS,
+    CONNECTION,
+    FETCH,
+    IP,
+    KINDS,
+    PRODUCE,
+    USER,
+)
+from config.setting import INT_MAX, LONG_MAX
+from protocol.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from broker.quotas.entity import Entity
+
+_WHOLE: Final[Mapping[str, int]] = {PRODUCE: LONG_MAX, FETCH: LONG_MAX, CONNECTION: INT_MAX}
+_NEARLY: Final = 1e-6  # how far from a whole number a value may be that has to be one, as in Kafka
+
+
+def checked_entity(parts: Iterable[tuple[str, str | None]]) -> Entity:
+    """Returns the entity that has these parts. Raises InvalidRequest for one that can have no quota."""
+    named: dict[str, str | None] = {}
+    for kind, name in parts:
+        if kind not in KINDS:
+            raise InvalidRequest(f"there are no quotas for entities of the kind {kind!r}")
+        if kind in named:
+            raise InvalidRequest(f"an entity has more than one {kind}")
+        if name == "":
+            raise InvalidRequest(f"the name of a {kind} is empty")
+        named[kind] = _address(name) if kind == IP and name is not None else name
+    if not named:
+        raise InvalidRequest("an entity has no parts")
+    if IP in named and len(named) > 1:
+        raise InvalidRequest("an address cannot be combined with a user or a client")
+    return tuple(sorted(named.items()))
+
+
+def _address(name: str) -> str:
+    """Returns an address as this broker writes those of peers."""
+    try:
+        return str(ip_address(name))
+    except ValueError:
+        raise InvalidRequest(
+            f"{name!r} is no address: names of hosts are not looked up here"
+        ) from None
+
+
+def checked_changes(
+    entity: Entity, ops: Iterable[tuple[str, float | None]]
+) -> dict[str, float | None]:
+    """Returns the changes of an entity's quotas by key; None removes one. Raises InvalidRequest."""
+    allowed = (CONNECTION,) if entity[0][0] == IP else CLIENT_QUOTAS
+    changes: dict[str, float | None] = {}
+    for key, value in ops:
+        if key in changes:
+            raise InvalidRequest(f"quota {key} is named more than once")
+        if value is not None and key not in allowed:
+            raise InvalidRequest(f"{_kind(entity)} has no quota {key!r}")
+        changes[key] = None if value is None else _checked(key, value)
+    return changes
+
+
+def _kind(entity: Entity) -> str:
+    return {IP: "an address", USER: "a user", CLIENT_ID: "a client"}[entity[-1][0]]
+
+
+def _checked(key: str, value: float) -> float:
+    """Returns the value of a quota. Raises InvalidRequest."""
+    if not math.isfinite(value) or value <= 0:
+        raise InvalidRequest(f"{key} must be greater than 0, and finite: it is {value}")
+    largest = _WHOLE.get(key)
+    if largest is None:
+        return value
+    if value > largest:
+        raise InvalidRequest(f"{key} must be at most {largest}: it is {value}")
+    if abs(math.floor(value + _NEARLY) - value) > _NEARLY:
+        raise InvalidRequest(f"{key} must be a whole number: it is {value}")
+    return value
