@@ -24,6 +24,8 @@ from broker.partitions.group_sync import GroupSync
 from broker.partitions.openings import Openings
 from broker.partitions.waiting import Waiting
 from broker.pools import Pools
+from broker.quotas.clients import ClientQuotas
+from broker.quotas.rates import Windows
 from broker.security.authorizer import Authorizer, OpenAuthorizer
 from broker.topics.controller import Controller
 from broker.topics.leadership import ANY_EPOCH, check_leader, check_leader_epoch
@@ -97,6 +99,13 @@ class Node:
             config.max_incremental_fetch_session_cache_slots,
             config.fetch_session_cache_max_partitions,
             lambda: secrets.randbelow(INT_MAX) + 1,
+        )
+        self.client_quotas = ClientQuotas(
+            Windows(config.quota_window_num, 1000 * config.quota_window_size_seconds),
+            Windows(
+                config.controller_quota_window_num,
+                1000 * config.controller_quota_window_size_seconds,
+            ),
         )
         self.turns = Turns(clock.monotonic_s)
         self.encoded = EncodedOnce()

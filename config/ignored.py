@@ -22,8 +22,8 @@ _IGNORED_BROKER_NAMES = """
     controller.quorum.election.backoff.max.ms controller.quorum.election.timeout.ms
     controller.quorum.fetch.max.bytes controller.quorum.fetch.snapshot.max.bytes
     controller.quorum.fetch.timeout.ms controller.quorum.request.timeout.ms
-    controller.quorum.retry.backoff.ms controller.quorum.voters controller.quota.window.num
-    controller.quota.window.size.seconds controller.socket.timeout.ms cordoned.log.dirs
+    controller.quorum.retry.backoff.ms controller.quorum.voters
+    controller.socket.timeout.ms cordoned.log.dirs
     create.topic.policy.class.name delegation.token.expiry.check.interval.ms
     delegation.token.expiry.time.ms delegation.token.master.key delegation.token.max.lifetime.ms
     delegation.token.secret.key delete.records.purgatory.purge.interval.requests
@@ -84,7 +84,7 @@ _IGNORED_BROKER_NAMES = """
     password.encoder.keyfactory.algorithm password.encoder.old.secret password.encoder.secret
     principal.builder.class process.roles producer.id.expiration.check.interval.ms
     producer.purgatory.purge.interval.requests queued.max.requests
-    quota.window.num quota.window.size.seconds remote.fetch.max.wait.ms
+    remote.fetch.max.wait.ms
     remote.list.offsets.request.timeout.ms remote.log.index.file.cache.total.size.bytes
     remote.log.index.file.cache.ttl.ms remote.log.manager.copier.thread.pool.size
     remote.log.manager.copy.max.bytes.per.second remote.log.manager.copy.quota.window.num

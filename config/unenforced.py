@@ -27,7 +27,9 @@ _UNENFORCED: Mapping[str, _Unenforced] = {
     "authorizer.class.name": _Unenforced(
         "there are no access rules here: whoever reaches a listener may do everything"
     ),
-    "client.quota.callback.class": _Unenforced("there are no quotas here"),
+    "client.quota.callback.class": _Unenforced(
+        "no class decides on quotas: those of AlterClientQuotas hold"
+    ),
     "create.topic.policy.class.name": _Unenforced("no policy checks the topics that are created"),
     "alter.config.policy.class.name": _Unenforced("no policy checks changes of settings"),
     "ssl.client.auth": _Unenforced("no client is asked for a certificate", frozenset({"", "none"})),

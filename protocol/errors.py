@@ -272,6 +272,10 @@ class TopicDeletionDisabled(BrokerError, code=ErrorCode.TOPIC_DELETION_DISABLED)
     """delete.topic.enable is false."""
 
 
+class ThrottlingQuotaExceeded(BrokerError, code=ErrorCode.THROTTLING_QUOTA_EXCEEDED):
+    """The client has changed so many partitions that its quota is used up for now (KIP-599)."""
+
+
 class InvalidPartitions(BrokerError, code=ErrorCode.INVALID_PARTITIONS):
     """The number of partitions is zero, negative or too large."""
 

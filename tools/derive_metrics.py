@@ -18,6 +18,7 @@ from broker.metrics import (
     compaction_metrics,
     group_metrics,
     memory_metrics,
+    quota_metrics,
     replication_metrics,
     scrub_metrics,
     serving_metrics,
@@ -92,6 +93,14 @@ cluster, and every broker has them by what it knows: take the largest, not the s
 """
 
 
+_QUOTAS = """\
+## Of quotas
+
+One series for each user, client id, or both, that has the quota, all its clients together. See [the page
+about quotas](quotas.md).
+"""
+
+
 def page() -> str:
     """Returns the whole page."""
     return "\n".join(
@@ -115,6 +124,8 @@ def page() -> str:
             _table(serving_metrics.FAMILIES),
             "## Of memory\n",
             _table(memory_metrics.FAMILIES),
+            _QUOTAS,
+            _table(quota_metrics.FAMILIES),
         )
     )
 

@@ -8,8 +8,8 @@ max.partitions in the cluster are POLICY_VIOLATION. A name given twice is INVALI
 Before the response is sent, the partitions are in the metadata, their logs are on this broker if it
 is a replica, and they are visible to its clients.
 
-Version notes: 1 is the same as 0; 2 flexible; 3 is the same as 2 (it would allow a quota to
-refuse).
+Version notes: 1 is the same as 0; 2 flexible; 3 a topic is refused with THROTTLING_QUOTA_EXCEEDED
+while the client is over its controller_mutation_rate, of which an older one is told to wait (KIP-599).
 """
 
 from __future__ import annotations
@@ -32,17 +32,26 @@ if TYPE_CHECKING:
     from protocol.errors import BrokerError
 
 
+_STRICT_SINCE = 3
+
+
 async def handle(
     node: Node, request: CreatePartitionsRequest, context: Context
 ) -> CreatePartitionsResponse:
     """Adds partitions to each topic separately."""
+    is_strict = context.version >= _STRICT_SINCE
     times = Counter(topic.name for topic in paced(request.topics))
 
     async def grow(topic: CreatePartitionsTopic) -> CreatePartitionsTopicResult:
         if times[topic.name] > 1:
             raise InvalidRequest(f"topic {topic.name!r} is named more than once")
         node.authorizer.require(context.session, Operation.ALTER, ResourceType.TOPIC, topic.name)
+        quota, before = context.quota, node.metadata.image.topics.get(topic.name)
+        if quota is not None and is_strict and before is not None:
+            quota.check_change()
         await _grow(node, topic, validate_only=request.validate_only)
+        if quota is not None and before is not None and not request.validate_only:
+            quota.changed(topic.count - before.partitions, is_strict=is_strict)
         return CreatePartitionsTopicResult(name=topic.name)
 
     once = {topic.name: topic for topic in paced(request.topics)}.values()

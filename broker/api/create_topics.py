@@ -11,7 +11,8 @@ name of Kafka's metadata topic. A client that may not describe the topic's setti
 nor the numbers, but a code.
 
 Version notes: 1 validate only, error message; 4 defaults by -1; 5 flexible, partitions and settings
-in the response; 7 topic id.
+in the response; 6 a topic is refused with THROTTLING_QUOTA_EXCEEDED while the client is over its
+controller_mutation_rate, of which an older one is told to wait (KIP-599); 7 topic id.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from protocol.api.create_topics import CreatableTopic, CreateTopicsRequest
     from protocol.errors import BrokerError
 
+_STRICT_SINCE = 6
 _CLUSTER_METADATA = "__cluster_metadata"
 
 
@@ -49,6 +51,7 @@ async def handle(
     node: Node, request: CreateTopicsRequest, context: Context
 ) -> CreateTopicsResponse:
     """Creates each topic separately."""
+    is_strict = context.version >= _STRICT_SINCE
     times = Counter(topic.name for topic in paced(request.topics))
 
     async def create(topic: CreatableTopic) -> CreatableTopicResult:
@@ -60,7 +63,12 @@ async def handle(
             node.authorizer.require(
                 context.session, Operation.CREATE, ResourceType.TOPIC, topic.name
             )
+        quota = context.quota
+        if quota is not None and is_strict and topic.name not in node.metadata.image.topics:
+            quota.check_change()
         created = await _create(node, topic, validate_only=request.validate_only)
+        if quota is not None and not request.validate_only:
+            quota.changed(created.partitions, is_strict=is_strict)
         return _described(node, context, created)
 
     once = {topic.name: topic for topic in paced(request.topics)}.values()

@@ -6,7 +6,9 @@ by id, is not deleted: INVALID_REQUEST, in one result. With delete.topic.enable=
 TOPIC_DELETION_DISABLED. A client without the right to describe a topic does not learn its name by
 its id.
 
-Version notes: 1 throttle time; 4 flexible; 5 error message; 6 topic ids.
+Version notes: 1 throttle time; 4 flexible; 5 error message, and a topic is refused with
+THROTTLING_QUOTA_EXCEEDED while the client is over its controller_mutation_rate, of which an older one is
+told to wait (KIP-599); 6 topic ids.
 """
 
 from __future__ import annotations
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from protocol.api.delete_topics import DeleteTopicsRequest
     from protocol.errors import BrokerError
 
+_STRICT_SINCE = 5
 _TOPIC_IDS_SINCE = 6
 
 
@@ -41,6 +44,7 @@ async def handle(
 ) -> DeleteTopicsResponse:
     """Deletes each topic separately."""
     asked = _wanted(request, context.version)
+    is_strict = context.version >= _STRICT_SINCE
     times = Counter(_topic(node, wanted) for wanted in paced(asked))
 
     async def delete(wanted: DeleteTopicState) -> DeletableTopicResult:
@@ -52,7 +56,12 @@ async def handle(
             raise InvalidRequest("give the name or the id, one of them")
         name = node.topic_name(wanted.topic_id) if wanted.name is None else wanted.name
         _require_deletion(node, context, wanted, name)
+        quota = context.quota
+        if quota is not None and is_strict and name in node.metadata.image.topics:
+            quota.check_change()
         topic = await node.topics.delete(name)
+        if quota is not None:
+            quota.changed(topic.partitions, is_strict=is_strict)
         return DeletableTopicResult(name=topic.name, topic_id=topic.topic_id)
 
     once = {(each.name, each.topic_id): each for each in paced(asked)}.values()

@@ -12,6 +12,8 @@ next fetches name only what changes, and are answered with what is new. There ar
 who gets none, or asks for none, is answered in full with session id 0. Followers that are tidelog's
 have sessions of their own (`broker/replicas/serving/fetch_sessions.py`).
 
+An answer that would exceed the quota of its client is empty: the client asks again (KIP-219).
+
 From version 12 on, a client that asks for append times, by a tag that is our extension, gets the
 append time of each whole batch (decision 13). Their bytes do not count towards the limits: twelve
 bytes for each different append time. A follower that asks by another tag gets what its leader knows
@@ -62,6 +64,9 @@ def handle(
         answer = node.replicas.fetch(request, context)
         if answer is not None:
             return answer
+    quota = context.quota
+    if quota is not None:
+        request.min_bytes = quota.most_fetch_bytes(request.min_bytes)
     if request.session_epoch not in _WHOLE:
         return waits.answer(node, incremental.next_of_session(node, request, context))
     if request.session_id != NO_SESSION:
@@ -69,6 +74,8 @@ def handle(
     topics = request.topics
     if len(topics) != 1 or len(topics[0].partitions) != 1:
         name_each_once(request, by_id=context.version >= TOPIC_IDS_SINCE)
+    if quota is not None:
+        return waits.answer(node, incremental.WholeFetch(node, request, context))
     try:
         attempt = Attempt(node, request, context, ON_LOOP, request.topics)
     except WouldBlock:

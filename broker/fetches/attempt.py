@@ -1,9 +1,9 @@
 """One attempt to read all that a fetch asks for, each partition once, within the fetch's limits.
 
-The limits are those of the request, of each partition, and of the answers that slow readers leave in
-memory. From version 3 on, the first partition that has data returns at least one whole batch, whatever
-the limits. Before, the limit is strict, and a first message too large for it is truncated, so that an
-old client raises its own error instead of asking for ever.
+The limits are those of the request, of each partition, of the quota of its client, and of the answers that
+slow readers leave in memory. From version 3 on, the first partition that has data returns at least one
+whole batch, whatever the limits. Before, the limit is strict, and a first message too large for it is
+truncated, so that an old client raises its own error instead of asking for ever.
 
 Batches that the version can carry are returned as they are stored, without a copy; others are
 converted (`broker/partitions/conversion.py`). A consumer of committed data reads up to the last stable
@@ -119,6 +119,8 @@ class Attempt:
         left_bytes = node.connections.fetch_room(in_thread=permit.may_block)
         if version >= _SOFT_LIMIT_SINCE and request.max_bytes < left_bytes:
             left_bytes = request.max_bytes
+        if context.quota is not None:
+            left_bytes = context.quota.most_fetch_bytes(left_bytes)
         self._left_bytes = left_bytes
         self.is_follower = request.with_replication_state and self.may_replicate()
         self._reads: ConsumerReads | None = None  # of a consumer that may read from followers

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, cast
 from broker.fetches.attempt import TOPIC_IDS_SINCE, is_replica
 from broker.fetches.session import as_topics
 from broker.partitions.waiting import Wait
+from protocol.api.fetch import FetchResponse
 from protocol.errors import ErrorCode, FetchSessionIdNotFound
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from broker.fetches.session import Cached, CachedTopic, FetchSession
     from broker.network.context import Context
     from broker.node import Node
-    from protocol.api.fetch import FetchRequest, FetchResponse, FetchTopic, PartitionData
+    from protocol.api.fetch import FetchRequest, FetchTopic, PartitionData
     from storage.log.partition import Partition
 
 _LOOK_S = 1.0  # how often logs are looked at of which nothing was heard
@@ -60,6 +61,10 @@ class WholeFetch:
         if self.request.session_epoch == 0:
             begin(self._node, self.request, self.context, attempt)
         return response
+
+    def hold_back(self) -> FetchResponse:
+        """Returns nothing, and no session."""
+        return FetchResponse()
 
 
 class IncrementalFetch:
@@ -145,6 +150,14 @@ class IncrementalFetch:
             has_silent |= not kept
         if has_silent:
             response.responses = [topic for topic in response.responses if topic.partitions]
+        return response
+
+    def hold_back(self) -> FetchResponse:
+        """Returns nothing of the session, whose partitions stay as they are."""
+        session = self._session
+        response = FetchResponse(session_id=session.id)
+        if session.epoch != self._epoch:
+            response.error_code = ErrorCode.INVALID_FETCH_SESSION_EPOCH
         return response
 
 

@@ -48,6 +48,9 @@ class Fetch(Protocol):
     def respond(self, attempt: Attempt) -> FetchResponse:
         """Returns the response to what was read."""
 
+    def hold_back(self) -> FetchResponse:
+        """Returns the response that has nothing, after which the client asks for the same again."""
+
 
 def answer(node: Node, fetch: Fetch) -> FetchResponse | Coroutine[Any, Any, FetchResponse]:
     """Returns the response, or a coroutine of one that waits."""
@@ -58,7 +61,7 @@ def answer(node: Node, fetch: Fetch) -> FetchResponse | Coroutine[Any, Any, Fetc
     except WouldBlock:
         return wait(node, fetch, None)
     if attempt.is_enough():
-        return fetch.respond(attempt)
+        return _respond(fetch, attempt)
     return wait(node, fetch, attempt)
 
 
@@ -79,6 +82,14 @@ async def wait(node: Node, fetch: Fetch, attempt: Attempt | None) -> FetchRespon
         attempt = await _attempt_anywhere(node, fetch)
         if not woken:
             break
+    return _respond(fetch, attempt)
+
+
+def _respond(fetch: Fetch, attempt: Attempt) -> FetchResponse:
+    """Returns the response to what was read, or an empty one if the quota of the client is exceeded."""
+    quota = fetch.context.quota
+    if quota is not None and quota.holds_back(attempt.size_bytes):
+        return fetch.hold_back()
     return fetch.respond(attempt)
 
 

@@ -9,6 +9,7 @@ from broker.metrics import (
     compaction_metrics,
     group_metrics,
     memory_metrics,
+    quota_metrics,
     replication_metrics,
     scrub_metrics,
     serving_metrics,
@@ -33,6 +34,7 @@ FAMILIES = (
     *scrub_metrics.FAMILIES,
     *replication_metrics.FAMILIES,
     *transaction_metrics.FAMILIES,
+    *quota_metrics.FAMILIES,
 )
 
 

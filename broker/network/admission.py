@@ -1,6 +1,7 @@
 """Which new connections are served, and when: the limits of all, of one address, and of a second.
 
-A refusal is a sentence. Of max.connection.creation.rate, so many connections as come in a second are served
+A refusal is a sentence. Of max.connection.creation.rate, and of the quota connection_creation_rate of an
+address (KIP-612), so many connections as come in a second are served
 at once; the next ones wait, each until the rate allows it. Kafka does not accept meanwhile; here the
 connection is accepted and not read, which is the same for its client.
 """
@@ -9,13 +10,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from broker.quotas.entity import NO_QUOTAS, connection_rate
 from config.setting import INT_MAX
 
 if TYPE_CHECKING:
+    from broker.quotas.entity import Quotas
     from broker.topics.settings import Settings
 
 MOST_WAIT_S: Final = 10.0
 _BURST_S = 1.0
+_MOST_ADDRESSES = 10_000  # that are remembered, unless more of them are over their rates
 _MAPPED = "::ffff:"  # an IPv4 address, as a socket for both families shows it
 
 
@@ -26,12 +30,15 @@ class Admission:
         self._settings = settings
         self._open: dict[str, int] = {}
         self._due_s = 0.0  # when so many connections will have been due, at the rate
+        self._due_of: dict[str, float] = {}  # the same of addresses that have a rate of their own
 
-    def admit(self, host: str, open_connections: int, now_s: float) -> float | str:
+    def admit(
+        self, host: str, open_connections: int, now_s: float, quotas: Quotas = NO_QUOTAS
+    ) -> float | str:
         """Counts a new connection; returns for how many seconds it waits, or why it is refused.
 
-        `open_connections` are those of all addresses; `now_s` is the time of the monotonic clock. A
-        connection that is refused is not counted.
+        `open_connections` are those of all addresses; `now_s` is the time of the monotonic clock;
+        `quotas` have the rates of single addresses. A connection that is refused is not counted.
         """
         config = self._settings.broker
         if open_connections >= config.max_connections:
@@ -40,16 +47,27 @@ class Admission:
         count = self._open.get(address, 0)
         if count >= self._most(address):
             return "max.connections.per.ip reached"
-        wait_s = 0.0
-        rate = config.max_connection_creation_rate
+        due_s, rate = now_s, config.max_connection_creation_rate
         if rate < INT_MAX:
-            due_s = max(self._due_s, now_s) + (1 / rate if rate else MOST_WAIT_S + 2 * _BURST_S)
-            wait_s = max(0.0, due_s - _BURST_S - now_s)
-            if wait_s > MOST_WAIT_S:
+            due_s = _next_due_s(self._due_s, rate, now_s)
+            if due_s - _BURST_S - now_s > MOST_WAIT_S:
                 return "max.connection.creation.rate reached"
+        own_due_s, own_rate = now_s, connection_rate(quotas, address) if quotas else None
+        if own_rate is not None:
+            own_due_s = _next_due_s(self._due_of.get(address, 0.0), own_rate, now_s)
+            if own_due_s - _BURST_S - now_s > MOST_WAIT_S:
+                return "connection_creation_rate of the address reached"
+            self._keep(address, own_due_s, now_s)
+        if rate < INT_MAX:
             self._due_s = due_s
         self._open[address] = count + 1
-        return wait_s
+        return max(0.0, max(due_s, own_due_s) - _BURST_S - now_s)
+
+    def _keep(self, address: str, due_s: float, now_s: float) -> None:
+        """Remembers when an address will have been due; forgets those that are not over their rates."""
+        if len(self._due_of) >= _MOST_ADDRESSES:
+            self._due_of = {each: due for each, due in self._due_of.items() if due > now_s}
+        self._due_of[address] = due_s
 
     def discard(self, host: str) -> None:
         """Counts an admitted connection of an address no longer."""
@@ -66,6 +84,11 @@ class Admission:
             if limit.address == address:
                 return limit.most
         return config.max_connections_per_ip
+
+
+def _next_due_s(due_s: float, rate: float, now_s: float) -> float:
+    """Returns when one more connection will have been due."""
+    return max(due_s, now_s) + (1 / rate if rate else MOST_WAIT_S + 2 * _BURST_S)
 
 
 def _address(host: str) -> str:

@@ -10,6 +10,7 @@ One connection is one asyncio protocol. It promises:
 - Memory is bounded: while a request is served, or the peer does not read its responses, at most
   `_PIPELINE_BYTES` of further requests are buffered, then the socket is not read. A large frame is
   read when its memory is reserved (`held.py`); a peer that leaves a frame incomplete is cut off.
+- A connection whose client is over a quota is muted for a time: its answers are sent, and nothing is read.
 - A frame that is too large or cannot be parsed closes this connection, is logged and counted, and
   does not affect others.
 - Frames that were complete before that, or before the peer closed, are still served, as in Kafka: a
@@ -45,6 +46,8 @@ _PIPELINE_BYTES = 1 << 20
 _GIVEN_UP = (b"\0\1", b"\0\2")
 # The longest time for which one peer is served before the others have their turn.
 _TURN_S = 0.001
+# Why a connection is held up, as bits.
+_TURN, _MUTED = 1, 2
 _NEW_TURN_S = 0.0001  # and if it was not served in this round, while many are
 # Responses that are ready together are sent together, up to this many bytes.
 _HELD_BYTES = 16_384
@@ -69,7 +72,9 @@ class Connection(asyncio.Protocol):
         # What a request waits for that could not be answered at once: its task, or an event.
         self._under_way: asyncio.Future[Any] | None = None
         self._may_give_up = False  # whether to cancel that when the peer closes
-        self._queues = False  # for its turn, while others have theirs
+        # Why nothing is served now: it waits for its turn, or it is muted.
+        self._held_up = 0
+        self._muted: asyncio.TimerHandle | None = None
         self._end: CloseConnection | str | None = None  # why reading has ended; "": peer has closed
         self._left = False  # the broker is stopping
         self._writable = True  # the peer reads, and nothing is left to be streamed
@@ -88,6 +93,11 @@ class Connection(asyncio.Protocol):
         """Returns whether a request is being served."""
         return self._under_way is not None
 
+    @property
+    def is_muted(self) -> bool:
+        """Returns whether the connection waits because a quota is exceeded."""
+        return self._muted is not None
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Stores the transport; closes it if the broker has too many connections."""
         self._transport = transport = cast("asyncio.Transport", transport)
@@ -104,15 +114,38 @@ class Connection(asyncio.Protocol):
 
     def delay(self, delay_s: float) -> None:
         """Reads nothing yet: too many connections are made in a second."""
-        self._queues = True
+        self._held_up |= _TURN
         loop = asyncio.get_running_loop()
         self._regulate_soon()  # uvloop reads after `connection_made`, whatever that does
         loop.call_later(delay_s, self._go_on, _TURN_S)
+
+    def mute(self, delay_s: float) -> None:
+        """Sends the answer under way, then neither reads nor serves: a quota is exceeded.
+
+        It does so for connections.max.idle.ms at most; meanwhile the connection is not idle.
+        """
+        if self._transport is None:
+            return
+        delay_s = min(delay_s, self.node.config.connections_max_idle_ms / 1000)
+        self._held_up |= _MUTED
+        if self._muted is not None:
+            self._muted.cancel()
+        self._muted = asyncio.get_running_loop().call_later(delay_s, self._unmute)
+        self._regulate_soon()
+
+    def _unmute(self) -> None:
+        self._muted = None
+        self._held_up &= ~_MUTED
+        self.last_active_s = self.node.clock.monotonic_s()
+        if self._under_way is None and not self._held_up:
+            self._serve_waiting()
 
     def connection_lost(self, _exc: Exception | None) -> None:
         """Cleans up; cancels a fetch or lookup in progress, but finishes a request that writes."""
         self.outgoing.close()
         self._transport = None
+        if self._muted is not None:
+            self._muted.cancel()
         self.node.connections.discard(self)
         have = self._frames.have_bytes
         if have or self._waiting:
@@ -162,7 +195,7 @@ class Connection(asyncio.Protocol):
             asyncio.get_running_loop().call_soon(self._stream)
         else:
             self._writable = True
-            if self._under_way is None and not self._queues:
+            if self._under_way is None and not self._held_up:
                 self._serve_waiting()
 
     def data_received(self, data: bytes) -> None:
@@ -179,7 +212,7 @@ class Connection(asyncio.Protocol):
             self._end = reason
         if self.on_more is not None and self._waiting:
             self.on_more()
-        if self._under_way is None and not self._queues:
+        if self._under_way is None and not self._held_up:
             if is_crowded:
                 self._queue(is_new=True)
             elif self._waiting or self._end is not None:
@@ -261,7 +294,7 @@ class Connection(asyncio.Protocol):
         transport = self._transport
         if transport is None or transport.is_closing():
             return
-        is_held_up = self._end is not None or self._queues or self._held.is_waiting
+        is_held_up = self._end is not None or self._held_up or self._held.is_waiting
         room = self._left or (self._frames.waiting_bytes < _PIPELINE_BYTES and not is_held_up)
         if room != self._reading:
             self._reading = room
@@ -278,7 +311,7 @@ class Connection(asyncio.Protocol):
             not self._frames.have_bytes
             and self._under_way is None
             and not self._waiting
-            and not self._queues
+            and not self._held_up
             and self._reading
             and self._writable
             and LEAST_BYTES <= size <= COPY_BYTES
@@ -308,7 +341,7 @@ class Connection(asyncio.Protocol):
         over_s = monotonic_s() + turn_s
         held: list[bytes | bytearray | memoryview] = []
         held_bytes = 0
-        while self._waiting and self._writable and self._transport is not None:
+        while self._waiting and self._is_served():
             frame = self._frames.pop()
             if not self._waiting:
                 self._end = self._frames.go_on(self.node.memory.most_frame_bytes) or self._end
@@ -334,7 +367,7 @@ class Connection(asyncio.Protocol):
                 break
         self._write(held)
         if self._end is not None and not (
-            self._waiting or self._under_way or self._queues or self._left
+            self._waiting or self._under_way or self._held_up or self._left
         ):
             if self._end:
                 self._refuse(self._end)
@@ -343,15 +376,19 @@ class Connection(asyncio.Protocol):
             return
         self._regulate()
 
+    def _is_served(self) -> bool:
+        """Returns whether the next request may be served, if there is one."""
+        return self._writable and self._transport is not None and not self._held_up
+
     def _queue(self, *, is_new: bool = False) -> None:
         """Waits for the next turn, which comes soon and is short if the connection `is_new`."""
-        self._queues = True
+        self._held_up |= _TURN
         self._turns.join(partial(self._go_on, _NEW_TURN_S if is_new else _TURN_S), is_new=is_new)
 
     def _go_on(self, turn_s: float) -> None:
         """Continues after the turn of the others."""
-        self._queues = False
-        if self._under_way is None:
+        self._held_up &= ~_TURN
+        if self._under_way is None and not self._held_up:
             self._serve_waiting(turn_s)
 
     def _finish_later(self, frame: bytes | memoryview, answer: Coming) -> None:

@@ -50,7 +50,9 @@ class Connections:
         While too many are made in a second, the connection is not read before its turn.
         """
         now_s = connection.node.clock.monotonic_s()
-        wait_s = self._admission.admit(connection.session.host, len(self._open), now_s)
+        wait_s = self._admission.admit(
+            connection.session.host, len(self._open), now_s, connection.node.metadata.image.quotas
+        )
         if isinstance(wait_s, str):
             self._metrics.connections_refused += 1
             if self.is_shown(connection, wait_s):
@@ -85,7 +87,9 @@ class Connections:
         Returns their number.
         """
         oldest_s = clock.monotonic_s() - self._settings.broker.connections_max_idle_ms / 1000
-        idle = [c for c in self._open if c.last_active_s < oldest_s and not c.is_busy]
+        idle = [
+            c for c in self._open if c.last_active_s < oldest_s and not (c.is_busy or c.is_muted)
+        ]
         for connection in idle:
             connection.expire()
         return len(idle)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from broker.network.connection import Connection
+    from broker.network.throttling import RequestQuota
     from broker.node import Node
     from broker.security.session import Session
     from protocol.message import RequestHeader
@@ -73,6 +74,7 @@ class Context(NamedTuple):
 
     header: RequestHeader
     connection: Connection
+    quota: RequestQuota | None = None  # counts what the request takes, if its client has quotas
 
     @property
     def version(self) -> int:

@@ -21,6 +21,7 @@ from types import CoroutineType, ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker.api import api_versions
+from broker.network import throttling
 from broker.network.context import (
     CloseConnection,
     Context,
@@ -153,7 +154,12 @@ def dispatch(node: Node, connection: Connection, frame: bytes | memoryview) -> A
         route = _routes.get((header.api_key, header.api_version)) or _route(header)
         if header.api_key == API_VERSIONS and not api_versions.is_served(header.api_version):
             return _encode(node, route, header, api_versions.unsupported_version(), started_s)
-        if route.shortcut is not None:
+        quota = None
+        if node.metadata.image.quotas:
+            quota = throttling.of_request(node, connection, header, len(frame), started_s)
+        if quota is not None:
+            route = quota.around(route)
+        elif route.shortcut is not None:
             answer = route.shortcut(node, connection.session, header, frame)
             if answer is not None:
                 connection.client_id = header.client_id
@@ -165,7 +171,7 @@ def dispatch(node: Node, connection: Connection, frame: bytes | memoryview) -> A
     except DecodeError as error:
         raise _unparsable(error) from None
     connection.client_id = header.client_id
-    context = Context(header, connection)
+    context = Context(header, connection, quota)
     if header.api_key in _PLAIN and len(frame) <= _PLAIN_BYTES:
         return _serve(node, route, context, frame, started_s)
     return node.turns.serve(partial(_serve_in_slices, node, route, context, frame, started_s))

@@ -63,6 +63,12 @@ def can_pause() -> bool:
     return type(getcurrent()) is _Worker
 
 
+def held_s() -> float | None:
+    """Returns for how long what runs now has held the loop; None if it is not served in slices."""
+    me = getcurrent()
+    return me.held_s + me.now_s() - me.began_s if type(me) is _Worker else None
+
+
 def paced(items: Iterable[Item]) -> Iterator[Item]:
     """Returns the items, with a `pause()` after each."""
     for each in items:
@@ -88,6 +94,9 @@ class _Worker(greenlet):  # type: ignore[misc]
         super().__init__()
         self.now_s = now_s
         self.ends_s = 0.0
+        self.began_s = self.held_s = (
+            0.0  # when this slice began, and how long the ones before it took
+        )
         self.outcome: Any = None
 
     def run(self, job: Callable[[], Any]) -> None:
@@ -121,6 +130,7 @@ class _Worker(greenlet):  # type: ignore[misc]
     def wait(self) -> None:
         """Waits for the next turn."""
         assert self.parent is not None
+        self.held_s += self.now_s() - self.began_s
         error = self.parent.switch(_PAUSED)
         if error is not None:
             raise error
@@ -187,7 +197,8 @@ class Turns:
 
     def _worker(self) -> _Worker:
         worker = self._idle.pop() if self._idle else _Worker(self._now_s)
-        worker.ends_s = self._now_s() + FIRST_S
+        worker.began_s = now_s = self._now_s()
+        worker.ends_s, worker.held_s = now_s + FIRST_S, 0.0
         return worker
 
     def _end(self, worker: _Worker) -> Any:
@@ -198,7 +209,8 @@ class Turns:
 
     def _go_on(self, worker: _Worker, happened: asyncio.Future[Any]) -> None:
         """Goes on with a job that has paused; ends it if nobody waits for it."""
-        worker.ends_s = self._now_s() + SLICE_S
+        worker.began_s = now_s = self._now_s()
+        worker.ends_s = now_s + SLICE_S
         if not worker.go_on(asyncio.CancelledError() if happened.done() else None):
             self.join(partial(self._go_on, worker, happened))
             return
@@ -228,7 +240,8 @@ class Turns:
                     yield from self._turn()
                 except BaseException as raised:  # noqa: BLE001 - raised again by pause()
                     error = raised
-                worker.ends_s = self._now_s() + SLICE_S
+                worker.began_s = now_s = self._now_s()
+                worker.ends_s = now_s + SLICE_S
                 is_done = worker.go_on(error)
             try:
                 waits_for = self._end(worker)

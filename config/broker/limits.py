@@ -55,6 +55,38 @@ class LimitsConfig(ConnectionsConfig):
         "setting.",
         low=1,
     )
+    quota_window_num: int = setting(
+        "quota.window.num",
+        Type.INT,
+        11,
+        "Over how many windows the rates of clients that have quotas are measured.",
+        low=1,
+        dynamic=False,
+    )
+    quota_window_size_seconds: int = setting(
+        "quota.window.size.seconds",
+        Type.INT,
+        1,
+        "How long, in s, each window is over which the rates of clients that have quotas are measured.",
+        low=1,
+        dynamic=False,
+    )
+    controller_quota_window_num: int = setting(
+        "controller.quota.window.num",
+        Type.INT,
+        11,
+        "The changes of topics of how many windows a client that has a quota of them may make at once.",
+        low=1,
+        dynamic=False,
+    )
+    controller_quota_window_size_seconds: int = setting(
+        "controller.quota.window.size.seconds",
+        Type.INT,
+        1,
+        "How long, in s, each window is in which changes of topics are counted.",
+        low=1,
+        dynamic=False,
+    )
     queued_max_request_bytes: int = setting(
         "queued.max.request.bytes",
         Type.LONG,

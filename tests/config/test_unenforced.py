@@ -13,7 +13,7 @@ from config.unenforced import _UNENFORCED
     ("name", "value", "consequence"),
     [
         ("authorizer.class.name", "org.example.Rules", "no access rules"),
-        ("client.quota.callback.class", "org.example.Quotas", "no quotas"),
+        ("client.quota.callback.class", "org.example.Quotas", "on quotas"),
         ("create.topic.policy.class.name", "org.example.Policy", "topics that are created"),
         ("alter.config.policy.class.name", "org.example.Policy", "changes of settings"),
         ("ssl.client.auth", "required", "certificate"),

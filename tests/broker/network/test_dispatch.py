@@ -73,6 +73,7 @@ def test_what_follows_a_request_in_its_frame_is_left_alone():
         metrics=Metrics(),
         clock=SimpleNamespace(monotonic_s=lambda: 0.0),
         turns=Turns(lambda: 0.0),
+        metadata=SimpleNamespace(image=SimpleNamespace(quotas={})),
     )
     connection = SimpleNamespace(client_id=None, software="")
     frame = request("ApiVersions", 3, **asking.SOFTWARE) + b"more"

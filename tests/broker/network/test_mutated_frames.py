@@ -216,7 +216,8 @@ def play(broker, frames):
         assert connection.ask("ApiVersions", 0)["error_code"] == 0
 
 
-SETTINGS = {"max.partitions.per.topic": 20}
+# A mutated AlterClientQuotas may give everybody a quota: then connections are muted for this long.
+SETTINGS = {"max.partitions.per.topic": 20, "connections.max.idle.ms": 1_000}
 
 
 def test_mutated_frames(start):
