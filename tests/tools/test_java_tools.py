@@ -91,6 +91,42 @@ class TestConfigs:
         assert run("kafka-configs", *where).out == ""
         assert run("kafka-configs", *where, "--entity-name", "anna").out == ""
 
+    @pytest.mark.parametrize(
+        ("whose", "quota", "said"),
+        [
+            (
+                ("users", "--entity-name", "ben", "--entity-type", "clients", "--entity-default"),
+                "producer_byte_rate=1024,request_percentage=90.5",
+                (
+                    "Quota configs for user-principal 'ben', the default client-id are "
+                    "request_percentage=90.5, producer_byte_rate=1024.0"
+                ),
+            ),
+            (
+                ("clients", "--entity-name", "a b&c"),
+                "consumer_byte_rate=1048576",
+                "Quota configs for client-id 'a b&c' are consumer_byte_rate=1048576.0",
+            ),
+            (
+                ("ips", "--entity-name", "192.0.2.7"),
+                "connection_creation_rate=20",
+                "Quota configs for ip '192.0.2.7' are connection_creation_rate=20.0",
+            ),
+        ],
+    )
+    def test_quotas(self, run, whose, quota, said):
+        where = ("--entity-type", *whose)
+        run("kafka-configs", *where, "--alter", "--add-config", quota)
+        assert run("kafka-configs", *where, "--describe").lines == [said]
+        names = ",".join(each.partition("=")[0] for each in quota.split(","))
+        run("kafka-configs", *where, "--alter", "--delete-config", names)
+        assert run("kafka-configs", *where, "--describe").out == ""
+
+    def test_a_quota_that_nobody_can_have(self, run):
+        where = ("--entity-type", "clients", "--entity-name", "c", "--alter", "--add-config")
+        done = run("kafka-configs", *where, "producer_byte_rate=0", status=1)
+        assert "producer_byte_rate must be greater than 0" in done.err
+
     def test_everything_of_the_broker(self, run):
         told = run(
             "kafka-configs", "--entity-type", "brokers", "--entity-name", "1", "--describe", "--all"

@@ -138,7 +138,9 @@ class TestFetch:
         return consumer.ask("Fetch", version, **fetch_fields(topic, offset, **limits))
 
     @pytest.mark.parametrize("version", [3, 12])
-    def test_an_answer_over_the_quota_is_empty_and_comes_later(self, client, filled, version):
+    def test_an_answer_over_the_quota_is_empty_and_comes_later(
+        self, limiting, client, filled, version
+    ):
         consumer = client(consumer_byte_rate=1150.0)
         for offset in range(2):
             answer = self.ask(consumer, filled, offset, version)
@@ -147,9 +149,16 @@ class TestFetch:
         told_ms = answer["throttle_time_ms"]
         assert answer["responses"] == []
         assert 0 < told_ms < 2_000
+        rate = limiting.metric("kafka_server_fetch_byte_rate", client_id=consumer.client_id)
+        assert 700 < rate <= 1150  # what it has not got does not count
         answer, took_ms = timed(lambda: self.ask(consumer, filled, 2, version))
-        assert took_ms >= told_ms - 50
-        assert asking.fetch(consumer, filled, 0, max_bytes=0) is not None
+        assert took_ms >= told_ms - 500  # the metrics were asked for meanwhile
+
+    def test_a_broker_is_not_held_back(self, client, filled):
+        consumer = client(consumer_byte_rate=1000.0, request_percentage=1e-6)
+        for _ in range(4):
+            answer = self.ask(consumer, filled, 0, replica_id=7)
+            assert (answer["throttle_time_ms"], len(answer["responses"])) == (0, 1)
 
     def test_one_larger_than_the_quota_ever_allows_comes_alone(self, client, filled):
         consumer = client(consumer_byte_rate=100.0)  # 1,000 bytes in ten seconds
