@@ -1,6 +1,7 @@
 """A client over its quota: told so, and held, on its own connections alone.
 
-Times are lower bounds: a busy machine may make a client wait longer than it was told.
+Times are lower bounds, measured from before the request that exceeds the quota: a busy machine may make a
+client wait longer than it was told. Sizes are such that it does not matter how long the requests take.
 """
 
 from __future__ import annotations
@@ -66,40 +67,39 @@ def client(limiting, others):
         yield lambda **quotas: stack.enter_context(Client(limiting, others, **quotas))
 
 
-def timed(ask):
-    begun = time.monotonic()
-    answer = ask()
-    return answer, (time.monotonic() - begun) * 1000
+def passed_ms(begun_s):
+    return (time.monotonic() - begun_s) * 1000
 
 
 class TestProduce:
     @pytest.mark.parametrize("version", [1, 8, 9])
-    def test_is_answered_at_once_and_then_held(self, client, others, topic, version):
+    def test_is_answered_at_once_and_then_held(self, client, topic, version):
         producer = client(producer_byte_rate=1000.0)
         records = batch(10_000) if version > 2 else asking.records_for(version, NOISE)
         fields = produce_fields(topic, records)
+        begun = time.monotonic()
         answer = producer.ask("Produce", version, **fields)
         told_ms = answer["throttle_time_ms"]
         (result,) = answer["responses"][0]["partition_responses"]
         assert (result["error_code"], result["base_offset"]) == (0, 0)
         assert 0 < told_ms < 5000
-        _, others_ms = timed(lambda: others.ask("Metadata", 9, **asking.BODIES["Metadata"]))
-        _, took_ms = timed(lambda: producer.ask("ApiVersions", 0))
-        assert took_ms >= told_ms - others_ms - 50
+        producer.ask("ApiVersions", 0)
+        assert passed_ms(begun) >= told_ms
 
     def test_without_acknowledgements_it_is_held_as_well(self, client, topic):
         producer = client(producer_byte_rate=1000.0)
-        fields = produce_fields(topic, batch(10_000), acks=0)
+        fields = produce_fields(topic, batch(11_500), acks=0)
+        begun = time.monotonic()
         producer.ask("Produce", 9, answered=False, **fields)
-        _, took_ms = timed(lambda: producer.ask("ApiVersions", 0))
-        assert took_ms >= 20
+        producer.ask("ApiVersions", 0)
+        assert passed_ms(begun) >= 1500
 
     def test_what_was_sent_meanwhile_is_served_afterwards_in_order(self, limiting, others, topic):
         raw = entity(client_id="raw")
         assert alter(others, (raw, setting(value=1000.0))) == [0]
         with Pipe(limiting) as pipe:
             for number in range(3):
-                pipe.push("Produce", 9, **produce_fields(topic, batch(5_000 + number)))
+                pipe.push("Produce", 9, **produce_fields(topic, batch(5_600 + number)))
             answers = [pipe.pull()[1] for _ in range(3)]
         parts = [each["responses"][0]["partition_responses"][0] for each in answers]
         assert [part["base_offset"] for part in parts] == [0, 1, 2]
@@ -145,14 +145,15 @@ class TestFetch:
         for offset in range(2):
             answer = self.ask(consumer, filled, offset, version)
             assert (answer["throttle_time_ms"], len(answer["responses"])) == (0, 1)
+        begun = time.monotonic()
         answer = self.ask(consumer, filled, 2, version)
         told_ms = answer["throttle_time_ms"]
         assert answer["responses"] == []
         assert 0 < told_ms < 2_000
         rate = limiting.metric("kafka_server_fetch_byte_rate", client_id=consumer.client_id)
-        assert 700 < rate <= 1150  # what it has not got does not count
-        answer, took_ms = timed(lambda: self.ask(consumer, filled, 2, version))
-        assert took_ms >= told_ms - 500  # the metrics were asked for meanwhile
+        assert 300 < rate <= 1150  # what it has not got does not count
+        self.ask(consumer, filled, 2, version)
+        assert passed_ms(begun) >= told_ms
 
     def test_a_broker_is_not_held_back(self, client, filled):
         consumer = client(consumer_byte_rate=1000.0, request_percentage=1e-6)
@@ -197,16 +198,16 @@ class TestFetch:
 class TestRequests:
     def test_the_time_of_requests_is_held_for_one_window_at_most(self, client):
         asker = client(request_percentage=1e-6)
-        waits = [asker.ask("ListGroups", 1)["throttle_time_ms"]]
-        _, took_ms = timed(lambda: asker.ask("ListGroups", 1))
-        assert waits == [1000]
-        assert took_ms >= 950
+        begun = time.monotonic()
+        assert asker.ask("ListGroups", 1)["throttle_time_ms"] == 1000
+        asker.ask("ListGroups", 1)
+        assert passed_ms(begun) >= 1000
 
-    def test_metadata_says_so_too(self, client):
+    def test_metadata_says_so_too(self, client, topic):
         asker = client(request_percentage=1e-6)
         answer = asker.ask("Metadata", 9, **{**asking.BODIES["Metadata"], "topics": None})
         assert answer["throttle_time_ms"] == 1000
-        assert answer["topics"]
+        assert topic in {each["name"] for each in answer["topics"]}
 
 
 class TestChanges:
@@ -221,11 +222,11 @@ class TestChanges:
 
     def test_newer_clients_are_refused(self, client):
         admin = client(controller_mutation_rate=1.0)
-        code, wait_ms, name = self.new(admin, 7, 12)
+        code, wait_ms, name = self.new(admin, 7, 14)  # 11 are there at first
         assert (code, wait_ms) == (0, 0)
         code, wait_ms, _ = self.new(admin, 7, 1)
         assert code == THROTTLING_QUOTA_EXCEEDED
-        assert 0 < wait_ms <= 1000
+        assert 0 < wait_ms <= 3000
         code, wait_ms, _ = self.new(admin, 7, 12)  # after that time
         assert (code, wait_ms) == (0, 0)
         deleted = admin.ask("DeleteTopics", 5, topic_names=[name], timeout_ms=9_000)
@@ -233,16 +234,15 @@ class TestChanges:
         assert deleted["throttle_time_ms"] > 5_000
 
     def test_older_clients_are_held(self, client):
-        admin = client(controller_mutation_rate=10.0)
-        assert self.new(admin, 5, 112)[:1] == (0,)
-        code, wait_ms, _ = self.new(admin, 5, 1)
-        assert code == 0
-        assert 0 < wait_ms < 1000
+        admin, begun = client(controller_mutation_rate=1.0), time.monotonic()
+        assert self.new(admin, 5, 12)[:2] == (0, 1000)
+        assert self.new(admin, 5, 1)[0] == 0
+        assert passed_ms(begun) >= 1000
 
     def test_more_partitions(self, client, others):
         admin, name = client(controller_mutation_rate=1.0), new_name()
         create(others, name)
-        for count, code in ((13, 0), (14, THROTTLING_QUOTA_EXCEEDED)):
+        for count, code in ((16, 0), (17, THROTTLING_QUOTA_EXCEEDED)):
             topics = [{"name": name, "count": count, "assignments": None}]
             answer = admin.ask(
                 "CreatePartitions", 3, topics=topics, timeout_ms=9_000, validate_only=False
@@ -273,9 +273,9 @@ class TestConnections:
             held.client_id = "held"
             create(connection, "t")
             assert alter(connection, (entity(client_id="held"), setting(value=1.0))) == [0]
+            begun = time.monotonic()
             answer = held.ask("Produce", 9, **produce_fields("t", batch(10)))
             assert answer["throttle_time_ms"] > HELD_MS
             # It is muted for that time at most: it is served then, and not cut off before.
-            answer, took_ms = timed(lambda: held.ask("ApiVersions", 0))
-            assert answer is not None
-            assert took_ms >= HELD_MS - 50
+            assert held.ask("ApiVersions", 0) is not None
+            assert passed_ms(begun) >= HELD_MS
