@@ -44,11 +44,12 @@ log = logging.getLogger("tidelog.connection")
 _PIPELINE_BYTES = 1 << 20
 # The first bytes of requests that change nothing and may take long: Fetch and ListOffsets.
 _GIVEN_UP = (b"\0\1", b"\0\2")
+_PRODUCE = b"\0\0"  # waits for replicas at most: its peer cannot make it last
 # The longest time for which one peer is served before the others have their turn.
 _TURN_S = 0.001
+_NEW_TURN_S = 0.0001  # and if it was not served in this round, while many are
 # Why a connection is held up, as bits.
 _TURN, _MUTED = 1, 2
-_NEW_TURN_S = 0.0001  # and if it was not served in this round, while many are
 # Responses that are ready together are sent together, up to this many bytes.
 _HELD_BYTES = 16_384
 
@@ -75,6 +76,7 @@ class Connection(asyncio.Protocol):
         # Why nothing is served now: it waits for its turn, or it is muted.
         self._held_up = 0
         self._muted: asyncio.TimerHandle | None = None
+        self._is_producing = False  # whether it is a Produce
         self._end: CloseConnection | str | None = None  # why reading has ended; "": peer has closed
         self._left = False  # the broker is stopping
         self._writable = True  # the peer reads, and nothing is left to be streamed
@@ -161,7 +163,7 @@ class Connection(asyncio.Protocol):
         """Serves what the peer has sent, then closes. A fetch or lookup in progress is cancelled."""
         if self._end is not None or (self._under_way is not None and self._may_give_up):
             return False
-        if not self._waiting and self._under_way is None:
+        if not (self._waiting or self._under_way or self.outgoing.is_streaming):
             return False
         self._end = ""
         return True
@@ -288,13 +290,15 @@ class Connection(asyncio.Protocol):
 
     def _regulate(self) -> None:
         """Reads the socket only while there is room for more data."""
+        is_parked = self._under_way is not None and not self._is_producing
+        self._held.is_behind = is_parked or self._held_up != 0 or not self._writable
         if not self._held.update():
             self._refuse_for_memory("too many wait for memory: see memory.limit.bytes")
             return
         transport = self._transport
         if transport is None or transport.is_closing():
             return
-        is_held_up = self._end is not None or self._held_up or self._held.is_waiting
+        is_held_up = self._end is not None or self._held_up or self._frames.wanted_bytes
         room = self._left or (self._frames.waiting_bytes < _PIPELINE_BYTES and not is_held_up)
         if room != self._reading:
             self._reading = room
@@ -367,7 +371,11 @@ class Connection(asyncio.Protocol):
                 break
         self._write(held)
         if self._end is not None and not (
-            self._waiting or self._under_way or self._held_up or self._left
+            self._waiting
+            or self._under_way
+            or self._held_up
+            or self._left
+            or self.outgoing.is_streaming
         ):
             if self._end:
                 self._refuse(self._end)
@@ -393,7 +401,7 @@ class Connection(asyncio.Protocol):
 
     def _finish_later(self, frame: bytes | memoryview, answer: Coming) -> None:
         """Waits for a response; nothing else is served until it is done."""
-        self._may_give_up = frame[:2] in _GIVEN_UP
+        self._may_give_up, self._is_producing = frame[:2] in _GIVEN_UP, frame[:2] == _PRODUCE
         self._held.serving_bytes = len(frame) if len(frame) > COPY_BYTES else 0
         self._wait_for(answer)
 
@@ -426,6 +434,9 @@ class Connection(asyncio.Protocol):
             self._write(answer)
         elif answer is not None:
             self._wait_for(answer)
+            if self._transport is None and self._may_give_up and self._under_way is not None:
+                # Not at once: a coroutine that has not begun would not end what it was given.
+                asyncio.get_running_loop().call_soon(self._under_way.cancel)
             return
         self._held.served()
         self._serve_waiting()

@@ -5,6 +5,9 @@ before more of it is read; while others come first, the connection is not read. 
 refused if those who wait hold too much already, as each holds the first bytes of its frame: else nobody
 could go on.
 
+Nothing is reserved for a large frame while an earlier request of its connection may wait for as long as
+the peer likes: its memory would not come back before. Kafka reads no further request at all meanwhile.
+
 A frame may not hold its memory for ever: a peer that sends nothing of the rest for `IDLE_S`, or sends it
 more slowly than `_LEAST_RATE`, has stalled.
 """
@@ -26,11 +29,21 @@ _LEAST_RATE = 64 << 10  # bytes a second, and four times that while others wait 
 class Held:
     """The bytes that one connection holds of a share, and what it waits for."""
 
-    __slots__ = ("_counted", "_frames", "_granted", "_share", "_since", "_wait", "serving_bytes")
+    __slots__ = (
+        "_counted",
+        "_frames",
+        "_granted",
+        "_share",
+        "_since",
+        "_wait",
+        "is_behind",
+        "serving_bytes",
+    )
 
     def __init__(self, share: Share, frames: Frames, granted: Callable[[], object]) -> None:
         """`granted` is called when the connection, which had to wait, can be read again."""
         self.serving_bytes = 0  # of the frame that is being served
+        self.is_behind = False  # whether the next frame waits for a request or an answer before it
         self._share = share
         self._frames = frames
         self._granted = granted
@@ -41,7 +54,7 @@ class Held:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether the connection waits for memory, and is not read."""
+        """Whether the connection waits for memory."""
         return self._wait is not None
 
     def update(self) -> bool:
@@ -52,15 +65,9 @@ class Held:
         frames, share = self._frames, self._share
         wanted = frames.wanted_bytes
         if wanted and self._wait is None:
-            missing = wanted - frames.have_bytes
-            if share.take(missing):
-                self._counted += missing
-                self._since = None
-                frames.allot()
-            elif not share.may_wait(missing, frames.have_bytes):
+            is_next = not self.is_behind and not frames.waiting
+            if is_next and not self._reserve(wanted - frames.have_bytes):
                 return False
-            else:
-                self._wait = share.wait(missing, self._allot, held_bytes=frames.have_bytes)
         elif self._wait is not None and not wanted:
             self._stop_waiting()
         held = frames.held_bytes + self.serving_bytes
@@ -70,6 +77,19 @@ class Held:
             share.add(held - counted)
         elif held < counted:
             share.release(counted - held)
+        return True
+
+    def _reserve(self, missing: int) -> bool:
+        """Reserves what is missing of a large frame, or waits; returns False to refuse it."""
+        frames, share = self._frames, self._share
+        if share.take(missing):
+            self._counted += missing
+            self._since = None
+            frames.allot()
+        elif not share.may_wait(missing, frames.have_bytes):
+            return False
+        else:
+            self._wait = share.wait(missing, self._allot, held_bytes=frames.have_bytes)
         return True
 
     def served(self) -> None:

@@ -57,3 +57,20 @@ def test_a_peer_that_was_not_read_for_long_has_not_stalled(share):
     held.resume(115.0)
     assert not held.has_stalled(100.0, 115.0 + IDLE_S)
     assert held.has_stalled(100.0, 115.1 + IDLE_S)
+
+
+def test_a_large_frame_reserves_nothing_behind_what_may_last(share):
+    frames = Frames()
+    held = Held(share, frames, lambda: None)
+    held.is_behind = True
+    frames.take(frame(100) + frame(300_000)[:1_000], LARGEST)
+    assert held.update()
+    assert share.reserved_bytes == OTHERS + 100 + 1_000
+    held.is_behind = False
+    assert held.update()
+    assert share.reserved_bytes == OTHERS + 100 + 1_000, "a request before it waits"
+    frames.pop()
+    assert held.update()
+    assert share.reserved_bytes == OTHERS + 300_004
+    held.close()
+    assert share.reserved_bytes == OTHERS

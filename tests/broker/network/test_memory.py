@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import struct
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 
 import pytest
@@ -18,7 +19,7 @@ from tests.broker.asking import (
     produce,
     produce_fields,
 )
-from tests.broker.network.test_connection import MIB
+from tests.broker.network.test_connection import LONG_MS, MIB
 from tests.broker.raw import Pipe, frame, request
 from tests.broker.subject import eventually
 
@@ -81,6 +82,23 @@ class TestFrames:
                 half.send(struct.pack(">i", 3 * MIB) + b"\0\0\0\7" + b"x" * 20)
             eventually(lambda: small.metric("tidelog_memory_waiting", use="requests") > 0)
         eventually(lambda: reserved(small) == 0)
+
+    def test_a_large_frame_behind_a_fetch_that_waits_holds_up_nobody(self, small, neighbour):
+        topic, quiet = new_name(), new_name()
+        for name in (topic, quiet):
+            create(neighbour, name, max_message_bytes=str(4 * MIB))
+        fields = produce_fields(topic, batch_of("x" * (3 * MIB)))
+        with Pipe(small) as pipe, ThreadPoolExecutor(1) as pool:
+            pipe.push("Fetch", 11, **fetch_fields(quiet, max_wait_ms=LONG_MS, min_bytes=1))
+            sent = pool.submit(pipe.push, "Produce", 7, **fields)  # it is not read to its end
+            try:
+                eventually(lambda: reserved(small, "requests") > 0)
+                assert produce(neighbour, topic, batch_of("y" * (3 * MIB)))["error_code"] == 0
+                assert reserved(small, "requests") < MIB
+            finally:
+                assert produce(neighbour, quiet, batch_of("z"))["error_code"] == 0
+                sent.result()
+            assert [pipe.pull()[0] for _ in range(2)] == [0, 1]
 
     def test_a_frame_that_could_never_fit_is_refused(self, small, neighbour):
         neighbour.send(struct.pack(">i", REQUESTS) + b"\0" * 20)
@@ -162,6 +180,19 @@ class TestAnswers:
                 while data := pipe._socket.recv(1 << 20):
                     received += len(data)
             assert received < 20 * BATCH
+
+    def test_a_reader_that_has_ended_its_sending_gets_all_of_it(self, small, large):
+        with Pipe(small) as pipe:
+            for _ in range(3):
+                limits = {"partition_max_bytes": 1_000, "max_bytes": 1_000}
+                pipe.push("Fetch", 11, **fetch_fields(large, **limits))
+            assert pipe._socket.recv(4, socket.MSG_PEEK)
+            pipe._socket.shutdown(socket.SHUT_WR)
+            for number in range(3):
+                got, answer = pipe.pull()
+                assert got == number
+                assert len(answer["responses"][0]["partitions"][0]["records"]) > BATCH
+            assert pipe.receive() is None
 
     def test_a_reader_that_leaves_within_a_batch_leaves_nothing(self, small, large):
         for _ in range(5):

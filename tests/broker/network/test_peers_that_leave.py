@@ -1,0 +1,47 @@
+"""A peer that leaves between the end of a wait and what comes after it: nobody goes on waiting for it."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from broker.network.context import Later
+from broker.network.dispatch import dispatch
+from tests.broker.asking import create, fetch_fields, new_name
+from tests.broker.inside import Inside
+from tests.broker.network.test_connection import LONG_MS
+from tests.broker.raw import request
+from tests.broker.subject import eventually
+
+
+@pytest.fixture
+def broker(tmp_path):
+    with Inside(tmp_path) as broker:
+        yield broker
+
+
+def test_a_fetch_that_would_wait_again_is_given_up(broker):
+    node, loop, topic = broker.node, broker._loop, new_name()
+    data = request("Fetch", 11, **fetch_fields(topic, max_wait_ms=LONG_MS, min_bytes=1))
+    with broker.connect() as asking:
+        create(asking, topic)
+        (connection,) = node.connections
+
+        def leave():
+            happened = loop.create_future()
+            later = Later(happened, lambda: dispatch(node, connection, data))
+            connection._finish_later(data, later)
+            connection.abort()
+            happened.set_result(None)  # what is called for it comes after the loss
+
+        async def is_done():
+            """Whether nothing is under way, as the loop sees it between two steps."""
+            return not connection.is_busy and not len(node.waiting)
+
+        loop.call_soon_threadsafe(leave)
+        eventually(lambda: not len(node.connections))
+        eventually(
+            lambda: asyncio.run_coroutine_threadsafe(is_done(), loop).result(),
+            what="the fetch to be given up",
+        )
