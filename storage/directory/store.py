@@ -114,9 +114,8 @@ class LogStore:
     ) -> None:
         """Finds the partitions, and recovers them after an unclean stop.
 
-        With `recovers_later` each is recovered when it is opened, by `close` at the latest. Locks the
-        directories, unless `lock` has done so. `configs` holds the settings of topics by name. Raises
-        LogDirectoryError.
+        With `recovers_later` each is recovered when it is opened. Locks the directories, unless `lock`
+        has done so. `configs` holds the settings of topics by name. Raises LogDirectoryError.
         """
         with self._checkpointing, self._table.changing:
             self._lock()
@@ -154,6 +153,9 @@ class LogStore:
     def close(self) -> None:
         """Closes every partition, writes the checkpoints and the marks of a clean stop, and unlocks.
 
+        A log that nobody has asked for since an unclean stop is not recovered for this: a stop has
+        little time. Its directory is not marked clean, and the next start finds it as it was.
+
         Raises KafkaStorageError when a disk fails; the next start then recovers.
         """
         with self._checkpointing, self._table.changing:
@@ -167,23 +169,29 @@ class LogStore:
         for directory in self._directories:
             reserves.end(directory.path)  # the stop needs room
         try:
-            unrecovered = self._lifecycle.recover()  # what nobody has asked for
+            unclean = self._unrecovered()
             partitions = [*self._table.opened.values(), *self._table.unserved.values()]
             failures = parallel.each(Partition.close, partitions)
-            unclean = {self._table.index.get((p.topic, p.index)) for p in failures}
-            unclean.update(unrecovered)
+            unclean.update(self._table.index.get((p.topic, p.index)) for p in failures)
             self._write_checkpoints()
             for directory in self._directories:
                 if directory not in unclean:
                     directory.mark_clean()
-            for error in unrecovered.values():
-                raise error
         except OSError as error:
             raise KafkaStorageError(f"the log directories were not closed: {error}") from error
         finally:
             self._release()
         for failure in failures.values():
             raise failure
+
+    def _unrecovered(self) -> set[LogDirectory | None]:
+        """Returns the directories of which a log is still as the last stop has left it, unclean."""
+        table, found = self._table, set[LogDirectory | None]()
+        for key, directory in table.index.items():
+            if not directory.was_clean and table.is_closed(key) and directory not in found:
+                found.add(directory)
+                _log.info("logs left unrecovered", extra={"directory": directory.path})
+        return found
 
     def look_for_room(self, *, forgets_full: bool) -> None:
         """Makes reserves again that were given up, where there is room; for a thread.
