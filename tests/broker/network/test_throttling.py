@@ -8,9 +8,14 @@ from __future__ import annotations
 
 import time
 from contextlib import ExitStack
+from types import SimpleNamespace
 
 import pytest
 
+from broker.memory.memory import Memory
+from broker.metrics.counters import Metrics
+from broker.network.connections import Connections
+from config import BrokerConfig
 from tests.broker import asking
 from tests.broker.api.test_alter_client_quotas import alter, described, entity, removal, setting
 from tests.broker.asking import create, fetch_fields, new_name, produce_fields
@@ -19,6 +24,7 @@ from tests.broker.raw import Pipe
 from tests.oracle import recordset
 
 THROTTLING_QUOTA_EXCEEDED = 89
+SESSIONS = "kafka_server_fetchsessioncache_numincrementalfetchsessions"
 UNTHROTTLED = "somebody else"
 NOISE = "n" * 10_000
 HELD_MS = 300
@@ -97,15 +103,18 @@ class TestProduce:
     def test_what_was_sent_meanwhile_is_served_afterwards_in_order(self, limiting, others, topic):
         raw = entity(client_id="raw")
         assert alter(others, (raw, setting(value=1000.0))) == [0]
+        begun = time.monotonic()
         with Pipe(limiting) as pipe:
             for number in range(3):
                 pipe.push("Produce", 9, **produce_fields(topic, batch(5_600 + number)))
             answers = [pipe.pull()[1] for _ in range(3)]
+            took_ms = passed_ms(begun)
         parts = [each["responses"][0]["partition_responses"][0] for each in answers]
         assert [part["base_offset"] for part in parts] == [0, 1, 2]
         waits = [each["throttle_time_ms"] for each in answers]
         assert waits[0] == 0
         assert min(waits[1:]) > 0
+        assert took_ms >= waits[1]  # the third was served after that time
         assert alter(others, (raw, removal())) == [0]
 
     def test_the_quota_is_of_all_connections_of_the_client(self, limiting, client, topic):
@@ -186,12 +195,14 @@ class TestFetch:
         assert held["throttle_time_ms"] > 0
         assert held["error_code"] == 0
 
-    def test_a_session_is_not_begun_by_an_answer_that_is_held_back(self, client, filled):
+    def test_a_session_is_not_begun_by_an_answer_that_is_held_back(self, limiting, client, filled):
+        before = limiting.metric(SESSIONS)
         consumer = client(consumer_byte_rate=1000.0)
         for _ in range(2):
             self.ask(consumer, filled, 0)
         held = self.ask(consumer, filled, 0, session_epoch=0)
         assert (held["session_id"], held["responses"]) == (0, [])
+        assert limiting.metric(SESSIONS) == before
         assert held["throttle_time_ms"] > 0
 
 
@@ -267,7 +278,27 @@ class TestConnections:
             assert time.monotonic() - begun >= 0.75
         assert broker.metric("tidelog_connections_delayed_total") >= 1
 
-    def test_a_muted_connection_is_not_idle(self, start):
+    def test_a_muted_connection_is_not_idle(self):
+        """Of two that have long been silent the one that waits for its quota stays."""
+        expired = []
+
+        class Silent:
+            last_active_s, is_busy, listener = 0.0, False, None
+
+            def __init__(self, is_muted):
+                self.is_muted = is_muted
+
+            def expire(self):
+                expired.append(self)
+
+        settings = SimpleNamespace(broker=BrokerConfig())
+        connections = Connections(settings, Metrics(), Memory(BrokerConfig()))
+        muted, idle = Silent(is_muted=True), Silent(is_muted=False)
+        connections._open |= {muted, idle}
+        assert connections.close_idle(SimpleNamespace(monotonic_s=lambda: 1e6)) == 1
+        assert expired == [idle]
+
+    def test_a_muted_connection_is_served_when_it_has_waited(self, start):
         broker = start({"connections.max.idle.ms": HELD_MS})
         with broker.connect() as connection, Pipe(broker) as held:
             held.client_id = "held"
@@ -276,6 +307,6 @@ class TestConnections:
             begun = time.monotonic()
             answer = held.ask("Produce", 9, **produce_fields("t", batch(10)))
             assert answer["throttle_time_ms"] > HELD_MS
-            # It is muted for that time at most: it is served then, and not cut off before.
+            # It is muted for connections.max.idle.ms at most.
             assert held.ask("ApiVersions", 0) is not None
             assert passed_ms(begun) >= HELD_MS
