@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from greenlet import GreenletExit, getcurrent, greenlet
 
+from broker.network.collection import Collection, Hold
 from broker.network.context import Later
 
 if TYPE_CHECKING:
@@ -147,6 +148,7 @@ class Turns:
         self._idle: list[_Worker] = []
         self.are_wanted = False  # whether anybody queues
         self._at_once_until_s = 0.0
+        self.collection = Collection(now_s)
 
     def is_crowded(self, now_s: float) -> bool:
         """Returns whether those whose requests come now have to queue like others."""
@@ -166,6 +168,7 @@ class Turns:
 
     def _run(self) -> None:
         """Serves the queue for a while, each at most once, one of the old ones at least."""
+        self.collection.update()
         until_s = self._now_s() + _RUN_S
         left = len(self._new) + len(self._old)
         old_served = not self._old
@@ -191,6 +194,7 @@ class Turns:
         worker = self._worker()
         if worker.go_on(job):
             return self._end(worker)  # type: ignore[no-any-return]
+        self.collection.hold()
         happened = asyncio.get_running_loop().create_future()
         self.join(partial(self._go_on, worker, happened))
         return Later(happened, happened.result)
@@ -214,6 +218,7 @@ class Turns:
         if not worker.go_on(asyncio.CancelledError() if happened.done() else None):
             self.join(partial(self._go_on, worker, happened))
             return
+        self.collection.release()
         try:
             value = self._end(worker)
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - raised by finish
@@ -225,16 +230,21 @@ class Turns:
 
     async def in_slices(self, pending: Coroutine[Any, Any, Result]) -> Result:
         """Awaits a coroutine of which every step may pause."""
-        result: Result = await self._steps(pending)
+        hold = Hold(self.collection)
+        try:
+            result: Result = await self._steps(pending, hold)
+        finally:
+            hold.end()
         return result
 
     @coroutine
-    def _steps(self, pending: Coroutine[Any, Any, Any]) -> Generator[Any, Any, Any]:
+    def _steps(self, pending: Coroutine[Any, Any, Any], hold: Hold) -> Generator[Any, Any, Any]:
         step: Callable[[], Any] = partial(pending.send, None)
         while True:
             worker = self._worker()
             is_done = worker.go_on(step)
             while not is_done:
+                hold.begin()
                 error = None
                 try:
                     yield from self._turn()
