@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import ipaddress
 import logging
 import os
@@ -25,6 +24,7 @@ import uvloop
 
 from broker import structured_log as logs
 from broker.clock import ManualClock, SystemClock, machine_boot_id
+from broker.heap import Heap
 from broker.http.application import start_http
 from broker.joining import check_directories, leave, member_of
 from broker.maintenance.compaction_rounds import CompactionRounds
@@ -178,9 +178,8 @@ async def _serve(node: Node, stop: asyncio.Event, started_s: float, faults: Faul
                 await server.start_serving()
             _say_ready(node, bound, http_socket, control_socket)
             log.info("ready", extra={"after_s": round(node.clock.monotonic_s() - started_s, 3)})
-            gc.collect()
-            gc.freeze()  # what start-up made stays; the collector need not look at it again
-            chores = _begin_chores(node, rounds, compaction)
+            heap = Heap(node.store.open_count)
+            chores = _begin_chores(node, rounds, compaction, heap)
             await stop.wait()
             await _stop_serving(node, servers, chores, faults)
     finally:
@@ -235,7 +234,7 @@ async def _has_joined(node: Node, told: list[Listener], stop: asyncio.Event) -> 
 
 
 def _begin_chores(
-    node: Node, rounds: Rounds, compaction: CompactionRounds
+    node: Node, rounds: Rounds, compaction: CompactionRounds, heap: Heap
 ) -> list[asyncio.Task[None]]:
     """Begins what runs beside the requests."""
     loop, scrubbing = asyncio.get_running_loop(), ScrubRounds(node)
@@ -251,6 +250,7 @@ def _begin_chores(
             node.topics.run(),
             node.clock_watch.run(),
             watch_room(node),
+            heap.watch(node.store),
             *([] if node.cluster_watch is None else [node.cluster_watch.run()]),
             *([] if node.replicas is None else [node.replicas.run()]),
         )

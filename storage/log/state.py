@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("tidelog.storage")
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@dataclass(slots=True, weakref_slot=True, eq=False, repr=False)
 class LogState:
     """The state of one partition's log; it begins with what was found on disk.
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import weakref
 from typing import TYPE_CHECKING
 
 from storage import files
@@ -25,13 +26,20 @@ NO_BOOT = "offline"
 class SavedTimes:
     """The file `partition.times` of one log, and what was last written to it."""
 
-    __slots__ = ("_lock", "_saved", "_state")
+    __slots__ = ("_lock", "_of", "_saved")
 
     def __init__(self, state: LogState) -> None:
         """Begins with nothing that is known to be saved."""
-        self._state = state
+        # Weak, so that a deleted log goes at once: the garbage collector may not look at it again.
+        self._of = weakref.ref(state)
         self._lock = threading.Lock()
         self._saved = b""  # the content of the file; empty if it has to be written
+
+    @property
+    def _state(self) -> LogState:
+        state = self._of()
+        assert state is not None  # only the state leads here
+        return state
 
     def current(self) -> PartitionTimes:
         """Returns the content as it is once everything appended is durable."""
