@@ -146,6 +146,12 @@ cdef struct Offender:
 # --- numbers -------------------------------------------------------------------------------------
 
 
+cdef inline int get16(Bytes p) noexcept nogil:
+    """Reads a signed number of two bytes."""
+    cdef int value = p[0] << 8 | p[1]
+    return value - 65536 if value > 32767 else value
+
+
 cdef inline uint32_t get32(Bytes p) noexcept nogil:
     cdef uint32_t value
     memcpy(&value, p, 4)
@@ -879,12 +885,12 @@ cdef object v2_batch(Bytes p, Py_ssize_t position, int32_t size):
     put(batch, 2, base)
     put(batch, 3, add(base, <int32_t>get32(p + 23)))
     put(batch, 4, 2)
-    put(batch, 5, <int>(<signed char>p[21]) << 8 | p[22])
+    put(batch, 5, get16(p + 21))
     put(batch, 6, <int32_t>get32(p + 12))
     put(batch, 7, get64(p + 27))
     put(batch, 8, get64(p + 35))
     put(batch, 9, get64(p + 43))
-    put(batch, 10, <int>(<signed char>p[51]) << 8 | p[52])
+    put(batch, 10, get16(p + 51))
     put(batch, 11, <int32_t>get32(p + 53))
     put(batch, 12, <int32_t>get32(p + 57))
     return batch
@@ -1262,7 +1268,7 @@ cdef object describe_v2(Bytes head, Py_ssize_t size, Kept *kept, Found *found):
     put(described, 7, first)
     put(described, 8, missing)
     put(described, 9, get64(head + 43))
-    put(described, 10, <int>(<signed char>head[51]) << 8 | head[52])
+    put(described, 10, get16(head + 51))
     put(described, 11, <int32_t>get32(head + 53))
     put(described, 12, (kept.attributes & 16) != 0)
     put(described, 13, (kept.attributes & 32) != 0)
@@ -1295,7 +1301,7 @@ def keep_v2(data, batch, records, plan):
         if size > view.len - position:
             return None
         head = <Bytes>view.buf + position
-        kept.attributes = <int>(<signed char>head[21]) << 8 | head[22]
+        kept.attributes = get16(head + 21)
         kept.count = <int32_t>get32(head + 57)
         # `prepare` handles control batches, the LogAppendTime bit, another codec, impossible counts
         # or sequences, and every batch that the broker makes itself.
@@ -1618,12 +1624,12 @@ cdef inline void read_head(Bytes p, Py_ssize_t position, Py_ssize_t size, Head *
     if head.magic == 2:
         head.base_offset = head.offset
         head.last_offset = add(head.offset, <int32_t>get32(p + 23))
-        head.attributes = <int>(<signed char>p[21]) << 8 | p[22]
+        head.attributes = get16(p + 21)
         head.leader_epoch = <int32_t>get32(p + 12)
         head.base_timestamp = get64(p + 27)
         head.max_timestamp = get64(p + 35)
         head.producer_id = get64(p + 43)
-        head.producer_epoch = <int>(<signed char>p[51]) << 8 | p[52]
+        head.producer_epoch = get16(p + 51)
         head.base_sequence = <int32_t>get32(p + 53)
         head.count = <int32_t>get32(p + 57)
         return
