@@ -19,7 +19,7 @@ SEED ?= 1
 MINUTES ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: help setup serve test test-long test-clients test-docker test-spark simulate simulate-clocks nemesis soak oracle check style types imports derived derive rewrite bench bench-cluster bench-full bench-logs bench-partitions bench-pipeline bench-silence bench-streaming image compose-up compose-down compose-cluster-up compose-cluster-down fuzz clean
+.PHONY: help setup serve test test-long test-clients test-docker test-spark simulate simulate-clocks nemesis soak oracle check style types imports derived derive rewrite bench bench-cluster bench-full bench-logs bench-partitions bench-pipeline bench-silence bench-streaming fuzz-kernels image compose-up compose-down compose-cluster-up compose-cluster-down fuzz clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -41,7 +41,7 @@ test: setup ## run the tests (heavy parts that are missing are skipped with a re
 	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m 'not (oracle or clients or docker or spark or long)'
 
 test-long: setup ## the long profiles: a million mutated frames, more kills, 900 rounds of faults
-	TIDELOG_EVERY_CASE=1 TIDELOG_FUZZ_FRAMES=1000000 TIDELOG_MODEL_LOOKUPS=100000 TIDELOG_MODEL_DECISIONS=10000 TIDELOG_LOG_MODEL_RUNS=10000 TIDELOG_REPLICA_RUNS=10000 $(BIN)/python -m pytest -q -m 'long or not (oracle or clients or docker or spark)' --timeout 3600
+	TIDELOG_EVERY_CASE=1 TIDELOG_FUZZ_FRAMES=1000000 TIDELOG_FUZZ_TCP_FRAMES=1000000 TIDELOG_MODEL_LOOKUPS=100000 TIDELOG_MODEL_DECISIONS=10000 TIDELOG_LOG_MODEL_RUNS=10000 TIDELOG_REPLICA_RUNS=10000 $(BIN)/python -m pytest -q -m 'long or not (oracle or clients or docker or spark)' --timeout 3600
 
 test-clients: setup ## every real client against every other; Kafka's tools, Connect and Streams on three brokers
 	@$(BIN)/python tests/clients/environments.py
@@ -50,6 +50,9 @@ test-clients: setup ## every real client against every other; Kafka's tools, Con
 
 test-docker: setup ## the image and the compose stack, with docker or podman
 	$(BIN)/python -m pytest -q -s -m docker --timeout 900 tests/docker
+
+fuzz-kernels: setup ## the kernels with address and undefined-behaviour sanitizers, and the fuzz of records
+	$(BIN)/python tools/fuzz_kernels.py
 
 simulate: setup ## lives of a cluster with faults: SEEDS=10000 FROM=1; PLANT=list names mistakes to plant
 	@SEEDS=$(SEEDS) FROM=$(FROM) PLANT="$(PLANT)" STORAGE="$(STORAGE)" $(BIN)/python -m tests.simulation.replication.lives

@@ -221,10 +221,10 @@ SETTINGS = {"max.partitions.per.topic": 20, "connections.max.idle.ms": 1_000}
 
 
 def test_mutated_frames(start):
-    play(start(SETTINGS), FRAMES)
+    play(start(SETTINGS), min(FRAMES, 2_000))
 
 
 @pytest.mark.long
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(7200)  # a million frames take 25 to 50 minutes
 def test_many_mutated_frames(start):
     play(start(SETTINGS), max(FRAMES, 20_000))
