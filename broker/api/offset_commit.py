@@ -163,8 +163,8 @@ def _answer(
                         partition_index=index,
                         error_code=codes.get((topic.name, index), otherwise),
                     )
-                    for index in dict.fromkeys(
-                        each.partition_index for each in paced(topic.partitions)
+                    for index in paced(
+                        dict.fromkeys(each.partition_index for each in paced(topic.partitions))
                     )
                 ],
             )

@@ -7,8 +7,14 @@ from itertools import count
 
 import pytest
 
+from broker.api import offset_commit
 from broker.network.context import Later
 from broker.network.turns import SLICE_S, Turns, can_pause, paced, pause
+from protocol.api.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+)
 
 
 def ticking(step_s: float = 0.001) -> Turns:
@@ -156,3 +162,13 @@ async def test_a_turn_that_fails_does_not_end_the_queue(caplog):
 def test_outside_of_a_request_nothing_pauses():
     assert not can_pause()
     pause()
+
+
+async def test_the_answer_to_a_long_commit_gives_way_twice_for_each_partition():
+    partitions = [OffsetCommitRequestPartition(partition_index=index) for index in range(1_000)]
+    request = OffsetCommitRequest(
+        topics=[OffsetCommitRequestTopic(name="t", partitions=partitions)]
+    )
+    answered = await iterations_of(ticking().serve(lambda: offset_commit._answer(request, {}, 0)))
+    walked = await iterations_of(ticking().serve(lambda: walk(1_000)))
+    assert answered > 1.5 * walked
