@@ -27,7 +27,7 @@ def main() -> int:
     parser.add_argument("--kinds", default="", help="only these faults, such as kill,pause")
     given = parser.parse_args()
     kinds = list(filter(None, given.kinds.split(",")))
-    left, committed = given.rounds, 0
+    left, committed, hung = given.rounds, 0, 0
     for seed, brokers in enumerate(cycle(map(int, given.brokers.split(","))), given.seed):
         if not left:
             break
@@ -41,8 +41,10 @@ def main() -> int:
             return 1
         shutil.rmtree(directory)
         committed += sum(worker.committed for worker in life.workers)
+        hung += life.hung
         left -= rounds
     print(f"{given.rounds} rounds, {committed} transactions committed: no anomaly")
+    print(f"{hung} processes of librdkafka hung and were killed")
     return 0
 
 

@@ -10,6 +10,12 @@ another epoch. librdkafka 2.16 gives their sequence numbers to records of its ne
 they were stored, as by a broker that was killed before it answered, those are taken for their
 duplicates, acknowledged and not stored.
 
+It may hang in send_offsets_to_transaction; `life.py` kills it then. librdkafka 2.16 removes its handle of
+a broker that Metadata no longer lists, and keeps the handle as the group's coordinator, which it
+remembers. TxnOffsetCommit then waits for a connection that this handle never makes, also when the
+broker is back. Its debug log ends with "AddOffsetsToTxn response: NO_ERROR", "Received CONNECT op" and
+"INIT -> TRY_CONNECT" of a handle that was decommissioned before.
+
 Run as a script with one argument, which is JSON: see `Child`.
 """
 

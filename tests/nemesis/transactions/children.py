@@ -59,6 +59,8 @@ class ChildWorker:
         self.committed = 0
         self.interruption: Interruption | None = None
         self.struck = 0  # how many interruptions have come about
+        self.hung = 0  # how many incarnations were killed because they went on no more
+        self._step = ""  # the last one that was told
         self.steps: Sequence[str] = tuple(
             each for each in STEPS if self.copies or each != "offsets"
         )
@@ -138,6 +140,14 @@ class ChildWorker:
         if due.step == STEPS[0]:
             self._processes[-1].kill()
 
+    def kill_hung(self) -> str:
+        """Kills the process, which another one follows; returns what it was about to do last."""
+        self.hung += 1
+        for process in list(self._processes):
+            if process.poll() is None:
+                process.kill()
+        return self._step
+
     def _follow(self, process: subprocess.Popen[bytes]) -> None:
         """Adds what a process tells to the history, and interrupts it; starts another when it ends."""
         assert process.stdout is not None
@@ -147,6 +157,7 @@ class ChildWorker:
                 break  # it was killed as it wrote
             kind, *fields = json.loads(line)
             if kind == "step":
+                self._step = fields[0]
                 due = self.interruption
                 if due is not None and due.step == fields[0]:
                     self.interruption = None

@@ -3,6 +3,9 @@
 In each round something happens to a broker, and one client is killed or paused at a step of the protocol.
 Then all has to be well: every client commits, every reader gets records, and what was paused has met
 its end. A round that does not end so is a problem like a torn transaction, and the last one.
+
+A process of librdkafka that does not go on while the brokers are well is killed and counted, once in a
+round. If its next incarnation commits, the round ends well; more than `_MOST_HUNG` in a life are a problem.
 """
 
 from __future__ import annotations
@@ -56,6 +59,7 @@ SETTINGS = {
     "log.retention.ms": -1,
 }
 WELL_WITHIN_S = 180.0
+_MOST_HUNG = 2
 _POLL_S = 0.05
 _STABLE_WITHIN_S = 60.0
 
@@ -71,9 +75,15 @@ class TransactionalLife:
         say: Callable[[str], None] = print,
         *,
         well_within_s: float = WELL_WITHIN_S,
+        hung_after_s: float | None = None,
     ) -> None:
-        """Starts the brokers, with clocks that run until a fault moves them."""
+        """Starts the brokers, with clocks that run until a fault moves them.
+
+        A client hangs that has not gone on for `hung_after_s`, by default for half of
+        `well_within_s`, while the brokers are well.
+        """
         self._well_within_s = well_within_s
+        self._hung_after_s = well_within_s / 2 if hung_after_s is None else hung_after_s
         self.seed = seed
         self._directory = directory
         self._say = say
@@ -208,7 +218,8 @@ class TransactionalLife:
         deadline_s = time.monotonic() + self._well_within_s
         while len(self.cluster) > 1 and (ill := list(view.illnesses(self.cluster, PLACES))):
             self._look_at_the_time(deadline_s, ill)
-        before = self._progress()
+        before, committed = self._progress(), {each: each.committed for each in self.workers}
+        hung_s = time.monotonic() + self._hung_after_s
         while True:
             slow = [
                 f"{who} goes not on" for who, now in self._progress().items() if now <= before[who]
@@ -217,7 +228,26 @@ class TransactionalLife:
             slow += [f"{each.name} has zombies" for each in self.workers if not each.is_one]
             if not slow:
                 return
+            if time.monotonic() > hung_s:
+                hung_s = deadline_s
+                self._kill_the_hung(before, committed)
             self._look_at_the_time(deadline_s, slow)
+
+    def _kill_the_hung(
+        self, before: dict[str, int], committed: dict[RawWorker | ChildWorker, int]
+    ) -> None:
+        """Kills the processes that have not committed, where that holds up what is waited for."""
+        now = self._progress()
+        for each in self.workers:
+            progress = "team" if each.name.startswith("team") else each.name
+            is_slow = now[progress] <= before[progress] and each.committed <= committed[each]
+            if is_slow and isinstance(each, ChildWorker):
+                self._say(f"{each.name} hangs after the step {each.kill_hung()!r}, and is killed")
+
+    @property
+    def hung(self) -> int:
+        """How many clients hung and were killed."""
+        return sum(each.hung for each in self.workers if isinstance(each, ChildWorker))
 
     def _progress(self) -> dict[str, int]:
         """Returns how much each client has committed or read; members of the group together."""
@@ -246,6 +276,8 @@ class TransactionalLife:
             status = broker.stop()
             if status:
                 history.add(Failed(f"broker {number}", f"it stopped with status {status}"))
+        if self.hung > _MOST_HUNG:
+            history.add(Failed("clients", f"{self.hung} hung"))
         for what in complaints(self.cluster):
             history.add(Failed("log", what))
         for what in self._wrong_files():

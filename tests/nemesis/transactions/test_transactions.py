@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 
 import pytest
 
@@ -65,6 +66,20 @@ def test_no_anomaly_with_one_broker(tmp_path):
 @pytest.mark.timeout(900)
 def test_no_anomaly_with_three_brokers(tmp_path):
     play(tmp_path, len(KINDS_OF_SEVERAL), 3, KINDS_OF_SEVERAL)
+
+
+@pytest.mark.timeout(300)
+def test_a_client_that_hangs_is_killed_and_counted(tmp_path):
+    said: list[str] = []
+    with TransactionalLife(tmp_path, 1, 1, said.append, hung_after_s=1) as life:
+        life.start_load()
+        life.wait_until_well({})
+        (child,) = (each for each in life.workers if each.name == "child")
+        before = child.hung
+        child._processes[-1].send_signal(signal.SIGSTOP)
+        life.wait_until_well({})
+        assert child.hung > before
+        assert any(line.startswith("child hangs after the step") for line in said)
 
 
 @pytest.mark.long
