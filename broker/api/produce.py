@@ -278,8 +278,15 @@ async def _append_when_admitted(
     wanted: _Append,
     version: int,
 ) -> Appended:
-    """Appends after another broker has verified the request, or this one has begun to lead."""
-    appended = _append_to(node, request, await admitted, wanted, version)
+    """Appends after another broker has verified the request, or this one has begun to lead.
+
+    Raises NotLeaderOrFollower if it leads no more by then.
+    """
+    found = await admitted
+    admission.admit_again(
+        node, found.partition if isinstance(found, Verified) else found, request.acks
+    )
+    appended = _append_to(node, request, found, wanted, version)
     return appended if isinstance(appended, Appended) else await appended
 
 

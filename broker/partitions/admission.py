@@ -17,6 +17,7 @@ from protocol.errors import (
     InvalidRequiredAcks,
     InvalidTopic,
     NotEnoughReplicas,
+    NotLeaderOrFollower,
     TransactionalIdAuthorizationFailed,
     UnknownTopicOrPartition,
 )
@@ -78,6 +79,18 @@ def admit_produce(
         node.authorizer.require(session, _WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id)
         return verify(node, partition, transactional_id, records, version)
     return partition
+
+
+def admit_again(node: Node, partition: Partition, acks: int) -> None:
+    """Checks that this broker still leads a partition to which it has admitted records before.
+
+    Another broker may have been elected while a coordinator was asked. Raises what `leader_partition`
+    raises, NotLeaderOrFollower and NotEnoughReplicas.
+    """
+    if node.leader_partition(partition.topic, partition.index) is not partition:
+        raise NotLeaderOrFollower(f"{partition.topic}-{partition.index} is another log now")
+    if node.replicas is not None:
+        node.replicas.check_append(partition, acks)
 
 
 def admit_commit(

@@ -19,6 +19,7 @@ from protocol.errors import (
     CorruptMessage,
     KafkaStorageError,
     MessageTooLarge,
+    NotLeaderOrFollower,
     RecordListTooLarge,
     UnpackedTooLarge,
 )
@@ -28,6 +29,7 @@ from protocol.records.prepare import inspect, prepare
 from storage import files
 from storage.log import slices
 from storage.log.failures import read_error, storage_error, write_error
+from storage.log.high_watermark import Role
 from storage.log.producers import producer_snapshots, recovered_producers, stability
 from storage.log.settings import NEWEST_MAGIC
 from storage.log.times.append_clock import AppendClock
@@ -98,7 +100,8 @@ class Appender:
         A batch may unpack to `unpack_limit`; NeedsMemory is raised if the topic allows more.
         `internal` is for what the broker itself writes: format 2, control batches allowed. `guard`
         says that the coordinator knows of the transaction that the records may begin. Raises the
-        errors of `inspect`, `prepare` and the producers, RecordListTooLarge and KafkaStorageError;
+        errors of `inspect`, `prepare` and the producers, RecordListTooLarge, KafkaStorageError, and
+        NotLeaderOrFollower in a log that follows another broker's;
         without `may_block` also WouldBlock, if much must be read first.
         """
         state = self._state
@@ -228,7 +231,12 @@ class Appender:
             largest = later(batch.largest, largest)
         state = self._state
         with state.append_lock:
-            if state.is_stopped or state.reserve.is_given_up or size > settings.segment_bytes:
+            if (
+                state.is_stopped
+                or state.reserve.is_given_up
+                or size > settings.segment_bytes
+                or state.role is Role.FOLLOWER
+            ):
                 self._refuse(size, settings.segment_bytes)
             active = state.active
             try:
@@ -296,6 +304,10 @@ class Appender:
         if state.is_stopped:
             state.check_usable()
             raise KafkaStorageError(f"{state.topic}-{state.index} is closed")
+        if (
+            state.is_follower
+        ):  # else it would differ from its leader's log, in the leader's own epoch
+            raise NotLeaderOrFollower(f"{state.topic}-{state.index}: another broker leads")
         try:
             state.reserve.check()
         except OSError as error:

@@ -234,6 +234,17 @@ def test_a_log_that_is_alone_corrects_itself_as_before(log):
     assert log.partition.reader.append_time_of(1) == HOUR
 
 
+def test_a_log_that_follows_takes_no_append(log):
+    follow(log, 0, 5)
+    log.partition.roles.follow(2)
+    with pytest.raises(NotLeaderOrFollower, match="another broker leads"):
+        log.append([6], now=100)
+    assert log.partition.log_end_offset == 1
+    log.partition.roles.lead(3)
+    log.append([6], now=100)
+    assert log.partition.log_end_offset == 2
+
+
 def test_only_a_leader_lets_append_times_go_back(log):
     follow(log, 0, 5, append=9 * HOUR)
     for ask in (log.partition.append_clock.preview_reset, log.partition.append_clock.reset):
