@@ -29,7 +29,6 @@ from protocol.records.prepare import inspect, prepare
 from storage import files
 from storage.log import slices
 from storage.log.failures import read_error, storage_error, write_error
-from storage.log.high_watermark import Role
 from storage.log.producers import producer_snapshots, recovered_producers, stability
 from storage.log.settings import NEWEST_MAGIC
 from storage.log.times.append_clock import AppendClock
@@ -235,7 +234,7 @@ class Appender:
                 state.is_stopped
                 or state.reserve.is_given_up
                 or size > settings.segment_bytes
-                or state.role is Role.FOLLOWER
+                or state.has_begun_to_follow
             ):
                 self._refuse(size, settings.segment_bytes)
             active = state.active

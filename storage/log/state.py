@@ -135,6 +135,7 @@ class LogState:
     is_full: bool = field(init=False, default=False)  # the disk had no room; see `note_room`
     reserve: Reserve = field(init=False)  # of the log directory
     is_closed: bool = field(init=False, default=False)
+    has_begun_to_follow: bool = field(init=False, default=False)  # in the present epoch: no appends
     is_stopped: bool = field(init=False, default=False)  # deleted, offline or closed: no appends
     # What was logged once, until a flush succeeds.
     logged_errors: set[tuple[str, str]] = field(init=False, default_factory=set)

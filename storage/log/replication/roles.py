@@ -50,6 +50,7 @@ class Roles:
             state.check_usable()
             try:
                 self._begin(Role.LEADER, epoch, high_watermark)
+                state.has_begun_to_follow = False
                 end_offset = state.ends.log_end_offset
                 if state.lost_offset is not None:
                     # Others may have later append times than any that is known here.
@@ -80,6 +81,7 @@ class Roles:
             state.check_usable()
             try:
                 self._begin(Role.FOLLOWER, epoch, high_watermark)
+                state.has_begun_to_follow = True
                 state.epoch_start_offset = 0
                 # It may have led without an append: batches of an older epoch may come there now.
                 state.epochs.truncate_to(state.ends.log_end_offset)
@@ -109,7 +111,8 @@ class Roles:
     def resign(self) -> None:
         """Leads no more, and does not know yet whom to follow.
 
-        Until it is told, it deletes and compacts nothing by its own settings.
+        Until it is told, it deletes and compacts nothing by its own settings. Appends that are in a thread
+        still belong to its epoch.
         """
         self._state.take_role(Role.FOLLOWER)
         self._state.leader_cleaned_offset = None
