@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from broker.network import dispatch as dispatching
+from broker.network.context import Later
 from broker.partitions import admission
 from broker.security.authorizer import Authorizer
 from broker.security.session import ANONYMOUS, Session
@@ -60,6 +61,9 @@ def committing(tmp_path):
 async def ask(node, api, version, **fields):
     """The answer, decoded by a foreign codec."""
     answer = dispatching.dispatch(node, CONNECTION, request(api, version, **fields))
+    while isinstance(answer, Later):  # it has paused, too
+        await answer.happened
+        answer = answer.finish()
     if not isinstance(answer, list):
         answer = await answer
     return wire.decode_answer(api, version, b"".join(answer)[8:])
