@@ -178,7 +178,7 @@ class Checker:
             if what:
                 raise ledger.broken(3, f"{broker}: {what}")
             seen.equal_to = log.high_watermark
-            if log.is_stored and broker.is_up and not log.is_offline:
+            if log.is_stored and log.is_there and broker.is_up and not log.is_offline:
                 self._check_lookup(ledger, log)
 
     def _check_lookup(self, ledger: Ledger, log: Log) -> None:

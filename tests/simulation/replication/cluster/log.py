@@ -78,6 +78,7 @@ class Log:
 
     is_offline = False  # until the process ends
     is_stored = False  # by the product
+    is_there = True
 
     def __init__(self, start: int = 0) -> None:
         self.start = start  # the log start

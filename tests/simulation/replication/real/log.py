@@ -123,6 +123,11 @@ class RealLog(Log):
         return self.partition.offline is not None
 
     @property
+    def is_there(self) -> bool:
+        """Whether its files are: a disk that lost power has others, which the next life opens."""
+        return self.partition.directory.parent == self._disk.path
+
+    @property
     def last_epoch(self) -> int:
         return self.partition.state.epochs.latest
 
