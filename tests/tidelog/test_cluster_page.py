@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted((ROOT / "docs").rglob("*.md"))
+PAGES = [ROOT / "SECURITY.md", *sorted((ROOT / "docs").rglob("*.md"))]
 NAMED = re.compile(r"`(tests/[\w/]+\.py)(?:::(\w+))?`")
 HEAD = re.compile(r"^\| fault \|.*\| held by \|\n(?:\|---)+\|\n", re.MULTILINE)
 NOT_HELD = "not held by a test: nothing is promised"
