@@ -24,14 +24,7 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import KafkaError, OffsetOutOfRangeError
 from kafka.structs import OffsetAndMetadata
 
-from broker.metrics import (
-    clock_metrics,
-    group_metrics,
-    replication_metrics,
-    serving_metrics,
-    time_metrics,
-    transaction_metrics,
-)
+from broker.metrics.collector import FAMILIES
 from tests.broker.subject import eventually
 from tidelog.process import BrokerProcess
 
@@ -57,15 +50,7 @@ needs_prometheus = pytest.mark.skipif(
 def declared():
     """Every name that /metrics may show."""
     names = {"up", "process_resident_memory_bytes", "process_cpu_seconds_total"}
-    modules = (
-        clock_metrics,
-        group_metrics,
-        replication_metrics,
-        time_metrics,
-        serving_metrics,
-        transaction_metrics,
-    )
-    for family in (family for module in modules for family in module.FAMILIES):
+    for family in FAMILIES:
         names.add(family.name + {"counter": "_total", "histogram": "_bucket"}.get(family.kind, ""))
     return names
 

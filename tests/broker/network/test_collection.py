@@ -30,10 +30,14 @@ def full_collections():
         if phase == "start" and info["generation"] == 2:
             seen.append(info)
 
+    gc.collect()
+    gc.freeze()  # what other tests have left would put a full collection off
+    gc.collect()
     gc.callbacks.append(note)
     before = gc.get_threshold()
     yield seen
     gc.callbacks.remove(note)
+    gc.unfreeze()
     assert gc.get_threshold() == before, "what was held back has not been allowed again"
 
 

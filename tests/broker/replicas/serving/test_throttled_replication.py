@@ -25,7 +25,11 @@ LEADER_RATE, FOLLOWER_RATE = (
     f"{side}.replication.throttled.rate" for side in ("leader", "follower")
 )
 LEADERS, FOLLOWERS = (f"{side}.replication.throttled.replicas" for side in ("leader", "follower"))
-SETTINGS = {"log.retention.ms": -1, "replica.fetch.max.bytes": 250_000}
+SETTINGS = {
+    "log.retention.ms": -1,
+    "replica.fetch.max.bytes": 250_000,
+    "replication.quota.window.num": 2,  # so little may be made up for that was not copied before
+}
 
 
 @pytest.fixture(scope="module")
@@ -86,10 +90,7 @@ def seconds_to_move(client, name, replicas):
 def test_what_is_not_in_sync_is_copied_at_the_rate(
     cluster, client, rate, replicas, listed, limited, move
 ):
-    """Each case limits a side of a broker of which no other test counts bytes.
-
-    Windows in which little was copied would allow more now, as Kafka's do.
-    """
+    """Windows in which little was copied allow more now, as Kafka's do: here two seconds of them."""
     source, target = move
     name = f"moved-{source}-{target}"
     produced(cluster, name, [source], 4 * MB)
@@ -97,8 +98,8 @@ def test_what_is_not_in_sync_is_copied_at_the_rate(
         client.perform(setting_calls.alter(Resource(node_id=broker), {rate: str(MB)}))
     client.perform(setting_calls.alter(Resource(name), {replicas: listed}))
     took_s = seconds_to_move(client, name, [source, target])
-    # The last fetch need not be waited for, nor the first window.
-    assert 2.5 < took_s < 12
+    # The last fetch need not be waited for, nor what the windows before it allow.
+    assert 1 < took_s < 12
 
 
 def byte_rate(cluster, broker, side):
