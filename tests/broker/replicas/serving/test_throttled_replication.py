@@ -137,11 +137,11 @@ def test_alter_configs_replaces_what_one_broker_has_alone(cluster, client):
 
     unlimited = str(2**63 - 1)
     replace({LEADER_RATE: "7", FOLLOWER_RATE: "8"})
-    assert rates() == {LEADER_RATE: "7", FOLLOWER_RATE: "8"}
+    eventually(lambda: rates() == {LEADER_RATE: "7", FOLLOWER_RATE: "8"})
     replace({FOLLOWER_RATE: "9"})
-    assert rates() == {LEADER_RATE: unlimited, FOLLOWER_RATE: "9"}
+    eventually(lambda: rates() == {LEADER_RATE: unlimited, FOLLOWER_RATE: "9"})
     replace({})
-    assert rates() == {LEADER_RATE: unlimited, FOLLOWER_RATE: unlimited}
+    eventually(lambda: rates() == {LEADER_RATE: unlimited, FOLLOWER_RATE: unlimited})
 
 
 def test_the_rate_of_one_broker_is_kept_when_it_starts_again(cluster, client):
