@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 from broker.maintenance.rounds import DueRounds
 from protocol.errors import BrokerError
+from storage.directory.checked_json import CheckedJsonError
 from storage.directory.scrub_file import (
     Damage,
-    ScrubFileError,
     ScrubProgress,
     read_progress,
     write_progress,
@@ -68,7 +68,7 @@ class ScrubRounds(DueRounds):
     def _restore(self) -> None:
         try:
             progress = read_progress(self._node.store.log_dirs[0])
-        except (OSError, ScrubFileError) as error:
+        except (OSError, CheckedJsonError) as error:
             log.warning("how far scrubbing had come is lost: %s", error)
             progress = ScrubProgress()
         self._at, self._figures.ended_ms = progress.at, progress.ended_ms

@@ -3,29 +3,20 @@
 `clock-checkpoint` is written durably: at the first start, when the clock has changed, and once an
 hour. `recent-clock-checkpoint` is written every ten seconds and not durably: a power loss may leave
 an old, an empty or a damaged one. Both have the same format, and that with the larger serial number
-is the newer:
-
-    1                              the version
-    crc32 of the third line        8 hexadecimal digits
-    {"serial": n, ...}             one line of JSON
-
-They are replaced whole by rename.
+is the newer (`checked_json`). They are replaced whole by rename.
 """
 
 from __future__ import annotations
 
-import json
-import zlib
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from storage import filenames, files
+from storage.directory.checked_json import CheckedJsonError, mismatched, packed, unpacked
 from storage.time.corrections import ClockHistory, ForwardStep
 from storage.time.trusted_clock import ClockState, Course, Leap, Reading, StepBack
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-_VERSION = "1"
 
 
 class StoredClock(NamedTuple):
@@ -37,10 +28,6 @@ class StoredClock(NamedTuple):
     steps_back: tuple[StepBack, ...] = ()  # the last ones, to be shown
 
 
-class ClockFileError(ValueError):
-    """A file about the clock does not hold what its format promises."""
-
-
 def read_clock(directory: Path) -> tuple[StoredClock | None, list[str]]:
     """Returns what was stored last, None if nothing was, and what is wrong with the files."""
     found, wrong = [], []
@@ -50,7 +37,7 @@ def read_clock(directory: Path) -> tuple[StoredClock | None, list[str]]:
             found.append(parse_clock(path.read_bytes()))
         except FileNotFoundError:
             continue
-        except (OSError, ClockFileError) as error:
+        except (OSError, CheckedJsonError) as error:
             wrong.append(f"{path}: {error}")
     return max(found, key=lambda each: each.serial, default=None), wrong
 
@@ -58,9 +45,7 @@ def read_clock(directory: Path) -> tuple[StoredClock | None, list[str]]:
 def write_clock(directory: Path, stored: StoredClock, *, durable: bool) -> None:
     """Replaces one of the files; raises OSError."""
     name = filenames.CLOCK_CHECKPOINT if durable else filenames.RECENT_CLOCK_CHECKPOINT
-    body = json.dumps(_fields(stored)).encode()
-    data = b"%s\n%08x\n%s\n" % (_VERSION.encode(), zlib.crc32(body), body)
-    files.replace(directory / name, data, durable=durable, losable=not durable)
+    files.replace(directory / name, packed(_fields(stored)), durable=durable, losable=not durable)
 
 
 def _fields(stored: StoredClock) -> dict[str, Any]:
@@ -75,14 +60,9 @@ def _fields(stored: StoredClock) -> dict[str, Any]:
 
 
 def parse_clock(data: bytes) -> StoredClock:
-    """Returns what the bytes of a file hold; raises ClockFileError."""
-    lines = data.splitlines()
-    if len(lines) != 3 or lines[0].decode(errors="replace") != _VERSION:
-        raise ClockFileError(f"it is not a file about the clock of version {_VERSION}")
-    if lines[1] != b"%08x" % zlib.crc32(lines[2]):
-        raise ClockFileError("its checksum is wrong")
+    """Returns what the bytes of a file hold; raises CheckedJsonError."""
+    fields = unpacked(data, "the clock")
     try:
-        fields: dict[str, Any] = json.loads(lines[2])
         leap = fields["leap"]
         state = ClockState(
             Reading(*fields["last"]),
@@ -98,4 +78,4 @@ def parse_clock(data: bytes) -> StoredClock:
         steps_back = tuple(StepBack(*step) for step in fields.get("steps_back", ()))
         return StoredClock(fields["serial"], state, history, steps_back)
     except (ValueError, KeyError, TypeError) as error:
-        raise ClockFileError(f"it does not hold what it should: {error!r}") from error
+        raise mismatched(error) from error

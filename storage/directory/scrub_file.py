@@ -1,24 +1,18 @@
 """How far scrubbing has come, and what it has found: a small file of the first log directory.
 
-    1                              the version
-    crc32 of the third line        8 hexadecimal digits
-    {"ended_ms": n, ...}           one line of JSON
-
-It is replaced whole by rename, and not durably: a power loss costs a part of a pass.
+It has the format of `checked_json`, and is replaced whole by rename, and not durably: a power loss
+costs a part of a pass.
 """
 
 from __future__ import annotations
 
-import json
-import zlib
 from typing import TYPE_CHECKING, NamedTuple
 
 from storage import filenames, files
+from storage.directory.checked_json import mismatched, packed, unpacked
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-_VERSION = b"1"
 
 
 class Damage(NamedTuple):
@@ -41,12 +35,8 @@ class ScrubProgress(NamedTuple):
     damage: tuple[Damage, ...] = ()
 
 
-class ScrubFileError(ValueError):
-    """The file does not hold what its format promises."""
-
-
 def read_progress(directory: Path) -> ScrubProgress:
-    """Returns what was written last, or that nothing was. Raises OSError and ScrubFileError."""
+    """Returns what was written last, or that nothing was. Raises OSError and CheckedJsonError."""
     try:
         data = (directory / filenames.SCRUB_CHECKPOINT).read_bytes()
     except FileNotFoundError:
@@ -56,20 +46,14 @@ def read_progress(directory: Path) -> ScrubProgress:
 
 def write_progress(directory: Path, progress: ScrubProgress) -> None:
     """Replaces the file; raises OSError."""
-    body = json.dumps(progress._asdict()).encode()
-    data = b"%s\n%08x\n%s\n" % (_VERSION, zlib.crc32(body), body)
+    data = packed(progress._asdict())
     files.replace(directory / filenames.SCRUB_CHECKPOINT, data, durable=False, losable=True)
 
 
 def parse_progress(data: bytes) -> ScrubProgress:
-    """Returns what the bytes of a file hold; raises ScrubFileError."""
-    lines = data.splitlines()
-    if len(lines) != 3 or lines[0] != _VERSION:
-        raise ScrubFileError(f"it is not a file about scrubbing of version {_VERSION.decode()}")
-    if lines[1] != b"%08x" % zlib.crc32(lines[2]):
-        raise ScrubFileError("its checksum is wrong")
+    """Returns what the bytes of a file hold; raises CheckedJsonError."""
+    fields = unpacked(data, "scrubbing")
     try:
-        fields = json.loads(lines[2])
         at = fields["at"]
         return ScrubProgress(
             fields["ended_ms"],
@@ -77,4 +61,4 @@ def parse_progress(data: bytes) -> ScrubProgress:
             tuple(Damage(*each) for each in fields["damage"]),
         )
     except (ValueError, KeyError, TypeError, IndexError) as error:
-        raise ScrubFileError(f"it does not hold what it should: {error!r}") from error
+        raise mismatched(error) from error

@@ -30,7 +30,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from storage import checkpoints, filenames
 from storage.directory import scrub_file
-from storage.directory.clock_file import ClockFileError, parse_clock
+from storage.directory.checked_json import CheckedJsonError
+from storage.directory.clock_file import parse_clock
 from storage.log.producers import producer_snapshots
 from storage.log.times import partition_times
 from storage.time.timestamp import MAX_TIMESTAMP, or_none
@@ -206,7 +207,7 @@ def _read_offsets(path: Path, _with_records: bool) -> Iterator[Row | Finding]:
 def _read_clock(path: Path, _with_records: bool) -> Iterator[Row | Finding]:
     try:
         stored = parse_clock(path.read_bytes())
-    except ClockFileError as error:
+    except CheckedJsonError as error:
         yield Finding("", str(error))
         return
     state = stored.state
@@ -224,7 +225,7 @@ def _read_scrubbing(path: Path, _with_records: bool) -> Iterator[Row | Finding]:
     """Yields how far scrubbing has come, and each damaged segment as a finding."""
     try:
         progress = scrub_file.parse_progress(path.read_bytes())
-    except scrub_file.ScrubFileError as error:
+    except CheckedJsonError as error:
         yield Finding("", str(error))
         return
     topic, partition, base_offset = progress.at or (None, None, None)
