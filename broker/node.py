@@ -12,6 +12,7 @@ import secrets
 from typing import TYPE_CHECKING
 
 from broker.fetches.sessions import FetchSessions
+from broker.garbage import Collector
 from broker.groups.coordinator import Coordinator
 from broker.maintenance.clock_watch import ClockWatch
 from broker.memory.memory import Memory
@@ -107,7 +108,8 @@ class Node:
                 1000 * config.controller_quota_window_size_seconds,
             ),
         )
-        self.turns = Turns(clock.monotonic_s)
+        self.collector = Collector(clock.monotonic_s)
+        self.turns = Turns(clock.monotonic_s, self.collector)
         self.encoded = EncodedOnce()
         reconciler = Reconciler(
             metadata,

@@ -24,7 +24,6 @@ import uvloop
 
 from broker import structured_log as logs
 from broker.clock import ManualClock, SystemClock, machine_boot_id
-from broker.heap import Heap
 from broker.http.application import start_http
 from broker.joining import check_directories, leave, member_of
 from broker.maintenance.compaction_rounds import CompactionRounds
@@ -178,8 +177,8 @@ async def _serve(node: Node, stop: asyncio.Event, started_s: float, faults: Faul
                 await server.start_serving()
             _say_ready(node, bound, http_socket, control_socket)
             log.info("ready", extra={"after_s": round(node.clock.monotonic_s() - started_s, 3)})
-            heap = Heap(node.store.open_count)
-            chores = _begin_chores(node, rounds, compaction, heap)
+            node.collector.settle(node.store.open_count)
+            chores = _begin_chores(node, rounds, compaction)
             await stop.wait()
             await _stop_serving(node, servers, chores, faults)
     finally:
@@ -234,7 +233,7 @@ async def _has_joined(node: Node, told: list[Listener], stop: asyncio.Event) -> 
 
 
 def _begin_chores(
-    node: Node, rounds: Rounds, compaction: CompactionRounds, heap: Heap
+    node: Node, rounds: Rounds, compaction: CompactionRounds
 ) -> list[asyncio.Task[None]]:
     """Begins what runs beside the requests."""
     loop, scrubbing = asyncio.get_running_loop(), ScrubRounds(node)
@@ -250,7 +249,7 @@ def _begin_chores(
             node.topics.run(),
             node.clock_watch.run(),
             watch_room(node),
-            heap.watch(node.store),
+            node.collector.watch(node.store),
             *([] if node.cluster_watch is None else [node.cluster_watch.run()]),
             *([] if node.replicas is None else [node.replicas.run()]),
         )

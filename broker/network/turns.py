@@ -25,11 +25,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from greenlet import GreenletExit, getcurrent, greenlet
 
-from broker.network.collection import Collection, Hold
+from broker.garbage import Hold
 from broker.network.context import Later
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator
+
+    from broker.garbage import Collector
 
     Turn = Callable[[], float | None]
 
@@ -140,15 +142,15 @@ class _Worker(greenlet):  # type: ignore[misc]
 class Turns:
     """The queue of those who have had their turn and are not done."""
 
-    def __init__(self, now_s: Callable[[], float]) -> None:
-        """`now_s` reads the seconds of the machine."""
+    def __init__(self, now_s: Callable[[], float], collector: Collector) -> None:
+        """`now_s` reads the seconds of the machine; `collector` is told of long requests."""
         self._now_s = now_s
         self._new: deque[Turn] = deque()  # connections that have not been served in this round
         self._old: deque[Turn] = deque()
         self._idle: list[_Worker] = []
         self.are_wanted = False  # whether anybody queues
         self._at_once_until_s = 0.0
-        self.collection = Collection(now_s)
+        self.collector = collector
 
     def is_crowded(self, now_s: float) -> bool:
         """Returns whether those whose requests come now have to queue like others."""
@@ -168,7 +170,7 @@ class Turns:
 
     def _run(self) -> None:
         """Serves the queue for a while, each at most once, one of the old ones at least."""
-        self.collection.update()
+        self.collector.update()
         until_s = self._now_s() + _RUN_S
         left = len(self._new) + len(self._old)
         old_served = not self._old
@@ -194,7 +196,7 @@ class Turns:
         worker = self._worker()
         if worker.go_on(job):
             return self._end(worker)  # type: ignore[no-any-return]
-        self.collection.hold()
+        self.collector.hold()
         happened = asyncio.get_running_loop().create_future()
         self.join(partial(self._go_on, worker, happened))
         return Later(happened, happened.result)
@@ -218,7 +220,7 @@ class Turns:
         if not worker.go_on(asyncio.CancelledError() if happened.done() else None):
             self.join(partial(self._go_on, worker, happened))
             return
-        self.collection.release()
+        self.collector.release()
         try:
             value = self._end(worker)
         except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - raised by finish
@@ -230,7 +232,7 @@ class Turns:
 
     async def in_slices(self, pending: Coroutine[Any, Any, Result]) -> Result:
         """Awaits a coroutine of which every step may pause."""
-        hold = Hold(self.collection)
+        hold = Hold(self.collector)
         try:
             result: Result = await self._steps(pending, hold)
         finally:

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from broker.garbage import Collector
 from broker.metrics.counters import Metrics
 from broker.network.context import CloseConnection
 from broker.network.dispatch import Route, _encode, dispatch, handler_of
@@ -72,7 +73,7 @@ def test_what_follows_a_request_in_its_frame_is_left_alone():
     node = SimpleNamespace(
         metrics=Metrics(),
         clock=SimpleNamespace(monotonic_s=lambda: 0.0),
-        turns=Turns(lambda: 0.0),
+        turns=Turns(lambda: 0.0, Collector(lambda: 0.0)),
         metadata=SimpleNamespace(image=SimpleNamespace(quotas={})),
     )
     connection = SimpleNamespace(client_id=None, software="")

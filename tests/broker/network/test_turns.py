@@ -8,6 +8,7 @@ from itertools import count
 import pytest
 
 from broker.api import offset_commit
+from broker.garbage import Collector
 from broker.network.context import Later
 from broker.network.turns import SLICE_S, Turns, can_pause, paced, pause
 from protocol.api.offset_commit import (
@@ -20,7 +21,11 @@ from protocol.api.offset_commit import (
 def ticking(step_s: float = 0.001) -> Turns:
     """A queue for which each look at the clock takes `step_s`."""
     seconds = count()
-    return Turns(lambda: next(seconds) * step_s)
+
+    def now_s() -> float:
+        return next(seconds) * step_s
+
+    return Turns(now_s, Collector(now_s))
 
 
 async def outcome(answer):
