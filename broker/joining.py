@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 def check_directories(config: BrokerConfig, directories: Sequence[Path]) -> None:
     """Refuses directories of another cluster, before metadata are made. Raises LogDirectoryError."""
-    if config.metadata_store:
+    if config.cluster.metadata_store:
         from broker.cluster.directories import check_metadata_beside
 
         check_metadata_beside(directories, shared_path(config))
@@ -43,7 +43,7 @@ def member_of(node: Node) -> Cluster | Alone | None:
 
     Raises MetadataError, LogDirectoryError and OSError.
     """
-    if node.config.metadata_store:
+    if node.config.cluster.metadata_store:
         from broker.cluster.cluster import Cluster
         from broker.metrics.cluster_watch import ClusterWatch
 

@@ -97,15 +97,15 @@ class Node:
         self.transactions = TransactionCoordinator(self)
         self.connections = Connections(self.settings, metrics, memory)
         self.fetch_sessions = FetchSessions(
-            config.max_incremental_fetch_session_cache_slots,
-            config.fetch_session_cache_max_partitions,
+            config.fetches.max_incremental_fetch_session_cache_slots,
+            config.fetches.fetch_session_cache_max_partitions,
             lambda: secrets.randbelow(INT_MAX) + 1,
         )
         self.client_quotas = ClientQuotas(
-            Windows(config.quota_window_num, 1000 * config.quota_window_size_seconds),
+            Windows(config.limits.quota_window_num, 1000 * config.limits.quota_window_size_seconds),
             Windows(
-                config.controller_quota_window_num,
-                1000 * config.controller_quota_window_size_seconds,
+                config.limits.controller_quota_window_num,
+                1000 * config.limits.controller_quota_window_size_seconds,
             ),
         )
         self.collector = Collector(clock.monotonic_s)

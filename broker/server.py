@@ -123,13 +123,13 @@ async def _run(config: BrokerConfig, clock: Clock, faults: Faults | None) -> int
         default_config=config.topic_defaults,
         producer_id_expiration_ms=config.producer_id_expiration_ms,
         boot_id=machine_boot_id(),
-        reserve_bytes=config.log_dir_reserve_bytes,
+        reserve_bytes=config.cluster.log_dir_reserve_bytes,
     )
     store.lock()  # first: the metadata beside the logs are migrated when they are opened
     try:
         check_directories(config, directories)
         metadata = metadata_of(config)
-        if faults is not None and config.metadata_store:
+        if faults is not None and config.cluster.metadata_store:
             from broker.testing.cuts import Cuts  # between this broker and the others
 
             faults.cuts = Cuts(metadata)
@@ -159,7 +159,7 @@ async def _serve(node: Node, stop: asyncio.Event, started_s: float, faults: Faul
     """Listens, prints the ready line, and serves until the broker is told to stop."""
     loop = asyncio.get_running_loop()
     servers, bound = await _bound_servers(node), node.listeners
-    http_socket = _listen(*node.config.http) if node.config.http else None
+    http_socket = _listen(*address) if (address := node.config.http.address) else None
     control_socket = _listen(*node.config.control) if node.config.control else None
     rounds, compaction = Rounds(node), CompactionRounds(node)
     # HTTP answers while the broker still waits to be unfenced, and says so.

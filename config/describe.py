@@ -8,6 +8,7 @@ under its own, and each place in which it was set has a synonym for either name.
 from __future__ import annotations
 
 from enum import IntEnum
+from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from config.broker.settings import BROKER_SETTINGS
@@ -91,7 +92,7 @@ def broker_entries(broker: BrokerConfig) -> list[Entry]:
             *_given(broker, (setting.name, *setting.aliases), setting.fallbacks),
             Synonym(setting.name, setting.default, Source.DEFAULT),
         )
-        value = getattr(broker, attribute)
+        value = attrgetter(attribute)(broker)
         entries.append(_entry(setting, value, synonyms, fixed=not setting.dynamic))
     for attribute, setting in TOPIC_SETTINGS.items():
         if not setting.broker_names:
@@ -147,7 +148,7 @@ def _given(broker: BrokerConfig, equal: tuple[str, ...], weaker: tuple[str, ...]
     A value under one of the `equal` names is told under all of them, because each can replace it. A
     change of all brokers is the default of one that is among several.
     """
-    live = Source.DYNAMIC_DEFAULT_BROKER if broker.metadata_store else Source.DYNAMIC_BROKER
+    live = Source.DYNAMIC_DEFAULT_BROKER if broker.cluster.metadata_store else Source.DYNAMIC_BROKER
     sources = {DYNAMIC: live, DYNAMIC_HERE: Source.DYNAMIC_BROKER}
     found: dict[tuple[str, int], Given] = {}
     for name in (*equal, *weaker):

@@ -29,7 +29,17 @@ from config.broker.settings import BROKER_SETTINGS, BrokerConfig
 from config.environment import from_environment
 from config.ignored import IGNORED_TOPIC_NAMES, REPLACED, is_ignored, shown
 from config.properties import parse_properties
-from config.setting import INT_MAX, BrokerName, ConfigError, Given, Setting, Type, closest, unknown
+from config.setting import (
+    INT_MAX,
+    BrokerName,
+    ConfigError,
+    Given,
+    Setting,
+    Type,
+    arguments_of,
+    closest,
+    unknown,
+)
 from config.topic import TOPIC_SETTINGS, TopicConfig
 
 if TYPE_CHECKING:
@@ -95,7 +105,7 @@ def stored_as(config: BrokerConfig, topic: TopicConfig) -> TopicConfig:
     """Returns a topic's settings with the newest message format that this broker stores."""
     if topic.target_magic <= config.newest_magic:
         return topic
-    return replace(topic, message_format_version=config.inter_broker_protocol_version)
+    return replace(topic, message_format_version=config.cluster.inter_broker_protocol_version)
 
 
 def reconfigured(
@@ -176,11 +186,12 @@ def _build(given: Mapping[str, Given], strays: Mapping[str, str]) -> BrokerConfi
             ignored[name] = shown(name, value.value)
     values, sources = _resolve(BROKER_SETTINGS, partial(_candidates, given))
     values["topic_defaults"] = _topic_defaults(given)
-    config = BrokerConfig(**values, given=dict(given), ignored=ignored, sources=sources)
+    parts = arguments_of(BrokerConfig, values)
+    config = BrokerConfig(**parts, given=dict(given), ignored=ignored, sources=sources)
     check_clock(config)
-    check_connections(config)
-    check_memory(config)
-    check_metadata_files(config)
+    check_connections(config.connections)
+    check_memory(config.limits)
+    check_metadata_files(config.cluster)
     bound = check_listeners(
         config.listeners,
         config.advertised_listeners,
@@ -188,8 +199,10 @@ def _build(given: Mapping[str, Given], strays: Mapping[str, str]) -> BrokerConfi
         config.controller_listener_names,
     )
     object.__setattr__(config, "listeners", bound)
-    if is_etcd(config.metadata_store) and "broker.session.timeout.ms" not in sources:
-        object.__setattr__(config, "broker_session_timeout_ms", SESSION_TIMEOUT_WITH_ETCD_MS)
+    if is_etcd(config.cluster.metadata_store) and "broker.session.timeout.ms" not in sources:
+        object.__setattr__(
+            config.cluster, "broker_session_timeout_ms", SESSION_TIMEOUT_WITH_ETCD_MS
+        )
     return config
 
 

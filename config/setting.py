@@ -12,7 +12,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field, fields
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any, NamedTuple
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -23,6 +24,8 @@ INT_MAX = 2**31 - 1
 
 _INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
 _METADATA = "setting"
+PART: Final[Mapping[str, bool]] = MappingProxyType({"part": True})
+"""The metadata of a field that holds the settings of one subject, made by its default_factory."""
 
 
 class ConfigError(ValueError):
@@ -195,8 +198,30 @@ def setting(
 
 
 def declared_in(cls: Any) -> dict[str, Setting]:
-    """Returns the settings of a configuration class by attribute, in order of declaration."""
-    return {f.name: f.metadata[_METADATA] for f in fields(cls) if _METADATA in f.metadata}
+    """Returns the settings of a configuration class by attribute, in order of declaration.
+
+    The attribute of a setting in a part is the part's, a dot, and its own: http.http_listener.
+    """
+    found: dict[str, Setting] = {}
+    for each in fields(cls):
+        if _METADATA in each.metadata:
+            found[each.name] = each.metadata[_METADATA]
+        elif each.metadata == PART:
+            own = declared_in(each.default_factory)
+            found |= {f"{each.name}.{attribute}": setting for attribute, setting in own.items()}
+    return found
+
+
+def arguments_of(cls: Any, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns what a configuration class is made with: `values` by attribute, as `declared_in` has them."""
+    found = {attribute: value for attribute, value in values.items() if "." not in attribute}
+    for each in fields(cls):
+        if each.metadata == PART:
+            kind: Any = each.default_factory
+            before = f"{each.name}."
+            own = {a.removeprefix(before): v for a, v in values.items() if a.startswith(before)}
+            found[each.name] = kind(**own)
+    return found
 
 
 def unknown(name: str, known: Iterable[str], origin: str = "") -> ConfigError:

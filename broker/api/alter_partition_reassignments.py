@@ -106,9 +106,9 @@ def _check(node: Node, topic: str, wanted: ReassignablePartition) -> None:
         raise UnknownTopicOrPartition(f"there is no partition {topic}-{wanted.partition_index}")
     if wanted.replicas is None:
         raise NoReassignmentInProgress(f"{topic}-{wanted.partition_index} is not being moved")
-    if wanted.replicas != [node.config.node_id]:
+    if wanted.replicas != [node.config.cluster.node_id]:
         raise InvalidReplicaAssignment(
-            f"replicas {wanted.replicas}: there is one broker, {node.config.node_id}"
+            f"replicas {wanted.replicas}: there is one broker, {node.config.cluster.node_id}"
         )
 
 

@@ -202,8 +202,8 @@ def require_on(
 
 def check_broker(node: Node, name: str) -> None:
     """Raises InvalidRequest unless the name is this broker's, or "" for the cluster's defaults."""
-    if name not in ("", str(node.config.node_id)):
-        raise InvalidRequest(f"this is broker {node.config.node_id}, not {name!r}")
+    if name not in ("", str(node.config.cluster.node_id)):
+        raise InvalidRequest(f"this is broker {node.config.cluster.node_id}, not {name!r}")
 
 
 def is_one_of_several(node: Node, name: str) -> bool:

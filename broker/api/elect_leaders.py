@@ -129,7 +129,9 @@ def _elect(node: Node, topic: str, kind: int, index: int) -> NoReturn:
         if kind == _UNCLEAN:
             raise EligibleLeadersNotAvailable(opened.offline)
         raise PreferredLeaderNotAvailable(opened.offline)
-    raise ElectionNotNeeded(f"{topic}-{index} is led by broker {node.config.node_id} already")
+    raise ElectionNotNeeded(
+        f"{topic}-{index} is led by broker {node.config.cluster.node_id} already"
+    )
 
 
 def _failed(index: int, error: BrokerError) -> PartitionResult:

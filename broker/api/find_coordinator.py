@@ -101,7 +101,7 @@ def _coordinator_of(
     """Returns the broker that coordinates a key, and its address. Raises CoordinatorNotAvailable."""
     listener = context.connection.listener
     if node.cluster is None:
-        return node.config.node_id, *listener.advertised
+        return node.config.cluster.node_id, *listener.advertised
     broker = coordinator.leader_of(key)
     live = node.metadata.image.brokers.get(broker)
     for endpoint in () if live is None else live.record.endpoints:

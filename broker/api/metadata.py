@@ -215,7 +215,7 @@ async def _create_and_answer(
 
     A client asks again for those that are not created yet.
     """
-    left = node.config.auto_create_topics_per_request
+    left = node.config.limits.auto_create_topics_per_request
 
     async def create(topic: MetadataRequestTopic) -> MetadataResponseTopic:
         nonlocal left

@@ -32,9 +32,9 @@ class Alone:
         to another broker, and OSError.
         """
         image = node.metadata.image
-        check_alone(image, node.config.node_id)
+        check_alone(image, node.config.cluster.node_id)
         self._directories = Directories(
-            node.store.log_dirs, machine_boot_id(), image.cluster_id, node.config.node_id
+            node.store.log_dirs, machine_boot_id(), image.cluster_id, node.config.cluster.node_id
         )
         self._directories.note_use()
 

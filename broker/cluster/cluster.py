@@ -56,17 +56,17 @@ class Cluster:
         to another broker.
         """
         config = node.config
-        self.me = config.node_id
+        self.me = config.cluster.node_id
         self.epoch = NO_SESSION
         """The broker epoch of the session (KIP-903), -1 while there is none."""
         self._node, self._metadata = node, node.metadata
-        self._tick_s = config.broker_session_timeout_ms / 1000 / _TICKS
+        self._tick_s = config.cluster.broker_session_timeout_ms / 1000 / _TICKS
         cluster_id = node.metadata.image.cluster_id
         self._directories = Directories(
             node.store.log_dirs,
             machine_boot_id() if boot_id is None else boot_id,
             cluster_id,
-            config.node_id,
+            config.cluster.node_id,
         )
         self._directories.log_missing(node.metadata.image)
         self._new_session = partial(Session, node, self._directories, self.now_ms, keep_alive)
@@ -172,14 +172,14 @@ class Cluster:
     async def hand_over(self) -> None:
         """Lets others lead what this broker leads (KIP-841), as far as they do so in time."""
         config = self._node.config
-        if not config.controlled_shutdown_enable or self.epoch == NO_SESSION:
+        if not config.cluster.controlled_shutdown_enable or self.epoch == NO_SESSION:
             return
         begun_s = self._node.clock.monotonic_s()
         log.info("controlled shutdown begun")
         self._is_stopping = True
         self._news.set()
         try:
-            async with asyncio.timeout(config.controlled_shutdown_max_wait_ms / 1000):
+            async with asyncio.timeout(config.cluster.controlled_shutdown_max_wait_ms / 1000):
                 await self._handed_over.wait()
         except TimeoutError:
             log.warning("controlled shutdown not completed in time: this broker is still in charge")

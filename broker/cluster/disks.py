@@ -37,7 +37,7 @@ class Disks:
         """`now_ms` is a monotonic clock, for any thread."""
         self._node, self._directories = node, directories
         self._slow = SlowDisks(
-            node.pools.syncs, directories.by_path, node.config.log_dir_slow_ms, now_ms
+            node.pools.syncs, directories.by_path, node.config.cluster.log_dir_slow_ms, now_ms
         )
         self._failed: dict[Path, list[Partition]] = {}
         self._full: dict[Path, int] = {}  # by directory: since when

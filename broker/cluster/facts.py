@@ -66,9 +66,9 @@ def _own(node: Node) -> dict[str, Any]:
         "unwritable_directories": {}
         if member is None
         else {str(path): why for path, why in member.unwritable.items()},
-        "inter_broker_protocol_version": config.inter_broker_protocol_version,
+        "inter_broker_protocol_version": config.cluster.inter_broker_protocol_version,
         "message_format_version": config.topic_defaults.message_format_version,
-        "transaction_max_timeout_ms": config.transaction_max_timeout_ms,
+        "transaction_max_timeout_ms": config.transactions.transaction_max_timeout_ms,
         "open_transactions": _open_transactions(node),
         "open_producers": node.transactions.open_producers(_MOST_PRODUCERS),
     }

@@ -54,8 +54,8 @@ class Session:
         """`keep_alive` begins the renewals of a lease, with the arguments of `Renewals`."""
         config = node.config
         self._node, self._metadata = node, node.metadata
-        self._me, self._rack = config.node_id, config.broker_rack
-        self._lease_ms = config.broker_session_timeout_ms
+        self._me, self._rack = config.cluster.node_id, config.cluster.broker_rack
+        self._lease_ms = config.cluster.broker_session_timeout_ms
         self._directories = directories
         self._now_ms = now_ms
         self._begin_renewals = keep_alive
@@ -211,7 +211,7 @@ class Session:
             is_fenced,
             endpoints,
             self._rack,
-            self._node.config.inter_broker_protocol_version,
+            self._node.config.cluster.inter_broker_protocol_version,
         )
 
     async def _write_files(self, image: Image) -> None:

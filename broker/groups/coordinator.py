@@ -82,7 +82,7 @@ class Coordinator(OffsetCommits):
         self._following = Following(
             self._node,
             TOPIC,
-            self._node.config.offsets_topic_replication_factor,
+            self._node.config.cluster.offsets_topic_replication_factor,
             self.ownership,
             carry_out=self._loader.carry_out,
             followed=DeletedTopics(self.forget_topic).look,

@@ -32,10 +32,10 @@ def offsets_topic(node: Node, clock: Clock, ownership: Ownership) -> InternalTop
     declared = Declared(
         TOPIC,
         config.offsets_topic_num_partitions,
-        config.offsets_topic_replication_factor,
+        config.cluster.offsets_topic_replication_factor,
         config.offsets_topic_segment_bytes,
         "producer",
-        config.offsets_commit_timeout_ms,
+        config.cluster.offsets_commit_timeout_ms,
     )
     return InternalTopic(node, declared, clock, ownership)
 

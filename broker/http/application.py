@@ -80,10 +80,10 @@ def _limits(node: Node) -> Limits:
 
     def names() -> frozenset[str]:
         told = (each.advertised[0] for each in node.listeners)
-        known = (_MACHINE, *told, *node.settings.broker.http_allowed_hosts)
+        known = (_MACHINE, *told, *node.settings.broker.http.http_allowed_hosts)
         return frozenset(map(str.lower, known))
 
-    return Limits(node.settings.broker.http_max_connections, names, count_refused)
+    return Limits(node.settings.broker.http.http_max_connections, names, count_refused)
 
 
 def _not_ready(node: Node) -> Iterator[str]:

@@ -22,13 +22,13 @@ class Memory:
     """What the requests of one broker may take."""
 
     def __init__(self, config: BrokerConfig) -> None:
-        limit_bytes = config.memory_limit_bytes
+        limit_bytes = config.limits.memory_limit_bytes
         queued_bytes = limit_bytes // 4
-        if config.queued_max_request_bytes > 0:
-            queued_bytes = min(queued_bytes, config.queued_max_request_bytes)
+        if config.limits.queued_max_request_bytes > 0:
+            queued_bytes = min(queued_bytes, config.limits.queued_max_request_bytes)
         self.requests = Share(queued_bytes)
         # The largest frame that is read; there must be room for it and its length.
-        self.most_frame_bytes = min(config.socket_request_max_bytes, queued_bytes - 4)
+        self.most_frame_bytes = min(config.limits.socket_request_max_bytes, queued_bytes - 4)
         self.records = Share(limit_bytes // 2)
         self.answers = Share(limit_bytes * 3 // 16)
         self.replication = Share(limit_bytes // 16)

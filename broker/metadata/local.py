@@ -14,6 +14,7 @@ from config.broker.etcd_address import is_etcd, parse_etcd
 if TYPE_CHECKING:
     from broker.metadata.liveness.peers import Peers
     from config import BrokerConfig
+    from config.broker.cluster import ClusterConfig
 
 log = logging.getLogger("tidelog.etcd")
 
@@ -25,22 +26,22 @@ def metadata_of(config: BrokerConfig) -> ClusterMetadata:
 
     Raises MetadataError if they need a library that is not installed, or a file that cannot be read.
     """
-    if not config.metadata_store:
-        return local_metadata(Path(config.log_dirs[0]) / FILE, config.node_id)
+    if not config.cluster.metadata_store:
+        return local_metadata(Path(config.log_dirs[0]) / FILE, config.cluster.node_id)
     path = shared_path(config)
     if path is None:
-        return _in_etcd(config)
-    patience_s = config.broker_session_timeout_ms / 1000
-    return local_metadata(path, config.node_id, is_shared=True, patience_s=patience_s)
+        return _in_etcd(config.cluster)
+    patience_s = config.cluster.broker_session_timeout_ms / 1000
+    return local_metadata(path, config.cluster.node_id, is_shared=True, patience_s=patience_s)
 
 
 def shared_path(config: BrokerConfig) -> Path | None:
     """Returns the path of the metadata file that several brokers share; None if it is no file."""
-    store = config.metadata_store
+    store = config.cluster.metadata_store
     return None if is_etcd(store) else Path(store.removeprefix("sqlite:"))
 
 
-def _in_etcd(config: BrokerConfig) -> ClusterMetadata:
+def _in_etcd(config: ClusterConfig) -> ClusterMetadata:
     try:
         from broker.metadata.etcd.login import User
         from broker.metadata.etcd.members import Tls

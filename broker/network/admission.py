@@ -40,7 +40,7 @@ class Admission:
         `open_connections` are those of all addresses; `now_s` is the time of the monotonic clock;
         `quotas` have the rates of single addresses. A connection that is refused is not counted.
         """
-        config = self._settings.broker
+        config = self._settings.broker.connections
         if open_connections >= config.max_connections:
             return "max.connections reached"
         address = _address(host)
@@ -79,7 +79,7 @@ class Admission:
             self._open.pop(address, None)
 
     def _most(self, address: str) -> int:
-        config = self._settings.broker
+        config = self._settings.broker.connections
         for limit in config.max_connections_per_ip_overrides:
             if limit.address == address:
                 return limit.most

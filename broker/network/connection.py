@@ -320,7 +320,7 @@ class Connection(asyncio.Protocol):
             and self._writable
             and LEAST_BYTES <= size <= COPY_BYTES
             and size == int.from_bytes(data[:4], "big")
-            and size <= self.node.settings.broker.socket_request_max_bytes
+            and size <= self.node.settings.broker.limits.socket_request_max_bytes
         )
 
     def _serve_one(self, frame: bytes) -> None:

@@ -109,7 +109,7 @@ class Connections:
         """
         free_bytes = self._memory.answers.free_bytes
         return min(
-            self._settings.broker.fetch_max_bytes,
+            self._settings.broker.fetches.fetch_max_bytes,
             max(_LEAST_FETCH_BYTES, free_bytes // _READERS if in_thread else free_bytes),
         )
 

@@ -121,17 +121,17 @@ def listed_brokers(
     response that names the new one. `with_departed` lists brokers for a session's time after they died.
     Every broker is listed once, in the order of their ids: Java's clients refuse a list with duplicates.
     """
-    me, listener = node.config.node_id, context.connection.listener
+    me, listener = node.config.cluster.node_id, context.connection.listener
     if node.cluster is None:
         return Listed([VisibleBroker(me, *listener.advertised)], me)
     image = node.metadata.image
     visible = visible_brokers(image, listener.name)
     found = dict(visible)
     if not found:
-        rack = node.config.broker_rack
+        rack = node.config.cluster.broker_rack
         found[me] = VisibleBroker(me, *listener.advertised, rack, is_fenced=with_fenced)
     if with_departed:
-        gone = node.metadata.departed(node.config.broker_session_timeout_ms / 1000)
+        gone = node.metadata.departed(node.config.cluster.broker_session_timeout_ms / 1000)
         for each in departed_brokers(gone, listener.name):
             found.setdefault(each.broker, each)
     if with_fenced:

@@ -299,7 +299,7 @@ def _count(node: Node, header: RequestHeader, started_s: float) -> None:
 
 
 def _tell_slow(node: Node, header: RequestHeader, taken_s: float) -> None:
-    limit_ms = node.config.request_slow_log_ms
+    limit_ms = node.config.limits.request_slow_log_ms
     api = api_of(header.api_key)
     if api is None or header.api_key in _WAITING or not 0 <= limit_ms < taken_s * 1000:
         return

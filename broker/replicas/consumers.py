@@ -64,8 +64,8 @@ class ConsumerReads:
         rack, config = self._rack, self._node.config
         if (
             not rack
-            or config.replica_selector_class != RACK_AWARE_SELECTOR
-            or config.broker_rack == rack
+            or config.cluster.replica_selector_class != RACK_AWARE_SELECTOR
+            or config.cluster.broker_rack == rack
         ):
             return NO_REPLICA
         led = self._replicas.led(partition)

@@ -64,9 +64,9 @@ class Replicas:
         self.role_work = RoleWork(node)
         self.isr_changes = IsrChanges(self)
         self.new_leaders = NewLeaders(self, node.metadata)
-        config = node.config
+        config = node.config.cluster
         self._lag_time_max_ms = config.replica_lag_time_max_ms
-        self.newest_magic = config.newest_magic
+        self.newest_magic = node.config.newest_magic
         self.fetch_wait_ms = config.replica_fetch_wait_max_ms
         self.partition_max_bytes = config.replica_fetch_max_bytes
         self.response_max_bytes = config.replica_fetch_response_max_bytes

@@ -89,7 +89,7 @@ async def _adopt(node: Node, name: str, indexes: Sequence[int]) -> None:
             name,
             topic_id,
             tuple(
-                PartitionRecord.led_by(node.config.node_id, epochs.get(index, 0))
+                PartitionRecord.led_by(node.config.cluster.node_id, epochs.get(index, 0))
                 for index in range(partitions)
             ),
             settings,

@@ -82,7 +82,7 @@ class Controller:
         self._metadata = metadata
         self._settings = settings
         self._unclaimed = unclaimed
-        self._is_alone = not settings.broker.metadata_store
+        self._is_alone = not settings.broker.cluster.metadata_store
         self.order = asyncio.Lock()
 
     @_in_order

@@ -45,7 +45,7 @@ def initial(config: BrokerConfig, wanted: CreatableTopic) -> Wanted:
 
     Raises InvalidPartitions, InvalidReplicationFactor, InvalidReplicaAssignment, InvalidRequest.
     """
-    is_alone = not config.metadata_store
+    is_alone = not config.cluster.metadata_store
     if wanted.assignments:
         if wanted.num_partitions != -1 or wanted.replication_factor != -1:
             raise InvalidRequest("an assignment replaces the numbers: both must be -1")
@@ -78,9 +78,9 @@ def initial(config: BrokerConfig, wanted: CreatableTopic) -> Wanted:
 def _check_alone(config: BrokerConfig, assignments: Iterable[Sequence[int]]) -> None:
     """Raises InvalidReplicaAssignment unless the only broker is the only replica of each."""
     for replicas in assignments:
-        if list(replicas) != [config.node_id]:
+        if list(replicas) != [config.cluster.node_id]:
             raise InvalidReplicaAssignment(
-                f"replicas {list(replicas)}: there is one broker, {config.node_id}"
+                f"replicas {list(replicas)}: there is one broker, {config.cluster.node_id}"
             )
 
 
@@ -104,7 +104,7 @@ def grown_count(config: BrokerConfig, wanted: CreatePartitionsTopic, topic: Topi
             raise InvalidReplicaAssignment(
                 f"{added} partitions are to be added, and {len(wanted.assignments)} are assigned"
             )
-        if not config.metadata_store:
+        if not config.cluster.metadata_store:
             _check_alone(config, (assignment.broker_ids for assignment in wanted.assignments))
     return count
 
@@ -118,11 +118,11 @@ def check_room(config: BrokerConfig, image: Image, name: str, added: int) -> Non
     if is_internal(name):
         return
     topics = image.topics
-    if name not in topics and len(topics) >= config.max_topics:
-        raise PolicyViolation(f"the cluster has max.topics={config.max_topics} topics")
+    if name not in topics and len(topics) >= config.limits.max_topics:
+        raise PolicyViolation(f"the cluster has max.topics={config.limits.max_topics} topics")
     present = sum(len(topic.assignments) for topic in topics.values())
-    if present + added > config.max_partitions:
+    if present + added > config.limits.max_partitions:
         raise PolicyViolation(
             f"the cluster has {present} partitions, and {added} more would exceed "
-            f"max.partitions={config.max_partitions}"
+            f"max.partitions={config.limits.max_partitions}"
         )

@@ -78,7 +78,7 @@ class Settings:
 
     def use(self, image: Image) -> None:
         """Uses the broker settings of an image. Raises InvalidConfig if they are inconsistent."""
-        own = own_configs.of(image, self._start.node_id)
+        own = own_configs.of(image, self._start.cluster.node_id)
         self.broker = self._reconfigured(image.broker_configs, own)
 
     def check_own(self, image: Image, own: Mapping[str, str]) -> None:
@@ -88,11 +88,11 @@ class Settings:
     def cordoned(self, image: Image) -> frozenset[int]:
         """Returns the brokers that get no new replicas, by an image that may not be used yet."""
         if _CORDONED not in image.broker_configs:
-            return frozenset(self._start.cordoned_brokers)
+            return frozenset(self._start.cluster.cordoned_brokers)
         config = self.broker
         with contextlib.suppress(InvalidConfig):
             config = self._reconfigured(image.broker_configs)
-        return frozenset(config.cordoned_brokers)
+        return frozenset(config.cluster.cordoned_brokers)
 
     def without_cordon(self, configs: Mapping[str, str], broker: int) -> Mapping[str, str]:
         """Returns settings of the brokers in which a broker is not among `cordoned.brokers`."""
@@ -171,13 +171,14 @@ class Settings:
 
         One that does not run counts, too: it will follow, or lead, with what it was started with.
         """
-        if image is None or not self._start.metadata_store:
+        if image is None or not self._start.cluster.metadata_store:
             return
         for broker, registered in sorted(image.registrations.items()):
             protocol = registered.record.protocol
-            if not protocol or broker == self._start.node_id:
+            if not protocol or broker == self._start.cluster.node_id:
                 continue
-            others = replace(self.broker, inter_broker_protocol_version=protocol)
+            cluster = replace(self.broker.cluster, inter_broker_protocol_version=protocol)
+            others = replace(self.broker, cluster=cluster)
             try:
                 check_message_format(others, config.message_format_version, name)
             except ConfigError as error:
@@ -211,7 +212,7 @@ class Settings:
                 extra={
                     "topic": topic,
                     "message_format_version": config.message_format_version,
-                    "inter_broker_protocol_version": self.broker.inter_broker_protocol_version,
+                    "inter_broker_protocol_version": self.broker.cluster.inter_broker_protocol_version,
                 },
             )
         return storable

@@ -204,7 +204,7 @@ class Topics:
         """
         await self._reconciler.reconcile()
         error = self._reconciler.failure(topic.topic_id)
-        if error is None or self.settings.broker.metadata_store:
+        if error is None or self.settings.broker.cluster.metadata_store:
             return
         try:
             if not await withdraw(self._reconciler.held_back(topic.topic_id)):

@@ -85,7 +85,7 @@ class TransactionCoordinator(TransactionRegistry):
         self._following = Following(
             self._node,
             TOPIC,
-            self._node.config.transaction_state_log_replication_factor,
+            self._node.config.transactions.transaction_state_log_replication_factor,
             self.ownership,
             carry_out=self._loader.carry_out,
         )
@@ -155,7 +155,7 @@ class TransactionCoordinator(TransactionRegistry):
     ) -> Producer:
         """Gives a producer its id and epoch; raises the error that it gets."""
         await self._loader.until_loaded(partial(self._find, transactional_id))
-        if not 0 < timeout_ms <= self._node.config.transaction_max_timeout_ms:
+        if not 0 < timeout_ms <= self._node.config.transactions.transaction_max_timeout_ms:
             raise InvalidTransactionTimeout(f"transaction.timeout.ms={timeout_ms}")
         kept, new_id = self._find(transactional_id), NO_PRODUCER_ID
         if kept is None and len(transactional_id) > _LONGEST_ID:

@@ -215,7 +215,10 @@ class Execution:
             return  # what is pending calls this again
         at_ms = transaction.times_out_at_ms()
         if at_ms is None:
-            at_ms = transaction.updated_at_ms + self._node.config.transactional_id_expiration_ms
+            at_ms = (
+                transaction.updated_at_ms
+                + self._node.config.transactions.transactional_id_expiration_ms
+            )
         self._deadlines.set(transaction.transactional_id, max(at_ms + 1, kept.not_before_ms))
 
     def _deadline_reached(self, transactional_id: str, _now_ms: int) -> None:
@@ -235,7 +238,7 @@ class Execution:
         if not self._registry.is_kept(kept):
             return
         transaction = kept.transaction
-        expire_after_ms = self._node.config.transactional_id_expiration_ms
+        expire_after_ms = self._node.config.transactions.transactional_id_expiration_ms
         actions = transaction.tick(self.now(), new_id, expire_after_ms)
         if actions and transaction.state is State.ONGOING:
             kept.has_timed_out = True

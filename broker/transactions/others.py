@@ -173,7 +173,7 @@ class OtherBrokers:
         endpoint = None if replicas is None else replicas.endpoint(broker)
         if endpoint is None:
             raise ClientError("it is not registered")
-        name = f"broker-{self._node.config.node_id}-transactions"
+        name = f"broker-{self._node.config.cluster.node_id}-transactions"
         return await open_connection(endpoint.host, endpoint.port, name, timeout_s=_CONNECT_S)
 
 

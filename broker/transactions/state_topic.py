@@ -32,9 +32,9 @@ def state_topic(node: Node, clock: Clock, ownership: Ownership) -> InternalTopic
     config = node.config
     declared = Declared(
         TOPIC,
-        config.transaction_state_log_num_partitions,
-        config.transaction_state_log_replication_factor,
-        config.transaction_state_log_segment_bytes,
+        config.transactions.transaction_state_log_num_partitions,
+        config.transactions.transaction_state_log_replication_factor,
+        config.transactions.transaction_state_log_segment_bytes,
         "uncompressed",
         _TIMEOUT_MS,
     )

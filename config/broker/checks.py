@@ -10,6 +10,9 @@ from config.setting import ConfigError
 from config.versions import FIRST_RELEASE_OF, magic_of
 
 if TYPE_CHECKING:
+    from config.broker.cluster import ClusterConfig
+    from config.broker.connections import ConnectionsConfig
+    from config.broker.limits import LimitsConfig
     from config.broker.settings import BrokerConfig
 
 RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
@@ -56,7 +59,7 @@ def parse_log_dirs(text: str) -> tuple[str, ...]:
     return found
 
 
-def check_metadata_files(config: BrokerConfig) -> None:
+def check_metadata_files(config: ClusterConfig) -> None:
     """Checks that a certificate and its key are both named, or neither; raises ConfigError."""
     if bool(config.metadata_store_certificate_file) != bool(config.metadata_store_key_file):
         raise ConfigError(
@@ -66,7 +69,7 @@ def check_metadata_files(config: BrokerConfig) -> None:
         raise ConfigError("metadata.store.user and metadata.store.password.file need each other")
 
 
-def check_memory(config: BrokerConfig) -> None:
+def check_memory(config: LimitsConfig) -> None:
     """Checks that queued requests may take as much as the largest of them; raises ConfigError."""
     queued_bytes = config.queued_max_request_bytes
     if 0 < queued_bytes < config.socket_request_max_bytes:
@@ -76,7 +79,7 @@ def check_memory(config: BrokerConfig) -> None:
         )
 
 
-def check_connections(config: BrokerConfig) -> None:
+def check_connections(config: ConnectionsConfig) -> None:
     """Checks that some address may connect, as Kafka does; raises ConfigError."""
     if config.max_connections_per_ip == 0 and not config.max_connections_per_ip_overrides:
         raise ConfigError(
@@ -107,7 +110,7 @@ def check_message_format(config: BrokerConfig, version: str, name: str) -> None:
     if magic > config.newest_magic:
         raise ConfigError(
             f"{name}={version} is message format {magic}, and inter.broker.protocol.version="
-            f"{config.inter_broker_protocol_version} allows none newer than {config.newest_magic}: "
+            f"{config.cluster.inter_broker_protocol_version} allows none newer than {config.newest_magic}: "
             f"set inter.broker.protocol.version to {FIRST_RELEASE_OF[magic]} or later on every "
             f"broker first, or an older {name}"
         )

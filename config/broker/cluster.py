@@ -10,7 +10,6 @@ from config.broker.checks import (
     parse_node_id,
     parse_replica_selector,
 )
-from config.broker.transactions import TransactionConfig
 from config.replication_quota import (
     ALTER_LOG_DIRS_RATE,
     FOLLOWER_RATE,
@@ -26,8 +25,8 @@ SESSION_TIMEOUT_WITH_ETCD_MS = 6_000
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterConfig(TransactionConfig):
-    """A broker's settings of its cluster; the other settings of a broker are beside them."""
+class ClusterConfig:
+    """A broker's settings of its cluster."""
 
     node_id: int = setting(
         "node.id",

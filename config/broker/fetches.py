@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from config.broker.limits import LimitsConfig
 from config.setting import INT_MAX, Type, setting
 
 
 @dataclass(frozen=True, slots=True)
-class FetchConfig(LimitsConfig):
-    """A broker's settings of fetches; the other settings of a broker are beside them."""
+class FetchConfig:
+    """A broker's settings of fetches."""
 
     fetch_max_bytes: int = setting(
         "fetch.max.bytes",

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from config.broker.fetches import FetchConfig
-from config.broker.listeners import parse_address
+from config.broker.listeners import parse_address, split_address
 from config.setting import Type, setting
 
 
 @dataclass(frozen=True, slots=True)
-class HttpConfig(FetchConfig):
-    """A broker's settings of HTTP; the other settings of a broker are beside them."""
+class HttpConfig:
+    """A broker's settings of HTTP."""
 
     http_listener: str = setting(
         "http.listener",
@@ -36,3 +35,8 @@ class HttpConfig(FetchConfig):
         "The names, separated by commas, under which HTTP is asked (the Host header), beside plain "
         "addresses, localhost, the name of the machine and advertised.listeners. Not a Kafka setting.",
     )
+
+    @property
+    def address(self) -> tuple[str, int] | None:
+        """Host and port of the HTTP listener; None if there is none."""
+        return split_address(self.http_listener) if self.http_listener else None

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from config.broker.connections import ConnectionsConfig
 from config.setting import Type, setting
 
 
 @dataclass(frozen=True, slots=True)
-class LimitsConfig(ConnectionsConfig):
-    """A broker's limits for clients; the other settings of a broker are beside them."""
+class LimitsConfig:
+    """A broker's limits for clients."""
 
     socket_request_max_bytes: int = setting(
         "socket.request.max.bytes",

@@ -1,8 +1,8 @@
 """Every broker setting, declared once; `checks.py` has the rules between settings.
 
 Kafka's settings have Kafka's names, and our own (http.listener, clock ...) follow its style. The
-defaults of topic settings are broker settings too: config/topic.py declares them under `broker_names`. The
-settings of the cluster are in cluster.py, those of HTTP in http.py, those of fetches in fetches.py.
+defaults of topic settings are broker settings too: config/topic.py declares them under `broker_names`. A
+subject with many settings has a class in a file of its own, and BrokerConfig holds one of each.
 """
 
 from __future__ import annotations
@@ -12,6 +12,10 @@ from typing import TYPE_CHECKING
 
 from config.broker.checks import parse_log_dirs
 from config.broker.cluster import ClusterConfig
+from config.broker.connections import ConnectionsConfig
+from config.broker.fetches import FetchConfig
+from config.broker.http import HttpConfig
+from config.broker.limits import LimitsConfig
 from config.broker.listeners import (
     Listener,
     check_protocol_map,
@@ -20,7 +24,8 @@ from config.broker.listeners import (
     parse_bound_listeners,
     split_address,
 )
-from config.setting import INT_MAX, LONG_MAX, Given, Setting, Type, declared_in, setting
+from config.broker.transactions import TransactionConfig
+from config.setting import INT_MAX, LONG_MAX, PART, Given, Setting, Type, declared_in, setting
 from config.topic import TopicConfig
 from config.versions import magic_of
 
@@ -31,9 +36,15 @@ DEFAULT = "default"
 
 
 @dataclass(frozen=True, slots=True)
-class BrokerConfig(ClusterConfig):
-    """The settings of one broker."""
+class BrokerConfig:
+    """The settings of one broker: those of each subject that has a class of its own, and the others."""
 
+    connections: ConnectionsConfig = field(default_factory=ConnectionsConfig, metadata=PART)
+    limits: LimitsConfig = field(default_factory=LimitsConfig, metadata=PART)
+    fetches: FetchConfig = field(default_factory=FetchConfig, metadata=PART)
+    http: HttpConfig = field(default_factory=HttpConfig, metadata=PART)
+    transactions: TransactionConfig = field(default_factory=TransactionConfig, metadata=PART)
+    cluster: ClusterConfig = field(default_factory=ClusterConfig, metadata=PART)
     listeners: tuple[Listener, ...] = setting(
         "listeners",
         Type.LIST,
@@ -353,14 +364,9 @@ class BrokerConfig(ClusterConfig):
     sources: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
 
     @property
-    def http(self) -> tuple[str, int] | None:
-        """Host and port of the HTTP listener; None if there is none."""
-        return split_address(self.http_listener) if self.http_listener else None
-
-    @property
     def newest_magic(self) -> int:
         """The newest message format that this broker stores, by `inter.broker.protocol.version`."""
-        return magic_of(self.inter_broker_protocol_version)
+        return magic_of(self.cluster.inter_broker_protocol_version)
 
     @property
     def control(self) -> tuple[str, int] | None:
@@ -369,4 +375,4 @@ class BrokerConfig(ClusterConfig):
 
 
 BROKER_SETTINGS: Mapping[str, Setting] = declared_in(BrokerConfig)
-"""Every broker setting that is no topic default, by attribute, in order of declaration."""
+"""Every broker setting that is no topic default, by attribute (http.http_listener is in a part), in order."""

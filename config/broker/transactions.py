@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from config.broker.http import HttpConfig
 from config.setting import INT_MAX, Type, setting
 
 
 @dataclass(frozen=True, slots=True)
-class TransactionConfig(HttpConfig):
-    """A broker's settings of transactions; the other settings of a broker are beside them."""
+class TransactionConfig:
+    """A broker's settings of transactions."""
 
     transaction_max_timeout_ms: int = setting(
         "transaction.max.timeout.ms",

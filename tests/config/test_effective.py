@@ -18,8 +18,8 @@ READ_AS = {
     "message_timestamp_difference_max_ms": "timestamp_window",
     "message_format_version": "target_magic",
     "compression_type": "compression",
-    "inter_broker_protocol_version": "newest_magic",
-    "http_listener": "http",
+    "cluster.inter_broker_protocol_version": "newest_magic",
+    "http.http_listener": "http.address",
     "control_listener": "control",
 }
 # What decides about the listeners before anybody else sees them; and what has one possible value.
@@ -38,6 +38,7 @@ def readers():
     ids=lambda x: str(x)[:40],
 )
 def test_effective_means_that_somebody_reads_it(readers, attribute, setting):
-    name = READ_AS.get(attribute, attribute)
-    is_read = re.search(rf"(?:\bconfig|settings\.broker)\.{name}\b", readers) is not None
+    part, _, name = READ_AS.get(attribute, attribute).rpartition(".")
+    found = re.search(rf"(?:\bconfig|settings\.broker)\.(?:{part}\.)?{name}\b", readers)
+    is_read = found is not None
     assert setting.effective == (is_read or attribute in READ_IN_CONFIG)

@@ -73,7 +73,10 @@ def _own(config: BrokerConfig, broker: int, brokers: int) -> dict[str, str]:
     }
     if config.advertised_listeners:
         own["advertised.listeners"] = _raised(config.advertised_listeners, broker)
-    for name, address in (("http.listener", config.http), ("control.listener", config.control)):
+    for name, address in (
+        ("http.listener", config.http.address),
+        ("control.listener", config.control),
+    ):
         if address is not None:
             host, port = address
             shown = f"[{host}]" if ":" in host else host
@@ -114,6 +117,9 @@ def _addresses(config: BrokerConfig) -> Iterator[tuple[str, str, int]]:
     for name, host, port in config.listeners:
         if port:
             yield f"listener {name}", host, port
-    for name, address in (("http.listener", config.http), ("control.listener", config.control)):
+    for name, address in (
+        ("http.listener", config.http.address),
+        ("control.listener", config.control),
+    ):
         if address is not None and address[1]:
             yield name, *address

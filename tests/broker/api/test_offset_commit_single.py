@@ -40,12 +40,12 @@ def node_at(directory):
         name: (uuid.UUID(int=number), count)
         for number, (name, count) in enumerate(PARTITIONS.items(), 1)
     }
-    image = both_paths.image_of(config.node_id, topics)
+    image = both_paths.image_of(config.cluster.node_id, topics)
     node = Node(
         config,
         ManualClock(NOW_MS),
         store,
-        SimpleNamespace(image=image, node_id=config.node_id),
+        SimpleNamespace(image=image, node_id=config.cluster.node_id),
         Metrics(),
     )
     for number, (name, count) in enumerate(PARTITIONS.items(), 1):

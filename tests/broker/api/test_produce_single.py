@@ -45,12 +45,12 @@ def node_at(directory):
     config = load(None, {}, {"log.dirs": str(directory)})
     store = LogStore([directory], default_config=config.topic_defaults)
     store.open(NOW_MS)
-    image = both_paths.image_of(config.node_id, {name: (IDS[name], 2) for name in IDS})
+    image = both_paths.image_of(config.cluster.node_id, {name: (IDS[name], 2) for name in IDS})
     node = Node(
         config,
         ManualClock(NOW_MS),
         store,
-        SimpleNamespace(image=image, node_id=config.node_id),
+        SimpleNamespace(image=image, node_id=config.cluster.node_id),
         Metrics(),
     )
     for name, topic_id in IDS.items():
@@ -164,7 +164,7 @@ def test_the_log_of_a_deleted_topic_of_the_same_name_is_not_served(short):
     """The topic was deleted and created again, and its old log has not been deleted yet."""
     created_again = {name: (IDS[name], 2) for name in IDS} | {"plain": (uuid.UUID(int=9), 2)}
     assert short.leader_partition("plain", 0).topic_id == IDS["plain"]
-    short.metadata.image = both_paths.image_of(short.config.node_id, created_again)
+    short.metadata.image = both_paths.image_of(short.config.cluster.node_id, created_again)
     with pytest.raises(UnknownTopicOrPartition, match="not created yet"):
         short.leader_partition("plain", 0)
     assert short.leader_partition("stamped", 0).topic_id == IDS["stamped"]

@@ -283,7 +283,7 @@ async def test_a_full_disk_is_looked_at_again_after_a_while(tmp_path):
     node = SimpleNamespace(
         store=store,
         pools=pools,
-        config=SimpleNamespace(log_dir_slow_ms=0),
+        config=SimpleNamespace(cluster=SimpleNamespace(log_dir_slow_ms=0)),
         metadata=SimpleNamespace(
             image=SimpleNamespace(topics={"t": SimpleNamespace(topic_id=topic_id)})
         ),

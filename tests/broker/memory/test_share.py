@@ -10,6 +10,7 @@ import pytest
 from broker.memory.memory import Memory
 from broker.memory.share import Share
 from config import BrokerConfig
+from config.broker.limits import LimitsConfig
 
 MIB = 1 << 20
 
@@ -111,12 +112,14 @@ def test_any_order_of_events_keeps_the_limit_and_serves_everybody(seed):
 
 def test_the_shares_are_together_what_the_limit_says():
     memory = Memory(BrokerConfig())
-    assert sum(share.limit_bytes for _, share in memory) == BrokerConfig().memory_limit_bytes
-    assert memory.requests.limit_bytes > BrokerConfig().socket_request_max_bytes
+    assert sum(share.limit_bytes for _, share in memory) == LimitsConfig().memory_limit_bytes
+    assert memory.requests.limit_bytes > LimitsConfig().socket_request_max_bytes
 
 
 def test_queued_max_request_bytes_limits_the_frames():
-    config = BrokerConfig(queued_max_request_bytes=2 * MIB, memory_limit_bytes=64 * MIB)
+    config = BrokerConfig(
+        limits=LimitsConfig(queued_max_request_bytes=2 * MIB, memory_limit_bytes=64 * MIB)
+    )
     memory = Memory(config)
     assert memory.requests.limit_bytes == 2 * MIB
     assert memory.records.limit_bytes == 32 * MIB

@@ -8,6 +8,7 @@ pytest.importorskip("aetcd", reason="aetcd is not installed (make setup)")
 
 from broker.metadata.local import metadata_of
 from config import BrokerConfig
+from config.broker.cluster import ClusterConfig
 
 
 @pytest.mark.parametrize(
@@ -26,6 +27,6 @@ from config import BrokerConfig
     ],
 )
 def test_a_password_without_tls_is_warned_of(settings, is_warned, caplog):
-    metadata_of(BrokerConfig(metadata_store="etcd://h:1", **settings))
+    metadata_of(BrokerConfig(cluster=ClusterConfig(metadata_store="etcd://h:1", **settings)))
     said = "the password of user broker goes to etcd without TLS: metadata.store.ca.file switches"
     assert (said in caplog.text) == is_warned

@@ -14,6 +14,7 @@ from broker.metadata.records import put_own_configs
 from broker.topics.controller import Controller
 from broker.topics.settings import Settings
 from config import BrokerConfig
+from config.broker.cluster import ClusterConfig
 from config.setting import written
 from protocol.errors import InvalidConfig
 
@@ -28,7 +29,7 @@ async def test_they_are_refused_while_an_older_broker_is_registered():
         put = put_registration(broker, RegistrationRecord("i", protocol=protocol))
         await metadata.transact((), (put,))
 
-    config = BrokerConfig(metadata_store="sqlite:x")
+    config = BrokerConfig(cluster=ClusterConfig(metadata_store="sqlite:x"))
     controller = Controller(metadata, Settings(config), lambda _: frozenset(), metadata.catch_up)
     for broker, protocol in ((1, "3.0-IV1"), (2, ""), (3, "3.0-IV1"), (4, "")):
         await register(broker, protocol)
@@ -60,15 +61,17 @@ async def test_they_are_refused_while_an_older_broker_is_registered():
 async def test_the_limits_of_connections_of_one_broker_win(name, for_all, own):
     metadata = ClusterMetadata(MemoryStore())
     await metadata.open()
-    config = BrokerConfig(metadata_store="sqlite:x", node_id=metadata.node_id)
+    config = BrokerConfig(
+        cluster=ClusterConfig(metadata_store="sqlite:x", node_id=metadata.node_id)
+    )
     settings = Settings(config)
     controller = Controller(metadata, settings, lambda _: frozenset(), metadata.catch_up)
     await controller.alter_broker({name: for_all})
     node = SimpleNamespace(metadata=metadata)
     await controller.alter_broker(changes_of_one(node, "1", {name: own}), of_one=True)
     settings.use(metadata.image)
-    assert written(getattr(settings.broker, name.replace(".", "_"))) == own
+    assert written(getattr(settings.broker.connections, name.replace(".", "_"))) == own
     await controller.alter_broker({name: None}, of_one=True)
     settings.use(metadata.image)
-    assert written(getattr(settings.broker, name.replace(".", "_"))) == for_all
+    assert written(getattr(settings.broker.connections, name.replace(".", "_"))) == for_all
     await metadata.close()

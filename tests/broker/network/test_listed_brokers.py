@@ -33,8 +33,9 @@ def listed(**fenced):
 
 def listed_from(image, departed=(), rack=None, **wanted):
     """Lists the brokers of an image of the metadata, and those whose sessions have ended."""
-    config = SimpleNamespace(node_id=ME, broker_rack=rack, broker_session_timeout_ms=9000)
+    cluster = SimpleNamespace(node_id=ME, broker_rack=rack, broker_session_timeout_ms=9000)
     metadata = SimpleNamespace(image=image, departed=lambda _: departed)
+    config = SimpleNamespace(cluster=cluster)
     node = SimpleNamespace(cluster=object(), config=config, metadata=metadata)
     listener = Listener("PLAINTEXT", "", 9091, ("127.0.0.1", 9091))
     context = SimpleNamespace(connection=SimpleNamespace(listener=listener))

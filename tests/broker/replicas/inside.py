@@ -48,7 +48,7 @@ class Sessions:
     """Stands for `broker.cluster.Cluster`: the test says when a session begins and ends."""
 
     def __init__(self, node: Node) -> None:
-        self.me = node.config.node_id
+        self.me = node.config.cluster.node_id
         self.epoch = NO_SESSION
         self.lease: Lease
 
@@ -99,7 +99,7 @@ class Broker:
         record = LiveBrokerRecord(
             f"{self.number}-{metadata.image.revision}",
             (Endpoint("PLAINTEXT", "127.0.0.1", self.port),),
-            rack=self.node.config.broker_rack,
+            rack=self.node.config.cluster.broker_rack,
             is_fenced=False,
         )
         lease = await store.grant(_LEASE_MS)

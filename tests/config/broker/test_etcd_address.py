@@ -42,10 +42,10 @@ def test_what_is_no_address_is_refused(text):
 
 def test_sessions_are_longer_with_etcd_unless_somebody_has_set_them():
     name, etcd = "metadata.store", "etcd://a:2379"
-    assert load(None, {}, {name: "sqlite:a"}).broker_session_timeout_ms == 3_000
-    assert load(None, {}, {name: etcd}).broker_session_timeout_ms == 6_000
+    assert load(None, {}, {name: "sqlite:a"}).cluster.broker_session_timeout_ms == 3_000
+    assert load(None, {}, {name: etcd}).cluster.broker_session_timeout_ms == 6_000
     chosen = load(None, {}, {name: etcd, "broker.session.timeout.ms": "3000"})
-    assert chosen.broker_session_timeout_ms == 3_000
+    assert chosen.cluster.broker_session_timeout_ms == 3_000
 
 
 @pytest.mark.parametrize("half", ["certificate", "key"])

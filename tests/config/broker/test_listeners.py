@@ -78,5 +78,5 @@ def test_refusals(settings, sentence):
 
 
 def test_http_is_host_and_port():
-    assert load(None, {}, {"http.listener": "127.0.0.1:0"}).http == ("127.0.0.1", 0)
-    assert load(None, {}, {"http.listener": "[::1]:80"}).http == ("::1", 80)
+    assert load(None, {}, {"http.listener": "127.0.0.1:0"}).http.address == ("127.0.0.1", 0)
+    assert load(None, {}, {"http.listener": "[::1]:80"}).http.address == ("::1", 80)

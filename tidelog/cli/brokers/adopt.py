@@ -117,7 +117,7 @@ def _apply(options: argparse.Namespace) -> None:
     from protocol.errors import BrokerError
 
     config = _config(options)
-    if not config.metadata_store:
+    if not config.cluster.metadata_store:
         raise CommandError(
             "--set metadata.store=sqlite:PATH or etcd://HOST:PORT names where the cluster is to begin",
             USAGE,

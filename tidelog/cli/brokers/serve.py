@@ -138,8 +138,8 @@ def _serve_many(
         ]
 
     (first, *_) = [load_own(broker) for broker in range(1, len(settings) + 1)]
-    metadata = Path(first.metadata_store.removeprefix("sqlite:"))
-    stalls = Stalls(metadata, first.broker_session_timeout_ms / 1000)
+    metadata = Path(first.cluster.metadata_store.removeprefix("sqlite:"))
+    stalls = Stalls(metadata, first.cluster.broker_session_timeout_ms / 1000)
     if options.stop_at_eof:
         _stop_at_eof()
     handler = structured_log.set_up(config.log_level)
