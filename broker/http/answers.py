@@ -116,6 +116,30 @@ async def body_of(request: Any) -> str:
     return text
 
 
+def fields_of(
+    text: str, fields: tuple[str, ...] | None, *, may_be_empty: bool = False
+) -> Mapping[str, Any]:
+    """Returns the fields of a body, which is a JSON object with no others than `fields` (None: any).
+
+    A body that `may_be_empty` has none then. Raises Refused.
+    """
+    if may_be_empty and not text.strip():
+        return {}
+    try:
+        given = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise Refused(400, "BAD_JSON", f"the body is no JSON: {error}") from None
+    if not isinstance(given, dict):
+        raise Refused(400, "BAD_JSON", "the body is no JSON object")
+    for name in given:
+        if fields is not None and name not in fields:
+            known = f"it may have {', '.join(fields)}" if fields else "it takes none"
+            raise Refused(
+                400, "UNKNOWN_FIELD", f"{name[:40]!r} is no field of this request: {known}"
+            )
+    return given
+
+
 def answering(
     web: Any, log: logging.Logger, routes: str, failed: Callable[[], None] | None = None
 ) -> Any:

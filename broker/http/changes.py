@@ -9,12 +9,11 @@ seems to be on this machine: a proxy should pass on GET alone.
 from __future__ import annotations
 
 import ipaddress
-import json
 import logging
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker.http import clock
-from broker.http.answers import Refused, body_of, line, refuse_pages, twice
+from broker.http.answers import Refused, body_of, fields_of, line, refuse_pages, twice
 from broker.security.authorizer import CLUSTER_NAME
 from broker.security.session import ANONYMOUS, Session
 from protocol.acl import Operation, ResourceType
@@ -110,7 +109,7 @@ def _handler(node: Node, route: _Route, web: Any) -> Callable[[Any], Awaitable[A
             raise Refused(_FORBIDDEN, "FORBIDDEN", "a change is sent as application/json")
         session = Session(ANONYMOUS, host, _LISTENER)
         node.authorizer.require(session, Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME)
-        given = _body(await body_of(request), route)
+        given = fields_of(await body_of(request), route.fields)
         log.info("change over HTTP", extra={"path": request.path, "host": host, **given})
         answer = await route.do(node, {**given, **request.match_info})
         return web.json_response(answer, dumps=line)
@@ -134,21 +133,3 @@ def _local_peer(request: Any) -> str:
             f"a change is accepted from this machine alone, over loopback, and not from {host}",
         )
     return host
-
-
-def _body(text: str, route: _Route) -> Mapping[str, Any]:
-    """Returns the fields of a body; raises Refused."""
-    try:
-        given = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise Refused(400, "BAD_JSON", f"the body is no JSON: {error}") from None
-    if not isinstance(given, dict):
-        raise Refused(400, "BAD_JSON", "the body is no JSON object")
-    for name in given:
-        if name not in route.fields:
-            raise Refused(
-                400,
-                "UNKNOWN_FIELD",
-                f"{name[:40]!r} is no field of this request: it may have {', '.join(route.fields)}",
-            )
-    return given

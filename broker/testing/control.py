@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import importlib
-import json
 import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -21,6 +20,7 @@ from broker.http.answers import (
     Refused,
     answering,
     body_of,
+    fields_of,
     guarding,
     line,
     partition_number,
@@ -352,25 +352,8 @@ async def start_control(control: Control, listening: socket.socket) -> Any:
 
 def _handler(control: Control, route: _Route, web: Any) -> Callable[[Any], Awaitable[Any]]:
     async def handle(request: Any) -> Any:
-        given = _body(await body_of(request), route)
+        given = fields_of(await body_of(request), route.fields, may_be_empty=True)
         answer = await route.do(control, {**given, **request.match_info})
         return web.json_response(answer, status=route.status, dumps=line)
 
     return handle
-
-
-def _body(text: str, route: _Route) -> Mapping[str, Any]:
-    """Returns the fields of a body; raises Refused."""
-    if not text.strip():
-        return {}
-    try:
-        given = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise Refused(400, "BAD_JSON", f"the body is no JSON: {error}") from None
-    if not isinstance(given, dict):
-        raise Refused(400, "BAD_JSON", "the body is no JSON object")
-    for name in given:
-        if route.fields is not None and name not in route.fields:
-            known = f"it may have {', '.join(route.fields)}" if route.fields else "it takes none"
-            raise Refused(400, "UNKNOWN_FIELD", f"{name!r} is no field of this request: {known}")
-    return given
