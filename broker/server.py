@@ -14,7 +14,6 @@ import logging
 import os
 import resource
 import signal
-import socket
 import sys
 from functools import partial
 from pathlib import Path
@@ -34,25 +33,26 @@ from broker.metadata.local import metadata_of
 from broker.metadata.store import MetadataError
 from broker.metrics.counters import Metrics
 from broker.network.connection import Connection
-from broker.network.listener import HTTP, Listener
+from broker.network.sockets import BACKLOG, bound_listeners, http_listener, listen
 from broker.node import Node
 from broker.pools import NoDefaultPool
 from broker.topics.startup import open_topics
 from broker.unenforced_settings import log_ignored, log_unenforced_in
-from config.broker.listeners import EVERY_INTERFACE
 from protocol.errors import BrokerError
 from protocol.records import kernels
 from storage.directory.log_directory import LogDirectoryError
 from storage.directory.store import LogStore
 
 if TYPE_CHECKING:
+    import socket
+
     from broker.clock import Clock
+    from broker.network.listener import Listener
     from broker.testing.faults import Faults
     from config import BrokerConfig
 
 log = logging.getLogger("tidelog.server")
 
-_BACKLOG = 1024
 _DRAIN_S = 3.0
 _LINGER_S = 0.5  # how long peers may take to close their side
 # How long a thread of a pool may compute in Python while the event loop waits. Python's 5 ms would
@@ -159,15 +159,15 @@ async def _serve(node: Node, stop: asyncio.Event, started_s: float, faults: Faul
     """Listens, prints the ready line, and serves until the broker is told to stop."""
     loop = asyncio.get_running_loop()
     servers, bound = await _bound_servers(node), node.listeners
-    http_socket = _listen(*address) if (address := node.config.http.address) else None
-    control_socket = _listen(*node.config.control) if node.config.control else None
+    http_socket = listen(*address) if (address := node.config.http.address) else None
+    control_socket = listen(*node.config.control) if node.config.control else None
     rounds, compaction = Rounds(node), CompactionRounds(node)
     # HTTP answers while the broker still waits to be unfenced, and says so.
     https = [loop.create_task(start_http(node, http_socket))] if http_socket else []
     if control_socket is not None and faults is not None:
         control = partial(_start_control, node, (rounds, compaction), faults)
         https.append(loop.create_task(control(control_socket)))
-    told = bound if http_socket is None else [*bound, _http_listener(http_socket)]
+    told = bound if http_socket is None else [*bound, http_listener(http_socket)]
     try:
         if await _has_joined(node, told, stop):
             node.ready = True
@@ -262,13 +262,13 @@ async def _bound_servers(node: Node) -> list[asyncio.Server]:
     What a broker knows before it is unfenced would mislead clients.
     """
     servers = []
-    for waiting, listener in _listeners(node.config):
+    for waiting, listener in bound_listeners(node.config):
         node.listeners.append(listener)
         servers.append(
             await asyncio.get_running_loop().create_server(
                 partial(Connection, node, listener),
                 sock=waiting,
-                backlog=_BACKLOG,
+                backlog=BACKLOG,
                 start_serving=False,
             )
         )
@@ -299,52 +299,6 @@ async def _stop_http(http: asyncio.Task[Any]) -> None:
             await http.result().cleanup()
         else:
             log.error("HTTP did not come up", exc_info=http.exception())
-
-
-def _listeners(config: BrokerConfig) -> list[tuple[socket.socket, Listener]]:
-    """Binds every listener, which does not listen yet; a port of 0 becomes one that is free."""
-    advertised = {name: (host, port) for name, host, port in config.advertised_listeners}
-    result = []
-    for name, host, port in config.listeners:
-        waiting = _bind(host, port)
-        actual = waiting.getsockname()[1]
-        told_host, told_port = advertised.get(name, (host, 0))
-        if told_host in EVERY_INTERFACE:
-            told_host = socket.gethostname()
-        listener = Listener(name, host, actual, (told_host, told_port or actual))
-        result.append((waiting, listener))
-    return result
-
-
-def _http_listener(bound: socket.socket) -> Listener:
-    """Returns the HTTP port as the other brokers and `tidelog cluster status` find it."""
-    host, port = bound.getsockname()[:2]
-    told = socket.gethostname() if host in EVERY_INTERFACE else host
-    return Listener(HTTP, host, port, (told, port))
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    """A listening socket; an empty host means every interface."""
-    listening = _bind(host, port)
-    listening.listen(_BACKLOG)
-    return listening
-
-
-def _bind(host: str, port: int) -> socket.socket:
-    """A socket with an address, to which nobody can connect until it listens."""
-    is_ipv6 = ":" in host
-    bound = socket.socket(socket.AF_INET6 if is_ipv6 else socket.AF_INET)
-    try:
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if is_ipv6:
-            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        bound.bind((host, port))
-    except OSError as error:
-        bound.close()
-        what = f"{error.strerror} (while attempting to bind on address {(host, port)!r})"
-        raise OSError(error.errno, what) from None
-    bound.setblocking(False)
-    return bound
 
 
 def _say_ready(

@@ -31,9 +31,9 @@ from broker.metadata.local import local_metadata
 from broker.metrics.counters import Metrics
 from broker.network.connection import Connection
 from broker.network.listener import Listener
+from broker.network.sockets import listen
 from broker.node import Node
 from broker.partitions.openings import Openings
-from broker.server import _listen
 from broker.topics.startup import open_topics
 from config import BrokerConfig
 from storage import files
@@ -108,7 +108,7 @@ class Serving:
         self.clock = ManualClock(1_000_000)
         self.node = Node(self.config, self.clock, self.store, metadata, Metrics())
         await open_topics(self.node)
-        listening, http = _listen("127.0.0.1", 0), _listen("127.0.0.1", 0)
+        listening, http = listen("127.0.0.1", 0), listen("127.0.0.1", 0)
         port = listening.getsockname()[1]
         listener = Listener("PLAINTEXT", "127.0.0.1", port, ("127.0.0.1", port))
         loop = asyncio.get_running_loop()

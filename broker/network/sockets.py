@@ -1,0 +1,65 @@
+"""The sockets of a broker's ports, and what others are told of them.
+
+A port of 0 becomes one that is free, so what is told is known only when the socket is bound. Nobody can
+connect to a socket that is bound and does not listen.
+"""
+
+from __future__ import annotations
+
+import socket
+from typing import TYPE_CHECKING, Final
+
+from broker.network.listener import HTTP, Listener
+from config.broker.listeners import EVERY_INTERFACE
+
+if TYPE_CHECKING:
+    from config import BrokerConfig
+
+BACKLOG: Final = 1024
+"""How many connections of a listening socket may wait to be accepted."""
+
+
+def bound_listeners(config: BrokerConfig) -> list[tuple[socket.socket, Listener]]:
+    """Binds every listener; returns the sockets, which do not listen yet, and what is told of them."""
+    advertised = {name: (host, port) for name, host, port in config.advertised_listeners}
+    result = []
+    for name, host, port in config.listeners:
+        waiting = _bind(host, port)
+        actual = waiting.getsockname()[1]
+        told_host, told_port = advertised.get(name, (host, 0))
+        if told_host in EVERY_INTERFACE:
+            told_host = socket.gethostname()
+        listener = Listener(name, host, actual, (told_host, told_port or actual))
+        result.append((waiting, listener))
+    return result
+
+
+def http_listener(bound: socket.socket) -> Listener:
+    """Returns the HTTP port as the other brokers and `tidelog cluster status` find it."""
+    host, port = bound.getsockname()[:2]
+    told = socket.gethostname() if host in EVERY_INTERFACE else host
+    return Listener(HTTP, host, port, (told, port))
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Returns a listening socket; an empty host means every interface."""
+    listening = _bind(host, port)
+    listening.listen(BACKLOG)
+    return listening
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    """Returns a socket with an address, which does not listen yet; raises OSError with the address."""
+    is_ipv6 = ":" in host
+    bound = socket.socket(socket.AF_INET6 if is_ipv6 else socket.AF_INET)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if is_ipv6:
+            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        bound.bind((host, port))
+    except OSError as error:
+        bound.close()
+        what = f"{error.strerror} (while attempting to bind on address {(host, port)!r})"
+        raise OSError(error.errno, what) from None
+    bound.setblocking(False)
+    return bound
