@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from crc32c import crc32c
+from raw import varint
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -53,16 +54,6 @@ class Shape(NamedTuple):
     first_ms: int
 
 
-def _varint(value: int) -> bytes:
-    value = (value << 1) ^ (value >> 63)
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
 class _Template(NamedTuple):
     """A whole format-2 batch; only its two times and the checksum have to be filled in."""
 
@@ -81,9 +72,9 @@ def _template(shape: Shape, chance: random.Random) -> _Template:
     for at, time in enumerate(times):
         value = chance.randbytes(shape.value_size)
         record = b"".join(
-            (b"\0", _varint(time - times[0]), _varint(at), b"\1", _varint(len(value)), value, b"\0")
+            (b"\0", varint(time - times[0]), varint(at), b"\1", varint(len(value)), value, b"\0")
         )
-        body += _varint(len(record)) + record
+        body += varint(len(record)) + record
     head = _HEADER.pack(
         0, _HEADER.size - 12 + len(body), -1, 2, 0, 0, count - 1, 0, 0, -1, -1, -1, count
     )

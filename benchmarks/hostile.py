@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 sys.path[:0] = [str(Path(__file__).resolve().parents[up]) for up in (0, 1)]
 
 from brokers import Tidelog
-from raw import frame_of, request_head
+from raw import frame_of, request_head, uvarint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -108,7 +108,7 @@ def _nothing(_port: int) -> str:
 def _tags(port: int) -> str:
     """ApiVersions v3, the tag section of whose header has 99 MB."""
     count = 49_500_000
-    tags = _uvarint(count) + b"\x64\x00" * count
+    tags = uvarint(count) + b"\x64\x00" * count
     with Hostile(port) as hostile:
         return hostile.ask(request_head(18, 3) + tags)
 
@@ -215,15 +215,6 @@ def _together(clients: int, port: int, request: bytes, *, times: int) -> str:
     for thread in threads:
         thread.join()
     return heard[0]
-
-
-def _uvarint(value: int) -> bytes:
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
 
 
 _ROWS: dict[str, Callable[[int], str]] = {

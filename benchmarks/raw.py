@@ -38,7 +38,8 @@ def request_head(key: int, version: int) -> bytes:
     return struct.pack(">hhih", key, version, 7, len(_CLIENT_ID)) + _CLIENT_ID
 
 
-def _varint(value: int) -> bytes:
+def varint(value: int) -> bytes:
+    """Returns a signed number as records of format 2 have it."""
     value = (value << 1) ^ (value >> 63)
     out = bytearray()
     while value > 0x7F:
@@ -48,7 +49,8 @@ def _varint(value: int) -> bytes:
     return bytes(out)
 
 
-def _uvarint(value: int) -> bytes:
+def uvarint(value: int) -> bytes:
+    """Returns an unsigned number as the flexible versions of the protocol write it."""
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -79,14 +81,14 @@ def batch_v2(
     for index, value in enumerate(values):
         record = (
             b"\0"
-            + _varint(0)
-            + _varint(index)
-            + (_varint(-1) if keys is None else _varint(len(keys[index])) + keys[index])
-            + _varint(len(value))
+            + varint(0)
+            + varint(index)
+            + (varint(-1) if keys is None else varint(len(keys[index])) + keys[index])
+            + varint(len(value))
             + value
-            + _varint(0)
+            + varint(0)
         )
-        records += _varint(len(record)) + record
+        records += varint(len(record)) + record
     attributes = 0 if producer is _NOBODY else 0x10
     body = struct.pack(">hiqq", attributes, len(values) - 1, now_ms, now_ms)
     body += struct.pack(">qhii", *producer, len(values))
@@ -110,7 +112,7 @@ def produce_v9(
     name = topic.encode()
     named = b"\0"  # no transactional id
     if transactional_id:
-        named = _uvarint(len(transactional_id) + 1) + transactional_id.encode()
+        named = uvarint(len(transactional_id) + 1) + transactional_id.encode()
     return frame_of(
         struct.pack(">hhih", 0, 9, 7, len(_CLIENT_ID))
         + _CLIENT_ID
@@ -118,11 +120,11 @@ def produce_v9(
         + named
         + struct.pack(">hi", acks, 30_000)
         + b"\2"
-        + _uvarint(len(name) + 1)
+        + uvarint(len(name) + 1)
         + name
         + b"\2"
         + struct.pack(">i", partition)
-        + _uvarint(len(records) + 1)
+        + uvarint(len(records) + 1)
         + records
         + b"\0\0\0"
     )
@@ -130,7 +132,7 @@ def produce_v9(
 
 def produce_v9_error_at(topic: str) -> int:
     """Returns the position of the first partition's error code in the response's frame."""
-    return 4 + 4 + 1 + 1 + len(_uvarint(len(topic) + 1)) + len(topic) + 1 + 4
+    return 4 + 4 + 1 + 1 + len(uvarint(len(topic) + 1)) + len(topic) + 1 + 4
 
 
 def produce_v2(topic: str, partition: int, records: bytes, acks: int = 1) -> bytes:
@@ -391,7 +393,7 @@ def list_offsets_v7(topic: str, partition: int, timestamp: int) -> bytes:
         + b"\0"  # header tags
         + struct.pack(">ib", -1, 0)
         + b"\2"
-        + _uvarint(len(name) + 1)
+        + uvarint(len(name) + 1)
         + name
         + b"\2"
         + struct.pack(">iiq", partition, -1, timestamp)
