@@ -1,0 +1,81 @@
+"""The markers of many partitions are written in slices; the clock of the slices is a counter."""
+
+from __future__ import annotations
+
+import asyncio
+from itertools import pairwise
+from types import SimpleNamespace
+
+from broker.clock import ManualClock
+from broker.transactions.execution import Execution
+from broker.transactions.messages import Producer, SendMarkers
+from storage.log.partition import Appended
+from tests.broker.network.test_turns import ticking, until
+
+COUNT = 200
+
+
+class Registry:
+    """One id, whose epoch is known, until another broker has it."""
+
+    def __init__(self) -> None:
+        self.has = True
+
+    def is_kept(self, _kept) -> bool:
+        return self.has
+
+
+class Machine:
+    """Hears of the markers; the last one asks for nothing."""
+
+    pending_state, transactional_id = "PREPARE_COMMIT", "id"
+
+    def __init__(self) -> None:
+        self.marked = []
+
+    def marker_written(self, name, _now):
+        self.marked.append(name)
+        return []
+
+
+class Markers:
+    """Writes each marker at once."""
+
+    def begin(self, *_, **__) -> Appended:
+        return Appended(0, 0, -1, 0, 1, 78, duplicate=False, converted=False)
+
+
+def sending(count: int):
+    """An execution that has been asked for the markers of so many partitions."""
+    node = SimpleNamespace(clock=ManualClock(0), turns=ticking())
+    registry, machine = Registry(), Machine()
+    execution = Execution(node, registry, Markers())
+    kept = SimpleNamespace(transaction=machine, epoch=0, settled=set(), not_before_ms=0)
+    names = frozenset(("t", index) for index in range(count))
+    execution.act(kept, [SendMarkers(Producer(1, 0), is_commit=True, partitions=names)])
+    return registry, machine
+
+
+async def test_a_few_markers_are_written_at_once():
+    _, machine = sending(3)
+    assert machine.marked == [("t", 0), ("t", 1), ("t", 2)]
+
+
+async def test_many_markers_give_way_to_the_loop():
+    _, machine = sending(COUNT)
+    seen = [0, len(machine.marked)]  # after each round of the loop
+    for _ in range(10 * COUNT):
+        await asyncio.sleep(0)
+        seen.append(len(machine.marked))
+    assert machine.marked == [("t", index) for index in range(COUNT)]
+    assert max(after - before for before, after in pairwise(seen)) < COUNT // 10
+
+
+async def test_markers_end_when_another_broker_coordinates_the_id():
+    registry, machine = sending(COUNT)
+    await until(lambda: machine.marked)
+    registry.has = False
+    seen = len(machine.marked)
+    for _ in range(1_000):
+        await asyncio.sleep(0)
+    assert len(machine.marked) <= seen + 1
