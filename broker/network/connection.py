@@ -140,7 +140,7 @@ class Connection(asyncio.Protocol):
         self._held_up &= ~_MUTED
         self.last_active_s = self.node.clock.monotonic_s()
         if self._under_way is None and not self._held_up:
-            self._serve_waiting()
+            self._serve_in_turn()
 
     def connection_lost(self, _exc: Exception | None) -> None:
         """Cleans up; cancels a fetch or lookup in progress, but finishes a request that writes."""
@@ -198,7 +198,7 @@ class Connection(asyncio.Protocol):
         else:
             self._writable = True
             if self._under_way is None and not self._held_up:
-                self._serve_waiting()
+                self._serve_in_turn()
 
     def data_received(self, data: bytes) -> None:
         """Cuts frames out of the stream and serves them."""
@@ -384,6 +384,15 @@ class Connection(asyncio.Protocol):
             return
         self._regulate()
 
+    def _serve_in_turn(self) -> None:
+        """Serves queued frames, or queues with them if others have to."""
+        turns, is_held_up = self._turns, self._held_up or not self._waiting
+        if not is_held_up and turns.is_crowded(self.node.clock.monotonic_s()):
+            self._queue()
+            self._regulate()
+        else:
+            self._serve_waiting()
+
     def _is_served(self) -> bool:
         """Returns whether the next request may be served, if there is one."""
         return self._writable and self._transport is not None and not self._held_up
@@ -412,8 +421,15 @@ class Connection(asyncio.Protocol):
         self._under_way = answer.happened
         answer.happened.add_done_callback(partial(self._finish, answer))
 
-    def _finish(self, later: Later, happened: asyncio.Future[Any]) -> None:
-        """Writes a response that had to wait, and continues with the queue."""
+    def _finish(
+        self, later: Later, happened: asyncio.Future[Any], *, is_queued: bool = False
+    ) -> None:
+        """Writes a response that had to wait, in its turn, and continues with the queue."""
+        began_s = self.node.clock.monotonic_s()
+        if not is_queued and self._turns.is_crowded(began_s):
+            turn = partial(self._finish, later, happened, is_queued=True)
+            self._turns.join(turn, is_new=True)
+            return
         self._under_way = None
         if happened.cancelled():
             later.dropped()
@@ -430,6 +446,7 @@ class Connection(asyncio.Protocol):
             self._held.served()
             self._refuse("internal error while answering")
             return
+        self._turns.note(began_s)
         if isinstance(answer, list):
             self._write(answer)
         elif answer is not None:
@@ -439,7 +456,7 @@ class Connection(asyncio.Protocol):
                 asyncio.get_running_loop().call_soon(self._under_way.cancel)
             return
         self._held.served()
-        self._serve_waiting()
+        self._serve_in_turn()
 
     def _write(self, parts: list[bytes | bytearray | memoryview]) -> None:
         """Sends responses; each begins with its four-byte length."""

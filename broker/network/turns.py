@@ -5,6 +5,10 @@ answered with, a hundred thousand things. Both are served in slices of a few mil
 done after its slice waits in one queue, and the loop polls its sockets between two runs of that queue. So
 a request of a connection with nothing else to do waits for a run, not for what others have buffered.
 
+From the first that queues on, time is cut into rounds, one for each time that the loop polls its sockets.
+All who are served in a round share its `ROUND_S`: requests as they come, answers that were waited for,
+steps of coroutines, and the queue. Who comes after that queues for the next round.
+
 A request is cut into slices without any change to its handler: it runs in a greenlet, and where it may be
 interrupted it calls `pause()`, which returns at once until the slice is over (docs/decisions/0041). The
 places are `per_partition()`, the codecs, and loops of handlers over `paced()` items. Outside of a greenlet
@@ -41,8 +45,11 @@ FIRST_S: Final = 0.002
 """How long a request is served when it comes, before it has to queue."""
 SLICE_S: Final = 0.004
 """How long one that has queued goes on."""
-_RUN_S: Final = 0.006  # how long the queue is served before the loop polls its sockets
-_AT_ONCE_S: Final = 0.006  # how long requests are served as they come while others queue
+ROUND_S: Final = 0.006
+"""How long all are served before the loop polls its sockets."""
+_LEAST_S: Final = 0.001  # how long the queue is served where nothing of the round is left for it
+_CROWDED_S: Final = 0.0005  # instead of FIRST_S, while others queue
+_UNSEEN_S: Final = 0.002  # of work that has not queued: then a round begins
 _IDLE_WORKERS: Final = 8
 
 Item = TypeVar("Item")
@@ -148,53 +155,80 @@ class Turns:
         self._new: deque[Turn] = deque()  # connections that have not been served in this round
         self._old: deque[Turn] = deque()
         self._idle: list[_Worker] = []
-        self.are_wanted = False  # whether anybody queues
-        self._at_once_until_s = 0.0
+        self.are_wanted = False  # whether a round is under way
+        self._ends_s = 0.0  # when this round ends
+        self._unseen_s = 0.0  # how long requests have taken since the last round
         self.collector = collector
 
     def is_crowded(self, now_s: float) -> bool:
         """Returns whether those whose requests come now have to queue like others."""
-        return self.are_wanted and now_s > self._at_once_until_s
+        return self.are_wanted and now_s > self._ends_s
+
+    def note(self, began_s: float) -> None:
+        """Counts what has been served since `began_s` without queueing: much of it begins a round."""
+        if self.are_wanted:
+            return
+        self._unseen_s += self._now_s() - began_s
+        if self._unseen_s > _UNSEEN_S:
+            self._begin()
 
     def join(self, turn: Turn, *, is_new: bool = False) -> None:
         """Queues: `turn` is called once, on the loop.
 
-        It may return for how many seconds it has left work to this iteration of the loop. One that
-        `is_new` comes before those who have had a turn already.
+        It may return for how many seconds it has left work to the next round. One that `is_new` comes
+        before those who have had a turn already.
         """
         (self._new if is_new else self._old).append(turn)
         if not self.are_wanted:
-            self.are_wanted = True
-            self._at_once_until_s = self._now_s() + _AT_ONCE_S
-            asyncio.get_running_loop().call_soon(self._run)
+            self._begin()
+
+    def _begin(self) -> None:
+        """Begins the first round."""
+        self.are_wanted = True
+        self._begin_round()
+        self._ends_s -= min(self._unseen_s, ROUND_S)
+        asyncio.get_running_loop().call_soon(self._run)
+
+    def _begin_round(self) -> None:
+        self._ends_s = self._now_s() + ROUND_S
 
     def _run(self) -> None:
-        """Serves the queue for a while, each at most once, one of the old ones at least."""
+        """Serves the queue until the round ends, each at most once, one of the old ones at least.
+
+        The next round begins before all that this run wakes: that is called first.
+        """
+        loop = asyncio.get_running_loop()
         self.collector.update()
-        until_s = self._now_s() + _RUN_S
+        self._unseen_s = 0.0
+        if not self._new and not self._old:
+            self.are_wanted = False
+            return
+        loop.call_soon(self._begin_round)
+        self._ends_s = max(self._ends_s, self._now_s() + _LEAST_S)
+        left_s = 0.0  # for the next round
         left = len(self._new) + len(self._old)
         old_served = not self._old
-        while left and (self._now_s() < until_s or not old_served):
+        while left and (self._now_s() + left_s < self._ends_s or not old_served):
             left -= 1
-            is_new = self._new and (old_served or self._now_s() < until_s)
+            is_new = self._new and (old_served or self._now_s() + left_s < self._ends_s)
             turn = (self._new if is_new else self._old).popleft()
-            old_served = old_served or not is_new
+            if not (is_new or old_served):
+                old_served = True
+                self._ends_s = max(self._ends_s, self._now_s() + _LEAST_S)
             try:
-                until_s -= turn() or 0.0
+                left_s += turn() or 0.0
             except Exception:
                 log.exception("a turn has failed")
-        if self._new or self._old:
-            self._at_once_until_s = self._now_s() + _AT_ONCE_S
-            asyncio.get_running_loop().call_soon(self._run)
-        else:
-            self.are_wanted = False
+        loop.call_soon(self._run)
 
     # -- requests in slices ----------------------------------------------------------------------
 
     def serve(self, job: Callable[[], Result]) -> Result | Later:
         """Returns what `job` returns, or a Later of that if it pauses; raises what it raises."""
         worker = self._worker()
-        if worker.go_on(job):
+        is_done = worker.go_on(job)
+        self.note(worker.began_s)
+        if is_done:
             return self._end(worker)  # type: ignore[no-any-return]
         self.collector.hold()
         happened = asyncio.get_running_loop().create_future()
@@ -203,9 +237,16 @@ class Turns:
 
     def _worker(self) -> _Worker:
         worker = self._idle.pop() if self._idle else _Worker(self._now_s)
-        worker.began_s = now_s = self._now_s()
-        worker.ends_s, worker.held_s = now_s + FIRST_S, 0.0
+        self._give(worker, _CROWDED_S if self.are_wanted else FIRST_S)
+        worker.held_s = 0.0
         return worker
+
+    def _give(self, worker: _Worker, slice_s: float) -> None:
+        """Gives a worker a slice, which ends with the round at the latest."""
+        worker.began_s = now_s = self._now_s()
+        worker.ends_s = now_s + slice_s
+        if self.are_wanted and worker.ends_s > self._ends_s:
+            worker.ends_s = self._ends_s
 
     def _end(self, worker: _Worker) -> Any:
         """Returns the outcome of a job that is done; raises what it has raised."""
@@ -215,8 +256,7 @@ class Turns:
 
     def _go_on(self, worker: _Worker, happened: asyncio.Future[Any]) -> None:
         """Goes on with a job that has paused; ends it if nobody waits for it."""
-        worker.began_s = now_s = self._now_s()
-        worker.ends_s = now_s + SLICE_S
+        self._give(worker, SLICE_S)
         if not worker.go_on(asyncio.CancelledError() if happened.done() else None):
             self.join(partial(self._go_on, worker, happened))
             return
@@ -245,6 +285,7 @@ class Turns:
         while True:
             worker = self._worker()
             is_done = worker.go_on(step)
+            self.note(worker.began_s)
             while not is_done:
                 hold.begin()
                 error = None
@@ -252,8 +293,7 @@ class Turns:
                     yield from self._turn()
                 except BaseException as raised:  # noqa: BLE001 - raised again by pause()
                     error = raised
-                worker.began_s = now_s = self._now_s()
-                worker.ends_s = now_s + SLICE_S
+                self._give(worker, SLICE_S)
                 is_done = worker.go_on(error)
             try:
                 waits_for = self._end(worker)

@@ -10,7 +10,7 @@ import pytest
 from broker.api import offset_commit
 from broker.garbage import Collector
 from broker.network.context import Later
-from broker.network.turns import SLICE_S, Turns, can_pause, paced, pause
+from broker.network.turns import ROUND_S, SLICE_S, Turns, can_pause, paced, pause
 from protocol.api.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -177,3 +177,83 @@ async def test_the_answer_to_a_long_commit_gives_way_twice_for_each_partition():
     answered = await iterations_of(ticking().serve(lambda: offset_commit._answer(request, {}, 0)))
     walked = await iterations_of(ticking().serve(lambda: walk(1_000)))
     assert answered > 1.5 * walked
+
+
+# -- rounds: all who are served between two polls of the sockets share one time ---------------------
+
+_STEP_S = 0.0001
+_MOST_S = ROUND_S + 2 * SLICE_S  # a round, and what is over before it is noticed
+
+
+class Work:
+    """A clock that only work moves, and how far it has moved at most in one round of the loop."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self.longest_s = 0.0
+        self.turns = Turns(self._seconds, Collector(self._seconds))
+
+    def _seconds(self) -> float:
+        return self.now_s
+
+    def walk(self, steps: int) -> int:
+        for _ in paced(range(steps)):
+            self.now_s += _STEP_S
+        return steps
+
+    async def walk_in_steps(self, steps: int) -> int:
+        for _ in range(4):
+            self.walk(steps // 4)
+            await asyncio.sleep(0)
+        return steps
+
+    async def watch(self) -> None:
+        """Notes the longest round, until cancelled."""
+        while True:
+            began_s = self.now_s
+            await asyncio.sleep(0)
+            self.longest_s = max(self.longest_s, self.now_s - began_s)
+
+
+async def hold_of(work: Work, *pending) -> float:
+    """The longest hold of the loop in seconds while all of these are served."""
+    watching = asyncio.ensure_future(work.watch())
+    await asyncio.sleep(0)
+    assert await asyncio.gather(*pending) == [400] * len(pending)
+    watching.cancel()
+    return work.longest_s
+
+
+async def test_many_coroutines_that_begin_at_once_share_a_round():
+    work = Work()
+    pending = [work.turns.in_slices(work.walk_in_steps(400)) for _ in range(20)]
+    assert await hold_of(work, *pending) < _MOST_S
+
+
+async def test_many_requests_that_come_at_once_share_a_round():
+    work = Work()
+
+    async def begin():
+        return await outcome(work.turns.serve(lambda: work.walk(400)))
+
+    assert await hold_of(work, *(begin() for _ in range(20))) < _MOST_S
+
+
+async def test_requests_coroutines_and_the_queue_share_a_round():
+    work = Work()
+
+    async def begin():
+        return await outcome(work.turns.serve(lambda: work.walk(400)))
+
+    steps = [work.turns.in_slices(work.walk_in_steps(400)) for _ in range(20)]
+    assert await hold_of(work, *steps, *(begin() for _ in range(20))) < _MOST_S
+
+
+async def test_many_short_requests_make_those_after_them_queue():
+    work = Work()
+    for _ in range(100):
+        if work.turns.is_crowded(work.now_s):
+            break
+        work.turns.serve(lambda: work.walk(4))
+    assert work.now_s < 1.5 * ROUND_S
+    await until(lambda: not work.turns.are_wanted)
