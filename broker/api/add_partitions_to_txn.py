@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.network.per_partition import per_partition, per_partition_async
+from broker.network.turns import paced
 from broker.transactions.messages import Producer, fenced_since
 from protocol.acl import Operation, ResourceType
 from protocol.api.add_partitions_to_txn import (
@@ -104,7 +105,7 @@ async def _added(
     if failures:
         node.transactions.refusals.note(context, transactional_id, failures[0])
         return results
-    names = [(topic.name, index) for topic in topics for index in topic.partitions]
+    names = [(topic.name, index) for topic in topics for index in paced(topic.partitions)]
     with fenced_since(_FENCED_SINCE, version):
         await node.transactions.add(
             transactional_id, producer, names, 2 if version >= _OF_BROKERS_SINCE else 0

@@ -15,6 +15,7 @@ from broker.metadata.records import NO_LEADER
 from protocol.errors import (
     BrokerError,
     KafkaStorageError,
+    MessageTooLarge,
     NotEnoughReplicas,
     NotEnoughReplicasAfterAppend,
     NotLeaderOrFollower,
@@ -25,7 +26,6 @@ from protocol.errors import (
 from protocol.group_errors import CoordinatorNotAvailable, NotCoordinator
 from protocol.group_records import partition_of
 from protocol.records import batch as batches
-from protocol.records.layout import Record
 from storage.would_block import WouldBlock
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ class InternalTopic:
         if partition is None:
             return None
         try:
-            made = self._batch(records)
+            made = self._batch(partition, records)
             appended = self._node.appends.append_now(partition, made, _PRODUCE_VERSION)
         except BrokerError as error:
             raise _as_not_coordinator(error) from None
@@ -168,7 +168,7 @@ class InternalTopic:
         try:
             partition = await self._opened(key)
             self._check_epoch(partition.index, epoch)
-            appended = self._append(partition, self._batch(records))
+            appended = self._append(partition, self._batch(partition, records))
             if isinstance(appended, asyncio.Future):
                 appended = await appended
         except BrokerError as error:
@@ -193,13 +193,7 @@ class InternalTopic:
         except BrokerError as error:
             raise _as_not_coordinator(error) from None
         guard = await verify(partition)
-        now_ms = self._clock.now_ms()
-        made = batches.build(
-            [Record(at, now_ms, *written) for at, written in enumerate(records)],
-            producer_id=producer.producer_id,
-            producer_epoch=producer.epoch,
-            is_transactional=True,
-        )
+        made = self._batch(partition, records, (producer.producer_id, producer.epoch))
         try:
             self._check_epoch(partition.index, epoch)
             appended = self._append(partition, made, guard=guard, internal=True)
@@ -236,8 +230,18 @@ class InternalTopic:
         for at in range(0, len(records), _RECORDS_PER_BATCH):
             await self.append(key, records[at : at + _RECORDS_PER_BATCH], epoch)
 
-    def _batch(self, records: Sequence[Written]) -> bytes:
-        return batches.build_plain(records, self._clock.now_ms())
+    def _batch(
+        self,
+        partition: Partition,
+        records: Sequence[Written],
+        producer: tuple[int, int] | None = None,
+    ) -> bytes:
+        """Makes a batch of records. Raises MessageTooLarge before it makes one that would be refused."""
+        most = partition.config.max_message_bytes
+        size = sum(len(key) + len(value or b"") for key, value in records)
+        if size > most:
+            raise MessageTooLarge(f"records of {size} bytes exceed max.message.bytes={most}")
+        return batches.build_plain(records, self._clock.now_ms(), producer=producer)
 
     # -- the topic ------------------------------------------------------------------------------
 

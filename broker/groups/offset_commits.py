@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from broker.groups.group import State
 from broker.groups.pending_offsets import PendingBatch
 from broker.groups.registry import GroupRegistry
+from broker.groups.store import offset_record
+from broker.network.turns import paced
 from protocol.errors import BrokerError, MessageTooLarge, RecordListTooLarge
 from protocol.group_errors import (
     CoordinatorLoadInProgress,
@@ -26,6 +28,7 @@ from protocol.group_errors import (
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
 
+    from broker.coordination.internal_topic import Written
     from broker.coordination.loading import Loader
     from broker.groups.store import Committed, Loading, StoredGroup
     from broker.node import Node
@@ -73,6 +76,7 @@ class OffsetCommits(GroupRegistry):
 
         Raises the error that the client gets.
         """
+        records = _records(group_id, offsets)
         try:
             kept = self._committing(group_id, member_id, instance_id, generation)
         except CoordinatorLoadInProgress:
@@ -80,7 +84,6 @@ class OffsetCommits(GroupRegistry):
         if not offsets:
             return True
         kept = self._groups.setdefault(group_id, kept)
-        records = [kept.offset_record(name, each) for name, each in offsets.items()]
         try:
             stored = self._log.append_now(group_id, records)
         except BrokerError as error:
@@ -102,12 +105,12 @@ class OffsetCommits(GroupRegistry):
 
         A group that is being read is waited for, a few seconds at most.
         """
+        records = _records(group_id, offsets)
         await self._loader.until_loaded(partial(self.find, group_id, may_be_empty=True))
         kept = self._committing(group_id, member_id, instance_id, generation)
         if not offsets:
             return
         kept = self._groups.setdefault(group_id, kept)
-        records = [kept.offset_record(name, committed) for name, committed in offsets.items()]
         try:
             place, base_offset = await self._log.append(group_id, records, kept.epoch)
         except BrokerError as error:
@@ -164,12 +167,12 @@ class OffsetCommits(GroupRegistry):
         `verify` asks the coordinator whether the group's partition is in the transaction. Raises
         what it raises, and the error that the client gets.
         """
+        records = _records(group_id, offsets)
         await self._loader.until_loaded(partial(self.find, group_id))
         kept = self._committing(group_id, *committer, is_transactional=True)
         if not offsets:
             return
         kept = self._groups.setdefault(group_id, kept)
-        records = [kept.offset_record(name, committed) for name, committed in offsets.items()]
         batch = PendingBatch(offsets)
         self._pend(kept, producer.producer_id, batch)
         try:
@@ -230,6 +233,11 @@ class OffsetCommits(GroupRegistry):
         """Drops what is known of partitions that another broker coordinates now."""
         for index in indexes:
             self._ends.pop(index, None)
+
+
+def _records(group_id: str, offsets: Mapping[TopicPartition, Committed]) -> list[Written]:
+    """Returns the records of offsets; others may have their turn, so this comes before any check."""
+    return [offset_record(group_id, name, each) for name, each in paced(offsets.items())]
 
 
 def _too_large_for_a_commit(error: BrokerError) -> BrokerError:

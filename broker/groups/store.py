@@ -162,27 +162,32 @@ class StoredGroup:
 
     def offset_record(self, name: TopicPartition, committed: Committed | None) -> Written:
         """Returns an offset as a record; None as its tombstone."""
-        key = group_records.offset_key(self.group.group_id, *name)
-        if committed is None:
-            return key, None
-        if committed.expire_ms == NO_TIMESTAMP:
-            return key, group_records.lasting_offset_value(
-                committed.offset, committed.leader_epoch, committed.metadata, committed.commit_ms
-            )
-        value = OffsetCommitValue(
-            offset=committed.offset,
-            leader_epoch=committed.leader_epoch,
-            metadata=committed.metadata,
-            commit_timestamp=committed.commit_ms,
-            expire_timestamp=committed.expire_ms,
-        )
-        return key, group_records.offset_value(value)
+        return offset_record(self.group.group_id, name, committed)
 
     def tombstones(self) -> list[Written]:
         """Returns the records that delete the group from the log."""
         names = [*self.offsets, *self.pending_offsets.names().difference(self.offsets)]
         gone = [self.offset_record(name, None) for name in names]
         return [*gone, (group_records.group_key(self.group.group_id), None)]
+
+
+def offset_record(group_id: str, name: TopicPartition, committed: Committed | None) -> Written:
+    """Returns an offset of a group as a record; None as its tombstone."""
+    key = group_records.offset_key(group_id, *name)
+    if committed is None:
+        return key, None
+    if committed.expire_ms == NO_TIMESTAMP:
+        return key, group_records.lasting_offset_value(
+            committed.offset, committed.leader_epoch, committed.metadata, committed.commit_ms
+        )
+    value = OffsetCommitValue(
+        offset=committed.offset,
+        leader_epoch=committed.leader_epoch,
+        metadata=committed.metadata,
+        commit_timestamp=committed.commit_ms,
+        expire_timestamp=committed.expire_ms,
+    )
+    return key, group_records.offset_value(value)
 
 
 class Loading:

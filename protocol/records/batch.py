@@ -310,10 +310,16 @@ def build(
     return head + packed
 
 
-def build_plain(pairs: Sequence[tuple[bytes, bytes | None]], timestamp: int) -> bytes:
+def build_plain(
+    pairs: Sequence[tuple[bytes, bytes | None]],
+    timestamp: int,
+    *,
+    producer: tuple[int, int] | None = None,
+) -> bytes:
     """Writes keys and values as one uncompressed format-2 batch, from offset 0 on, with one time.
 
-    The bytes are the same as those of `build`, at a third of its cost: the broker writes such a
+    With the id and epoch of a `producer` the batch is part of its transaction, without a sequence. The
+    bytes are the same as those of `build`, at a third of its cost: the broker writes such a
     batch for nearly every commit of a group. Raises ValueError for no records.
     """
     if not pairs:
@@ -333,7 +339,11 @@ def build_plain(pairs: Sequence[tuple[bytes, bytes | None]], timestamp: int) -> 
         put_varint(payload, len(body))
         payload += body
     count = len(pairs)
-    checked = _PLAIN_CHECKED(0, count - 1, timestamp, timestamp, NO_PRODUCER_ID, -1, -1, count)
+    attributes = 0 if producer is None else TRANSACTIONAL_BIT
+    producer_id, epoch = producer or (NO_PRODUCER_ID, -1)
+    checked = _PLAIN_CHECKED(
+        attributes, count - 1, timestamp, timestamp, producer_id, epoch, -1, count
+    )
     crc = crc32c(payload, crc32c(checked))
     head = _PLAIN_HEAD(0, V2_HEADER_SIZE - PREFIX_SIZE + len(payload), -1, 2, crc)
     return b"".join((head, checked, payload))

@@ -9,6 +9,8 @@ import pytest
 
 from broker.api import offset_commit
 from broker.garbage import Collector
+from broker.groups import offset_commits
+from broker.groups.store import Committed
 from broker.network.context import Later
 from broker.network.turns import ROUND_S, SLICE_S, Turns, can_pause, paced, pause
 from protocol.api.offset_commit import (
@@ -177,6 +179,12 @@ async def test_the_answer_to_a_long_commit_gives_way_twice_for_each_partition():
     answered = await iterations_of(ticking().serve(lambda: offset_commit._answer(request, {}, 0)))
     walked = await iterations_of(ticking().serve(lambda: walk(1_000)))
     assert answered > 1.5 * walked
+
+
+async def test_making_the_records_of_a_long_commit_gives_way():
+    offsets = {("t", index): Committed(index, -1, "", 0) for index in range(1_000)}
+    answer = ticking().serve(lambda: offset_commits._records("g", offsets))
+    assert await iterations_of(answer) > 100
 
 
 # -- rounds: all who are served between two polls of the sockets share one time ---------------------

@@ -288,6 +288,8 @@ PAIRS = st.lists(
 def test_the_short_way_to_build_gives_the_same_bytes(pairs, timestamp):
     whole = [Record(at, timestamp, key, value) for at, (key, value) in enumerate(pairs)]
     assert build_plain(pairs, timestamp) == build(whole)
+    in_transaction = build(whole, producer_id=7, producer_epoch=3, is_transactional=True)
+    assert build_plain(pairs, timestamp, producer=(7, 3)) == in_transaction
 
 
 def test_the_short_way_to_build_needs_a_record():
