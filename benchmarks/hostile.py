@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 sys.path[:0] = [str(Path(__file__).resolve().parents[up]) for up in (0, 1)]
 
+import hostile_requests
 from brokers import Tidelog
 from raw import frame_of, request_head, uvarint
 
@@ -228,6 +229,7 @@ _ROWS: dict[str, Callable[[int], str]] = {
     "flood-500": _flood_of(500),
     "metadata": _metadata,
     "creation": _creation,
+    **hostile_requests.ROWS,
 }
 _TWENTY = ("elements", "allowed", "describe")  # also from 20 clients at once
 
