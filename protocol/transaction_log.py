@@ -128,9 +128,11 @@ def value(metadata: Metadata) -> bytes:
 
 def _by_topic(partitions: Iterable[TopicPartition]) -> list[PartitionsSchema]:
     found: dict[str, list[int]] = {}
-    for topic, index in sorted(partitions):
+    for topic, index in partitions:  # to sort the numbers of a topic is cheaper than to sort pairs
         found.setdefault(topic, []).append(index)
-    return [PartitionsSchema(topic=topic, partition_ids=ids) for topic, ids in found.items()]
+    return [
+        PartitionsSchema(topic=topic, partition_ids=sorted(found[topic])) for topic in sorted(found)
+    ]
 
 
 def read_key(data: bytes) -> str | None:

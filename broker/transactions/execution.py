@@ -25,7 +25,7 @@ from protocol.records.layout import NO_PRODUCER_ID
 from protocol.transaction_log import State
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterable, Sequence
+    from collections.abc import Coroutine, Iterable
 
     from broker.node import Node
     from broker.transactions.markers import Markers
@@ -161,19 +161,17 @@ class Execution:
 
     def _send(self, kept: Kept, action: SendMarkers) -> list[Action]:
         """Writes markers: a few now, many in slices; returns what follows from those that are there now."""
-        epoch, names = self._coordinator_epoch(kept), sorted(action.partitions)
-        if len(names) > _AT_ONCE:
-            self._task(self._node.turns.in_slices(self._send_many(kept, action, names, epoch)))
+        epoch = self._coordinator_epoch(kept)
+        if len(action.partitions) > _AT_ONCE:
+            self._task(self._node.turns.in_slices(self._send_many(kept, action, epoch)))
             return []
         actions: list[Action] = []
-        for name in names:
+        for name in sorted(action.partitions):
             actions += self._send_one(kept, action, name, epoch)
         return actions
 
-    async def _send_many(
-        self, kept: Kept, action: SendMarkers, names: Sequence[TopicPartition], epoch: int
-    ) -> None:
-        for name in paced(names):
+    async def _send_many(self, kept: Kept, action: SendMarkers, epoch: int) -> None:
+        for name in paced(action.partitions):
             if not self._registry.is_kept(kept):
                 return  # another coordinator writes the rest
             actions = self._send_one(kept, action, name, epoch)
