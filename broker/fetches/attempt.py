@@ -293,7 +293,16 @@ class Attempt:
         is_first, permit = not self.size_bytes, self._permit
         if self._version < AS_STORED_SINCE:
             return read_for_version(
-                Reading(partition, offset, limit, upper_offset, self._version, is_first, permit)
+                Reading(
+                    partition,
+                    offset,
+                    limit,
+                    wanted.partition_max_bytes,
+                    upper_offset,
+                    self._version,
+                    is_first,
+                    permit,
+                )
             )
         if not self._request.with_append_times:
             return read_as_stored(

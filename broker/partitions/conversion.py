@@ -19,6 +19,7 @@ from protocol.errors import (
 )
 from protocol.records import convert
 from protocol.records.batch import Compression, scan
+from protocol.records.layout import PREFIX_SIZE
 from storage.log.large_batch import LargeBatch, large_batch
 from storage.would_block import NeedsMemory
 
@@ -95,11 +96,24 @@ class Reading(NamedTuple):
 
     partition: Partition
     offset: int
-    limit: int
+    limit: int  # bytes; less than the client's if the whole response must be smaller
+    partition_limit: int  # bytes, the client's own for this partition
     upper_offset: int
     version: int
     is_first: bool  # no partition of this request has returned data yet
     permit: Permit
+
+    @property
+    def is_cut_for_the_client(self) -> bool:
+        """Whether a batch that is beyond the limit is also beyond that of the client, which may raise it.
+
+        Versions with a soft limit never get a part of a batch.
+        """
+        return self.version < _SOFT_LIMIT_SINCE and self.limit >= self.partition_limit
+
+    def with_room_for(self, size: int) -> Reading:
+        """The same with a limit of at least `size` bytes, as far as the client's own allows it."""
+        return self._replace(limit=max(self.limit, min(size, self.partition_limit)))
 
     def fetch(self, offset: int, *, minimum_one: bool) -> Fetched:
         """Reads the log from an offset."""
@@ -185,7 +199,7 @@ def _read_old(reading: Reading) -> Records:
     buffers, size, first_batch_size = reading.fetch(reading.offset, minimum_one=False)
     batches = _batches(buffers)
     if size < first_batch_size:
-        if not (hard or reading.is_first):
+        if not reading.is_first and not reading.is_cut_for_the_client:
             return NO_RECORDS
         first = large_batch(reading.partition.state, reading.offset, reading.upper_offset)
         if first is None:
@@ -193,17 +207,35 @@ def _read_old(reading: Reading) -> Records:
         batches = [first.batch]
         if not hard or first.batch.magic > magic:
             buffers, size = (first,), len(first)
+        elif not reading.is_cut_for_the_client:
+            buffers, size, _ = reading.with_room_for(first_batch_size).fetch(
+                reading.offset, minimum_one=False
+            )
     if any(batch.magic > magic for batch in batches):
         if not reading.partition.config.message_downconversion_enable:
             raise UnsupportedVersion("message.downconversion.enable=false on this topic")
         _check_size(batches, may_block=reading.permit.may_block)
         with _limited(reading.permit):
             data, records = _converted(reading, _held(buffers, reading.permit), magic)
-        kept = _cut((data,), reading.limit) if hard else (data,)
+        kept = _cut((data,), _cut_at(reading, data)) if hard else (data,)
         return Records(kept, sum(map(len, kept)), records, is_as_stored=False)
     if size <= _HELD_BYTES and not hard:
         buffers = _held(buffers, reading.permit)
     return Records(buffers, size, 0)
+
+
+def _cut_at(reading: Reading, data: Buffer) -> int:
+    """Returns how many bytes of converted messages a version with a hard limit may have.
+
+    They are not fewer than the first message if that is within the client's own limit: the client would
+    raise an error, as if it could not read the message. Then there is nothing, or the message alone.
+    """
+    if reading.is_cut_for_the_client or len(data) <= reading.limit:
+        return reading.limit
+    first_size = PREFIX_SIZE + int.from_bytes(data[PREFIX_SIZE - 4 : PREFIX_SIZE], "big")
+    if first_size <= reading.limit:
+        return reading.limit
+    return reading.with_room_for(first_size).limit if reading.is_first else 0
 
 
 @contextmanager

@@ -241,6 +241,29 @@ class TestLimits:
             assert len(fetch(connection, "t")["records"]) <= 1_024
             assert len(read(connection, "t", 12)) == 10
 
+    @pytest.mark.parametrize("version", [0, 1, 2])
+    @pytest.mark.parametrize("magic", [0, 1, 2])
+    @pytest.mark.parametrize("room", [1_024, 1_600])
+    def test_the_limit_of_the_broker_cuts_no_first_message_short(self, start, version, magic, room):
+        """A client would take its own limit for too small, and stop with an error."""
+        broker = start({"fetch.max.bytes": str(room)})
+        with broker.connect() as connection:
+            create(connection, "t", partitions=3, message_format_version=FORMATS[magic])
+            for partition in range(3):
+                for _ in range(2):
+                    produce(connection, "t", batch_of("x" * 1_200), partition=partition)
+            fields = fetch_fields("t")
+            (wanted,) = fields["topics"][0]["partitions"]
+            fields["topics"][0]["partitions"] = [{**wanted, "partition": i} for i in (2, 0, 1)]
+            parts = connection.ask("Fetch", version, **fields)["responses"][0]["partitions"]
+            found = [flat(part["records"]) for part in parts]
+            assert [len(records) for records, _ in found] == [1, 0, 0]
+            assert [part["records"] or b"" for part in parts[1:]] == [b"", b""]
+            assert len(parts[0]["records"]) <= max(room, 1_250)
+            got = fetch(connection, "t", version=version, partition_max_bytes=900)
+            assert len(got["records"]) == 900  # the client's own limit, which it may raise
+            assert [each[3] for each in read(connection, "t", version)] == [b"x" * 1_200] * 2
+
     def test_partition_max_bytes(self, connection, topic):
         for _ in range(10):
             produce(connection, topic, batch_of("x" * 500))
