@@ -218,7 +218,7 @@ def _together(clients: int, port: int, request: bytes, *, times: int) -> str:
     return heard[0]
 
 
-_ROWS: dict[str, Callable[[int], str]] = {
+ROWS: dict[str, Callable[[int], str]] = {
     "quiet": _nothing,
     "tags": _tags,
     "elements": _elements,
@@ -272,7 +272,7 @@ def measure(row: str, attack: Callable[[int], str], clients: int) -> Seen:
         try:
             with neighbour(broker.port) as waits:
                 time.sleep(_PAUSE_S)  # some waits before it, and some after it
-                heard = _attack(attack, broker.port, clients)
+                heard = attack_with(attack, broker.port, clients)
                 time.sleep(_PAUSE_S)
             return Seen(
                 row if clients == 1 else f"{row} x {clients}",
@@ -280,14 +280,15 @@ def measure(row: str, attack: Callable[[int], str], clients: int) -> Seen:
                 waits[len(waits) * 99 // 100],
                 waits[-1],
                 1000 * metric(broker, "tidelog_loop_lag_longest_seconds"),
-                _peak_mb(broker.pid),
+                peak_mb(broker.pid),
                 heard,
             )
         finally:
             broker.stop()
 
 
-def _attack(attack: Callable[[int], str], port: int, clients: int) -> str:
+def attack_with(attack: Callable[[int], str], port: int, clients: int) -> str:
+    """Lets clients do the same at once, and returns what the first of them has heard."""
     heard = [""] * clients
 
     def work(number: int) -> None:
@@ -310,7 +311,8 @@ def metric(broker: Tidelog, name: str) -> float:
     return -0.001
 
 
-def _peak_mb(pid: int) -> float:
+def peak_mb(pid: int) -> float:
+    """Returns the most memory that a process has had so far."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) * 1024 / 1e6
@@ -322,16 +324,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("rows", nargs="*", help=f"of: {', '.join(_ROWS)}")
+    parser.add_argument("rows", nargs="*", help=f"of: {', '.join(ROWS)}")
     parser.add_argument("--json", action="store_true", help="print JSON lines instead of a table")
     options = parser.parse_args()
-    unknown = set(options.rows) - set(_ROWS)
+    unknown = set(options.rows) - set(ROWS)
     if unknown:
         parser.error(f"there is no row {', '.join(sorted(unknown))}")
     seen = []
-    for row in options.rows or _ROWS:
+    for row in options.rows or ROWS:
         for clients in (1, 20) if row in _TWENTY else (1,):
-            seen.append(measure(row, _ROWS[row], clients))
+            seen.append(measure(row, ROWS[row], clients))
             if options.json:
                 print(json.dumps(seen[-1]._asdict()), flush=True)
     if not options.json:

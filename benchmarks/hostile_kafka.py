@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 sys.path[:0] = [str(Path(__file__).resolve().parents[up]) for up in (0, 1)]
 
 from brokers import Kafka, Tidelog
-from hostile import _ROWS, _attack, _peak_mb, neighbour
+from hostile import ROWS, attack_with, neighbour, peak_mb
 
 if TYPE_CHECKING:
     from brokers import Broker
@@ -63,15 +63,15 @@ def measure(row: str, name: str, clients: int) -> Beside:
         try:
             with neighbour(broker.port) as waits:
                 time.sleep(_PAUSE_S)  # some waits before it, and some after it
-                heard = _attack(_ROWS[row], broker.port, clients)
+                heard = attack_with(ROWS[row], broker.port, clients)
                 time.sleep(_PAUSE_S)
-            peak_mb = _peak_mb(broker.pid)
+            most_mb = peak_mb(broker.pid)
         finally:
             broker.stop()
     times = [waits[len(waits) * part // 100] for part in (50, 99)] + waits[-1:] if waits else []
     p50_ms, p99_ms, longest_ms = times or [float("nan")] * 3
     shown = row if clients == 1 else f"{row} x {clients}"
-    return Beside(shown, name, p50_ms, p99_ms, longest_ms, peak_mb, heard)
+    return Beside(shown, name, p50_ms, p99_ms, longest_ms, most_mb, heard)
 
 
 def main() -> None:
@@ -79,12 +79,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("rows", nargs="*", help=f"of: {', '.join(_ROWS)}")
+    parser.add_argument("rows", nargs="*", help=f"of: {', '.join(ROWS)}")
     parser.add_argument("--only", choices=_BROKERS, help="measure one broker")
     parser.add_argument("--clients", type=int, default=1, help="how many do the same at once")
     parser.add_argument("--json", action="store_true", help="print JSON lines instead of a table")
     options = parser.parse_args()
-    unknown = set(options.rows) - set(_ROWS)
+    unknown = set(options.rows) - set(ROWS)
     if unknown:
         parser.error(f"there is no row {', '.join(sorted(unknown))}")
     if not options.json:
