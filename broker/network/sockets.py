@@ -6,6 +6,7 @@ connect to a socket that is bound and does not listen.
 
 from __future__ import annotations
 
+import errno
 import socket
 from typing import TYPE_CHECKING, Final
 
@@ -59,7 +60,9 @@ def _bind(host: str, port: int) -> socket.socket:
         bound.bind((host, port))
     except OSError as error:
         bound.close()
-        what = f"{error.strerror} (while attempting to bind on address {(host, port)!r})"
+        what = f"{f'[{host}]' if is_ipv6 else host}:{port}: {error.strerror}"
+        if error.errno == errno.EADDRINUSE:
+            what += "; name another port, or 0 for a free one"
         raise OSError(error.errno, what) from None
     bound.setblocking(False)
     return bound
