@@ -171,10 +171,9 @@ def test_a_broker_is_killed_in_the_middle(three, victim):
 
 
 def offsets_are_sent(producer, position, consumer):
-    """False if the client hangs, which librdkafka 2.16 does until it looks for coordinators again.
+    """False if the client hangs: librdkafka 2.16 may do so for ten minutes, whatever its time-out.
 
-    It keeps a handle of a group coordinator that was missing in Metadata for a while, and looks again
-    after ten minutes. The time-out that it is given does not count then.
+    It keeps a handle of a group coordinator that Metadata has not listed for a while (docs/transactions.md).
     """
     sent = Future()
 
