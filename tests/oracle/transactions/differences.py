@@ -121,10 +121,11 @@ def negative_epoch(d: Different) -> bool:
     "Kafka fails inside when the epochs are used up and the producer names another one",
 )
 def used_up(d: Different) -> bool:
+    if not (d.cell.call.startswith("InitProducerId") and "last epoch" in d.cell.state):
+        return False
     told = d.tidelog["answer"]
     is_judged = told[0] in (EPOCH, FENCED) or told == (0, ("same", 0))
-    asks = d.cell.call.startswith("InitProducerId") and "last epoch" in d.cell.state
-    return asks and d.codes[0] == UNEXPECTED and is_judged
+    return d.codes[0] == UNEXPECTED and is_judged
 
 
 @reason(

@@ -20,7 +20,9 @@ from tests.oracle.brokers import wait_for_leaders
 
 pytestmark = [pytest.mark.oracle, pytest.mark.timeout(900)]
 
-IN_PROGRESS = (14, 15, 16, 51)  # loading, not available, not coordinator, concurrent transactions
+# Loading, not available, not coordinator, not enough replicas, concurrent transactions. With the last but
+# one Kafka answers Produce while it asks the coordinator of a transaction that ends.
+IN_PROGRESS = (14, 15, 16, 19, 51)
 TOPICS = {"data": 3, "other": 1}
 DEADLINE_S = 60
 
@@ -118,8 +120,8 @@ def records(script):
     script.note("send", heir.send, "data", "by the heir")
     script.note("commit", heir.end, commit=True)
     deadline = time.monotonic() + DEADLINE_S
-    while committed(script.connection, "data")[-1:] != ["by the heir"]:
-        assert time.monotonic() < deadline
+    while (seen := committed(script.connection, "data"))[-1:] != ["by the heir"]:
+        assert time.monotonic() < deadline, (seen, script.said)
         time.sleep(0.05)
     script.said.append(("records", committed(script.connection, "data")))
     for timeout_ms in (0, -1, 900_000, 900_001):
@@ -241,13 +243,15 @@ def both(kafka_3, ours):
     return kafka_3.bootstrap, ours.bootstrap
 
 
-@pytest.mark.parametrize("play", [records, offsets])
-def test_the_same_answers(both, play):
+def test_the_same_answers(both):
     said = []
     for bootstrap in both:
         script = Script(bootstrap)
         with script.connection:
-            play(script)
+            # A Kafka 3.9.1 that has just begun was seen to keep the first aborted transaction open, so
+            # that nothing after it was read. It was not seen where the transactions of groups came first.
+            offsets(script)
+            records(script)
         said.append(script.said)
     different = [
         f"{number}: Kafka {theirs}, tidelog {ours}"
