@@ -86,10 +86,14 @@ def fenced_for_good(d: Different) -> bool:
 @reason(
     "an epoch that is over is refused before the coordinator is asked",
     "KAFKA-19690, as 4.1.1",
-    "3.9.1 asks first, and answers NOT_ENOUGH_REPLICAS while the transaction ends",
+    "3.9.1 asks first: NOT_ENOUGH_REPLICAS while the transaction ends, or the coordinator knows nobody",
 )
 def epoch_first(d: Different) -> bool:
-    return d.is_old and d.cell.state in PREPARED and d.codes == (NOT_ENOUGH, EPOCH)
+    ends = d.cell.state in PREPARED and d.codes == (NOT_ENOUGH, EPOCH)
+    # The partition knows a later epoch where another cell has written a marker for the producer.
+    is_produce = d.cell.call.startswith("Produce") and d.cell.call.endswith(" older")
+    nobody = d.cell.state == "unknown" and is_produce and d.codes == (MAPPING, EPOCH)
+    return d.is_old and (ends or nobody)
 
 
 @reason(
