@@ -276,7 +276,7 @@ def _describe(node: Node, topic: Topic, context: Context) -> MetadataResponseTop
 
 
 def _partitions_alone(node: Node, topic: Topic) -> list[MetadataResponsePartition]:
-    """Describes the partitions of a broker that is alone."""
+    """Describes the partitions of a topic on a broker that has no cluster."""
     return [
         MetadataResponsePartition(
             partition_index=index,

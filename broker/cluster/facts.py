@@ -75,7 +75,7 @@ def _own(node: Node) -> dict[str, Any]:
 
 
 def _open_transactions(node: Node) -> list[dict[str, Any]]:
-    """Returns the transactions that were idle for longest, in partitions that this broker leads."""
+    """Returns the open transactions idle for longest in the partitions that this broker leads."""
     image, me = node.metadata.image, node.metadata.node_id
 
     def leads(partition: Partition) -> bool:
@@ -160,7 +160,7 @@ def _partition(node: Node, image: Image, each: Standing) -> dict[str, Any]:
 
 
 def _followers(node: Node, each: Standing) -> list[dict[str, Any]]:
-    """Returns how far those that follow this broker are behind; none for what others lead.
+    """Returns how far each follower of a partition is behind; nothing if another broker leads it.
 
     `lag` is null before the first fetch of a follower in this leader epoch. `caught_up_ms_ago` is
     null if it never had the whole log.

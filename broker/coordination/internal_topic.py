@@ -157,7 +157,7 @@ class InternalTopic:
         return (partition.topic_id, partition.index), appended.base_offset
 
     async def append(self, key: str, records: Sequence[Written], epoch: int) -> tuple[Log, int]:
-        """Writes records of a key; returns the log and the first offset once they are stored.
+        """Appends records to the partition of a key; returns the log and base offset once they are stored.
 
         `epoch` is the one in which the key's state was loaded. In another one nothing is written,
         because the log may have records of the key that are newer.

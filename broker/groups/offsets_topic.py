@@ -27,7 +27,7 @@ TOPIC = "__consumer_offsets"
 
 
 def offsets_topic(node: Node, clock: Clock, ownership: Ownership) -> InternalTopic:
-    """Returns the topic in which the groups of a broker are kept."""
+    """Returns __consumer_offsets, in which the group coordinator keeps groups and their offsets."""
     config = node.config
     declared = Declared(
         TOPIC,

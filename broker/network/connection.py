@@ -386,8 +386,8 @@ class Connection(asyncio.Protocol):
 
     def _serve_in_turn(self) -> None:
         """Serves queued frames, or queues with them if others have to."""
-        turns, is_held_up = self._turns, self._held_up or not self._waiting
-        if not is_held_up and turns.is_crowded(self.node.clock.monotonic_s()):
+        can_be_served = self._waiting and not self._held_up
+        if can_be_served and self._turns.is_crowded(self.node.clock.monotonic_s()):
             self._queue()
             self._regulate()
         else:

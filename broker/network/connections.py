@@ -66,7 +66,7 @@ class Connections:
         return True
 
     def is_shown(self, connection: Connection, reason: str) -> bool:
-        """Counts what a client may repeat; returns whether to log it, or it was often enough."""
+        """Counts a log line that a client can cause at will; returns whether it is still to be logged."""
         now_s = connection.node.clock.monotonic_s()
         return self._refusals.is_shown(connection.session.host, reason, now_s)
 

@@ -104,12 +104,17 @@ class Reading(NamedTuple):
     permit: Permit
 
     @property
+    def has_hard_limit(self) -> bool:
+        """Whether the version has its records cut at the limit, also in the middle of a batch."""
+        return self.version < _SOFT_LIMIT_SINCE
+
+    @property
     def is_cut_for_the_client(self) -> bool:
         """Whether a batch that is beyond the limit is also beyond that of the client, which may raise it.
 
         Versions with a soft limit never get a part of a batch.
         """
-        return self.version < _SOFT_LIMIT_SINCE and self.limit >= self.partition_limit
+        return self.has_hard_limit and self.limit >= self.partition_limit
 
     def with_room_for(self, size: int) -> Reading:
         """The same with a limit of at least `size` bytes, as far as the client's own allows it."""
@@ -191,7 +196,7 @@ def read_for_version(reading: Reading) -> Records:
 
 def _read_old(reading: Reading) -> Records:
     """Reads for a version without format 2: converts where needed, and always makes progress."""
-    hard = reading.version < _SOFT_LIMIT_SINCE
+    hard = reading.has_hard_limit
     magic = carried_by(reading.version)
     if reading.limit <= 0 and (hard or not reading.is_first):
         return NO_RECORDS  # all of it would be truncated

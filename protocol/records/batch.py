@@ -73,7 +73,7 @@ _PLAIN_CHECKED = Struct(">hiqqqhii").pack
 
 
 class Summary(NamedTuple):
-    """What one pass over the records of a batch found; the header's claims are not used.
+    """What the records of a batch say, read in one pass; nothing is taken from the batch's header.
 
     `largest` and `first` are over the records that have a time; they are None if no record has one.
     `has_missing` says whether a record has no time. `largest_offset` is the offset that Kafka's

@@ -45,7 +45,7 @@ def read_progress(directory: Path) -> ScrubProgress:
 
 
 def write_progress(directory: Path, progress: ScrubProgress) -> None:
-    """Replaces the file; raises OSError."""
+    """Replaces the file by one with this progress. Raises OSError."""
     data = packed(progress._asdict())
     files.replace(directory / filenames.SCRUB_CHECKPOINT, data, durable=False, losable=True)
 
