@@ -122,6 +122,7 @@ class Disk(files.System):
         self.before_sync: Callable[[], None] = _nothing  # what another thread does meanwhile
         self._files: dict[int, tuple[Path, File | Directory]] = {}
         self._top = _scan(root)
+        self._prefix = os.path.join(root, "")
 
     # --- what storage asks for -------------------------------------------------------------------
 
@@ -219,9 +220,17 @@ class Disk(files.System):
         change.apply(parent.now)
         parent.pending.append((self.calls, change))
 
+    def has(self, path: Path) -> bool:
+        """Return whether a path is the disk's root, or below it."""
+        return path == self.root or os.fspath(path).startswith(self._prefix)
+
     def _find(self, path: Path) -> File | Directory | None:
         node: File | Directory | None = self._top
-        for name in path.relative_to(self.root).parts:
+        if path == self.root:
+            return node
+        text = os.fspath(path)
+        assert text.startswith(self._prefix), f"{path} is not on this disk"
+        for name in text[len(self._prefix) :].split(os.sep):
             node = node.now.get(name) if isinstance(node, Directory) else None
         return node
 

@@ -7,6 +7,7 @@ mistakes that can be planted; a name that is none of them is exit status 2.
 from __future__ import annotations
 
 import functools
+import gc
 import multiprocessing
 import os
 import sys
@@ -39,7 +40,8 @@ def play(run: Run, planted: Collection[str]) -> int:
     first, count = int(os.environ.get("FROM", "1")), int(os.environ.get("SEEDS", "300"))
     began_s, seeds = time.monotonic(), range(first, first + count)
     failure = functools.partial(failure_of, run, plant)
-    with multiprocessing.get_context("spawn").Pool() as pool:
+    # Collections of garbage pass over the imported modules no more.
+    with multiprocessing.get_context("spawn").Pool(initializer=gc.freeze) as pool:
         for seed, trace in zip(seeds, pool.imap(failure, seeds, chunksize=8), strict=True):
             if trace is not None:
                 print(trace)

@@ -29,7 +29,7 @@ class Router(files.System):
 
     def _of(self, path: Path) -> files.System:
         for disk in self.disks.values():
-            if path.is_relative_to(disk.root):
+            if disk.has(path):
                 return disk
         return self._others
 

@@ -88,13 +88,14 @@ class Views:
         self._machine = machine
         self._world = machine.world
         self._led: dict[str, Led] = {}
+        self._seen: dict[str, Replica] = {}  # as the last look found them
         self._keys: dict[Partition, str] = {}
         self._waiting: dict[asyncio.Future[Appended], int] = {}  # producers, and until when
         self._is_fresh = True
 
     def begin(self) -> None:
         """A process starts."""
-        self._led, self._keys, self._is_fresh = {}, {}, True
+        self._led, self._seen, self._keys, self._is_fresh = {}, {}, {}, True
         self._waiting.clear()
 
     def look_again(self) -> None:
@@ -117,20 +118,18 @@ class Views:
         new: list[Replica] = []
         for name, led in replicas._led_by_name.items():
             key = self._world.key_of(*name)
-            log = machine.disk.logs.get(key)
-            if log is not None:
-                view = Replica(machine, key, log, led.leader, led.leader.leader_epoch)
+            view = self._view(key, led.leader, led.leader.leader_epoch)
+            if view is not None:
                 found[key] = view
                 if self._led.get(key) is not led:
                     self._led[key] = led
                     new.append(view)
         for followed in replicas._fetches:
             key = self._world.key_of(*followed.name)
-            log = machine.disk.logs.get(key)
-            if log is not None:
-                epoch = followed.follower.leader_epoch
-                found[key] = Replica(machine, key, log, None, epoch)
-        machine.replicas = found
+            view = self._view(key, None, followed.follower.leader_epoch)
+            if view is not None:
+                found[key] = view
+        machine.replicas = self._seen = found
         for view in new:
             self._world.say("lead", machine, view.key[-4:], view.epoch, view.log.end)
             self._world.checker.leads(view)
@@ -141,6 +140,16 @@ class Views:
         for view in found.values():
             if view.leader is not None:
                 self._world.checker.check_leader(view)
+
+    def _view(self, key: str, leader: Leader | None, epoch: int) -> Replica | None:
+        """Returns a partition in its role, that of the last look if it is the same; None without a log."""
+        log = self._machine.disk.logs.get(key)
+        if log is None:
+            return None
+        seen = self._seen.get(key)
+        if seen is not None and seen[2] is log and seen[3] is leader and seen[4] == epoch:
+            return seen
+        return Replica(self._machine, key, log, leader, epoch)
 
     def _forget_what_is_gone(self, node: Node) -> None:
         logs = self._machine.disk.logs
