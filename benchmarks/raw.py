@@ -372,16 +372,29 @@ def fetch_session(port: int, topic: str, partitions: int, count: int) -> Callabl
     error, session = struct.unpack_from(">hi", answer, 12)
     if error or not session:
         raise RawError(f"Fetch answered error {error} and session {session}")
-    frames = [fetch_v11(topic, 0, 0, (session, epoch)) for epoch in range(1, count + 1)]
+    first = _quiet_epoch(connection, topic, session)
+    frames = [fetch_v11(topic, 0, 0, (session, epoch)) for epoch in range(first, first + count)]
 
     def fetches() -> None:
         with connection:
             for frame in frames:
-                answer = exchange(connection, frame)
-                if struct.unpack_from(">hii", answer, 12) != (0, session, 0):
-                    raise RawError(f"a fetch of the session answered {answer.hex()}")
+                if not _is_quiet(exchange(connection, frame), session):
+                    raise RawError("a fetch of the session answered for a partition")
 
     return fetches
+
+
+def _quiet_epoch(connection: socket.socket, topic: str, session: int) -> int:
+    """Waits until all partitions of a new topic are led; returns the session's next epoch."""
+    for epoch in range(1, 200):
+        if _is_quiet(exchange(connection, fetch_v11(topic, 0, 0, (session, epoch))), session):
+            return epoch + 1
+        time.sleep(0.05)
+    raise RawError("a partition of the session has something to say after 10 s")
+
+
+def _is_quiet(answer: bytes, session: int) -> bool:
+    return struct.unpack_from(">hii", answer, 12) == (0, session, 0)
 
 
 def list_offsets_v7(topic: str, partition: int, timestamp: int) -> bytes:
