@@ -364,7 +364,7 @@ class Connection(asyncio.Protocol):
             elif answer is not None:
                 self._finish_later(frame, answer)
                 break
-            if monotonic_s() > over_s:
+            if self._waiting and monotonic_s() > over_s:
                 # Reading stops until then too: else the loop would deliver the data that has
                 # arrived meanwhile, many times, before it polls another socket.
                 self._queue()
