@@ -47,7 +47,6 @@ _GIVEN_UP = (b"\0\1", b"\0\2")
 _PRODUCE = b"\0\0"  # waits for replicas at most: its peer cannot make it last
 # The longest time for which one peer is served before the others have their turn.
 _TURN_S = 0.001
-_NEW_TURN_S = 0.0001  # and if it was not served in this round, while many are
 # Why a connection is held up, as bits.
 _TURN, _MUTED = 1, 2
 # Responses that are ready together are sent together, up to this many bytes.
@@ -398,9 +397,13 @@ class Connection(asyncio.Protocol):
         return self._writable and self._transport is not None and not self._held_up
 
     def _queue(self, *, is_new: bool = False) -> None:
-        """Waits for the next turn, which comes soon and is short if the connection `is_new`."""
+        """Waits for the next turn, which comes soon if the connection `is_new`."""
         self._held_up |= _TURN
-        self._turns.join(partial(self._go_on, _NEW_TURN_S if is_new else _TURN_S), is_new=is_new)
+        turn = self._go_on_as_new if is_new else partial(self._go_on, _TURN_S)
+        self._turns.join(turn, is_new=is_new)
+
+    def _go_on_as_new(self) -> None:
+        self._go_on(min(_TURN_S, self._turns.new_turn_s()))
 
     def _go_on(self, turn_s: float) -> None:
         """Continues after the turn of the others."""

@@ -48,6 +48,8 @@ SLICE_S: Final = 0.004
 ROUND_S: Final = 0.006
 """How long all are served before the loop polls its sockets."""
 _LEAST_S: Final = 0.001  # how long the queue is served where nothing of the round is left for it
+_NEW_S: Final = 0.003  # of a round, shared by those that are new
+_LEAST_NEW_S: Final = 0.0001  # for each of them
 _CROWDED_S: Final = 0.0005  # instead of FIRST_S, while others queue
 _UNSEEN_S: Final = 0.002  # of work that has not queued: then a round begins
 _IDLE_WORKERS: Final = 8
@@ -181,6 +183,10 @@ class Turns:
         (self._new if is_new else self._old).append(turn)
         if not self.are_wanted:
             self._begin()
+
+    def new_turn_s(self) -> float:
+        """Returns how long one that is new is served: shorter where more of them wait."""
+        return max(_LEAST_NEW_S, _NEW_S / (1 + len(self._new)))
 
     def _begin(self) -> None:
         """Begins the first round."""

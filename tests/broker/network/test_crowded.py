@@ -1,4 +1,4 @@
-"""A peer with one request at a time, while others queue: it never waits behind those who have had a turn."""
+"""A peer with few requests at a time while others queue: it does not wait behind those who had a turn."""
 
 from __future__ import annotations
 
@@ -8,25 +8,34 @@ import pytest
 
 from broker.clock import SystemClock
 from tests.broker import inside
+from tests.broker.raw import Pipe, frame, request
+
+LOOK_S = 0.0002  # a turn of the least length is over after one request
+SHORT_LOOK_S = 0.00001  # it is over after a few
 
 
 class Hurried(SystemClock):
-    """A clock by which 0.2 ms pass between two looks: a new turn is over after one request."""
+    """A clock by which some time passes between two looks, and none otherwise."""
 
-    def __init__(self):
+    def __init__(self, look_s):
         looks = itertools.count()
-        self.monotonic_s = lambda: next(looks) / 5000
+        self.monotonic_s = lambda: next(looks) * look_s
 
 
 @pytest.fixture
-def broker(tmp_path, monkeypatch):
-    monkeypatch.setattr(inside, "SystemClock", Hurried)
-    with inside.Inside(tmp_path) as broker:
-        yield broker
+def joined(tmp_path, monkeypatch):
+    """Whether a neighbour's connection was new each time that it queued, with a look and at once."""
+
+    def play(look_s, at_once):
+        monkeypatch.setattr(inside, "SystemClock", lambda: Hurried(look_s))
+        with inside.Inside(tmp_path) as broker:
+            return queued(broker, at_once)
+
+    return play
 
 
-def test_who_has_nothing_left_is_new_with_each_request(broker):
-    turns, joined = broker.node.turns, []
+def queued(broker, at_once):
+    turns, seen = broker.node.turns, []
     join = turns.join
 
     def busy():
@@ -36,14 +45,27 @@ def test_who_has_nothing_left_is_new_with_each_request(broker):
         join(busy)
 
     def noted(turn, *, is_new=False):
-        joined.append(is_new)
+        seen.append(is_new)
         join(turn, is_new=is_new)
 
-    with broker.connect() as neighbour:
+    with Pipe(broker) as neighbour:
         neighbour.ask("ApiVersions", 0)
         turns.join = noted
         broker._loop.call_soon_threadsafe(join, busy)
         for _ in range(20):
-            neighbour.ask("ApiVersions", 0)
-    assert joined
-    assert all(joined)
+            neighbour.send(frame(request("ApiVersions", 0)) * at_once)
+            for _ in range(at_once):
+                assert neighbour.receive()
+    return seen
+
+
+def test_who_has_nothing_left_is_new_with_each_request(joined):
+    seen = joined(LOOK_S, 1)
+    assert seen
+    assert all(seen)
+
+
+def test_who_sends_a_few_requests_at_once_has_them_served_in_one_turn(joined):
+    seen = joined(SHORT_LOOK_S, 5)
+    assert seen
+    assert all(seen)
