@@ -145,6 +145,7 @@ async def _run(config: BrokerConfig, clock: Clock, faults: Faults | None) -> int
             finally:
                 node.clock_watch.end()
                 await node.topics.stop()
+                node.turns.close()
                 node.pools.stop()
                 await leave(node, member)
         finally:

@@ -227,6 +227,17 @@ class Turns:
                 log.exception("a turn has failed")
         loop.call_soon(self._run)
 
+    def close(self) -> None:
+        """Ends all workers: nothing is served any more, and who has paused does not go on."""
+        for turn in (*self._new, *self._old):
+            if isinstance(turn, partial) and isinstance(turn.args[0], _Worker):
+                turn.args[0].throw(GreenletExit)
+        for worker in self._idle:
+            worker.throw(GreenletExit)
+        self._new.clear()
+        self._old.clear()
+        self._idle.clear()
+
     # -- requests in slices ----------------------------------------------------------------------
 
     def serve(self, job: Callable[[], Result]) -> Result | Later:
@@ -258,7 +269,11 @@ class Turns:
         """Returns the outcome of a job that is done; raises what it has raised."""
         if len(self._idle) < _IDLE_WORKERS:
             self._idle.append(worker)
-        return worker.take()
+            return worker.take()
+        try:
+            return worker.take()
+        finally:
+            worker.throw(GreenletExit)  # one that is only dropped would stay in memory for ever
 
     def _go_on(self, worker: _Worker, happened: asyncio.Future[Any]) -> None:
         """Goes on with a job that has paused; ends it if nobody waits for it."""

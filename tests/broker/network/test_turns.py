@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from itertools import count
 
 import pytest
@@ -12,7 +13,7 @@ from broker.garbage import Collector
 from broker.groups import offset_commits
 from broker.groups.store import Committed
 from broker.network.context import Later
-from broker.network.turns import ROUND_S, SLICE_S, Turns, can_pause, paced, pause
+from broker.network.turns import ROUND_S, SLICE_S, Turns, _Worker, can_pause, paced, pause
 from protocol.api.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -185,6 +186,44 @@ async def test_making_the_records_of_a_long_commit_gives_way():
     offsets = {("t", index): Committed(index, -1, "", 0) for index in range(1_000)}
     answer = ticking().serve(lambda: offset_commits._records("g", offsets))
     assert await iterations_of(answer) > 100
+
+
+# -- workers ---------------------------------------------------------------------------------------
+
+
+def workers() -> int:
+    """How many greenlets of requests are in memory."""
+    gc.collect()
+    return sum(isinstance(each, _Worker) for each in gc.get_objects())
+
+
+async def test_workers_of_many_at_once_do_not_stay_in_memory():
+    turns = ticking()
+    before = workers()
+    for _ in range(3):
+        answers = [turns.serve(lambda: walk(100)) for _ in range(20)]
+        assert await asyncio.gather(*map(outcome, answers)) == [100] * 20
+    assert workers() - before <= 8
+
+
+async def test_nothing_goes_on_after_the_end():
+    turns, ended = ticking(), []
+
+    def job():
+        try:
+            walk(1_000_000)
+        finally:
+            ended.append(True)
+
+    before = workers()
+    answers = [turns.serve(job) for _ in range(3)]
+    assert workers() == before + 3
+    turns.close()
+    assert ended == [True] * 3
+    assert not any(answer.happened.done() for answer in answers)
+    del answers
+    await until(lambda: not turns.are_wanted)
+    assert workers() == before
 
 
 # -- rounds: all who are served between two polls of the sockets share one time ---------------------

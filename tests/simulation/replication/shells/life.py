@@ -8,6 +8,7 @@ protocol with them over connections in memory (`wires.py`).
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import logging
 import random
@@ -42,6 +43,7 @@ from tests.simulation.replication.world import World, lived
 
 if TYPE_CHECKING:
     from broker.metadata.store import KeyValueStore
+    from broker.network.turns import Turns
     from tests.simulation.replication.shells.process import Process
 
 FAULTS_MS = 15_000
@@ -123,6 +125,7 @@ class Life(World):
         self._moment_ms = self._first_step = 0
         self._failure: BaseException | None = None
         self._graves: list[Process] = []
+        self.turns: list[Turns] = []  # of all processes
         self.storage = ShellStorage(self)
         self._names = mock.patch.object(names, "uuid4", self._name)
         self._names.start()
@@ -226,6 +229,9 @@ class Life(World):
             for loop in process.loops:
                 loop.bury()
         self._graves.clear()
+        for turns in self.turns:  # else their greenlets would keep all of this in memory
+            with contextlib.suppress(*_MAY_BE_RAISED):
+                turns.close()
         self.timeline._events.clear()
         self.wires.ends.clear()
         self.wires.listeners.clear()

@@ -222,6 +222,7 @@ class Machine:
         metadata = ClusterMetadata(self.world.new_metadata_store(self.id), self.id)
         await metadata.open()
         node = Node(config, MachineClock(self), store, metadata, Metrics())
+        self.world.turns.append(node.turns)
         cluster = Cluster(node, boot_id=self.boot_id, keep_alive=VirtualKeepAlive)
         replicas = node.join(cluster)
         self.views.observe(replicas)
