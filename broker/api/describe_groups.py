@@ -2,7 +2,8 @@
 
 Behaviour: as in Kafka, the members' metadata and assignments are in the response only while the
 group is stable. Without an authorizer every operation is allowed. The group "" holds offsets of
-clients without a group, and is described like any other.
+clients without a group, and is described like any other. A group that is named twice is described once:
+its description may be thousands of times as long as its name.
 
 Version notes: a group that does not exist is "Dead" without an error up to 5, GROUP_ID_NOT_FOUND
 from 6 on (KIP-1043); 4 instance ids; 5 flexible.
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from broker.groups.group import State
 from broker.network.per_partition import per_partition
+from broker.network.turns import paced
 from protocol.acl import Operation, ResourceType
 from protocol.api.describe_groups import (
     DescribedGroup,
@@ -51,7 +53,9 @@ def handle(node: Node, request: DescribeGroupsRequest, context: Context) -> Desc
         return described
 
     return DescribeGroupsResponse(
-        groups=per_partition(node, "describe_groups", request.groups, describe, _failed)
+        groups=per_partition(
+            node, "describe_groups", dict.fromkeys(request.groups), describe, _failed
+        )
     )
 
 
@@ -88,4 +92,6 @@ def _failed(group_id: str, error: BrokerError) -> DescribedGroup:
 
 def refuse(request: DescribeGroupsRequest, error: BrokerError) -> DescribeGroupsResponse:
     """Returns the error for every group."""
-    return DescribeGroupsResponse(groups=[_failed(group_id, error) for group_id in request.groups])
+    return DescribeGroupsResponse(
+        groups=[_failed(group_id, error) for group_id in paced(request.groups)]
+    )

@@ -2,7 +2,8 @@
 
 Behaviour: an id that is not known is TRANSACTIONAL_ID_NOT_FOUND, an empty one INVALID_REQUEST. While a
 transaction ends, its partitions are those that lack their marker. Topics that the client may not
-describe are left out.
+describe are left out. An id that is named twice is described once: its description may be thousands of
+times as long as its name.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.network.per_partition import per_partition
+from broker.network.turns import paced
 from protocol.acl import Operation, ResourceType
 from protocol.api.describe_transactions import (
     DescribeTransactionsResponse,
@@ -35,7 +37,7 @@ def handle(
         transaction_states=per_partition(
             node,
             "describe_transactions",
-            request.transactional_ids,
+            dict.fromkeys(request.transactional_ids),
             partial(_described, node, context.session),
             _failed,
         )
@@ -50,7 +52,7 @@ def _described(node: Node, session: Session, transactional_id: str) -> Transacti
         raise TransactionalIdNotFound(f"there is no transactional id {transactional_id}")
     metadata = transaction.metadata
     topics: dict[str, list[int]] = {}
-    for topic, index in sorted(transaction.partitions):
+    for topic, index in paced(transaction.partitions):
         if allows(session, Operation.DESCRIBE, ResourceType.TOPIC, topic):
             topics.setdefault(topic, []).append(index)
     return TransactionState(
@@ -60,7 +62,9 @@ def _described(node: Node, session: Session, transactional_id: str) -> Transacti
         transaction_start_time_ms=metadata.start_ms,
         producer_id=metadata.producer_id,
         producer_epoch=metadata.epoch,
-        topics=[TopicData(topic=topic, partitions=found) for topic, found in topics.items()],
+        topics=[
+            TopicData(topic=topic, partitions=sorted(topics[topic])) for topic in sorted(topics)
+        ],
     )
 
 
@@ -73,5 +77,5 @@ def refuse(
 ) -> DescribeTransactionsResponse:
     """Returns the error for every transaction."""
     return DescribeTransactionsResponse(
-        transaction_states=[_failed(name, error) for name in request.transactional_ids]
+        transaction_states=[_failed(name, error) for name in paced(request.transactional_ids)]
     )

@@ -27,7 +27,7 @@ from protocol.api.offset_fetch import (
 from protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from broker.groups.store import Committed, StoredGroup
     from broker.network.context import Context
@@ -90,7 +90,7 @@ def _found(
     offsets = {} if kept is None else kept.offsets
     names: Iterable[TopicPartition]
     if wanted is None:
-        names = sorted(offsets)
+        names = _in_order(offsets)
     else:
         asked = (
             (topic.name, index) for topic in wanted for index in paced(topic.partition_indexes)
@@ -100,6 +100,15 @@ def _found(
     for name in paced(names):
         found.setdefault(name[0], []).append((name[1], offsets.get(name)))
     return found
+
+
+def _in_order(offsets: Iterable[TopicPartition]) -> Iterator[TopicPartition]:
+    """Yields partitions as `sorted` does, which would take long without a pause."""
+    by_topic: dict[str, list[int]] = {}
+    for name, index in paced(list(offsets)):
+        by_topic.setdefault(name, []).append(index)
+    for name in sorted(by_topic):
+        yield from ((name, index) for index in sorted(by_topic[name]))
 
 
 def _partition(index: int, at: Committed | None, missing: int) -> OffsetFetchResponsePartition:
@@ -120,11 +129,22 @@ def _several(node: Node, request: OffsetFetchRequest, context: Context) -> Offse
         groups=per_partition(
             node,
             "offset_fetch",
-            request.groups,
+            _each_once(request.groups),
             partial(_of_group, node, context, request.require_stable),
             _failed,
         )
     )
+
+
+def _each_once(groups: Iterable[OffsetFetchRequestGroup]) -> Iterator[OffsetFetchRequestGroup]:
+    """Yields what is asked, but all offsets of a group only once: they may be very many."""
+    seen: set[str] = set()
+    for group in groups:
+        if group.topics is not None:
+            yield group
+        elif group.group_id not in seen:
+            seen.add(group.group_id)
+            yield group
 
 
 def _of_group(
@@ -172,11 +192,13 @@ def refuse(request: OffsetFetchRequest, error: BrokerError) -> OffsetFetchRespon
                     metadata="",
                     error_code=error.code,
                 )
-                for index in topic.partition_indexes
+                for index in paced(topic.partition_indexes)
             ],
         )
-        for topic in request.topics or ()
+        for topic in paced(request.topics or ())
     ]
     if request.groups:
-        return OffsetFetchResponse(groups=[_failed(group, error) for group in request.groups])
+        return OffsetFetchResponse(
+            groups=[_failed(group, error) for group in paced(request.groups)]
+        )
     return OffsetFetchResponse(topics=topics, error_code=error.code)

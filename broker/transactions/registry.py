@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from broker.clock import FIRST_MS
 from broker.coordination.ownership import NO_EPOCH, Ownership
 from broker.transactions import state_topic
+from broker.transactions.patterns import Patterns
 from broker.transactions.refusals import Refusals
 from protocol.errors import BrokerError, InvalidRequest
 from protocol.group_errors import CoordinatorLoadInProgress, CoordinatorNotAvailable
@@ -45,6 +46,7 @@ class TransactionRegistry:
         self.topic = state_topic.state_topic(node, self._clock, self.ownership)
         self.kept: dict[str, Kept] = {}
         self.refusals = Refusals(node.clock, node.metrics)
+        self.patterns = Patterns()
 
     @property
     def lacks_topic(self) -> bool:

@@ -64,4 +64,5 @@ API = Api(
     served=(0, 9),
     needs=(Need(Operation.READ, ResourceType.GROUP),),
     request_bytes=8 << 20,
+    request_elements=100,  # protocols: all are looked at whenever anybody joins the group
 )

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import struct
+import threading
+
+import pytest
 
 from protocol.message import served_apis
 from tests.broker.raw import frame, header, request
 from tests.broker.subject import eventually
+from tests.oracle import wire
 
 MIB = 1 << 20
-INVALID_REQUEST = 42
+INVALID_REQUEST, INVALID_REGULAR_EXPRESSION = 42, 128
 UNKNOWN_TOPIC_OR_PARTITION = 3
 BROKER = 4
 
@@ -68,6 +72,64 @@ def test_a_resource_that_is_named_often_is_described_once(broker):
         resource = {"resource_type": BROKER, "resource_name": "", "configuration_keys": None}
         answer = connection.ask("DescribeConfigs", 1, resources=[resource] * 1_000)
         assert len(answer["results"]) == 1
+
+
+def test_what_is_described_at_length_is_described_once(broker):
+    """A group may have thousands of members or offsets, and a transaction as many partitions."""
+    asked = [
+        ("DescribeGroups", 2, {"groups": ["g"] * 100}, "groups"),
+        ("DescribeTransactions", 0, {"transactional_ids": ["x"] * 100}, "transaction_states"),
+        ("OffsetFetch", 8, {"groups": [{"group_id": "g", "topics": None}] * 100}, "groups"),
+    ]
+    with broker.connect() as connection:
+        for api, version, fields, answered in asked:
+            assert len(connection.ask(api, version, **fields)[answered]) == 1
+
+
+def test_offsets_that_are_named_are_answered_each_time(broker):
+    groups = [{"group_id": "g", "topics": [{"name": "t", "partition_indexes": [0]}]}] * 3
+    with broker.connect() as connection:
+        assert len(connection.ask("OffsetFetch", 8, groups=groups)["groups"]) == 3
+
+
+def test_a_member_with_more_protocols_than_anybody_has_is_refused(broker):
+    protocols = b"".join(b"\0\3%03d\0\0\0\0" % each for each in range(101))
+    member = b"\0\1g" + struct.pack(">i", 10_000) + b"\0\0\0\1c" + struct.pack(">i", 101)
+    closed(broker, frame(header(11, 0) + member + protocols))
+
+
+def test_a_pattern_that_takes_years_is_given_up_and_disturbs_nobody(broker):
+    filters = {"state_filters": [], "producer_id_filters": [], "duration_filter": -1}
+    with broker.connect() as connection, broker.connect() as neighbour:
+        connection.ask(
+            "InitProducerId", 1, transactional_id="a" * 60, transaction_timeout_ms=60_000
+        )
+        asked = wire.encode_request(
+            "ListTransactions", 2, {**filters, "transactional_id_pattern": "(a|a)*b"}
+        )
+        told: list[bytes] = []
+        asking = threading.Thread(
+            target=lambda: told.append(connection.ask_raw(asked[0], 2, asked[2], flexible=asked[1]))
+        )
+        asking.start()
+        while asking.is_alive():
+            assert neighbour.ask("ApiVersions", 0)["error_code"] == 0
+            asking.join(0.05)
+        answer = wire.decode_answer("ListTransactions", 2, told[0])
+        assert answer["error_code"] == INVALID_REGULAR_EXPRESSION
+
+
+@pytest.mark.parametrize("pattern", ["a" * 1_001, "(" * 900 + ")" * 900, "(" * 400 + ")" * 400])
+def test_a_pattern_that_is_long_or_deep(connection, pattern):
+    answer = connection.ask(
+        "ListTransactions",
+        2,
+        state_filters=[],
+        producer_id_filters=[],
+        duration_filter=-1,
+        transactional_id_pattern=pattern,
+    )
+    assert answer["error_code"] in (0, INVALID_REGULAR_EXPRESSION)
 
 
 def test_one_metadata_creates_a_bounded_number_of_topics(start):

@@ -1,0 +1,92 @@
+"""Matches transactional ids with a regular expression of a client, in a process of its own.
+
+Python's regular expressions try again from an earlier place: a short one can take years for a short id, and
+nothing interrupts it. Kafka's cannot take long (RE2). So it is done where the system can end it. One
+expression at a time is matched, and nobody waits longer than `PATIENCE_S`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import sys
+from typing import TYPE_CHECKING, Any, Final
+
+from broker.network.turns import paced
+from protocol.errors import InvalidRegularExpression
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+PATIENCE_S: Final = 2.0
+_LONGEST: Final = 1_000
+"""Characters of an expression."""
+_CPU_S = 4  # the process ends by itself after that, if the broker has been killed
+# Reads the expression and the ids, one a line, and prints the positions of those that match.
+_PROGRAM = f"""
+import json, re, resource, sys
+resource.setrlimit(resource.RLIMIT_CPU, ({_CPU_S}, {_CPU_S}))
+try:
+    matches = re.compile(json.loads(sys.stdin.readline())).fullmatch
+except (re.error, OverflowError, RecursionError) as error:
+    told = {{"error": str(error)}}
+else:
+    told = {{"matched": [at for at, line in enumerate(sys.stdin) if matches(json.loads(line))]}}
+json.dump(told, sys.stdout)
+"""
+
+
+class Patterns:
+    """The regular expressions of one broker's clients."""
+
+    def __init__(self) -> None:
+        self._one = asyncio.Lock()
+
+    async def matching(self, pattern: str, ids: Iterable[str]) -> list[int]:
+        """Returns the positions of the ids that match as a whole.
+
+        Raises InvalidRegularExpression, also for one that is long or takes long.
+        """
+        if len(pattern) > _LONGEST:
+            raise InvalidRegularExpression(f"a pattern has up to {_LONGEST} characters")
+        lines = [json.dumps(each).encode() + b"\n" for each in paced((pattern, *ids))]
+        try:
+            async with asyncio.timeout(PATIENCE_S), self._one:
+                told = await _told(lines)
+        except TimeoutError:
+            raise InvalidRegularExpression(
+                f"pattern {pattern!r} takes more than {PATIENCE_S:g} s"
+            ) from None
+        except (OSError, ValueError) as error:
+            raise InvalidRegularExpression(
+                f"pattern {pattern!r} could not be matched: {error}"
+            ) from None
+        if "error" in told:
+            raise InvalidRegularExpression(f"pattern {pattern!r}: {told['error']}")
+        matched: list[int] = told["matched"]
+        return matched
+
+
+async def _told(lines: Iterable[bytes]) -> dict[str, Any]:
+    """Returns what a process says of an expression and ids. Raises OSError and ValueError."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-ISc",
+        _PROGRAM,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        start_new_session=True,
+    )
+    try:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.writelines(lines)
+        process.stdin.close()
+        told: dict[str, Any] = json.loads(await process.stdout.read())
+        return told
+    finally:
+        if process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
