@@ -70,4 +70,6 @@ def _failed(entry: AlterEntryData, error: BrokerError) -> EntryData:
 
 def refuse(request: AlterClientQuotasRequest, error: BrokerError) -> AlterClientQuotasResponse:
     """Returns the error for every entity."""
-    return AlterClientQuotasResponse(entries=[_failed(entry, error) for entry in request.entries])
+    return AlterClientQuotasResponse(
+        entries=[_failed(entry, error) for entry in paced(request.entries)]
+    )

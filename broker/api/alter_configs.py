@@ -117,5 +117,5 @@ def _response(
 def refuse(request: AlterConfigsRequest, error: BrokerError) -> AlterConfigsResponse:
     """Returns the error for every resource."""
     return AlterConfigsResponse(
-        responses=[_response(resource, error) for resource in request.resources]
+        responses=[_response(resource, error) for resource in paced(request.resources)]
     )

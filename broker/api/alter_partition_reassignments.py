@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from broker.network.per_partition import per_partition
+from broker.network.turns import paced
 from protocol.api.alter_partition_reassignments import (
     AlterPartitionReassignmentsResponse,
     ReassignablePartitionResponse,
@@ -129,8 +130,9 @@ def refuse(
         error_message=error.message,
         responses=[
             ReassignableTopicResponse(
-                name=topic.name, partitions=[_failed(wanted, error) for wanted in topic.partitions]
+                name=topic.name,
+                partitions=[_failed(wanted, error) for wanted in paced(topic.partitions)],
             )
-            for topic in request.topics
+            for topic in paced(request.topics)
         ],
     )

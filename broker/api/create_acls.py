@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NoReturn
 
+from broker.network.turns import paced
 from protocol.api.create_acls import AclCreationResult, CreateAclsResponse
 from protocol.errors import SecurityDisabled
 
@@ -29,6 +30,6 @@ def refuse(request: CreateAclsRequest, error: BrokerError) -> CreateAclsResponse
     return CreateAclsResponse(
         results=[
             AclCreationResult(error_code=error.code, error_message=error.message)
-            for _ in request.creations
+            for _ in paced(request.creations)
         ]
     )

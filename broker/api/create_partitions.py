@@ -78,4 +78,6 @@ def _failed(wanted: CreatePartitionsTopic, error: BrokerError) -> CreatePartitio
 
 def refuse(request: CreatePartitionsRequest, error: BrokerError) -> CreatePartitionsResponse:
     """Returns the error for every topic."""
-    return CreatePartitionsResponse(results=[_failed(topic, error) for topic in request.topics])
+    return CreatePartitionsResponse(
+        results=[_failed(topic, error) for topic in paced(request.topics)]
+    )

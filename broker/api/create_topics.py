@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 from broker.network.per_partition import per_partition_async
 from broker.network.turns import paced
 from broker.topics.partition_counts import initial
+from broker.topics.settings import check_size
 from config import topic_entries
 from protocol.acl import Operation, ResourceType
 from protocol.api.create_topics import (
@@ -79,6 +80,7 @@ async def handle(
 
 async def _create(node: Node, wanted: CreatableTopic, *, validate_only: bool) -> Topic:
     partitions, factor, assignments = initial(node.config, wanted)
+    check_size(wanted.configs)
     configs: dict[str, str] = {}
     for entry in wanted.configs:
         if entry.value is None:
@@ -133,4 +135,4 @@ def _failed(wanted: CreatableTopic, error: BrokerError) -> CreatableTopicResult:
 
 def refuse(request: CreateTopicsRequest, error: BrokerError) -> CreateTopicsResponse:
     """Returns the error for every topic."""
-    return CreateTopicsResponse(topics=[_failed(topic, error) for topic in request.topics])
+    return CreateTopicsResponse(topics=[_failed(topic, error) for topic in paced(request.topics)])

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NoReturn
 
+from broker.network.turns import paced
 from protocol.api.delete_acls import DeleteAclsFilterResult, DeleteAclsResponse
 from protocol.errors import SecurityDisabled
 
@@ -31,6 +32,6 @@ def refuse(request: DeleteAclsRequest, error: BrokerError) -> DeleteAclsResponse
             DeleteAclsFilterResult(
                 error_code=error.code, error_message=error.message, matching_acls=[]
             )
-            for _ in request.filters
+            for _ in paced(request.filters)
         ]
     )

@@ -19,6 +19,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.network.per_partition import per_partition_async
+from broker.network.turns import paced
 from broker.topics.settings import is_internal
 from protocol.acl import Operation, ResourceType
 from protocol.api.delete_records import (
@@ -100,8 +101,9 @@ def refuse(request: DeleteRecordsRequest, error: BrokerError) -> DeleteRecordsRe
     return DeleteRecordsResponse(
         topics=[
             DeleteRecordsTopicResult(
-                name=topic.name, partitions=[_failed(wanted, error) for wanted in topic.partitions]
+                name=topic.name,
+                partitions=[_failed(wanted, error) for wanted in paced(topic.partitions)],
             )
-            for topic in request.topics
+            for topic in paced(request.topics)
         ]
     )

@@ -114,5 +114,5 @@ def _failed(wanted: DeleteTopicState, error: BrokerError) -> DeletableTopicResul
 
 def refuse(request: DeleteTopicsRequest, error: BrokerError) -> DeleteTopicsResponse:
     """Returns the error for every topic."""
-    wanted = request.topics or [DeleteTopicState(name=name) for name in request.topic_names]
-    return DeleteTopicsResponse(responses=[_failed(topic, error) for topic in wanted])
+    wanted = request.topics or [DeleteTopicState(name=name) for name in paced(request.topic_names)]
+    return DeleteTopicsResponse(responses=[_failed(topic, error) for topic in paced(wanted)])

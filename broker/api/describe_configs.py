@@ -125,7 +125,7 @@ def _asked(
 ) -> list[Entry]:
     """Returns the entries that a client asks for, each under the name by which it asks."""
     names: dict[str, list[str]] = {}
-    for key in dict.fromkeys(keys):
+    for key in paced(dict.fromkeys(keys)):
         names.setdefault(aliases.get(key, key), []).append(key)
     return [entry._replace(name=name) for entry in entries for name in names.get(entry.name, ())]
 
@@ -262,5 +262,5 @@ def _failed(resource: DescribeConfigsResource, error: BrokerError) -> DescribeCo
 def refuse(request: DescribeConfigsRequest, error: BrokerError) -> DescribeConfigsResponse:
     """Returns the error for every resource."""
     return DescribeConfigsResponse(
-        results=[_failed(resource, error) for resource in request.resources]
+        results=[_failed(resource, error) for resource in paced(request.resources)]
     )

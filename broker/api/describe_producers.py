@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from broker.metadata.names import check_topic_name
 from broker.network.per_partition import per_partition_async
+from broker.network.turns import paced
 from protocol.acl import Operation, ResourceType
 from protocol.api.describe_producers import (
     DescribeProducersResponse,
@@ -103,8 +104,8 @@ def refuse(request: DescribeProducersRequest, error: BrokerError) -> DescribePro
         topics=[
             TopicResponse(
                 name=topic.name,
-                partitions=[_failed(index, error) for index in topic.partition_indexes],
+                partitions=[_failed(index, error) for index in paced(topic.partition_indexes)],
             )
-            for topic in request.topics
+            for topic in paced(request.topics)
         ]
     )

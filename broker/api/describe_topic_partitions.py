@@ -18,6 +18,7 @@ from broker.metadata.brokers.visible import visible_brokers, visible_partition
 from broker.metadata.names import check_topic_name
 from broker.metadata.records import NO_LEADER
 from broker.network.per_partition import per_partition
+from broker.network.turns import paced
 from broker.security.authorizer import NOT_ASKED
 from broker.topics.leadership import known_leader_epoch
 from broker.topics.settings import is_internal
@@ -181,5 +182,5 @@ def refuse(
 ) -> DescribeTopicPartitionsResponse:
     """Returns the error for every topic."""
     return DescribeTopicPartitionsResponse(
-        topics=[_failed(topic.name, error) for topic in request.topics]
+        topics=[_failed(topic.name, error) for topic in paced(request.topics)]
     )

@@ -145,8 +145,8 @@ def refuse(request: ElectLeadersRequest, error: BrokerError) -> ElectLeadersResp
         replica_election_results=[
             ReplicaElectionResult(
                 topic=each.topic,
-                partition_result=[_failed(index, error) for index in each.partitions],
+                partition_result=[_failed(index, error) for index in paced(each.partitions)],
             )
-            for each in request.topic_partitions or ()
+            for each in paced(request.topic_partitions or ())
         ],
     )

@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING, Any
 from broker.fetches import incremental, waits
 from broker.fetches.attempt import TOPIC_IDS_SINCE, Attempt, is_replica
 from broker.fetches.session import FIRST, NO_SESSION, SESSIONLESS
+from broker.network.turns import paced
 from broker.partitions.fetch_parts import failed
 from broker.partitions.named_once import name_each_once
 from broker.pools import ON_LOOP
@@ -103,8 +104,10 @@ def refuse(request: FetchRequest, error: BrokerError) -> FetchResponse:
             FetchableTopicResponse(
                 topic=topic.topic,
                 topic_id=topic.topic_id,
-                partitions=[failed(wanted.partition, error.code) for wanted in topic.partitions],
+                partitions=[
+                    failed(wanted.partition, error.code) for wanted in paced(topic.partitions)
+                ],
             )
-            for topic in request.topics
+            for topic in paced(request.topics)
         ],
     )

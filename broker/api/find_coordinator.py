@@ -16,6 +16,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from broker.network.per_partition import per_partition
+from broker.network.turns import paced
 from protocol.acl import Operation, ResourceType
 from protocol.api.find_coordinator import Coordinator, FindCoordinatorResponse
 from protocol.errors import InvalidRequest
@@ -132,5 +133,5 @@ def refuse(request: FindCoordinatorRequest, error: BrokerError) -> FindCoordinat
     if not request.coordinator_keys:
         return _none(error)
     return FindCoordinatorResponse(
-        coordinators=[_none_for_key(key, error) for key in request.coordinator_keys]
+        coordinators=[_none_for_key(key, error) for key in paced(request.coordinator_keys)]
     )

@@ -25,7 +25,7 @@ from broker.api.describe_configs import (
 from broker.metadata.names import check_topic_name
 from broker.network.per_partition import per_partition_async
 from broker.network.turns import paced
-from broker.topics.settings import broker_changes, topic_changes
+from broker.topics.settings import broker_changes, check_size, topic_changes
 from config import (
     BROKER_ALIASES,
     ONLY_AT_START,
@@ -88,6 +88,7 @@ async def altered(
         if times[resource.resource_type, resource.resource_name] > 1:
             raise InvalidRequest("the resource is named more than once")
         require_on(node, session, Operation.ALTER_CONFIGS, resource)
+        check_size(resource.configs)
         await node.catch_up()
         await alter(node, resource)
         return resource, None
@@ -173,9 +174,11 @@ def _edited(current: str | None, given: str, *, add: bool) -> str:
     members = [each for each in (current or "").split(",") if each]
     asked = [each.strip() for each in given.split(",")]
     if add:
-        members += [each for each in asked if each not in members]
+        present = set(members)
+        members += [each for each in asked if each not in present]
     else:
-        members = [each for each in members if each not in asked]
+        gone = set(asked)
+        members = [each for each in members if each not in gone]
     return ",".join(members)
 
 
@@ -195,5 +198,5 @@ def refuse(
 ) -> IncrementalAlterConfigsResponse:
     """Returns the error for every resource."""
     return IncrementalAlterConfigsResponse(
-        responses=[_response(resource, error) for resource in request.resources]
+        responses=[_response(resource, error) for resource in paced(request.resources)]
     )

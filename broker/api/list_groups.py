@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.network.turns import paced
 from protocol.acl import Operation, ResourceType
 from protocol.api.list_groups import ListedGroup, ListGroupsResponse
 
@@ -26,8 +27,8 @@ def handle(node: Node, request: ListGroupsRequest, context: Context) -> ListGrou
     """Lists the groups that match and that the client may describe."""
     session, allows = context.session, node.authorizer.allows
     sees_all = node.authorizer.allows_on_cluster(session, Operation.DESCRIBE)
-    states = {state.lower() for state in request.states_filter}
-    types = {each.lower() for each in request.types_filter}
+    states = {state.lower() for state in paced(request.states_filter)}
+    types = {each.lower() for each in paced(request.types_filter)}
     groups = [
         ListedGroup(
             group_id=kept.group.group_id,
@@ -35,7 +36,7 @@ def handle(node: Node, request: ListGroupsRequest, context: Context) -> ListGrou
             group_state=kept.group.state.value,
             group_type=_TYPE,
         )
-        for kept in node.coordinator.all()
+        for kept in paced(node.coordinator.all())
         if (not states or kept.group.state.value.lower() in states)
         and (not types or _TYPE in types)
         and (

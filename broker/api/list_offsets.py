@@ -205,8 +205,8 @@ def refuse(request: ListOffsetsRequest, error: BrokerError) -> ListOffsetsRespon
         topics=[
             ListOffsetsTopicResponse(
                 name=topic.name,
-                partitions=[_failed(wanted, error) for wanted in topic.partitions],
+                partitions=[_failed(wanted, error) for wanted in paced(topic.partitions)],
             )
-            for topic in request.topics
+            for topic in paced(request.topics)
         ]
     )

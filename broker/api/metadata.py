@@ -358,5 +358,5 @@ def refuse(request: MetadataRequest, error: BrokerError) -> MetadataResponse:
     return MetadataResponse(
         error_code=error.code,
         brokers=[],
-        topics=[_failed(0, topic, error) for topic in request.topics or ()],
+        topics=[_failed(0, topic, error) for topic in paced(request.topics or ())],
     )

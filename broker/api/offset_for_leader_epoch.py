@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from broker.network.per_partition import per_partition
+from broker.network.turns import paced
 from broker.partitions.offload import answer
 from protocol.acl import Operation, ResourceType
 from protocol.api.offset_for_leader_epoch import (
@@ -95,8 +96,8 @@ def refuse(
         topics=[
             OffsetForLeaderTopicResult(
                 topic=topic.topic,
-                partitions=[_failed(wanted, error) for wanted in topic.partitions],
+                partitions=[_failed(wanted, error) for wanted in paced(topic.partitions)],
             )
-            for topic in request.topics
+            for topic in paced(request.topics)
         ]
     )

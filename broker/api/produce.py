@@ -425,9 +425,9 @@ def refuse(request: ProduceRequest, error: BrokerError) -> ProduceResponse:
                         log_append_time_ms=NO_TIMESTAMP,
                         log_start_offset=-1,
                     )
-                    for data in topic.partition_data
+                    for data in paced(topic.partition_data)
                 ],
             )
-            for topic in request.topic_data
+            for topic in paced(request.topic_data)
         ]
     )

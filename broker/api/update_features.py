@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.network.turns import paced
 from broker.transactions.messages import FEATURE, VERSION
 from protocol.api.update_features import UpdatableFeatureResult, UpdateFeaturesResponse
 from protocol.errors import InvalidUpdateVersion
@@ -70,5 +71,5 @@ def refuse(request: UpdateFeaturesRequest, error: BrokerError) -> UpdateFeatures
     return UpdateFeaturesResponse(
         error_code=error.code,
         error_message=error.message,
-        results=[_failed(each.feature, error) for each in request.feature_updates],
+        results=[_failed(each.feature, error) for each in paced(request.feature_updates)],
     )

@@ -16,6 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.network.per_partition import per_partition
+from broker.network.turns import paced
 from broker.transactions.messages import Producer
 from protocol.api.write_txn_markers import (
     WritableTxnMarkerPartitionResult,
@@ -132,11 +133,13 @@ def refuse(request: WriteTxnMarkersRequest, error: BrokerError) -> WriteTxnMarke
                 topics=[
                     WritableTxnMarkerTopicResult(
                         name=topic.name,
-                        partitions=[_failed(index, error) for index in topic.partition_indexes],
+                        partitions=[
+                            _failed(index, error) for index in paced(topic.partition_indexes)
+                        ],
                     )
-                    for topic in marker.topics
+                    for topic in paced(marker.topics)
                 ],
             )
-            for marker in request.markers
+            for marker in paced(request.markers)
         ]
     )

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from broker.groups.offset_expiry import corrected_commit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from broker.coordination.internal_topic import Log
     from broker.groups.store import Committed
@@ -28,7 +28,7 @@ NOT_STORED = -1
 class PendingBatch:
     """The offsets of one request, and where they are in the log."""
 
-    __slots__ = ("base_offset", "is_committed", "names", "offsets")
+    __slots__ = ("base_offset", "is_committed", "log", "names", "offsets")
 
     def __init__(
         self, offsets: Mapping[TopicPartition, Committed], base_offset: int = NOT_STORED
@@ -36,13 +36,15 @@ class PendingBatch:
         """Takes the offsets in the order of their records."""
         self.names = tuple(offsets)
         self.offsets = dict(offsets)
+        self.log: Log | None = None  # None: the offsets say it themselves
         self.base_offset = base_offset
         self.is_committed = False  # the transaction was committed before the batch was acknowledged
 
     def drop(self, names: Iterable[TopicPartition]) -> None:
         """Removes the offsets of partitions: they were deleted."""
-        for name in names:
-            self.offsets.pop(name, None)
+        gone = set(names)
+        for name in gone.intersection(self.offsets):
+            del self.offsets[name]
 
     @property
     def is_stored(self) -> bool:
@@ -51,10 +53,15 @@ class PendingBatch:
 
     def stored(self, log: Log, base_offset: int) -> None:
         """Notes where the records are."""
-        self.base_offset = base_offset
-        for at, name in enumerate(self.names, base_offset):
-            if name in self.offsets:
-                self.offsets[name] = self.offsets[name]._replace(at=at, log=log)
+        self.log, self.base_offset = log, base_offset
+
+    def placed(self) -> Iterator[tuple[TopicPartition, Committed]]:
+        """Yields the offsets with where their records are, once that is known."""
+        log, offsets = self.log, self.offsets
+        for at, name in enumerate(self.names, self.base_offset):
+            committed = offsets.get(name)
+            if committed is not None:
+                yield name, committed if log is None else committed.placed(at, log)
 
 
 class PendingOffsets:

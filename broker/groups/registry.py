@@ -19,6 +19,7 @@ from broker.groups.group import Group, State
 from broker.groups.offset_expiry import correct_times, expired_offsets
 from broker.groups.offsets_topic import GroupReader, offsets_topic
 from broker.groups.store import StoredGroup
+from broker.network.turns import pause
 from protocol.errors import BrokerError, PolicyViolation
 from protocol.group_errors import (
     CoordinatorLoadInProgress,
@@ -40,6 +41,10 @@ log = logging.getLogger("tidelog.groups")
 
 _LONGEST_ID: Final = 1_024
 """Characters of a group id; Kafka takes up to 32,767 bytes, and holds each in memory for a week."""
+
+
+_AT_ONCE: Final = 1_000  # offsets that are deleted in one write
+_SEEN_AT_ONCE: Final = 2_000  # offsets that are looked at before others have their turn
 
 
 class GroupRegistry:
@@ -144,32 +149,52 @@ class GroupRegistry:
         kept = self.find(group_id, may_be_empty=True)
         if kept is None:
             return
+        has_gone = False
+        for at in range(0, len(names), _AT_ONCE):
+            has_gone |= await self._forget_some(kept, names[at : at + _AT_ONCE])
+            pause()
+        if has_gone and kept.is_idle and self._is_kept(kept):
+            await self.forget(group_id)
+
+    async def _forget_some(self, kept: StoredGroup, names: Sequence[TopicPartition]) -> bool:
+        """Deletes some of the offsets of a group; returns whether it had any of them."""
         pending = kept.pending_offsets
-        going = [name for name in names if name in kept.offsets or name in pending]
+        in_transactions = pending.names() if pending else ()
+        going = [name for name in names if name in kept.offsets or name in in_transactions]
+        if not going:
+            return False
         before, batches = {name: kept.offsets.get(name) for name in going}, pending.of(going)
         tombstones = [kept.offset_record(name, None) for name in going]
-        await self._log.append_all(group_id, tombstones, kept.epoch)
+        await self._log.append(kept.group.group_id, tombstones, kept.epoch)
         for name in going:
             if kept.offsets.get(name) == before[name]:  # not committed again meanwhile
                 kept.offsets.pop(name, None)
         for batch in batches:
             batch.drop(going)
-        if going and kept.is_idle and self._is_kept(kept):
-            await self.forget(group_id)
+        return True
 
     async def forget_topic(self, topic: str) -> None:
         """Deletes all offsets of a deleted topic."""
+        seen = 0
         for kept in list(self._groups.values()):
             known = {*kept.offsets, *kept.pending_offsets.names()}
             names = [name for name in known if name[0] == topic]
+            seen += 1 + len(known)
+            if seen > _SEEN_AT_ONCE:
+                seen = 0
+                await asyncio.sleep(0)
             if names:
                 with contextlib.suppress(BrokerError):
                     await self.forget_offsets(kept.group.group_id, names)
 
     async def expire(self) -> int:
         """Deletes expired offsets, and empty groups that have none left."""
-        gone = 0
+        gone = seen = 0
         for group_id, kept in list(self._groups.items()):
+            seen += 1 + len(kept.offsets)
+            if seen > _SEEN_AT_ONCE:
+                seen = 0
+                await asyncio.sleep(0)
             try:
                 gone += await self._let_go(group_id, kept)
             except BrokerError as error:

@@ -49,6 +49,11 @@ def initial(config: BrokerConfig, wanted: CreatableTopic) -> Wanted:
     if wanted.assignments:
         if wanted.num_partitions != -1 or wanted.replication_factor != -1:
             raise InvalidRequest("an assignment replaces the numbers: both must be -1")
+        if len(wanted.assignments) > config.max_partitions_per_topic:
+            raise InvalidPartitions(
+                f"{len(wanted.assignments)} partitions: between 1 and "
+                f"{config.max_partitions_per_topic} are possible"
+            )
         by_index = sorted(wanted.assignments, key=lambda entry: entry.partition_index)
         if [entry.partition_index for entry in by_index] != list(range(len(by_index))):
             raise InvalidReplicaAssignment("partitions must be numbered from 0 without gaps")

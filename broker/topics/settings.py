@@ -11,7 +11,7 @@ import contextlib
 import logging
 from dataclasses import replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from broker.metadata import own_configs
 from config import (
@@ -25,11 +25,11 @@ from config import (
     without_aliases,
 )
 from config.broker.checks import check_message_format, parse_broker_ids
-from protocol.errors import InvalidConfig
+from protocol.errors import InvalidConfig, InvalidRequest
 from storage.time.retention import APPEND_BASIS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from broker.metadata.image import Image, Topic
     from config import BrokerConfig, TopicConfig
@@ -57,6 +57,8 @@ BASIS, BROKER_BASIS = "retention.time.basis", "log.retention.time.basis"
 IMPLIED_BASIS, IMPLIED_BROKER_BASIS = f"{BASIS}.implied", f"{BROKER_BASIS}.implied"
 _BASIS: Mapping[str, str] = MappingProxyType({IMPLIED_BASIS: APPEND_BASIS})
 _BROKER_BASIS: Mapping[str, str] = MappingProxyType({IMPLIED_BROKER_BASIS: APPEND_BASIS})
+_MOST_NAMED = 1_000
+_MOST_CHARACTERS = 128 << 10
 _CORDONED = "cordoned.brokers"
 _FORMAT, _BROKER_FORMAT = "message.format.version", "log.message.format.version"
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
@@ -65,6 +67,18 @@ INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__sha
 def is_internal(topic: str) -> bool:
     """Returns whether a topic is internal to the broker."""
     return topic in INTERNAL_TOPICS
+
+
+class Named(Protocol):
+    """A setting as a request names it."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+
+    @property
+    def value(self) -> str | None:
+        """Its value, or what is done with it; None for none."""
 
 
 class Settings:
@@ -226,6 +240,20 @@ class Settings:
     ) -> BrokerConfig:
         with _as_invalid():
             return reconfigured(self._start, changes, own)
+
+
+def check_size(configs: Sequence[Named]) -> None:
+    """Checks that the settings that a request names for one topic or broker are not too many, or long.
+
+    They are looked at together, while nobody else is served. Raises InvalidRequest.
+    """
+    if len(configs) > _MOST_NAMED:
+        raise InvalidRequest(f"{len(configs)} settings are named, and at most {_MOST_NAMED} can be")
+    size = sum(len(each.name) + len(each.value or "") for each in configs)
+    if size > _MOST_CHARACTERS:
+        raise InvalidRequest(
+            f"settings of {size} characters are named, and at most {_MOST_CHARACTERS} can be"
+        )
 
 
 def topic_changes(changes: Mapping[str, Text]) -> dict[str, Text]:

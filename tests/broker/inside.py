@@ -29,8 +29,11 @@ from storage.directory.store import LogStore
 from tests.oracle import wire
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
-    from typing import Self
+    from typing import Any, Self
+
+    from broker.clock import Clock
 
 _PATIENCE_S = 60
 
@@ -38,13 +41,14 @@ _PATIENCE_S = 60
 class Inside:
     """One broker on an event loop in a thread, while the `with` lasts."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, clock: Clock | None = None) -> None:
         self.directory = directory
+        self.clock = clock or SystemClock()
         self.node: Node
         self.bootstrap = self.http = ""
         self._ready = threading.Event()
         self._stop: asyncio.Event
-        self._loop: asyncio.AbstractEventLoop
+        self.loop: asyncio.AbstractEventLoop
         # A loop of its own in a thread: the test and its clients block beside it.
         self._thread = threading.Thread(target=lambda: asyncio.run(self._main()))
 
@@ -54,13 +58,21 @@ class Inside:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._loop.call_soon_threadsafe(self._stop.set)
+        self.loop.call_soon_threadsafe(self._stop.set)
         self._thread.join(_PATIENCE_S)
         assert not self._thread.is_alive(), "the broker does not stop"
 
     def connect(self) -> wire.Connection:
         """A raw client."""
         return wire.Connection(self.bootstrap, timeout_s=_PATIENCE_S)
+
+    def call(self, work: Callable[[], Any]) -> Any:
+        """What `work` returns on the event loop."""
+
+        async def on_loop() -> Any:
+            return work()
+
+        return asyncio.run_coroutine_threadsafe(on_loop(), self.loop).result(_PATIENCE_S)
 
     def page(self, path: str) -> tuple[int, str]:
         """Status and body at a path of its HTTP port."""
@@ -72,18 +84,18 @@ class Inside:
                 return error.code, error.read().decode()
 
     async def _main(self) -> None:
-        self._loop = asyncio.get_running_loop()
+        self.loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
         config = BrokerConfig()
         metadata = local_metadata(self.directory / "tidelog.sqlite")
         await metadata.open()
         store = LogStore([self.directory], default_config=config.topic_defaults)
-        node = self.node = Node(config, SystemClock(), store, metadata, Metrics())
+        node = self.node = Node(config, self.clock, store, metadata, Metrics())
         await open_topics(node)
         listening = socket.create_server(("127.0.0.1", 0))
         port = listening.getsockname()[1]
         listener = Listener("PLAINTEXT", "127.0.0.1", port, ("127.0.0.1", port))
-        server = await self._loop.create_server(partial(Connection, node, listener), sock=listening)
+        server = await self.loop.create_server(partial(Connection, node, listener), sock=listening)
         http_socket = socket.create_server(("127.0.0.1", 0))
         http_socket.setblocking(False)
         http = asyncio.ensure_future(start_http(node, http_socket))
