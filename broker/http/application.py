@@ -18,7 +18,7 @@ import socket
 from typing import TYPE_CHECKING, Any
 
 from broker.http.server import HttpServer, Limits
-from broker.metrics.collector import Collector
+from broker.metrics.exposition import metrics_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,13 +41,12 @@ async def start_http(node: Node, listening: socket.socket) -> Any:
     prometheus = await node.pools.metrics.run(importlib.import_module, "prometheus_client")
     api = await node.pools.metrics.run(importlib.import_module, ".api", __package__)
     registry = prometheus.CollectorRegistry(auto_describe=False)
-    registry.register(Collector(node))
     for collector in ("ProcessCollector", "PlatformCollector"):
         getattr(prometheus, collector)(registry=registry)
 
     async def metrics(_request: Any) -> Any:
-        # The text for ten thousand partitions takes most of a second, so a thread builds it.
-        text = await node.pools.metrics.run(prometheus.generate_latest, registry)
+        # The text for ten thousand partitions takes a while, so a thread builds it.
+        text = await node.pools.metrics.run(metrics_text, node, registry)
         return web.Response(body=text, headers={"Content-Type": prometheus.CONTENT_TYPE_LATEST})
 
     async def healthz(_request: Any) -> Any:

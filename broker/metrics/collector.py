@@ -1,4 +1,4 @@
-"""All metrics, and the collector that reads them; the only user of the Prometheus library."""
+"""All metrics, and how each is read as an object of the Prometheus library."""
 
 from __future__ import annotations
 
@@ -16,13 +16,10 @@ from broker.metrics import (
     time_metrics,
     transaction_metrics,
 )
-from broker.metrics.family import COUNTER, GAUGE, Buckets, Scrape
+from broker.metrics.family import COUNTER, GAUGE, Buckets
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from broker.metrics.family import Family
-    from broker.node import Node
+    from broker.metrics.family import Family, Scrape
 
 FAMILIES = (
     *serving_metrics.FAMILIES,
@@ -38,20 +35,8 @@ FAMILIES = (
 )
 
 
-class Collector:
-    """Reads a broker's counters when Prometheus scrapes, without child objects of the library."""
-
-    def __init__(self, node: Node) -> None:
-        self._node = node
-
-    def collect(self) -> Iterator[Any]:
-        """Yields every metric family of the broker."""
-        scrape = Scrape(self._node)
-        for family in FAMILIES:
-            yield _collected(family, scrape)
-
-
-def _collected(family: Family, scrape: Scrape) -> Any:
+def collected(family: Family, scrape: Scrape) -> Any:
+    """Returns a metric as an object of the Prometheus library."""
     from prometheus_client import core
 
     kinds = {COUNTER: core.CounterMetricFamily, GAUGE: core.GaugeMetricFamily}
