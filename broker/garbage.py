@@ -113,6 +113,10 @@ class Hold:
             self._is_begun = True
             self._collector.hold()
 
+    def __del__(self) -> None:
+        """Ends what a coroutine that never began has left."""
+        self.end()
+
     def end(self) -> None:
         """Ends what was begun."""
         if self._is_begun:

@@ -53,9 +53,10 @@ async def handle(
 ) -> AlterConfigsResponse:
     """Replaces the settings of each resource separately."""
     replace = partial(_replace, validate_only=request.validate_only)
-    outcomes = await altered(node, context.session, request.resources, replace, "alter_configs")
     return AlterConfigsResponse(
-        responses=[_response(resource, error) for resource, error in paced(outcomes)]
+        responses=await altered(
+            node, context.session, request.resources, replace, _response, "alter_configs"
+        )
     )
 
 

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from protocol.errors import BrokerError
 
 _Resource = TypeVar("_Resource", "AlterConfigsResource", "alter_configs.AlterConfigsResource")
+_Response = TypeVar("_Response")
 
 SET, DELETE, APPEND, SUBTRACT = range(4)
 
@@ -66,11 +67,9 @@ async def handle(
 ) -> IncrementalAlterConfigsResponse:
     """Changes the settings of each resource separately."""
     alter = partial(_alter, validate_only=request.validate_only)
-    outcomes = await altered(
-        node, context.session, request.resources, alter, "incremental_alter_configs"
-    )
+    api = "incremental_alter_configs"
     return IncrementalAlterConfigsResponse(
-        responses=[_response(resource, error) for resource, error in paced(outcomes)]
+        responses=await altered(node, context.session, request.resources, alter, _response, api)
     )
 
 
@@ -79,24 +78,22 @@ async def altered(
     session: Session,
     resources: Sequence[_Resource],
     alter: Callable[[Node, _Resource], Awaitable[None]],
+    respond: Callable[[_Resource, BrokerError | None], _Response],
     api: str,
-) -> list[tuple[_Resource, BrokerError | None]]:
-    """Alters resources one after another, each on its own; returns each with its error."""
+) -> list[_Response]:
+    """Alters resources one after another, each on its own; returns what is answered to each."""
     times = Counter((each.resource_type, each.resource_name) for each in paced(resources))
 
-    async def alter_one(resource: _Resource) -> tuple[_Resource, BrokerError | None]:
+    async def alter_one(resource: _Resource) -> _Response:
         if times[resource.resource_type, resource.resource_name] > 1:
             raise InvalidRequest("the resource is named more than once")
         require_on(node, session, Operation.ALTER_CONFIGS, resource)
         check_size(resource.configs)
         await node.catch_up()
         await alter(node, resource)
-        return resource, None
+        return respond(resource, None)
 
-    def failed(resource: _Resource, error: BrokerError) -> tuple[_Resource, BrokerError | None]:
-        return resource, error.with_traceback(None)  # its frames are many times as large
-
-    return await per_partition_async(node, api, resources, alter_one, failed)
+    return await per_partition_async(node, api, resources, alter_one, respond)
 
 
 async def _alter(node: Node, resource: AlterConfigsResource, *, validate_only: bool) -> None:

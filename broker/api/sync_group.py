@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.network.turns import paced
 from protocol.acl import Operation, ResourceType
 from protocol.api.sync_group import SyncGroupResponse
 from protocol.group_errors import (
@@ -44,7 +45,7 @@ async def handle(node: Node, request: SyncGroupRequest, context: Context) -> Syn
             request.group_instance_id,
             request.generation_id,
             protocols,
-            {each.member_id: bytes(each.assignment) for each in request.assignments},
+            {each.member_id: bytes(each.assignment) for each in paced(request.assignments)},
         )
     except CoordinatorLoadInProgress as error:
         raise RebalanceInProgress(error.message) from None

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, cast
 
 from broker.fetches.attempt import TOPIC_IDS_SINCE, is_replica
 from broker.fetches.session import as_topics
+from broker.network.turns import paced
 from broker.partitions.waiting import Wait
 from protocol.api.fetch import FetchResponse
 from protocol.errors import ErrorCode, FetchSessionIdNotFound
@@ -206,16 +207,19 @@ def begin(node: Node, request: FetchRequest, context: Context, attempt: Attempt)
         return
     session.is_committed = request.isolation_level == 1
     session.image = image
+    added: list[tuple[Cached, PartitionData]] = []
     for asked, answered in zip(request.topics, response.responses, strict=True):
         name = (image.topic_name(asked.topic_id) or "") if by_id else asked.topic
         topic = session.topic(name, asked.topic_id, image.topics.get(name))
         for wanted, data in zip(asked.partitions, answered.partitions, strict=True):
-            cached = session.add(topic, wanted)
-            cached.told = (data.high_watermark, data.log_start_offset)
-            if not data.records:
-                settle(node, cached, data, attempt.at_end)
+            added.append((session.add(topic, wanted), data))
     node.fetch_sessions.count(session)
     response.session_id = session.id
+    # The session is whole: others may have their turn, and may even close it.
+    for cached, data in paced(added):
+        cached.told = (data.high_watermark, data.log_start_offset)
+        if not data.records:
+            settle(node, cached, data, attempt.at_end)
 
 
 def close(node: Node, session_id: int) -> None:

@@ -80,5 +80,5 @@ def _number(value: Any) -> str:
         return f"{value}.0"
     from prometheus_client.utils import floatToGoString
 
-    text: str = floatToGoString(value)
+    text: str = floatToGoString(value)  # type: ignore[no-untyped-call]
     return text

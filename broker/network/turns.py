@@ -291,9 +291,18 @@ class Turns:
         if not happened.done():
             happened.set_result(value)
 
-    async def in_slices(self, pending: Coroutine[Any, Any, Result]) -> Result:
-        """Awaits a coroutine of which every step may pause."""
-        hold = Hold(self.collector)
+    def in_slices(self, pending: Coroutine[Any, Any, Result]) -> Coroutine[Any, Any, Result]:
+        """Returns a coroutine that awaits another one, of which every step may pause.
+
+        If what asks for it is long already, full collections are held back from now on: what it has
+        made, such as the objects of a request, is there until the coroutine ends.
+        """
+        hold, me = Hold(self.collector), getcurrent()
+        if type(me) is _Worker and me.held_s:
+            hold.begin()
+        return self._in_slices(pending, hold)
+
+    async def _in_slices(self, pending: Coroutine[Any, Any, Result], hold: Hold) -> Result:
         try:
             result: Result = await self._steps(pending, hold)
         finally:

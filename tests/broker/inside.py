@@ -48,7 +48,7 @@ class Inside:
         self.bootstrap = self.http = ""
         self._ready = threading.Event()
         self._stop: asyncio.Event
-        self.loop: asyncio.AbstractEventLoop
+        self._loop: asyncio.AbstractEventLoop
         # A loop of its own in a thread: the test and its clients block beside it.
         self._thread = threading.Thread(target=lambda: asyncio.run(self._main()))
 
@@ -58,7 +58,7 @@ class Inside:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.loop.call_soon_threadsafe(self._stop.set)
+        self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join(_PATIENCE_S)
         assert not self._thread.is_alive(), "the broker does not stop"
 
@@ -72,7 +72,7 @@ class Inside:
         async def on_loop() -> Any:
             return work()
 
-        return asyncio.run_coroutine_threadsafe(on_loop(), self.loop).result(_PATIENCE_S)
+        return asyncio.run_coroutine_threadsafe(on_loop(), self._loop).result(_PATIENCE_S)
 
     def page(self, path: str) -> tuple[int, str]:
         """Status and body at a path of its HTTP port."""
@@ -84,7 +84,7 @@ class Inside:
                 return error.code, error.read().decode()
 
     async def _main(self) -> None:
-        self.loop = asyncio.get_running_loop()
+        self._loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
         config = BrokerConfig()
         metadata = local_metadata(self.directory / "tidelog.sqlite")
@@ -95,7 +95,7 @@ class Inside:
         listening = socket.create_server(("127.0.0.1", 0))
         port = listening.getsockname()[1]
         listener = Listener("PLAINTEXT", "127.0.0.1", port, ("127.0.0.1", port))
-        server = await self.loop.create_server(partial(Connection, node, listener), sock=listening)
+        server = await self._loop.create_server(partial(Connection, node, listener), sock=listening)
         http_socket = socket.create_server(("127.0.0.1", 0))
         http_socket.setblocking(False)
         http = asyncio.ensure_future(start_http(node, http_socket))

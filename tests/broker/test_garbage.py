@@ -12,7 +12,7 @@ import uuid
 
 import pytest
 
-from broker.garbage import ALLOWED_S, GROWTH, HELD_S, LEAST_GONE, Collector
+from broker.garbage import ALLOWED_S, GROWTH, HELD_S, LEAST_GONE, Collector, Hold
 from broker.network.turns import Turns, paced
 from config.topic import TopicConfig
 from storage.directory.store import LogStore
@@ -174,6 +174,33 @@ async def test_no_coroutine_in_slices_has_either(full_collections):
 
     assert await ticking(_STEP_S).in_slices(pending()) == 100_000
     assert not full_collections
+
+
+async def test_what_a_long_request_goes_on_with_holds_them_back_from_its_beginning():
+    """What the request was decoded to is there all the time."""
+    turns = ticking()
+
+    async def pending():
+        return turns.collector.is_held
+
+    def job(steps):
+        walk(steps)
+        return turns.in_slices(pending())
+
+    coming = await outcome(turns.serve(lambda: job(100)))
+    assert turns.collector.is_held
+    assert await coming
+    assert not turns.collector.is_held
+    assert not await (await outcome(turns.serve(lambda: job(0))))
+
+
+def test_a_hold_that_nobody_ends_ends_with_who_had_it():
+    collector = Collector(lambda: 0.0)
+    hold = Hold(collector)
+    hold.begin()
+    assert collector.is_held
+    del hold
+    assert not collector.is_held
 
 
 async def test_requests_that_fail_or_are_given_up_hold_nothing_back(full_collections):

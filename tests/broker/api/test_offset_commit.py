@@ -262,7 +262,7 @@ def test_a_group_that_cannot_be_written_keeps_no_other_from_expiring(tmp_path):
                 coordinator.ownership.on_failed(load, "its disk is gone")
             else:
                 coordinator.ownership.on_loaded(load)
-        expiring = asyncio.run_coroutine_threadsafe(coordinator.expire(), broker.loop)
+        expiring = asyncio.run_coroutine_threadsafe(coordinator.expire(), broker._loop)
         assert expiring.result(60) == 3
         coordinator.ownership.begin_alone(0)
         assert [all_fetched(connection, group) for group in groups] == [{("t", 0): 1}, {}, {}, {}]
@@ -323,8 +323,8 @@ def test_a_commit_waits_for_its_group_to_be_read(tmp_path):
             for _ in range(20):
                 assert fetched(other, "g", "t")[3] == LOAD_IN_PROGRESS
             assert not answer.done()
-            running = asyncio.run_coroutine_threadsafe(coordinator._loader.run(), broker.loop)
-            broker.loop.call_soon_threadsafe(coordinator._loader.carry_out, reading)
+            running = asyncio.run_coroutine_threadsafe(coordinator._loader.run(), broker._loop)
+            broker._loop.call_soon_threadsafe(coordinator._loader.carry_out, reading)
             assert answer.result(60) == NONE
         assert fetched(other, "g", "t")[0] == 2
         running.cancel()

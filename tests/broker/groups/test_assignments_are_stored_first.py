@@ -27,7 +27,7 @@ class _Slow:
 
     def __init__(self, broker, error=None):
         self._goes_on = asyncio.Event()
-        self._loop, self._log = broker.loop, broker.node.coordinator._log
+        self._loop, self._log = broker._loop, broker.node.coordinator._log
         self._append, self._error = self._log.append, error
         self._log.append = self._wait
 

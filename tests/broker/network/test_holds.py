@@ -15,6 +15,7 @@ import pytest
 from broker.clock import SystemClock
 from broker.groups import registry
 from broker.network.dispatch import handler_of
+from broker.network.turns import ROUND_S
 from protocol.message import served_apis
 from tests.broker.inside import Inside
 from tests.broker.polls import Polls
@@ -51,7 +52,7 @@ class Watched:
 
     def __init__(self, broker: Inside, clock: WorkClock) -> None:
         self._broker, self._clock = broker, clock
-        self._polls = broker.call(lambda: Polls(broker.loop, clock.monotonic_s))
+        self._polls = broker.call(lambda: Polls(broker._loop, clock.monotonic_s))
 
     def ask(self, api: str, version: int, **fields):
         """Its answer, as it comes when nothing is measured."""
@@ -99,6 +100,8 @@ _RULE = {
     "permission_type": 3,
 }
 _KEYS = {"resource_type": 2, "resource_name": "t", "configuration_keys": _NAMES}
+_MEMBER = {"group_id": "none", "generation_id": 1, "member_id": "m"}
+_ASSIGNED = [{"member_id": name, "assignment": b"a"} for name in _NAMES]
 _TOPIC = {"name": "c", "num_partitions": 1, "replication_factor": 1}
 
 
@@ -106,6 +109,7 @@ _TOPIC = {"name": "c", "num_partitions": 1, "replication_factor": 1}
     ("api", "version", "fields"),
     [
         ("ListGroups", 4, {"states_filter": _NAMES}),
+        ("SyncGroup", 2, {**_MEMBER, "assignments": _ASSIGNED}),
         ("ListTransactions", 1, {**_FILTERS, "state_filters": _NAMES}),
         ("DescribeConfigs", 1, {"resources": [_KEYS], "include_synonyms": False}),
         ("CreateAcls", 1, {"creations": [_RULE] * _MANY}),
@@ -198,5 +202,29 @@ def test_a_transaction_of_the_offsets_of_many_partitions(watched, monkeypatch):
     }
     # Its offsets are one batch of records, and are committed together.
     at_once_s = max(holds.pop("TxnOffsetCommit"), holds.pop("EndTxn"))
-    assert at_once_s < 18 * _PARTITIONS * _LINE_S
+    assert at_once_s < ROUND_S + 18 * _PARTITIONS * _LINE_S
     assert {api: hold_s for api, hold_s in holds.items() if hold_s >= _MOST_S} == {}
+
+
+def test_a_fetch_session_of_many_partitions_begins(watched):
+    wanted = {"current_leader_epoch": -1, "fetch_offset": 0, "log_start_offset": -1}
+    named = [
+        {"partition": index, "partition_max_bytes": 1_000, **wanted} for index in range(_PARTITIONS)
+    ]
+    fields = {
+        "replica_id": -1,
+        "max_wait_ms": 0,
+        "min_bytes": 0,
+        "max_bytes": 1_000,
+        "isolation_level": 0,
+        "session_id": 0,
+        "session_epoch": 0,
+        "topics": [{"topic": "t", "partitions": named}],
+        "forgotten_topics_data": [],
+        "rack_id": "",
+    }
+    assert watched.hold_s("Fetch", 11, **fields) < _MOST_S
+    begun = watched.ask("Fetch", 11, **fields)
+    fields.update(session_id=begun["session_id"], session_epoch=1, topics=[])
+    assert begun["session_id"] > 0
+    assert watched.ask("Fetch", 11, **fields)["responses"] == []

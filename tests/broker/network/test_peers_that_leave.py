@@ -22,7 +22,7 @@ def broker(tmp_path):
 
 
 def test_a_fetch_that_would_wait_again_is_given_up(broker):
-    node, loop, topic = broker.node, broker.loop, new_name()
+    node, loop, topic = broker.node, broker._loop, new_name()
     data = request("Fetch", 11, **fetch_fields(topic, max_wait_ms=LONG_MS, min_bytes=1))
     with broker.connect() as asking:
         create(asking, topic)

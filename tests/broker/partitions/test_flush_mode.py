@@ -270,7 +270,7 @@ def test_what_is_stored_becomes_durable_on_a_disk_without_room(picky):
         assert (partition.high_watermark, partition.durable_offset) == (2, 2)
         assert partition.recovery_point == 0, "partition.times was written after all"
         disk.is_full = False
-        asyncio.run_coroutine_threadsafe(node.checkpoint(), broker.loop).result(60)
+        asyncio.run_coroutine_threadsafe(node.checkpoint(), broker._loop).result(60)
         assert partition.recovery_point == 2
 
 
@@ -299,7 +299,7 @@ def test_what_failed_to_become_durable_at_first_wakes_who_waits_once_it_has(pick
         assert [each.answer for each in producing] == [None, None]
         disk.has_no_descriptors = False
         if later == "checkpoint":
-            asyncio.run_coroutine_threadsafe(node.checkpoint(), broker.loop).result(60)
+            asyncio.run_coroutine_threadsafe(node.checkpoint(), broker._loop).result(60)
         waiting.join(60)
         assert fetched, "nobody has told it"
         assert len(fetched[0]["records"]) >= size

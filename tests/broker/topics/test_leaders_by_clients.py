@@ -35,7 +35,7 @@ def lead(broker, leader, epoch):
         await metadata.put_partitions({("t", 0): record}, since=metadata.image)
         await broker.node.topics.start()
 
-    asyncio.run_coroutine_threadsafe(change(), broker.loop).result(60)
+    asyncio.run_coroutine_threadsafe(change(), broker._loop).result(60)
 
 
 def fetched(connection, **how):
