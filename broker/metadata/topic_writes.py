@@ -18,7 +18,14 @@ from typing import TYPE_CHECKING
 from broker.metadata import records
 from broker.metadata.image import Creation, abandonment
 from broker.metadata.records import CreationRecord
-from broker.metadata.store import MOST_OPERATIONS, Compare, Delete, absent, unchanged_since
+from broker.metadata.store import (
+    MOST_OPERATIONS,
+    Compare,
+    Delete,
+    Put,
+    absent,
+    unchanged_since,
+)
 from protocol.errors import BrokerError, NotController
 
 if TYPE_CHECKING:
@@ -186,9 +193,16 @@ def _batches(operations: Sequence[Operation]) -> list[Sequence[Operation]]:
 
 
 def _puts(topic_id: UUID, first: int, states: Sequence[PartitionRecord]) -> list[Operation]:
-    return [
-        records.put_partition(topic_id, index, record) for index, record in enumerate(states, first)
-    ]
+    """Returns what writes the partitions. Thousands have few states: each is written out once."""
+    values: dict[PartitionRecord, bytes] = {}
+    puts: list[Operation] = []
+    keys = records.partition_keys(topic_id)
+    for index, record in enumerate(states, first):
+        value = values.get(record)
+        if value is None:
+            value = values[record] = records.put_partition(topic_id, index, record).value
+        puts.append(Put(f"{keys}{index}", value))
+    return puts
 
 
 def _deletes(topic_id: UUID, indexes: range) -> list[Operation]:

@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from broker.metadata import topic_writes
+from broker.metadata import records, topic_writes
 from broker.metadata.brokers.records import LiveBrokerRecord, put_live
 from broker.metadata.cluster import ChangedMeanwhileError, ClusterMetadata
 from broker.metadata.image import ImageBuilder, Topic
@@ -238,3 +238,17 @@ async def test_partitions_are_withdrawn_at_once(store):
     await metadata.set_partitions("t", 2)
     assert set(store.seen) == {2}
     assert await store.partition_keys() == 2
+
+
+def test_the_states_of_many_partitions_are_written_out_once_each(monkeypatch):
+    topic_id, states = UUID(int=7), [PartitionRecord.led_by(number % 3) for number in range(900)]
+    whole = [records.put_partition(topic_id, at, state) for at, state in enumerate(states, 5)]
+    written, put_partition = [], records.put_partition
+
+    def noted(*told):
+        written.append(told)
+        return put_partition(*told)
+
+    monkeypatch.setattr(records, "put_partition", noted)
+    assert topic_writes._puts(topic_id, 5, states) == whole
+    assert len(written) == 3
