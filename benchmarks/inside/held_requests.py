@@ -1,6 +1,6 @@
 """The largest requests that each API takes: rows of `holds.py`.
 
-Requests name each of 24,000 partitions that exist, or as much as the limits of a request allow
+Requests name each of 8,000 partitions that exist, or as much as the limits of a request allow
 (`Api.request_elements`, `Api.request_bytes`).
 """
 
@@ -22,6 +22,7 @@ _TIMEOUT_MS = 120_000
 _NAMES = [f"t{number:03}" for number in range(TOPICS)]
 _MOST = 49_000
 _MOST_CONFIGS = 120_000
+_MOST_PROTOCOLS = 100
 _TOPIC, _BROKER = 2, 4
 _GROUPS, _MEMBERS = 4_000, 400
 
@@ -207,44 +208,35 @@ def _join(group: str, protocols: list[Fields], member_id: str = "") -> Fields:
 
 
 def _joins(_connection: wire.Connection, number: int) -> Iterator[Request]:
-    many = [{"name": f"p{index}", "metadata": b"m"} for index in range(_MOST)]
-    yield _request("JoinGroup", 2, _join(f"many{number}", many), "49,000 protocols")
+    many = [{"name": f"p{index}", "metadata": b"m"} for index in range(_MOST_PROTOCOLS)]
+    yield _request("JoinGroup", 2, _join(f"many{number}", many), "100 protocols")
     large = [{"name": "range", "metadata": b"m" * (8 * 1024 * 1024 - 1_000)}]
     yield _request("JoinGroup", 2, _join(f"large{number}", large), "8 MiB of metadata")
 
 
-def _full_group(connection: wire.Connection, group: str) -> tuple[Fields, int]:
-    """Lets many members join a group; returns the answer of its leader, and the first generation.
-
-    The group is full once all have joined the same generation.
-    """
+def _full_group(connection: wire.Connection, group: str) -> Fields:
+    """Lets many members join a group; returns the answer of its leader."""
     host, port = connection.address
-    address = f"{host}:{port}"
-    metadata = b"m" * 1_000
+    protocols = [{"name": "range", "metadata": b"m" * 1_000}]
+    clients = [wire.Connection(f"{host}:{port}") for _ in range(_MEMBERS)]
     answers: list[Fields] = []
 
-    def join(clients: list[wire.Connection]) -> None:
-        def one(client: wire.Connection) -> None:
-            protocols = [{"name": "range", "metadata": metadata}]
-            answers.append(client.ask("JoinGroup", 2, **_join(group, protocols)))
+    def join(client: wire.Connection) -> None:
+        answers.append(client.ask("JoinGroup", 2, **_join(group, protocols)))
 
-        threads = [threading.Thread(target=one, args=[client]) for client in clients]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-
-    clients = [wire.Connection(address) for _ in range(_MEMBERS)]
-    join(clients)
-    leader = next(each for each in answers if each["member_id"] == each["leader"])
+    threads = [threading.Thread(target=join, args=[client]) for client in clients]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     for client in clients:
         client.close()
-    return leader, len(leader["members"])
+    return next(each for each in answers if each["member_id"] == each["leader"])
 
 
 def _syncs(connection: wire.Connection, number: int) -> Iterator[Request]:
     group = f"full{number}"
-    leader, _ = _full_group(connection, group)
+    leader = _full_group(connection, group)
     assigned = [
         {"member_id": each["member_id"], "assignment": b"a" * 2_000} for each in leader["members"]
     ]

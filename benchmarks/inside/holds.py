@@ -85,20 +85,19 @@ def _shown(stack: traceback.StackSummary) -> str:
     return " < ".join(f"{Path(at.filename).name}:{at.lineno} {at.name}" for at in stack[:-9:-1])
 
 
-def _start(broker: Inside) -> Holds:
-    """Starts what a broker does beside its requests; returns what measures."""
+def _start(broker: Inside) -> tuple[Holds, asyncio.Task[None]]:
+    """Starts what a broker does beside its requests; returns what measures, and what runs until cancelled."""
     node = broker.node
 
-    def start() -> Holds:
+    def start() -> tuple[Holds, asyncio.Task[None]]:
         node.coordinator.start()
         node.transactions.start()
         node.collector.settle(node.store.open_count)
-        broker.watching = asyncio.get_running_loop().create_task(  # type: ignore[attr-defined]
-            node.collector.watch(node.store)
-        )
-        return Holds(broker)
+        watching = asyncio.get_running_loop().create_task(node.collector.watch(node.store))
+        return Holds(broker), watching
 
-    return broker.call(start)
+    started: tuple[Holds, asyncio.Task[None]] = broker.call(start)
+    return started
 
 
 def _row(holds: Holds, broker: Inside, row: held_requests.Row, *, where: bool) -> None:
@@ -135,7 +134,7 @@ def main() -> None:
     options = parser.parse_args()
     sys.setswitchinterval(0.0005 if options.where else 0.001)
     with tempfile.TemporaryDirectory() as work, Inside(Path(work)) as broker:
-        holds = _start(broker)
+        holds, watching = _start(broker)
         with broker.connect() as connection:
             held_requests.make_partitions(connection)
         if options.where:
@@ -143,7 +142,7 @@ def main() -> None:
         for row in held_requests.ROWS:
             if not options.rows or any(name in options.rows for name in row.names):
                 _row(holds, broker, row, where=options.where)
-        broker.call(broker.watching.cancel)  # type: ignore[attr-defined]
+        broker.call(watching.cancel)
 
 
 if __name__ == "__main__":
