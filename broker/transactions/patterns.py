@@ -1,8 +1,8 @@
 """Matches transactional ids with a regular expression of a client, in a process of its own.
 
 Python's regular expressions try again from an earlier place: a short one can take years for a short id, and
-nothing interrupts it. Kafka's cannot take long (RE2). So it is done where the system can end it. One
-expression at a time is matched, and nobody waits longer than `PATIENCE_S`.
+nothing interrupts it. Kafka's cannot take long (RE2). So it is done where the system ends it after
+`CPU_S`. One expression at a time is matched, and nobody waits longer than `PATIENCE_S`.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from protocol.errors import InvalidRegularExpression
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-PATIENCE_S: Final = 2.0
+CPU_S: Final = 2
+PATIENCE_S: Final = 10.0
 _LONGEST: Final = 1_000
 """Characters of an expression."""
-_CPU_S = 4  # the process ends by itself after that, if the broker has been killed
 # Reads the expression and the ids, one a line, and prints the positions of those that match.
 _PROGRAM = f"""
 import json, re, resource, sys
-resource.setrlimit(resource.RLIMIT_CPU, ({_CPU_S}, {_CPU_S}))
+resource.setrlimit(resource.RLIMIT_CPU, ({CPU_S}, {CPU_S}))
 try:
     matches = re.compile(json.loads(sys.stdin.readline())).fullmatch
 except (re.error, OverflowError, RecursionError) as error:
@@ -56,7 +56,7 @@ class Patterns:
                 told = await _told(lines)
         except TimeoutError:
             raise InvalidRegularExpression(
-                f"pattern {pattern!r} takes more than {PATIENCE_S:g} s"
+                f"pattern {pattern!r} was not matched within {PATIENCE_S:g} s"
             ) from None
         except (OSError, ValueError) as error:
             raise InvalidRegularExpression(
@@ -69,7 +69,10 @@ class Patterns:
 
 
 async def _told(lines: Iterable[bytes]) -> dict[str, Any]:
-    """Returns what a process says of an expression and ids. Raises OSError and ValueError."""
+    """Returns what a process says of an expression and ids.
+
+    Raises OSError, and ValueError if it ends without a word: its time was over.
+    """
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-ISc",
@@ -83,7 +86,10 @@ async def _told(lines: Iterable[bytes]) -> dict[str, Any]:
         assert process.stdout is not None
         process.stdin.writelines(lines)
         process.stdin.close()
-        told: dict[str, Any] = json.loads(await process.stdout.read())
+        answer = await process.stdout.read()
+        if not answer:
+            raise ValueError(f"it takes more than {CPU_S} s")
+        told: dict[str, Any] = json.loads(answer)
         return told
     finally:
         if process.returncode is None:
