@@ -123,7 +123,7 @@ async def _run(config: BrokerConfig, clock: Clock, faults: Faults | None) -> int
         default_config=config.topic_defaults,
         producer_id_expiration_ms=config.producer_id_expiration_ms,
         boot_id=machine_boot_id(),
-        reserve_bytes=config.cluster.log_dir_reserve_bytes,
+        reserve_bytes=config.log_dir_reserve_bytes,
     )
     store.lock()  # first: the metadata beside the logs are migrated when they are opened
     try:

@@ -4,7 +4,8 @@ Begin with `setting.py`, which says how a setting is declared. Every error is a 
 sentence. The usual questions:
 - a topic's settings, such as max.message.bytes and retention.ms: `topic.py`
 - the broker's settings, such as auto.create.topics.enable: `broker/settings.py`; which broker this
-  is, and of which cluster: `broker/cluster.py`; addresses: `broker/listeners.py`
+  is, and of which cluster: `broker/cluster.py`; consumer groups: `broker/groups.py`; replication:
+  `broker/replication.py`; addresses: `broker/listeners.py`
 - names of environment variables (KAFKA_LOG_DIRS for log.dirs): `environment.py`
 - properties files: `properties.py`; which source wins: `load.py`
 - format versions (message.format.version): `versions.py`; times as people write them: `instants.py`

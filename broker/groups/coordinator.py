@@ -82,7 +82,7 @@ class Coordinator(OffsetCommits):
         self._following = Following(
             self._node,
             TOPIC,
-            self._node.config.cluster.offsets_topic_replication_factor,
+            self._node.config.groups.offsets_topic_replication_factor,
             self.ownership,
             carry_out=self._loader.carry_out,
             followed=DeletedTopics(self.forget_topic).look,
@@ -165,7 +165,7 @@ class Coordinator(OffsetCommits):
         A group that is being read is waited for, a few seconds at most.
         """
         await self._loader.until_loaded(partial(self.find, group_id))
-        config = self._node.config
+        config = self._node.config.groups
         least, most = config.group_min_session_timeout_ms, config.group_max_session_timeout_ms
         kept = self.find(group_id)
         if not least <= request.session_timeout_ms <= most:
@@ -306,7 +306,7 @@ class Coordinator(OffsetCommits):
 
     async def _expire(self) -> None:
         """Deletes expired offsets at intervals, until the broker stops."""
-        every_ms = self._node.config.offsets_retention_check_interval_ms
+        every_ms = self._node.config.groups.offsets_retention_check_interval_ms
         due_ms = self._clock.steady_ms() + every_ms
         while True:
             await self._clock.reached(due_ms)

@@ -31,11 +31,11 @@ def offsets_topic(node: Node, clock: Clock, ownership: Ownership) -> InternalTop
     config = node.config
     declared = Declared(
         TOPIC,
-        config.offsets_topic_num_partitions,
-        config.cluster.offsets_topic_replication_factor,
-        config.offsets_topic_segment_bytes,
+        config.groups.offsets_topic_num_partitions,
+        config.groups.offsets_topic_replication_factor,
+        config.groups.offsets_topic_segment_bytes,
         "producer",
-        config.cluster.offsets_commit_timeout_ms,
+        config.groups.offsets_commit_timeout_ms,
     )
     return InternalTopic(node, declared, clock, ownership)
 

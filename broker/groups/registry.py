@@ -63,7 +63,7 @@ class GroupRegistry:
         self._reader = GroupReader(node, self._clock, is_apart=self._is_apart)
 
     def _new_group(self, group_id: str) -> Group:
-        config = self._node.config
+        config = self._node.config.groups
         return Group(group_id, config.group_initial_rebalance_delay_ms, config.group_max_size)
 
     def _created(self, group_id: str) -> StoredGroup:
@@ -73,8 +73,9 @@ class GroupRegistry:
         """
         if len(group_id) > _LONGEST_ID:
             raise InvalidGroupId(f"a group id has up to {_LONGEST_ID} characters")
-        if len(self._groups) >= self._node.config.max_groups:
-            raise PolicyViolation(f"this broker has max.groups={self._node.config.max_groups}")
+        most = self._node.config.groups.max_groups
+        if len(self._groups) >= most:
+            raise PolicyViolation(f"this broker has max.groups={most}")
         epoch = self._log.epoch_of(group_id)
         return StoredGroup(self._new_group(group_id), since_ms=self._clock.now_ms(), epoch=epoch)
 
@@ -213,7 +214,7 @@ class GroupRegistry:
                 await asyncio.sleep(0)
 
     async def _let_go(self, group_id: str, kept: StoredGroup) -> int:
-        retention_ms = self._node.config.offsets_retention_minutes * 60_000
+        retention_ms = self._node.config.groups.offsets_retention_minutes * 60_000
         names = expired_offsets(kept, self._deletion_ms(), retention_ms)
         if names:
             await self.forget_offsets(group_id, names)

@@ -107,6 +107,6 @@ def admit_commit(
     topic = node.metadata.image.topics.get(name)
     if topic is None or not 0 <= index < topic.partitions:
         raise UnknownTopicOrPartition(f"there is no partition {name}-{index}")
-    if len(metadata.encode("utf-16-le")) // 2 > node.config.offset_metadata_max_bytes:
+    if len(metadata.encode("utf-16-le")) // 2 > node.config.groups.offset_metadata_max_bytes:
         raise OffsetMetadataTooLarge(f"offset metadata of {len(metadata)} characters")
     return None

@@ -64,7 +64,7 @@ class ConsumerReads:
         rack, config = self._rack, self._node.config
         if (
             not rack
-            or config.cluster.replica_selector_class != RACK_AWARE_SELECTOR
+            or config.replication.replica_selector_class != RACK_AWARE_SELECTOR
             or config.cluster.broker_rack == rack
         ):
             return NO_REPLICA

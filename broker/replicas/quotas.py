@@ -28,8 +28,8 @@ class Quotas:
     __slots__ = ("_me", "_sides", "follower", "leader")
 
     def __init__(self, me: int, config: BrokerConfig) -> None:
-        window_ms = config.cluster.replication_quota_window_size_seconds * 1000
-        windows = config.cluster.replication_quota_window_num
+        window_ms = config.replication.replication_quota_window_size_seconds * 1000
+        windows = config.replication.replication_quota_window_num
         self._me = me
         self._sides = ReplicationQuota(window_ms, windows), ReplicationQuota(window_ms, windows)
         self.leader: ReplicationQuota | None = None
@@ -40,8 +40,8 @@ class Quotas:
     ) -> None:
         """Takes the settings of an image, of the broker and of a topic by its name."""
         leader, follower = self._sides
-        leader.limit = config.cluster.leader_replication_throttled_rate
-        follower.limit = config.cluster.follower_replication_throttled_rate
+        leader.limit = config.replication.leader_replication_throttled_rate
+        follower.limit = config.replication.follower_replication_throttled_rate
         lists: tuple[_Throttled, _Throttled] = {}, {}
         for topic in image.topics.values():
             if _LEADER in topic.configs or _FOLLOWER in topic.configs:

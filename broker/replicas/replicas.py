@@ -64,15 +64,14 @@ class Replicas:
         self.role_work = RoleWork(node)
         self.isr_changes = IsrChanges(self)
         self.new_leaders = NewLeaders(self, node.metadata)
-        config = node.config.cluster
+        config = node.config.replication
         self._lag_time_max_ms = config.replica_lag_time_max_ms
         self.newest_magic = node.config.newest_magic
         self.fetch_wait_ms = config.replica_fetch_wait_max_ms
         self.partition_max_bytes = config.replica_fetch_max_bytes
         self.response_max_bytes = config.replica_fetch_response_max_bytes
-        self._tick_s = (
-            min(config.broker_session_timeout_ms / 3, config.replica_lag_time_max_ms / 2) / 1000
-        )
+        session_ms = node.config.cluster.broker_session_timeout_ms
+        self._tick_s = min(session_ms / 3, config.replica_lag_time_max_ms / 2) / 1000
         self._replicas: dict[Name, LocalReplica] = {}
         self._led: dict[Partition, Led] = {}
         self._led_by_name: dict[Name, Led] = {}

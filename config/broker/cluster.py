@@ -4,19 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from config.broker.checks import (
-    parse_broker_ids,
-    parse_metadata_store,
-    parse_node_id,
-    parse_replica_selector,
-)
-from config.replication_quota import (
-    ALTER_LOG_DIRS_RATE,
-    FOLLOWER_RATE,
-    LEADER_RATE,
-    QUOTA_WINDOW_S,
-    QUOTA_WINDOWS,
-)
+from config.broker.checks import parse_broker_ids, parse_metadata_store, parse_node_id
 from config.setting import Type, setting
 from config.versions import check_release
 
@@ -97,17 +85,6 @@ class ClusterConfig:
         "replica.selector.class may send consumers to the one in theirs.",
         dynamic=False,
     )
-    replica_selector_class: str | None = setting(
-        "replica.selector.class",
-        Type.STRING,
-        None,
-        "Which replica a leader tells a consumer to read from (KIP-392): with "
-        "org.apache.kafka.common.replica.RackAwareReplicaSelector an in-sync one in the rack that the "
-        "consumer names (client.rack), if the leader is in another; with "
-        "org.apache.kafka.common.replica.LeaderSelector, and by default, the leader.",
-        convert=parse_replica_selector,
-        dynamic=False,
-    )
     broker_session_timeout_ms: int = setting(
         "broker.session.timeout.ms",
         Type.INT,
@@ -144,17 +121,6 @@ class ClusterConfig:
         low=0,
         dynamic=False,
     )
-    log_dir_reserve_bytes: int = setting(
-        "log.dir.reserve.bytes",
-        Type.INT,
-        4 * 2**20,
-        "The size, in bytes, of a file in each log directory, which has at most an eighth of its "
-        "volume. Its room is given up when the disk is full, so that topics and records can be "
-        "deleted and the broker stops cleanly. Until twice as much is free again, records are "
-        "refused. 0: there is none. Not a Kafka setting.",
-        low=0,
-        dynamic=False,
-    )
     inter_broker_protocol_version: str = setting(
         "inter.broker.protocol.version",
         Type.STRING,
@@ -166,44 +132,6 @@ class ClusterConfig:
         convert=check_release,
         dynamic=False,
     )
-    replica_lag_time_max_ms: int = setting(
-        "replica.lag.time.max.ms",
-        Type.LONG,
-        30_000,
-        "A follower that has not had the leader's whole log for so many ms leaves the in-sync "
-        "replicas.",
-        low=1,
-        dynamic=False,
-    )
-    replica_fetch_wait_max_ms: int = setting(
-        "replica.fetch.wait.max.ms",
-        Type.INT,
-        500,
-        "How long, in ms, a leader lets a follower's fetch wait for records.",
-        low=0,
-        dynamic=False,
-    )
-    replica_fetch_max_bytes: int = setting(
-        "replica.fetch.max.bytes",
-        Type.INT,
-        1 << 20,
-        "How many bytes of one partition a follower asks for at once; a larger batch comes whole.",
-        low=0,
-        dynamic=False,
-    )
-    replica_fetch_response_max_bytes: int = setting(
-        "replica.fetch.response.max.bytes",
-        Type.INT,
-        10 << 20,
-        "How many bytes of all partitions a follower asks for at once; a larger batch comes whole.",
-        low=0,
-        dynamic=False,
-    )
-    leader_replication_throttled_rate: int = LEADER_RATE
-    follower_replication_throttled_rate: int = FOLLOWER_RATE
-    replica_alter_log_dirs_io_max_bytes_per_second: int = ALTER_LOG_DIRS_RATE
-    replication_quota_window_num: int = QUOTA_WINDOWS
-    replication_quota_window_size_seconds: int = QUOTA_WINDOW_S
     cordoned_brokers: tuple[int, ...] = setting(
         "cordoned.brokers",
         Type.LIST,
@@ -212,22 +140,4 @@ class ClusterConfig:
         "removed. `tidelog broker remove` adds a broker, kafka-cluster.sh unregister takes it out. "
         "Not a Kafka setting.",
         convert=parse_broker_ids,
-    )
-    offsets_topic_replication_factor: int = setting(
-        "offsets.topic.replication.factor",
-        Type.SHORT,
-        3,
-        "How many replicas each partition of __consumer_offsets has. Where fewer brokers are there, "
-        "it has as many as there are brokers, and gets the others when more brokers come.",
-        low=1,
-        dynamic=False,
-    )
-    offsets_commit_timeout_ms: int = setting(
-        "offsets.commit.timeout.ms",
-        Type.INT,
-        5_000,
-        "How long, in ms, offsets and groups that are written wait for the in-sync replicas of their "
-        "partition of __consumer_offsets.",
-        low=1,
-        dynamic=False,
     )

@@ -14,6 +14,7 @@ from config.broker.checks import parse_log_dirs
 from config.broker.cluster import ClusterConfig
 from config.broker.connections import ConnectionsConfig
 from config.broker.fetches import FetchConfig
+from config.broker.groups import GroupsConfig
 from config.broker.http import HttpConfig
 from config.broker.limits import LimitsConfig
 from config.broker.listeners import (
@@ -24,8 +25,9 @@ from config.broker.listeners import (
     parse_bound_listeners,
     split_address,
 )
+from config.broker.replication import ReplicationConfig
 from config.broker.transactions import TransactionConfig
-from config.setting import INT_MAX, LONG_MAX, PART, Given, Setting, Type, declared_in, setting
+from config.setting import LONG_MAX, PART, Given, Setting, Type, declared_in, setting
 from config.topic import TopicConfig
 from config.versions import magic_of
 
@@ -43,8 +45,10 @@ class BrokerConfig:
     limits: LimitsConfig = field(default_factory=LimitsConfig, metadata=PART)
     fetches: FetchConfig = field(default_factory=FetchConfig, metadata=PART)
     http: HttpConfig = field(default_factory=HttpConfig, metadata=PART)
+    groups: GroupsConfig = field(default_factory=GroupsConfig, metadata=PART)
     transactions: TransactionConfig = field(default_factory=TransactionConfig, metadata=PART)
     cluster: ClusterConfig = field(default_factory=ClusterConfig, metadata=PART)
+    replication: ReplicationConfig = field(default_factory=ReplicationConfig, metadata=PART)
     listeners: tuple[Listener, ...] = setting(
         "listeners",
         Type.LIST,
@@ -86,6 +90,17 @@ class BrokerConfig:
         "The directories of the logs, separated by commas; the first one also holds the metadata.",
         fallbacks=("log.dir",),
         convert=parse_log_dirs,
+        dynamic=False,
+    )
+    log_dir_reserve_bytes: int = setting(
+        "log.dir.reserve.bytes",
+        Type.INT,
+        4 * 2**20,
+        "The size, in bytes, of a file in each log directory, which has at most an eighth of its "
+        "volume. Its room is given up when the disk is full, so that topics and records can be "
+        "deleted and the broker stops cleanly. Until twice as much is free again, records are "
+        "refused. 0: there is none. Not a Kafka setting.",
+        low=0,
         dynamic=False,
     )
     control_listener: str = setting(
@@ -271,87 +286,6 @@ class BrokerConfig:
         86_400_000,
         "How long, in ms since its last append, the state of an idempotent producer is kept.",
         low=1,
-        dynamic=False,
-    )
-    group_min_session_timeout_ms: int = setting(
-        "group.min.session.timeout.ms",
-        Type.INT,
-        6_000,
-        "The shortest session timeout, in ms, that a member of a group may ask for.",
-        low=1,
-        dynamic=False,
-    )
-    group_max_session_timeout_ms: int = setting(
-        "group.max.session.timeout.ms",
-        Type.INT,
-        1_800_000,
-        "The longest session timeout, in ms, that a member of a group may ask for.",
-        low=1,
-        dynamic=False,
-    )
-    group_max_size: int = setting(
-        "group.max.size",
-        Type.INT,
-        INT_MAX,
-        "The largest number of members of a group.",
-        low=1,
-        dynamic=False,
-    )
-    max_groups: int = setting(
-        "max.groups",
-        Type.INT,
-        50_000,
-        "How many consumer groups this broker coordinates at most, those that hold offsets alone "
-        "included; a new one is refused with POLICY_VIOLATION while there are so many.",
-        low=1,
-        dynamic=False,
-    )
-    group_initial_rebalance_delay_ms: int = setting(
-        "group.initial.rebalance.delay.ms",
-        Type.INT,
-        0,
-        "How long, in ms, an empty group waits for more members after the first one; Kafka's "
-        "default is 3000, and its quick start sets 0.",
-        low=0,
-        dynamic=False,
-    )
-    offsets_topic_num_partitions: int = setting(
-        "offsets.topic.num.partitions",
-        Type.INT,
-        50,
-        "How many partitions __consumer_offsets is created with, when the first group is stored.",
-        low=1,
-        dynamic=False,
-    )
-    offsets_topic_segment_bytes: int = setting(
-        "offsets.topic.segment.bytes",
-        Type.INT,
-        100 * 2**20,
-        "The segment.bytes of __consumer_offsets when it is created.",
-        low=1,
-        dynamic=False,
-    )
-    offsets_retention_minutes: int = setting(
-        "offsets.retention.minutes",
-        Type.INT,
-        10_080,
-        "For how many minutes offsets are kept after their group became empty.",
-        low=1,
-        dynamic=False,
-    )
-    offsets_retention_check_interval_ms: int = setting(
-        "offsets.retention.check.interval.ms",
-        Type.LONG,
-        600_000,
-        "How often, in ms, expired offsets are deleted.",
-        low=1,
-        dynamic=False,
-    )
-    offset_metadata_max_bytes: int = setting(
-        "offset.metadata.max.bytes",
-        Type.INT,
-        4_096,
-        "The size, in bytes, of the longest metadata string that may be committed with an offset.",
         dynamic=False,
     )
     # The defaults of every topic setting, from their broker names.

@@ -83,4 +83,4 @@ def test_kafkas_own_quick_start_environment_is_accepted():
         "process.roles",
         "controller.quorum.voters",
     }
-    assert config.cluster.offsets_topic_replication_factor == 1
+    assert config.groups.offsets_topic_replication_factor == 1

@@ -246,6 +246,6 @@ def test_a_broker_that_is_alone_loads_nothing_of_a_cluster():
         "replication",
         "membership",
     ):
-        assert f"broker.{name}" not in done.stdout
+        assert f"'broker.{name}" not in done.stdout
     for name in ("broker.metadata.etcd", "aetcd", "grpc", "google.protobuf"):
         assert f"'{name}" not in done.stdout
