@@ -3,6 +3,7 @@
 Begin with `messages.py`, which names the actions and outcomes, and has the tables of what EndTxn
 answers in each state. The usual questions:
 - what a request does in each state, as a pure state machine: `transaction.py`
+- which producer id, epoch and state follow: `successors.py`
 - time-outs, the expiry of transactional ids: `transaction.py`, `Transaction.tick`
 - the writes before an answer, the timer: `execution.py`; what is read after a restart: `coordinator.py`
 - markers into the partitions of a transaction: `markers.py`

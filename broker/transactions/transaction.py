@@ -8,6 +8,8 @@ Requests (`init`, `add`, `end`), the passing of time (`tick`), the fate of a wri
 raises the error that the client gets, and then nothing has changed. Nothing here waits or reads a
 clock.
 
+What the metadata become at each step is in `successors.py`.
+
 A change counts only when it is in the log: until then it is pending, and other requests get
 CONCURRENT_TRANSACTIONS. The end of a transaction pends until its markers are written and that is in
 the log as well. EndTxn is answered before, when the decision is in the log.
@@ -15,13 +17,14 @@ the log as well. EndTxn is answered before, when the decision is in the log.
 Requests say which transaction.version they follow: 0 keeps the epoch of the producer, 2 gives it a
 new one after each transaction, so that nothing late can reach the next one (KIP-890).
 
-Source: Kafka's TransactionCoordinator and TransactionMetadata as of 3.9 and 4.1.
+Source: Kafka's TransactionCoordinator as of 3.9 and 4.1.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from broker.transactions import successors
 from broker.transactions.messages import (
     BUMPS_EPOCH_SINCE,
     COMPLETE,
@@ -42,7 +45,7 @@ from protocol.errors import (
     ProducerFenced,
     TransactionAbortable,
 )
-from protocol.records.layout import NO_PRODUCER_ID, NO_TIMESTAMP
+from protocol.records.layout import NO_PRODUCER_ID
 from protocol.transaction_log import NO_EPOCH, Metadata, State
 
 if TYPE_CHECKING:
@@ -114,7 +117,7 @@ class Transaction:
     @property
     def is_exhausted(self) -> bool:
         """Whether the epochs have run out, so that the next change may need a new producer id."""
-        return self.metadata.epoch >= LAST_EPOCH
+        return successors.is_exhausted(self.metadata)
 
     def times_out_at_ms(self) -> int | None:
         """Returns when the transaction is aborted if nobody ends it, in ms of the steady clock."""
@@ -147,38 +150,8 @@ class Transaction:
             raise ConcurrentTransactions
         if self.state is State.ONGOING:
             return self._fence(new_id, now, ticket, ConcurrentTransactions())
-        producer, last_epoch = self._next(known, new_id)
-        target = metadata._replace(
-            producer_id=producer.producer_id,
-            epoch=producer.epoch,
-            previous_id=self._previous_id(producer),
-            last_epoch=last_epoch,
-            timeout_ms=timeout_ms,
-            state=State.EMPTY,
-            partitions=frozenset(),
-            start_ms=NO_TIMESTAMP,
-            updated_ms=now.wall_ms,
-        )
-        return self._store(target, now, ticket, producer)
-
-    def _next(self, known: Producer | None, new_id: int) -> tuple[Producer, int]:
-        """Returns the id and epoch that a producer gets, and the epoch that a retry may name."""
-        metadata = self.metadata
-        if self.is_exhausted and (known is None or known.epoch == metadata.epoch):
-            assert new_id != NO_PRODUCER_ID
-            return Producer(new_id, 0), NO_EPOCH if known is None else metadata.epoch
-        if known is None or self.is_new:
-            return Producer(metadata.producer_id, metadata.epoch + 1), NO_EPOCH
-        if known.epoch == metadata.epoch:
-            return Producer(metadata.producer_id, metadata.epoch + 1), metadata.epoch
-        if known.epoch == metadata.last_epoch:
-            return Producer(metadata.producer_id, metadata.epoch), metadata.last_epoch
-        raise ProducerFenced(f"epoch {known.epoch} is not {metadata.epoch}")
-
-    def _previous_id(self, producer: Producer) -> int:
-        """Returns the id that a retry may name after this change: the one before a new id."""
-        is_same = producer.producer_id == self.metadata.producer_id
-        return NO_PRODUCER_ID if is_same else self.metadata.producer_id
+        target = successors.initialized(metadata, known, new_id, timeout_ms, now)
+        return self._store(target, now, ticket, Producer(target.producer_id, target.epoch))
 
     # -- AddPartitionsToTxn, AddOffsetsToTxn ----------------------------------------------------
 
@@ -257,8 +230,10 @@ class Transaction:
             raise ProducerFenced(f"epoch {producer.epoch} is not {self.metadata.epoch}")
         if rule is End.DONE:
             return [Answer(ticket, Producer(self.metadata.producer_id, self.metadata.epoch))]
-        target = self._prepared(is_commit, transaction_version, new_id, now)
-        return self._store(target, now, ticket, _continued(target))
+        target = successors.prepared(
+            self.metadata, transaction_version, new_id, now, is_commit=is_commit
+        )
+        return self._store(target, now, ticket, successors.continued(target))
 
     def _on_end(self, producer: Producer, is_commit: bool) -> End:
         """Returns what EndTxn does in transaction.version 0."""
@@ -284,28 +259,6 @@ class Transaction:
             raise ProducerFenced(f"epoch {producer.epoch} is not {metadata.epoch}")
         return (ON_END_AGAIN if is_again else ON_END_BUMPING)[self.state][not is_commit]
 
-    def _prepared(
-        self, is_commit: bool, transaction_version: int, new_id: int, now: Now
-    ) -> Metadata:
-        """Returns the decision to commit or to abort."""
-        metadata = self.metadata
-        if self.state is not State.ONGOING:  # an abort of nothing, which bumps the epoch
-            metadata = metadata._replace(partitions=frozenset(), start_ms=now.wall_ms)
-        target = metadata._replace(
-            state=State.PREPARE_COMMIT if is_commit else State.PREPARE_ABORT,
-            updated_ms=now.wall_ms,
-            transaction_version=transaction_version,
-            previous_id=NO_PRODUCER_ID,
-        )
-        if transaction_version < BUMPS_EPOCH_SINCE:
-            return target
-        assert not self.is_exhausted or new_id != NO_PRODUCER_ID
-        return target._replace(
-            epoch=metadata.epoch + 1,
-            last_epoch=metadata.epoch,
-            next_id=new_id if self.is_exhausted else NO_PRODUCER_ID,
-        )
-
     # -- time -----------------------------------------------------------------------------------
 
     def tick(self, now: Now, new_id: int, expire_after_ms: int) -> list[Action]:
@@ -323,10 +276,10 @@ class Transaction:
         self, new_id: int, now: Now, ticket: Any = None, outcome: BrokerError | None = None
     ) -> list[Action]:
         """Aborts the open transaction with a new epoch, so that its producer cannot go on."""
-        if self._version >= BUMPS_EPOCH_SINCE:
-            target = self._prepared(False, self._version, new_id, now)
-        else:
-            target = self._prepared(False, 0, new_id, now)
+        is_bumping = self._version >= BUMPS_EPOCH_SINCE
+        version = self._version if is_bumping else 0
+        target = successors.prepared(self.metadata, version, new_id, now, is_commit=False)
+        if not is_bumping:
             epoch = target.epoch if self._has_failed_fence else target.epoch + 1
             target = target._replace(epoch=epoch, last_epoch=NO_EPOCH)
         actions = self._store(target, now, ticket, outcome)
@@ -392,7 +345,7 @@ class Transaction:
     def _send_markers(self, now: Now) -> list[Action]:
         metadata = self.metadata
         self._unmarked = set(metadata.partitions)
-        self._pending = self._completed(now)
+        self._pending = successors.completed(self.metadata, now)
         if not self._unmarked:
             return self.complete_again()
         is_commit = self.state is State.PREPARE_COMMIT
@@ -406,7 +359,7 @@ class Transaction:
         self._unmarked.remove(partition)
         if self._unmarked:
             return []
-        self._pending = self._completed(now)
+        self._pending = successors.completed(self.metadata, now)
         return self.complete_again()
 
     def complete_again(self) -> list[Action]:
@@ -415,25 +368,3 @@ class Transaction:
             return []
         self._is_storing = True
         return [Store(self._pending)]
-
-    def _completed(self, now: Now) -> Metadata:
-        metadata = self.metadata
-        target = metadata._replace(
-            state=COMPLETE[metadata.state], partitions=frozenset(), updated_ms=now.wall_ms
-        )
-        if metadata.next_id == NO_PRODUCER_ID:
-            return target
-        producer = _continued(metadata)
-        return target._replace(
-            producer_id=producer.producer_id,
-            epoch=producer.epoch,
-            previous_id=metadata.producer_id,
-            next_id=NO_PRODUCER_ID,
-        )
-
-
-def _continued(prepared: Metadata) -> Producer:
-    """Returns what a producer continues with after the end of a transaction."""
-    if prepared.next_id != NO_PRODUCER_ID:
-        return Producer(prepared.next_id, 0)
-    return Producer(prepared.producer_id, prepared.epoch)
