@@ -3,7 +3,8 @@
 Promises that a change is durable and in the image when its call returns, and that no change
 overwrites another change that it was decided without. Begin with `cluster.py`, which the broker
 calls. The usual questions:
-- what the broker reads: `image.py`; keys and values as stored: `records.py`, docs/formats.md
+- what the broker reads: `image.py`; how that is made of the keys: `image_builder.py`
+- keys and values as stored: `records.py`, docs/formats.md
 - which brokers there are, and what each says of itself: `brokers/`
 - the contract of a store (revisions, compare-and-set, leases, watch): `store.py`
 - tidelog.sqlite: `sqlite/`; the store of tests and simulations: `memory.py`

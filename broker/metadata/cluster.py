@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING
 
 from broker.metadata import records, topic_writes
 from broker.metadata.brokers.departed import Departed
-from broker.metadata.image import Image, ImageBuilder, Topic, deleters
+from broker.metadata.image import Image, Topic, deleters
+from broker.metadata.image_builder import ImageBuilder
 from broker.metadata.names import check_topic_name, new_id, written_id
 from broker.metadata.records import DeletionRecord, PartitionRecord, TopicRecord
 from broker.metadata.store import (

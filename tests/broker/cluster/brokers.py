@@ -8,7 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from broker.metadata.image import ImageBuilder, Topic
+from broker.metadata.image import Topic
+from broker.metadata.image_builder import ImageBuilder
 from broker.metadata.local import local_metadata
 from broker.metadata.names import new_id
 from broker.metadata.records import PartitionRecord

@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from broker.metadata.image import ImageBuilder
+from broker.metadata.image_builder import ImageBuilder
 from config.broker.etcd_address import parse_etcd
 from tests.broker.metadata.etcd.server import running_etcd
 from tests.broker.replicas.load import Load, consumed, create, leader_of

@@ -5,7 +5,8 @@ from uuid import UUID
 import pytest
 
 from broker.metadata import records
-from broker.metadata.image import ImageBuilder, changed_partitions
+from broker.metadata.image import changed_partitions
+from broker.metadata.image_builder import ImageBuilder
 from broker.metadata.memory import MemoryState
 from broker.metadata.records import PartitionRecord, TopicRecord
 from broker.metadata.store import Delete

@@ -28,7 +28,8 @@ from broker.metadata.brokers.records import (
     put_registration,
     put_seen,
 )
-from broker.metadata.image import ImageBuilder, Members
+from broker.metadata.image import Members
+from broker.metadata.image_builder import ImageBuilder
 from broker.metadata.memory import MemoryStore
 from broker.metadata.records import PartitionRecord, TopicRecord
 from broker.metadata.store import NO_LEASE, Change, Delete, KeyValue

@@ -9,7 +9,8 @@ import pytest
 from broker.metadata import records, topic_writes
 from broker.metadata.brokers.records import LiveBrokerRecord, put_live
 from broker.metadata.cluster import ChangedMeanwhileError, ClusterMetadata
-from broker.metadata.image import ImageBuilder, Topic
+from broker.metadata.image import Topic
+from broker.metadata.image_builder import ImageBuilder
 from broker.metadata.memory import MemoryStore
 from broker.metadata.records import PARTITION_PREFIX, PartitionRecord, put_broker_configs
 from broker.metadata.store import MOST_COMPARISONS, MOST_OPERATIONS, Compare, Put

@@ -17,7 +17,7 @@ from broker.metadata.brokers.records import (
     put_controller,
     put_live,
 )
-from broker.metadata.image import ImageBuilder
+from broker.metadata.image_builder import ImageBuilder
 from broker.metadata.memory import MemoryState
 from broker.metadata.records import CONTROLLER, NO_LEADER, PartitionRecord, TopicRecord
 from broker.metadata.store import MOST_OPERATIONS, NO_LEASE, Delete

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from broker.metadata.brokers.records import OfflineRecord
-from broker.metadata.image import ImageBuilder
+from broker.metadata.image_builder import ImageBuilder
 from broker.replication.isr_change import cannot_store
 from broker.replication.messages import Assignment, BrokerStatus, LeaderRules
 from protocol.errors import KafkaStorageError

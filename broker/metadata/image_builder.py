@@ -1,0 +1,257 @@
+"""How an image is made of the store's keys: the first one from all of them, the next ones from changes.
+
+Images share what a change does not touch, so a change of one partition of thousands costs little.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
+
+from broker.metadata import records
+from broker.metadata.image import Creation, Image, Members, Topic
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from uuid import UUID
+
+    from broker.metadata.records import DeletionRecord, PartitionRecord, Record, TopicRecord
+    from broker.metadata.store import Change, KeyValue
+    from broker.quotas.entity import Quotas
+
+
+class _Stored(NamedTuple):
+    """A key's record, and the revisions that created it and last modified it."""
+
+    record: Record
+    create_revision: int
+    mod_revision: int
+
+
+class ImageBuilder:
+    """The keys as records, and their image. Keys that are not known are left out."""
+
+    def __init__(self, revision: int, pairs: Iterable[KeyValue]) -> None:
+        """Builds the first image. Raises ValueError if the keys do not make a complete image."""
+        self._stored = {
+            pair.key: _Stored(
+                records.read(pair.key, pair.value), pair.create_revision, pair.mod_revision
+            )
+            for pair in pairs
+            if records.is_known(pair.key)
+        }
+        self.image = self._whole(revision)
+
+    def apply(self, changes: Iterable[Change]) -> Image:
+        """Returns the image after changes, which must be whole revisions later than the image.
+
+        Raises ValueError if they do not make a complete image; then the image is unchanged.
+        """
+        changes = list(changes)
+        if not changes:
+            return self.image
+        revision = changes[-1].revision
+        changes = [change for change in changes if records.is_known(change.key)]
+        before = {change.key: self._stored.get(change.key) for change in changes}
+        try:
+            self._take(changes)
+            self.image = self._next(revision, before)
+        except ValueError:
+            self._restore(before)
+            raise
+        return self.image
+
+    def name_at(self, key: str) -> str | None:
+        """Returns the name of the topic that has a key; None if there is none."""
+        record = self._record(key)
+        return record.name if isinstance(record, records.TopicRecord) else None
+
+    def deletion(self, topic_id: UUID) -> DeletionRecord | None:
+        """Returns the deletion of a topic whose logs may still exist; None if there is none."""
+        record = self._record(records.deletion_key(topic_id))
+        return record if isinstance(record, records.DeletionRecord) else None
+
+    def _record(self, key: str) -> Record | None:
+        stored = self._stored.get(key)
+        return None if stored is None else stored.record
+
+    def _take(self, changes: list[Change]) -> None:
+        for change in changes:
+            if change.value is None:
+                self._stored.pop(change.key, None)
+                continue
+            before = self._stored.get(change.key)
+            created = change.revision if before is None else before.create_revision
+            record = records.read(change.key, change.value)
+            self._stored[change.key] = _Stored(record, created, change.revision)
+
+    def _restore(self, before: Mapping[str, _Stored | None]) -> None:
+        for key, stored in before.items():
+            if stored is None:
+                self._stored.pop(key, None)
+            else:
+                self._stored[key] = stored
+
+    def _whole(self, revision: int) -> Image:
+        topics = [
+            self._topic(stored.record)
+            for stored in self._stored.values()
+            if isinstance(stored.record, records.TopicRecord)
+        ]
+        return Image(
+            revision,
+            self._cluster_id(),
+            MappingProxyType({topic.name: topic for topic in topics}),
+            MappingProxyType({topic.topic_id: topic for topic in topics}),
+            self._broker_configs(),
+            self._next_producer_id(),
+            self._deletions(),
+            self._members(),
+            self._creations(),
+            self._own_configs(),
+            self._quotas(),
+        )
+
+    def _next(self, revision: int, before: Mapping[str, _Stored | None]) -> Image:
+        """Returns the image after the records of some keys have changed from `before`."""
+        topics, by_id = dict(self.image.topics), dict(self.image.topics_by_id)
+        # The topics of which something has changed, in the order of the changes, and the partitions
+        # that have; None where the topic itself has.
+        touched: dict[str, list[int] | None] = {}
+        for key, stored in before.items():
+            if key.startswith(records.TOPIC_PREFIX):
+                touched[key] = None
+                if stored is not None and isinstance(stored.record, records.TopicRecord):
+                    del topics[stored.record.name], by_id[stored.record.topic_id]
+            elif key.startswith(records.PARTITION_PREFIX):
+                topic_id, index = records.partition_of(key)
+                known = self.image.topics_by_id.get(topic_id)
+                if known is not None:
+                    indexes = touched.setdefault(records.topic_key(known.name), [])
+                    if indexes is not None:
+                        indexes.append(index)
+        for key, indexes in touched.items():
+            record = self._record(key)
+            if isinstance(record, records.TopicRecord):
+                known = None if indexes is None else topics.get(record.name)
+                made = self._topic(record) if known is None else self._changed(known, indexes or ())
+                topics[record.name] = by_id[record.topic_id] = made
+        touches_deletions = any(key.startswith(records.DELETION_PREFIX) for key in before)
+        deletions = self._deletions() if touches_deletions else self.image.deletions
+        touches_creations = any(key.startswith(records.CREATION_PREFIX) for key in before)
+        touches_own_configs = any(key.startswith(records.OWN_CONFIGS_PREFIX) for key in before)
+        touches_quotas = any(key.startswith(records.QUOTA_PREFIX) for key in before)
+        touches_members = any(key.startswith(records.MEMBER_KEYS) for key in before)
+        return Image(
+            revision,
+            self._cluster_id(),
+            MappingProxyType(topics),
+            MappingProxyType(by_id),
+            self._broker_configs(),
+            self._next_producer_id(),
+            deletions,
+            self._members() if touches_members else self.image.members,
+            self._creations() if touches_creations else self.image.creations,
+            self._own_configs() if touches_own_configs else self.image.own_configs,
+            self._quotas() if touches_quotas else self.image.quotas,
+        )
+
+    def _topic(self, record: TopicRecord) -> Topic:
+        """Returns a topic with its partitions. Partitions without a topic are not in the image."""
+        assignments, revisions = [], []
+        keys = records.partition_keys(record.topic_id)
+        for index in range(record.partitions):
+            assignment, mod_revision = self._partition(record.name, keys, index)
+            assignments.append(assignment)
+            revisions.append(mod_revision)
+        if not assignments:
+            raise ValueError(f"topic {record.name} has no partitions")
+        return Topic(
+            record.name, record.topic_id, tuple(assignments), record.configs, tuple(revisions)
+        )
+
+    def _changed(self, topic: Topic, indexes: Iterable[int]) -> Topic:
+        """Returns a topic after some of its partitions have changed, and nothing else."""
+        assignments, revisions = list(topic.assignments), list(topic.mod_revisions)
+        keys = records.partition_keys(topic.topic_id)
+        for index in indexes:
+            if index < topic.partitions:  # others are being added, or removed
+                assignments[index], revisions[index] = self._partition(topic.name, keys, index)
+        return topic._replace(assignments=tuple(assignments), mod_revisions=tuple(revisions))
+
+    def _partition(self, topic: str, keys: str, index: int) -> tuple[PartitionRecord, int]:
+        found = self._stored.get(f"{keys}{index}")
+        if found is None or not isinstance(found.record, records.PartitionRecord):
+            raise ValueError(f"partition {topic}-{index} is missing")
+        return found.record, found.mod_revision
+
+    def _cluster_id(self) -> str:
+        record = self._record(records.CLUSTER)
+        if not isinstance(record, records.ClusterRecord):
+            raise _missing(records.CLUSTER)
+        return record.cluster_id
+
+    def _broker_configs(self) -> Mapping[str, str]:
+        record = self._record(records.BROKER_CONFIGS)
+        if not isinstance(record, records.BrokerConfigsRecord):
+            raise _missing(records.BROKER_CONFIGS)
+        return record.configs
+
+    def _own_configs(self) -> Mapping[int, Mapping[str, str]]:
+        return MappingProxyType(
+            {
+                records.own_configs_of(key): record.configs
+                for key, (record, _, _) in self._stored.items()
+                if key.startswith(records.OWN_CONFIGS_PREFIX)
+                and isinstance(record, records.BrokerConfigsRecord)
+            }
+        )
+
+    def _quotas(self) -> Quotas:
+        return MappingProxyType(
+            {
+                records.quota_of(key): record.quotas
+                for key, (record, _, _) in self._stored.items()
+                if isinstance(record, records.QuotasRecord)
+            }
+        )
+
+    def _next_producer_id(self) -> int:
+        record = self._record(records.PRODUCER_IDS)
+        if not isinstance(record, records.ProducerIdsRecord):
+            raise _missing(records.PRODUCER_IDS)
+        return record.next_id
+
+    def _deletions(self) -> MappingProxyType[UUID, str]:
+        return MappingProxyType(
+            {
+                records.deletion_of(key): record.name
+                for key, (record, _, _) in self._stored.items()
+                if isinstance(record, records.DeletionRecord)
+            }
+        )
+
+    def _creations(self) -> Mapping[UUID, Creation]:
+        return MappingProxyType(
+            {
+                records.creation_of(key): Creation(record, mod_revision)
+                for key, (record, _, mod_revision) in self._stored.items()
+                if isinstance(record, records.CreationRecord)
+            }
+        )
+
+    def _members(self) -> Members:
+        found = [
+            (key, *stored)
+            for key, stored in self._stored.items()
+            if key.startswith(records.MEMBER_KEYS)
+        ]
+        if not found:
+            return Members()
+        from broker.metadata.brokers.members import members  # a broker that is alone has none
+
+        return members(found)
+
+
+def _missing(key: str) -> ValueError:
+    return ValueError(f"key {key!r} is missing, which every store has")
