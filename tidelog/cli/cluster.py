@@ -1,42 +1,25 @@
 """The cluster that a command queries over Kafka's protocol: topics, settings, offsets and groups.
 
-It uses the client package, and turns its errors into a CommandError with one sentence.
+It uses the client package; `connecting.py` turns its errors into a CommandError with one sentence.
 """
 
 from __future__ import annotations
 
 import contextlib
-import socket
 from typing import TYPE_CHECKING, Any
 
-from client import (
-    EARLIEST,
-    LATEST,
-    AuthenticationFailed,
-    Brokers,
-    Client,
-    ClientError,
-    ConnectionBroken,
-    GroupOffset,
-    RequestError,
-    SecuritySettingsError,
-    address_of,
-    secured,
-)
+from client import ClientError, GroupOffset, RequestError
 from client.calls import groups as group_calls
 from client.calls import records as record_calls
 from client.calls import settings as setting_calls
 from client.calls import topics as topic_calls
-from client.consumer import BrokenRecords
-from client.errors import HandshakeBroken, PartitionRefused
-from client.security import access_to
-from client.sync_connection import Connection
+from client.errors import PartitionRefused
 from protocol.errors import ErrorCode
 from tidelog.cli.cluster_parts import Entry, Group, Member, Partition, Topic
-from tidelog.cli.shared import USAGE, CommandError, ask, check_address
+from tidelog.cli.connecting import connect, raised_as_sentences, sentence_of
+from tidelog.cli.shared import USAGE, CommandError, ask
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from types import TracebackType
     from typing import Self
@@ -44,20 +27,8 @@ if TYPE_CHECKING:
     from client.flow import Call
     from protocol.topic_partition import TopicPartition
 
-__all__ = [
-    "EARLIEST",
-    "LATEST",
-    "UNSAYABLE_MS",
-    "Cluster",
-    "connect",
-    "raised_as_sentences",
-    "use_command_config",
-]
-
 UNSAYABLE_MS = range(-6, 0)  # times that ListOffsets cannot ask for
 INACTIVE = frozenset({"", "Empty", "Dead"})  # a group without members; old brokers send ""
-_CONNECT_S = 10.0
-_TIMEOUT_S = 30.0
 _SOURCES = {
     1: "topic",
     2: "broker, set live",
@@ -65,14 +36,6 @@ _SOURCES = {
     4: "broker's start",
     5: "default",
 }
-_MISTAKES = frozenset(
-    {
-        ErrorCode.INVALID_TOPIC_EXCEPTION,
-        ErrorCode.INVALID_PARTITIONS,
-        ErrorCode.INVALID_CONFIG,
-        ErrorCode.INVALID_REQUEST,
-    }
-)
 _HAS_MEMBERS = "it has members: stop them first"
 _GROUP_SENTENCES = {
     ErrorCode.NON_EMPTY_GROUP: _HAS_MEMBERS,
@@ -84,65 +47,6 @@ _GROUP_SENTENCES = {
     ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: "its coordinator is still reading its groups: try again",
     ErrorCode.COORDINATOR_NOT_AVAILABLE: "it has no coordinator yet: try again",
 }
-
-
-def use_command_config(options: argparse.Namespace) -> None:
-    """Lets `options.broker` carry the security settings in the file of `--command-config`.
-
-    Raises CommandError for a mistake in the file.
-    """
-    from client.security.files import security_in
-
-    try:
-        options.broker = secured(options.broker, security_in(options.command_config))
-    except SecuritySettingsError as error:
-        raise CommandError(f"--command-config {error}", USAGE) from None
-
-
-def connect(address: str) -> Client:
-    """Returns a connected client of the broker at `HOST:PORT`. Raises CommandError.
-
-    The address may carry security settings (`use_command_config`).
-    """
-    check_address("--broker", address)
-    host, port = address_of(address)
-    try:
-        socket.create_connection((host, port), _CONNECT_S).close()
-    except OSError as error:
-        raise CommandError(
-            f"no broker answers at {address} ({error.strerror or error}): is one running there? "
-            "--broker HOST:PORT names another"
-        ) from None
-    try:
-        Connection(host, port, "tidelog", _CONNECT_S, access_to(address)).close()
-    except SecuritySettingsError as error:
-        raise CommandError(f"--command-config: {error}", USAGE) from None
-    except (AuthenticationFailed, HandshakeBroken) as error:
-        hint = "" if isinstance(address, Brokers) else " (--command-config FILE has such settings)"
-        raise CommandError(f"{error}{hint}") from None
-    except ConnectionBroken as error:
-        raise CommandError(f"what answers at {address} is no Kafka broker ({error})") from None
-    return Client(address, client_id="tidelog", timeout_s=_TIMEOUT_S)
-
-
-@contextlib.contextmanager
-def raised_as_sentences(prefix: str = "") -> Iterator[None]:
-    """Turns the errors of a client into a CommandError whose message begins with `prefix`."""
-    try:
-        yield
-    except RequestError as error:
-        status = USAGE if error.code in _MISTAKES else 1
-        raise CommandError(prefix + sentence_of(error), status) from None
-    except (ClientError, BrokenRecords) as error:
-        raise CommandError(f"{prefix}{error}") from None
-
-
-def sentence_of(error: Exception) -> str:
-    """Returns the sentence for a refusal, in the broker's own words if it sent any."""
-    if not isinstance(error, RequestError):
-        return str(error)
-    name = "".join(part.capitalize() for part in error.name.split("_"))
-    return error.message or f"{name}: {error.reason}"
 
 
 class Cluster:

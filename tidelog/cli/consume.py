@@ -16,10 +16,11 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from client import READ_COMMITTED, READ_UNCOMMITTED
+from client import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED
 from client.consumer import Consumer
 from protocol.records.layout import NO_TIMESTAMP
-from tidelog.cli.cluster import EARLIEST, LATEST, UNSAYABLE_MS, Cluster, raised_as_sentences
+from tidelog.cli.cluster import UNSAYABLE_MS, Cluster
+from tidelog.cli.connecting import raised_as_sentences
 from tidelog.cli.escaping import escaped
 from tidelog.cli.records import (
     Seen,

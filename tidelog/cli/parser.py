@@ -54,7 +54,7 @@ _ASKING = {
         "show and change settings, and say first what a change would delete",
     ),
     "groups": (
-        "tidelog.cli.groups",
+        "tidelog.cli.groups.command",
         "add_groups",
         "run_groups",
         "list, describe, reset and delete consumer groups; lag in records and in time",

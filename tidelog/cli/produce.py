@@ -24,7 +24,8 @@ from protocol.errors import ErrorCode
 from protocol.records.kernels.rows_py import murmur2
 from protocol.records.layout import Compression
 from protocol.records.layout import Record as Sent
-from tidelog.cli.cluster import Cluster, connect, raised_as_sentences, sentence_of
+from tidelog.cli.cluster import Cluster
+from tidelog.cli.connecting import connect, raised_as_sentences, sentence_of
 from tidelog.cli.records import Record, from_json, is_relative, time_of
 from tidelog.cli.shared import (
     USAGE,

@@ -122,7 +122,7 @@ def run(
     """Runs a command to its end; returns the exit status."""
     try:
         if getattr(options, "command_config", None) is not None:
-            from tidelog.cli.cluster import use_command_config
+            from tidelog.cli.connecting import use_command_config
 
             use_command_config(options)
         command(options)

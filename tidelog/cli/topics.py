@@ -9,7 +9,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from tidelog.cli.cluster import EARLIEST, LATEST, Cluster
+from client import EARLIEST, LATEST
+from tidelog.cli.cluster import Cluster
 from tidelog.cli.configs import Changes, add_asking, alter, as_json, settings_of
 from tidelog.cli.escaping import escaped
 from tidelog.cli.shared import (

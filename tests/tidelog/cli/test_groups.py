@@ -20,8 +20,8 @@ from tests.broker.members import commit as commit_raw
 from tests.broker.subject import eventually
 from tests.oracle import recordset
 from tests.oracle.recordset import Rec
-from tidelog.cli import groups
-from tidelog.cli.group_lag import Lag, with_catch_up
+from tidelog.cli.groups import command
+from tidelog.cli.groups.lag import Lag, with_catch_up
 from tidelog.cli.parser import main
 
 # kafka-python leaves sockets of lost connections to the garbage collector, which may run at any time.
@@ -169,7 +169,7 @@ def test_lag_is_exact_by_both_times(broker, run, topic, group, at):
 
 def test_how_long_a_group_will_need_is_estimated(broker, run, topic, group, monkeypatch):
     def read_on(to):
-        monkeypatch.setattr(groups.time, "sleep", lambda _: committed(broker, group, topic, to))
+        monkeypatch.setattr(command.time, "sleep", lambda _: committed(broker, group, topic, to))
 
     committed(broker, group, topic, 1)
     read_on(3)

@@ -25,7 +25,8 @@ from tidelog.cli.brokers.assignments import (
 )
 from tidelog.cli.brokers.rebalance_plan import Plan, are, as_json, make_plan, print_plan
 from tidelog.cli.brokers.throttle import limit_set, remove_throttle, set_throttle
-from tidelog.cli.cluster import Cluster, raised_as_sentences, sentence_of
+from tidelog.cli.cluster import Cluster
+from tidelog.cli.connecting import raised_as_sentences, sentence_of
 from tidelog.cli.shared import (
     BROKER_ADDRESS,
     USAGE,

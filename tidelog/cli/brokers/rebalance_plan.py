@@ -14,7 +14,7 @@ from client.calls import topics as topic_calls
 from tidelog.cli.brokers.assignments import replicas_of
 from tidelog.cli.brokers.balance import added, balanced
 from tidelog.cli.brokers.copying import Copying
-from tidelog.cli.cluster import Cluster, raised_as_sentences
+from tidelog.cli.connecting import raised_as_sentences
 from tidelog.cli.shared import counted, print_lines, print_table, size_of, span_of
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from protocol.topic_partition import TopicPartition
     from tidelog.cli.brokers.balance import Replicas
+    from tidelog.cli.cluster import Cluster
 
 _SHOWN = 20  # partitions
 

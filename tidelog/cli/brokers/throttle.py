@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING
 from client.calls import settings as setting_calls
 from client.calls.settings import Resource
 from config.replication_quota import ALL_REPLICAS
-from tidelog.cli.cluster import Cluster, raised_as_sentences
+from tidelog.cli.connecting import raised_as_sentences
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from protocol.topic_partition import TopicPartition
+    from tidelog.cli.cluster import Cluster
 
     Replicas = Sequence[int]
 

@@ -15,7 +15,7 @@ from client.calls import transactions as calls
 from client.calls.transactions import Filters
 from protocol.errors import ErrorCode
 from protocol.wire import EncodeError
-from tidelog.cli.cluster import raised_as_sentences
+from tidelog.cli.connecting import raised_as_sentences
 from tidelog.cli.shared import CommandError
 
 if TYPE_CHECKING:

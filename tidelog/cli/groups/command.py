@@ -12,8 +12,8 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from tidelog.cli.cluster import Cluster
-from tidelog.cli.group_lag import Lag, as_json, measure, with_catch_up
-from tidelog.cli.reset_offsets import add_reset, reset
+from tidelog.cli.groups.lag import Lag, as_json, measure, with_catch_up
+from tidelog.cli.groups.reset_offsets import add_reset, reset
 from tidelog.cli.shared import (
     FAILED,
     USAGE,

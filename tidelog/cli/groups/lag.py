@@ -11,9 +11,10 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from client import EARLIEST, LATEST
 from client.consumer import Consumer
 from protocol.records.layout import NO_TIMESTAMP
-from tidelog.cli.cluster import EARLIEST, LATEST, raised_as_sentences
+from tidelog.cli.connecting import raised_as_sentences
 from tidelog.cli.shared import CommandError, ask, instants
 
 if TYPE_CHECKING:

@@ -15,7 +15,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tidelog.cli.cluster import EARLIEST, INACTIVE, LATEST, UNSAYABLE_MS
+from client import EARLIEST, LATEST
+from tidelog.cli.cluster import INACTIVE, UNSAYABLE_MS
 from tidelog.cli.escaping import escaped
 from tidelog.cli.records import time_of
 from tidelog.cli.shared import (
