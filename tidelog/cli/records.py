@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from protocol.records.layout import NO_TIMESTAMP
 from tidelog.cli.escaping import as_json
-from tidelog.cli.shared import USAGE, CommandError, instants
+from tidelog.cli.shared import USAGE, CommandError, instant_of, instants
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -265,5 +265,4 @@ def shown(time_ms: int | None, missing: str) -> str:
     """Returns a time as text for people."""
     if time_ms is None or time_ms == NO_TIMESTAMP:
         return missing
-    text: str = instants().to_iso(time_ms)
-    return text.replace(".000Z", "Z")
+    return instant_of(time_ms)

@@ -311,6 +311,30 @@ def span_of(span_ms: int) -> str:
     return text
 
 
+def instant_of(time_ms: int) -> str:
+    """Returns a time as text for people: ISO 8601 in UTC, without milliseconds that are 0."""
+    text: str = instants().to_iso(time_ms)
+    return text.replace(".000Z", "Z")
+
+
+def span_given(
+    option: str,
+    text: str,
+    low_ms: int = 0,
+    high_ms: int | None = None,
+    *,
+    expected: str = "a span from 0 on",
+) -> int:
+    """Returns the span that an option gives, in ms. Raises CommandError for another one than expected."""
+    try:
+        span_ms: int = instants().parse_duration(text)
+    except ValueError as error:
+        raise CommandError(f"{option}: {error}", USAGE) from None
+    if span_ms < low_ms or (high_ms is not None and span_ms > high_ms):
+        raise CommandError(f"{option} {text}: expected {expected}", USAGE)
+    return span_ms
+
+
 def counted(count: int, what: str) -> str:
     """Returns a count with its noun: "1 record", "2 records"."""
     return f"{count} {what}" if count == 1 else f"{count} {what}s"

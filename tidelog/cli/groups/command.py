@@ -22,11 +22,11 @@ from tidelog.cli.shared import (
     add_yes,
     confirm,
     counted,
-    instants,
     print_json,
     print_lines,
     print_table,
     run_action,
+    span_given,
     span_of,
 )
 
@@ -139,13 +139,7 @@ def _watched_ms(text: str | None) -> int | None:
     """Returns how long to watch the groups. Raises CommandError."""
     if text is None:
         return None
-    try:
-        span_ms: int = instants().parse_duration(text)
-    except ValueError as error:
-        raise CommandError(f"--over: {error}", USAGE) from None
-    if not 0 < span_ms <= _LONGEST_WATCH_MS:
-        raise CommandError(f"--over {text}: expected 1ms to 1h", USAGE)
-    return span_ms
+    return span_given("--over", text, 1, _LONGEST_WATCH_MS, expected="1ms to 1h")
 
 
 def _measured(cluster: Cluster, names: Iterable[str], http: str) -> list[tuple[Group, list[Lag]]]:

@@ -1,14 +1,12 @@
-"""`tidelog transactions`: lists, describes and aborts transactions, and finds those that hang.
+"""`tidelog transactions`: its actions and options, and those actions that list and describe.
 
-Ages are by the broker's clock if its HTTP port answers, else by this machine's. `abort` asks for
-confirmation, or needs --yes without a terminal. It ends in a partition only what hangs there: what a
-coordinator will end is left to it, or is aborted whole with --id.
+Ages are by the broker's clock if its HTTP port answers, else by this machine's. What hangs is found and
+ended in `ending.py`.
 """
 
 from __future__ import annotations
 
 import re
-import shlex
 from typing import TYPE_CHECKING, Any
 
 from client.calls.transactions import Filters
@@ -20,25 +18,22 @@ from tidelog.cli.shared import (
     add_actions,
     add_yes,
     check_number,
-    confirm,
-    counted,
+    instant_of,
     instants,
     print_json,
     print_lines,
     print_table,
     run_action,
+    span_given,
     span_of,
 )
-from tidelog.cli.transactions import asking
-from tidelog.cli.transactions.hanging import find
+from tidelog.cli.transactions import asking, ending
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Sequence
 
     from protocol.topic_partition import TopicPartition
     from tidelog.cli.transactions.asking import Transaction
-    from tidelog.cli.transactions.hanging import Hanging
 
 _MAX_TIMEOUT = "15m"  # the default of transaction.max.timeout.ms
 _DESCRIBED = {
@@ -105,8 +100,8 @@ def run_transactions(options: argparse.Namespace) -> int:
     actions = {
         "list": _list,
         "describe": _describe,
-        "find-hanging": _find_hanging,
-        "abort": _abort,
+        "find-hanging": ending.find_hanging,
+        "abort": ending.abort,
     }
     return run_action("transactions", actions, options)
 
@@ -117,7 +112,8 @@ def run_transactions(options: argparse.Namespace) -> int:
 def _list(options: argparse.Namespace) -> None:
     for text in options.producer_id:
         check_number("--producer-id", text)
-    open_for_ms = None if options.open_for is None else _span("--open-for", options.open_for)
+    open_for = options.open_for
+    open_for_ms = None if open_for is None else span_given("--open-for", open_for)
     try:
         pattern = None if options.matching is None else re.compile(options.matching)
     except re.error as error:
@@ -215,12 +211,7 @@ def _age(each: Transaction, now_ms: int) -> tuple[str, str]:
     """Returns how long a transaction has been open, and since when; empty if it is not open."""
     if each.start_ms is None:
         return "", ""
-    return span_of(max(now_ms - each.start_ms, 0)), _iso(each.start_ms)
-
-
-def _iso(time_ms: int) -> str:
-    text: str | None = instants().to_iso(time_ms)
-    return str(time_ms) if text is None else text.replace(".000Z", "Z")
+    return span_of(max(now_ms - each.start_ms, 0)), instant_of(each.start_ms)
 
 
 def _as_json(each: Transaction, now_ms: int) -> dict[str, Any]:
@@ -236,177 +227,3 @@ def _as_json(each: Transaction, now_ms: int) -> dict[str, Any]:
         "open_for_ms": None if each.start_ms is None else max(now_ms - each.start_ms, 0),
         "partitions": [{"topic": topic, "partition": number} for topic, number in each.partitions],
     }
-
-
-# --- what hangs -------------------------------------------------------------------------------------
-
-
-def _find_hanging(options: argparse.Namespace) -> None:
-    with Cluster(options.broker) as cluster:
-        examined, found = _hanging(cluster, options)
-    if options.json:
-        print_json([_hanging_as_json(each) for each in found])
-        return
-    if found:
-        _print_hanging(found)
-        print_lines("", "what helps:")
-        print_lines(
-            *(
-                f"  tidelog transactions abort {shlex.quote(escaped(each.place[0]))} "
-                f"--partition {each.place[1]} --start-offset {each.transaction.start_offset}"
-                for each in found
-            ),
-            "",
-        )
-    number = (
-        f"{counted(len(found), 'transaction')} hang" if len(found) != 1 else "1 transaction hangs"
-    )
-    print_lines(
-        f"{counted(examined, 'partition')} examined: {number if found else 'nothing hangs'}."
-    )
-
-
-def _hanging(cluster: Cluster, options: argparse.Namespace) -> tuple[int, list[Hanging]]:
-    """Returns how many partitions were examined, and what hangs there. Raises CommandError."""
-    check_number("--partition", options.partition)
-    if options.partition is not None and options.topic is None:
-        raise CommandError("--partition needs a TOPIC", USAGE)
-    older_than_ms = _span("--older-than", options.older_than)
-    topics = cluster.topics(None if options.topic is None else [options.topic])
-    places = [
-        (topic.name, one.number)
-        for topic in topics
-        for one in topic.partitions
-        if options.partition is None or one.number == int(options.partition)
-    ]
-    if options.partition is not None and not places:
-        raise CommandError(f"there is no partition {options.topic}-{options.partition}")
-    if not places:
-        return 0, []
-    now_ms = asking.now_ms(cluster, options.http, places[0][0])
-    return len(places), find(cluster, places, older_than_ms, now_ms)
-
-
-def _print_hanging(found: Sequence[Hanging]) -> None:
-    print_table(
-        (
-            "topic",
-            "partition",
-            "start offset",
-            "producer id",
-            "epoch",
-            "last heard of",
-            "ago",
-            "why it hangs",
-        ),
-        [
-            (
-                each.place[0],
-                str(each.place[1]),
-                str(each.transaction.start_offset),
-                str(each.transaction.producer_id),
-                str(each.transaction.epoch),
-                "-" if each.age_ms is None else _iso(each.transaction.last_ms),
-                "-" if each.age_ms is None else span_of(max(each.age_ms, 0)),
-                each.why,
-            )
-            for each in found
-        ],
-        right=("partition", "start offset", "producer id", "epoch", "ago"),
-        wraps="why it hangs",
-    )
-
-
-def _hanging_as_json(each: Hanging) -> dict[str, Any]:
-    opened = each.transaction
-    return {
-        "topic": each.place[0],
-        "partition": each.place[1],
-        "start_offset": opened.start_offset,
-        "producer_id": opened.producer_id,
-        "producer_epoch": opened.epoch,
-        "coordinator_epoch": opened.coordinator_epoch,
-        "last_ms": None if each.age_ms is None else opened.last_ms,
-        "last": None if each.age_ms is None else instants().to_iso(opened.last_ms),
-        "age_ms": None if each.age_ms is None else max(each.age_ms, 0),
-        "transactional_id": each.transactional_id,
-        "why": each.why,
-    }
-
-
-# --- ending -----------------------------------------------------------------------------------------
-
-
-def _abort(options: argparse.Namespace) -> None:
-    check_number("--start-offset", options.start_offset)
-    if (options.id is None) == (options.topic is None):
-        raise CommandError("expected TOPIC or --id ID", USAGE)
-    with Cluster(options.broker) as cluster:
-        if options.id is not None:
-            _abort_whole(cluster, options)
-        else:
-            _abort_hanging(cluster, options)
-
-
-def _abort_whole(cluster: Cluster, options: argparse.Namespace) -> None:
-    """Aborts the transaction of a transactional id, through its coordinator."""
-    if options.partition is not None or options.start_offset is not None:
-        raise CommandError("--id aborts in every partition: leave out the others", USAGE)
-    name = escaped(options.id)
-    transaction = asking.describe(cluster, options.id)
-    if transaction.start_ms is None:
-        raise CommandError(f"{name} has nothing open: it is {transaction.state}")
-    confirm(
-        f"Abort what {name} has open, and fence its producer?",
-        refusal=f"what {name} has open would be aborted, and its producer fenced: add --yes",
-        declined="nothing was aborted",
-        yes=options.yes,
-    )
-    asking.fence(cluster, transaction)
-    if options.json:
-        print_json({"transactional_id": options.id, "aborted": True})
-    else:
-        print_lines(f"Aborted: what {name} had open. Its producer is fenced.")
-
-
-def _abort_hanging(cluster: Cluster, options: argparse.Namespace) -> None:
-    """Aborts what hangs in a topic, or one transaction of that."""
-    _, found = _hanging(cluster, options)
-    if options.start_offset is not None:
-        wanted = int(options.start_offset)
-        found = [each for each in found if each.transaction.start_offset == wanted]
-    where = escaped(options.topic) + ("" if options.partition is None else f"-{options.partition}")
-    if not found:
-        at = "" if options.start_offset is None else f" at offset {options.start_offset}"
-        raise CommandError(
-            f"no transaction hangs in {where}{at}: one that a coordinator knows is aborted with --id"
-        )
-    told = ", ".join(
-        f"{escaped(each.place[0])}-{each.place[1]} from offset {each.transaction.start_offset} on "
-        f"(producer id {each.transaction.producer_id})"
-        for each in found
-    )
-    confirm(
-        f"Abort, so that consumers of committed data leave its records out, in {told}?",
-        refusal=f"would be aborted, so that consumers of committed data leave its records out: {told}: "
-        "add --yes",
-        declined="nothing was aborted",
-        yes=options.yes,
-    )
-    for each in found:
-        asking.abort_in(cluster, each.place, each.transaction)
-    if options.json:
-        print_json([_hanging_as_json(each) | {"aborted": True} for each in found])
-    else:
-        print_lines(*(f"Aborted: {line}." for line in told.split(", ")))
-
-
-def _span(option: str, text: str) -> int:
-    """Returns a span in ms. Raises CommandError."""
-    try:
-        span_ms: int = instants().parse_duration(text)
-    except ValueError as error:
-        raise CommandError(f"{option}: {error}", USAGE) from None
-    if span_ms < 0:
-        raise CommandError(f"{option} {text}: expected a span from 0 on", USAGE)
-    return span_ms
