@@ -20,7 +20,7 @@ import contextlib
 import logging
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.topics.forecast import announce_deletions
+from broker.topics.applied_settings import AppliedSettings
 from broker.topics.strays import set_aside
 from protocol.errors import BrokerError, KafkaStorageError
 
@@ -85,16 +85,13 @@ class Reconciler:
         self._settings = settings
         self._pool = pool
         self._now_ms = now_ms
-        self._deletion_ms = deletion_ms
         self._removed = removed
         self._leader_changed = leader_changed
         self._applied: Image | None = None
-        self._configs: dict[str, TopicConfig] = {}  # the settings that the store has, by topic
+        self._configs = AppliedSettings(store, settings, pool, deletion_ms)
         self._failures: dict[UUID, BrokerError] = {}
         self._held_back: set[UUID] = set()  # topics whose missing logs are not created now
-        self._gone: dict[
-            UUID, Topic
-        ] = {}  # deleted ones that were served, and wait for their deletion
+        self._gone: dict[UUID, Topic] = {}  # deleted ones that were served, and still have logs
         self._unfinished: set[UUID] = set()  # topics that a pass has left for a later one
         self._waits_until_s = 0.0
         self._again = asyncio.Event()  # something has ended for which a pass did not wait
@@ -204,7 +201,7 @@ class Reconciler:
                     self._gone[topic_id] = topic_before
                 continue
             await self._delete(topic_id, name, self._gone.pop(topic_id, topic_before))
-        await self._apply_configs(image, before)
+        await self._configs.apply(image, before)
         for topic in image.topics.values():
             if in_use and not in_use.isdisjoint(self._owners(topic.name)):
                 self._failures[topic.topic_id] = KafkaStorageError(
@@ -306,9 +303,8 @@ class Reconciler:
             log.error("%s", error.message, extra={"topic": name})
             return
         self._failures.pop(topic_id, None)
-        if (
-            name not in self._metadata.image.topics
-        ):  # what groups committed since is the new topic's
+        # What groups have committed since for another topic of the name is that topic's.
+        if name not in self._metadata.image.topics:
             self.removed.append(name)
 
     def _delete_logs(self, topic_id: UUID, name: str, served: Topic | None) -> None:
@@ -321,44 +317,12 @@ class Reconciler:
                     log.warning("log of a deleted topic removed", extra={"log": f"{name}-{index}"})
                 self._store.delete_partition(name, index)
 
-    # -- settings -------------------------------------------------------------------------------
-
-    async def _apply_configs(self, image: Image, before: Image | None) -> None:
-        """Applies settings that differ, and first logs what they will delete."""
-        configs = self._served(image, before)
-        changed = {
-            name: (self._configs[name], config)
-            for name, config in configs.items()
-            if self._configs.get(name, config) != config
-        }
-        if changed:
-            within_ms = self._settings.broker.log_retention_check_interval_ms
-            await self._pool.run(
-                announce_deletions, self._store, self._deletion_ms(), within_ms, changed
-            )
-        self._store.default_config = self._settings.broker.topic_defaults
-        for name, config in configs.items():
-            if self._configs.get(name) != config:
-                self._store.set_config(name, config)
-        self._configs = configs
-
-    def _served(self, image: Image, before: Image | None) -> dict[str, TopicConfig]:
-        """Returns the settings of every topic; those of unchanged topics are reused."""
-        if before is None or before.broker_configs != image.broker_configs:
-            return self._settings.served_topics(image)
-        served: dict[str, TopicConfig] = {}
-        for name, topic in image.topics.items():
-            known = before.topics.get(name)
-            is_same = name in self._configs and known is not None and known.configs == topic.configs
-            served[name] = self._configs[name] if is_same else self._settings.served(topic)
-        return served
-
     # -- creation -------------------------------------------------------------------------------
 
     async def _ensure_logs(self, topic: Topic) -> None:
         """Gives every partition its log, or records the failure."""
         try:
-            await self._pool.run(self._create_logs, topic, self._configs[topic.name])
+            await self._pool.run(self._create_logs, topic, self._configs.of(topic.name))
         except BrokerError as error:
             self._failures[topic.topic_id] = error
             log.error("topic is not whole: %s", error.message, extra={"topic": topic.name})

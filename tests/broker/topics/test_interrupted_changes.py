@@ -242,7 +242,7 @@ async def test_a_pass_that_breaks_off_loses_no_failure(tmp_path, monkeypatch):
             def broken(*_):
                 raise RuntimeError("something nobody thought of")
 
-            patched.setattr(reconciler, "_apply_configs", broken)
+            patched.setattr(reconciler._configs, "apply", broken)
             with pytest.raises(RuntimeError):
                 await reconciler._one_pass()
             assert reconciler.failure(topic.topic_id) is not None
