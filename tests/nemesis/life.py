@@ -11,9 +11,8 @@ import random
 import time
 from typing import TYPE_CHECKING
 
-from confluent_kafka.admin import AdminClient, NewTopic
-
 from tests.nemesis import view
+from tests.nemesis.brokers import Unhealthy, end, started, stop
 from tests.nemesis.checker import Kind, Problem, problems
 from tests.nemesis.consumers import Alone, Member, read_everything
 from tests.nemesis.etcd_faults import EtcdFaults
@@ -21,10 +20,9 @@ from tests.nemesis.faults import Faults
 from tests.nemesis.history import Failed, History, Place
 from tests.nemesis.producers import KafkaPython, Librdkafka
 from tests.nemesis.stored import wrong_files
-from tidelog.cluster import BrokerCluster
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
     from types import TracebackType
     from typing import Self
@@ -81,19 +79,12 @@ class Life:
             if settings["message.timestamp.type"] == "LogAppendTime"
         )
         settings = SETTINGS if etcd is None else {**SETTINGS, "metadata.store": etcd.url()}
-        self.cluster = BrokerCluster(directory / "data", BROKERS, settings, clock="manual")
+        self.cluster = started(directory / "data", BROKERS, settings, TOPICS, PARTITIONS)
         self._is_ill = False
         self.producers: list[Writing] = []
         self.readers: list[Reading] = []
         self._left: list[Reading] = []  # members that were told to leave, and may not have yet
         self._members = 0
-        try:
-            for broker in range(1, BROKERS + 1):
-                self.cluster.clock(broker).run(1)
-            create_topics(self.cluster.bootstrap)
-        except BaseException:
-            self.cluster.close()
-            raise
 
     def __enter__(self) -> Self:
         return self
@@ -107,10 +98,7 @@ class Life:
         is_broken = self._is_ill or error is not None
         for client in (*self.producers, *self.readers, *self._left):
             client.finish(abandon=is_broken)
-        for broker in self.cluster:
-            if is_broken:  # it may be in any state
-                broker.kill()
-        self.cluster.close()
+        end(self.cluster, is_broken=is_broken)
 
     # --- the load ---------------------------------------------------------------------------------
 
@@ -225,12 +213,8 @@ class Life:
         self._drain()
         for reader in (*self.readers, *self._left):
             reader.finish()
-        for number, broker in reversed(list(enumerate(self.cluster, 1))):
-            status = broker.stop()
-            if status:
-                history.add(Failed(f"broker {number}", f"it stopped with status {status}"))
-        for what in complaints(self.cluster):
-            history.add(Failed("log", what))
+        for failed in stop(self.cluster):
+            history.add(failed)
         for what in wrong_files([broker.log_dir for broker in self.cluster], PLACES):
             history.add(Failed("replicas", what))
         return problems(history, groups=[GROUP])
@@ -241,27 +225,3 @@ class Life:
         while (now := self._progress()[GROUP]) != last:
             last = now
             time.sleep(2)
-
-
-class Unhealthy(Exception):
-    """The cluster did not become healthy in time; the text says what is not well."""
-
-
-def create_topics(bootstrap: str) -> None:
-    """Creates the topics that are written."""
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    topics = [
-        NewTopic(topic, PARTITIONS, replication_factor=BROKERS, config=settings)
-        for topic, settings in TOPICS.items()
-    ]
-    for created in admin.create_topics(topics).values():
-        created.result(30)
-
-
-def complaints(cluster: BrokerCluster) -> Iterable[str]:
-    """Yields what no broker may log, whatever goes wrong around it."""
-    for number, broker in enumerate(cluster, 1):
-        lines = broker.log().splitlines()
-        for position, line in enumerate(lines):
-            if "Traceback" in line or "acknowledged records are lost" in line:
-                yield f"broker {number}: " + " | ".join(lines[max(position - 1, 0) : position + 30])

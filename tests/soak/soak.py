@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import NewTopic
 
 from tests.broker.subject import Subject
 from tests.nemesis import checker
+from tests.nemesis.brokers import create_topics
 from tests.nemesis.consumers import Alone, read_everything
 from tests.nemesis.history import Failed, History, Place
 from tests.nemesis.producers import KafkaPython, Librdkafka
@@ -47,7 +48,7 @@ class Soak:
     def play(self, seconds: float) -> list[str]:
         """Soaks a broker and returns what is wrong, in words."""
         with Subject(self._directory / "data", SETTINGS) as broker:
-            create_topics(broker.bootstrap)
+            create_topics(broker.bootstrap, _topics())
             clients = self._clients(broker)
             for client in clients:
                 client.start()
@@ -103,10 +104,7 @@ class Soak:
         ]
 
 
-def create_topics(bootstrap: str) -> None:
-    """Creates the topics that stay."""
+def _topics() -> list[NewTopic]:
+    """Returns the topics that stay."""
     settings = {"segment.bytes": str(SEGMENT_BYTES)}
-    topics = [NewTopic(topic, many, 1, config=settings) for topic, many in TOPICS.items()]
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    for created in admin.create_topics(topics).values():
-        created.result(30)
+    return [NewTopic(topic, many, 1, config=settings) for topic, many in TOPICS.items()]

@@ -15,14 +15,12 @@ import time
 from itertools import chain, cycle
 from typing import TYPE_CHECKING
 
-from confluent_kafka.admin import AdminClient, NewTopic
-
 from tests.nemesis import view
+from tests.nemesis.brokers import Unhealthy, end, started, stop
 from tests.nemesis.checker import Problem
 from tests.nemesis.consumers import read_everything
 from tests.nemesis.faults import Faults
 from tests.nemesis.history import Failed, History, Place
-from tests.nemesis.life import Unhealthy, complaints
 from tests.nemesis.stored import findings, wrong_files
 from tests.nemesis.transactions.asking import Brokers, OverTime
 from tests.nemesis.transactions.checker import Kind, problems
@@ -32,7 +30,6 @@ from tests.nemesis.transactions.history import Ends, OffsetTold
 from tests.nemesis.transactions.raw import Interruption
 from tests.nemesis.transactions.raw_worker import Copying, RawWorker
 from tests.nemesis.transactions.readers import Asking, Committed
-from tidelog.cluster import BrokerCluster
 from tidelog.process import BrokerFailed
 
 if TYPE_CHECKING:
@@ -95,19 +92,12 @@ class TransactionalLife:
             settings["metadata.store"] = ""  # a broker that is alone, not a cluster of one
         else:
             settings["min.insync.replicas"] = 2
-        self.cluster = BrokerCluster(
-            directory / "data", brokers, settings, clock="manual", ready_within_s=WELL_WITHIN_S
+        self.cluster = started(
+            directory / "data", brokers, settings, TOPICS, PARTITIONS, ready_within_s=WELL_WITHIN_S
         )
         self.workers: list[RawWorker | ChildWorker] = []
         self.readers: list[Committed] = []
         self._asking: list[Asking] = []
-        try:
-            for broker in range(1, brokers + 1):
-                self.cluster.clock(broker).run(1)
-            create_topics(self.cluster.bootstrap, brokers)
-        except BaseException:
-            self.cluster.close()
-            raise
 
     def __enter__(self) -> Self:
         return self
@@ -123,10 +113,7 @@ class TransactionalLife:
             client.finish(abandon=is_broken)
         for asking in self._asking:
             asking.finish()
-        for broker in self.cluster:
-            if is_broken:
-                broker.kill()
-        self.cluster.close()
+        end(self.cluster, is_broken=is_broken)
 
     def start_load(self) -> None:
         """Starts the clients."""
@@ -272,14 +259,10 @@ class TransactionalLife:
         self._read_back()
         for reader in (*self.readers, *self._asking):
             reader.finish()
-        for number, broker in reversed(list(enumerate(self.cluster, 1))):
-            status = broker.stop()
-            if status:
-                history.add(Failed(f"broker {number}", f"it stopped with status {status}"))
+        for failed in stop(self.cluster):
+            history.add(failed)
         if self.hung > _MOST_HUNG:
             history.add(Failed("clients", f"{self.hung} hung"))
-        for what in complaints(self.cluster):
-            history.add(Failed("log", what))
         for what in self._wrong_files():
             history.add(Failed("files", what))
         return problems(history.events, GROUPS)
@@ -331,14 +314,3 @@ class TransactionalLife:
             if ends.last_stable_offset == ends.high_watermark or time.monotonic() > deadline_s:
                 return ends
             time.sleep(_POLL_S)
-
-
-def create_topics(bootstrap: str, brokers: int) -> None:
-    """Creates the topics that are written."""
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    topics = [
-        NewTopic(topic, PARTITIONS, replication_factor=brokers, config=settings)
-        for topic, settings in TOPICS.items()
-    ]
-    for created in admin.create_topics(topics).values():
-        created.result(30)
