@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING
 
+from broker.groups.offset_commits import Commit, Committer
 from broker.groups.store import Committed
 from broker.network.per_partition import per_partition, per_partition_async
 from broker.network.turns import paced
@@ -113,26 +114,17 @@ class _Commit:
     def store(self) -> OffsetCommitResponse | Coroutine[None, None, OffsetCommitResponse]:
         """Writes the accepted offsets to the group's log; at once if it is open and not synced."""
         request = self._request
-        if self._node.coordinator.commit_now(
-            request.group_id,
-            request.member_id,
-            request.group_instance_id,
-            request.generation_id_or_member_epoch,
-            self._offsets,
-        ):
-            return _answer(request, self._codes, 0)
-        return self._stored()
-
-    async def _stored(self) -> OffsetCommitResponse:
-        request = self._request
-        await self._node.coordinator.commit(
-            request.group_id,
-            request.member_id,
-            request.group_instance_id,
-            request.generation_id_or_member_epoch,
-            self._offsets,
+        committer = Committer(
+            request.member_id, request.group_instance_id, request.generation_id_or_member_epoch
         )
-        return _answer(request, self._codes, 0)
+        commit = Commit.of(request.group_id, committer, self._offsets)
+        if self._node.coordinator.commit_now(commit):
+            return _answer(request, self._codes, 0)
+        return self._stored(commit)
+
+    async def _stored(self, commit: Commit) -> OffsetCommitResponse:
+        await self._node.coordinator.commit(commit)
+        return _answer(self._request, self._codes, 0)
 
 
 def _committed(

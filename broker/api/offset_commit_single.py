@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.groups.offset_commits import Commit, Committer
 from broker.groups.store import Committed
 from broker.partitions import admission
 from protocol.api.offset_commit_single import read, write
@@ -38,7 +39,8 @@ def shortcut(
             return None
         coordinator = node.coordinator
         committed = Committed(offset, leader_epoch, metadata, coordinator.now_ms(), NO_TIMESTAMP)
-        if not coordinator.commit_now(group, member, instance, generation, {name: committed}):
+        committer = Committer(member, instance, generation)
+        if not coordinator.commit_now(Commit.of(group, committer, {name: committed})):
             return None
     except (BrokerError, UnicodeDecodeError):
         return None

@@ -14,7 +14,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from broker.groups.offset_commits import Committer
+from broker.groups.offset_commits import Commit, Committer
 from broker.groups.store import Committed
 from broker.network.per_partition import per_partition
 from broker.network.turns import paced
@@ -89,15 +89,12 @@ async def _stored(
         codes[wanted[0]] = error.code
 
     per_partition(node, "txn_offset_commit", _wanted(request), admit, failed)
+    committer = Committer(request.member_id, request.group_instance_id, request.generation_id)
     producer = Producer(request.producer_id, request.producer_epoch)
+    verify = partial(_verify, node, request.transactional_id, producer, version)
     try:
-        await node.coordinator.commit_in_transaction(
-            request.group_id,
-            Committer(request.member_id, request.group_instance_id, request.generation_id),
-            producer,
-            partial(_verify, node, request.transactional_id, producer, version),
-            offsets,
-        )
+        commit = Commit.of(request.group_id, committer, offsets)
+        await node.coordinator.commit_in_transaction(commit, producer, verify)
     except BrokerError as error:
         raise _as_commit_error(error, version) from None
     return _answer(request, codes, 0)

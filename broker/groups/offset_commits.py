@@ -26,7 +26,8 @@ from protocol.group_errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping
+    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+    from typing import Self
 
     from broker.coordination.internal_topic import Written
     from broker.coordination.loading import Loader
@@ -47,11 +48,28 @@ class _End(NamedTuple):
 
 
 class Committer(NamedTuple):
-    """The member of a group whose offsets a transaction commits; by default none is named."""
+    """The member of a group that commits offsets; by default none is named."""
 
     member_id: str = ""
     instance_id: str | None = None
     generation: int = -1
+
+
+class Commit(NamedTuple):
+    """Offsets that are to be committed for a group, and the records that store them."""
+
+    group_id: str
+    committer: Committer
+    offsets: Mapping[TopicPartition, Committed]
+    records: Sequence[Written]
+
+    @classmethod
+    def of(
+        cls, group_id: str, committer: Committer, offsets: Mapping[TopicPartition, Committed]
+    ) -> Self:
+        """Makes the records. Others may have their turn meanwhile, so this comes before any check."""
+        records = [offset_record(group_id, name, each) for name, each in paced(offsets.items())]
+        return cls(group_id, committer, offsets, records)
 
 
 class OffsetCommits(GroupRegistry):
@@ -64,58 +82,43 @@ class OffsetCommits(GroupRegistry):
         self._in_transactions: dict[int, set[str]] = {}  # groups by producer id
         self._ends: dict[int, list[_End]] = {}  # by partitions that are being read
 
-    def commit_now(
-        self,
-        group_id: str,
-        member_id: str,
-        instance_id: str | None,
-        generation: int,
-        offsets: Mapping[TopicPartition, Committed],
-    ) -> bool:
+    def commit_now(self, commit: Commit) -> bool:
         """Stores offsets if that needs no waiting; returns whether they are stored.
 
         Raises the error that the client gets.
         """
-        records = _records(group_id, offsets)
         try:
-            kept = self._committing(group_id, member_id, instance_id, generation)
+            kept = self._committing(commit)
         except CoordinatorLoadInProgress:
             return False
-        if not offsets:
+        if not commit.offsets:
             return True
-        kept = self._groups.setdefault(group_id, kept)
+        kept = self._groups.setdefault(commit.group_id, kept)
         try:
-            stored = self._log.append_now(group_id, records)
+            stored = self._log.append_now(commit.group_id, commit.records)
         except BrokerError as error:
             raise _too_large_for_a_commit(error) from None
         if stored is None:
             return False
-        kept.take_in(offsets, *stored)
+        kept.take_in(commit.offsets, *stored)
         return True
 
-    async def commit(
-        self,
-        group_id: str,
-        member_id: str,
-        instance_id: str | None,
-        generation: int,
-        offsets: Mapping[TopicPartition, Committed],
-    ) -> None:
+    async def commit(self, commit: Commit) -> None:
         """Stores offsets, all or none; raises the error that the client gets.
 
         A group that is being read is waited for, a few seconds at most.
         """
-        records = _records(group_id, offsets)
+        group_id = commit.group_id
         await self._loader.until_loaded(partial(self.find, group_id, may_be_empty=True))
-        kept = self._committing(group_id, member_id, instance_id, generation)
-        if not offsets:
+        kept = self._committing(commit)
+        if not commit.offsets:
             return
         kept = self._groups.setdefault(group_id, kept)
         try:
-            place, base_offset = await self._log.append(group_id, records, kept.epoch)
+            place, base_offset = await self._log.append(group_id, commit.records, kept.epoch)
         except BrokerError as error:
             raise _too_large_for_a_commit(error) from None
-        self._still_kept(kept).take_in(offsets, place, base_offset)
+        self._still_kept(kept).take_in(commit.offsets, place, base_offset)
 
     def _still_kept(self, kept: StoredGroup) -> StoredGroup:
         """Returns a group, or the one that has its name now if it was deleted meanwhile."""
@@ -127,25 +130,16 @@ class OffsetCommits(GroupRegistry):
             self._groups[group_id] = anew
         return self._groups[group_id]
 
-    def _committing(
-        self,
-        group_id: str,
-        member_id: str,
-        instance_id: str | None,
-        generation: int,
-        *,
-        is_transactional: bool = False,
-    ) -> StoredGroup:
+    def _committing(self, commit: Commit, *, is_transactional: bool = False) -> StoredGroup:
         """Returns the group of a commit, or a new one; raises the error if it may not commit."""
+        group_id, committer = commit.group_id, commit.committer
         kept = self.find(group_id, may_be_empty=not is_transactional)
         if kept is None:
-            if generation >= 0:
+            if committer.generation >= 0:
                 raise IllegalGeneration(f"there is no group {group_id}")
             kept = self._created(group_id)
         now_ms = self._clock.steady_ms()
-        kept.group.check_commit(
-            member_id, instance_id, generation, now_ms, is_transactional=is_transactional
-        )
+        kept.group.check_commit(*committer, now_ms, is_transactional=is_transactional)
         return kept
 
     def now_ms(self) -> int:
@@ -156,28 +150,26 @@ class OffsetCommits(GroupRegistry):
 
     async def commit_in_transaction(
         self,
-        group_id: str,
-        committer: Committer,
+        commit: Commit,
         producer: Producer,
         verify: Callable[[Partition], Awaitable[Guard | None]],
-        offsets: Mapping[TopicPartition, Committed],
     ) -> None:
         """Stores offsets, all or none, that are pending until the producer's transaction ends.
 
         `verify` asks the coordinator whether the group's partition is in the transaction. Raises
         what it raises, and the error that the client gets.
         """
-        records = _records(group_id, offsets)
+        group_id = commit.group_id
         await self._loader.until_loaded(partial(self.find, group_id))
-        kept = self._committing(group_id, *committer, is_transactional=True)
-        if not offsets:
+        kept = self._committing(commit, is_transactional=True)
+        if not commit.offsets:
             return
         kept = self._groups.setdefault(group_id, kept)
-        batch = PendingBatch(offsets)
+        batch = PendingBatch(commit.offsets)
         self._pend(kept, producer.producer_id, batch)
         try:
             place, base_offset = await self._log.append_in_transaction(
-                group_id, records, kept.epoch, producer, verify
+                group_id, commit.records, kept.epoch, producer, verify
             )
         except BrokerError as error:
             kept.pending_offsets.withdraw(producer.producer_id, batch)
@@ -233,11 +225,6 @@ class OffsetCommits(GroupRegistry):
         """Drops what is known of partitions that another broker coordinates now."""
         for index in indexes:
             self._ends.pop(index, None)
-
-
-def _records(group_id: str, offsets: Mapping[TopicPartition, Committed]) -> list[Written]:
-    """Returns the records of offsets; others may have their turn, so this comes before any check."""
-    return [offset_record(group_id, name, each) for name, each in paced(offsets.items())]
 
 
 def _too_large_for_a_commit(error: BrokerError) -> BrokerError:
