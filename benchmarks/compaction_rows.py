@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import loads
+import prepared
 import raw
 from brokers import Broker, bootstrap, cpu_s
 from confluent_kafka.admin import (
@@ -49,7 +50,7 @@ def _batches() -> Sequence[bytes]:
     found = []
     for _ in range(_DISTINCT_BATCHES):
         keys = [b"key-%07d" % chance.randrange(_KEYS) for _ in range(_BATCH)]
-        found.append(raw.batch_v2(chance.sample(values, _BATCH), now_ms, keys))
+        found.append(prepared.batch_v2(chance.sample(values, _BATCH), now_ms, keys))
     return found
 
 
@@ -61,17 +62,17 @@ def _cpu_with_children_s(broker: Broker) -> float:
 
 def _fill(place: Place, topic: str) -> int:
     """Writes the log; the last batch goes into a segment of its own. Returns its offset."""
-    at = raw.produce_v9_error_at(topic)
+    at = prepared.produce_v9_error_at(topic)
     batches = _batches()
     count = place.scaled(_RECORDS) // _BATCH
-    filler = raw.batch_v2(
+    filler = prepared.batch_v2(
         [random.Random(0).randbytes(1_000_000)], int(time.time() * 1000), [b"filler"]
     )
     sets = [batches[number % len(batches)] for number in range(count)]
     sets += [filler] * (_SEGMENT_BYTES // len(filler) + 1)
     with raw.connect(place.broker.port) as connection:
         for records in sets:
-            answer = raw.exchange(connection, raw.produce_v9(topic, 0, records))
+            answer = raw.exchange(connection, prepared.produce_v9(topic, 0, records))
             if answer[at : at + 2] != b"\0\0":
                 raise raw.RawError(f"Produce answered {answer.hex()}")
     logs = sorted((place.broker.data / f"{topic}-0").glob("*.log"))

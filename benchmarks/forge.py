@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from crc32c import crc32c
-from raw import varint
+from prepared import varint
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 

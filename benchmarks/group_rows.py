@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import loads
 import members
+import prepared
 import raw
 from brokers import cpu_s
 from rows import Figure, Place, Row, drop_topic_of
@@ -112,11 +113,11 @@ def consumers_row() -> Row:
 
     def prepare(place: Place) -> str:
         topic = loads.make_topic(place.broker, "consumers", _CONSUMERS)
-        records = raw.batch_v2(loads.values_of(size)[:_BATCH], int(time.time() * 1000))
+        records = prepared.batch_v2(loads.values_of(size)[:_BATCH], int(time.time() * 1000))
         with raw.connect(place.broker.port) as connection:
             for index in range(_CONSUMERS):
-                frame = raw.produce_v9(topic, index, records)
-                at = raw.produce_v9_error_at(topic)
+                frame = prepared.produce_v9(topic, index, records)
+                at = prepared.produce_v9_error_at(topic)
                 for _ in range(per_partition(place) // _BATCH):
                     answer = raw.exchange(connection, frame)
                     if answer[at : at + 2] != b"\0\0":

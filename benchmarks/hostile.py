@@ -33,7 +33,7 @@ sys.path[:0] = [str(Path(__file__).resolve().parents[up]) for up in (0, 1)]
 
 import hostile_requests
 from brokers import Tidelog
-from raw import frame_of, request_head, uvarint
+from prepared import frame_of, request_head, uvarint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

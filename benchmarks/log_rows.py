@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import forge
 import loads
+import prepared
 import raw
 from brokers import Broker, Kafka, Tidelog, cpu_s, descriptors, resident_mb
 from rows import Figure
@@ -119,7 +120,7 @@ class _Lookups:
 
     def time(self, timestamp: int) -> float:
         """Looks up a time; returns microseconds. Raises RawError."""
-        request = raw.list_offsets_v7(self._topic, 0, timestamp)
+        request = prepared.list_offsets_v7(self._topic, 0, timestamp)
         began = time.perf_counter_ns()
         answer = raw.look_up(self._connection, request)
         took = (time.perf_counter_ns() - began) / 1000
@@ -187,19 +188,19 @@ _NOT_LEADER = b"\0\6"
 
 def _touch(broker: Broker, topics: Sequence[str], partitions: int) -> None:
     """Produces one record into every partition and fetches it again."""
-    records = raw.batch_v2([b"x" * 100], int(time.time() * 1000))
+    records = prepared.batch_v2([b"x" * 100], int(time.time() * 1000))
     with raw.connect(broker.port) as connection:
         for topic in topics:
-            error_at = raw.produce_v9_error_at(topic)
+            error_at = prepared.produce_v9_error_at(topic)
             for index in range(partitions):
-                answer = raw.exchange(connection, raw.produce_v9(topic, index, records))
+                answer = raw.exchange(connection, prepared.produce_v9(topic, index, records))
                 while answer[error_at : error_at + 2] == _NOT_LEADER:
                     time.sleep(0.02)  # Apache Kafka is still opening it; it can only be polled
-                    answer = raw.exchange(connection, raw.produce_v9(topic, index, records))
+                    answer = raw.exchange(connection, prepared.produce_v9(topic, index, records))
                 if answer[error_at : error_at + 2] != b"\0\0":
                     raise raw.RawError(f"error code in an answer: {answer.hex()}")
     for topic in topics:
-        raw.fetch_all(broker.port, raw.fetch_v11(topic, partitions, 0), 1)
+        raw.fetch_all(broker.port, prepared.fetch_v11(topic, partitions, 0), 1)
 
 
 def _serves(broker: Broker, topic: str, index: int) -> None:
@@ -207,7 +208,7 @@ def _serves(broker: Broker, topic: str, index: int) -> None:
     deadline = time.monotonic() + 300
     while time.monotonic() < deadline:
         with contextlib.suppress(raw.RawError), raw.connect(broker.port) as connection:
-            raw.look_up(connection, raw.list_offsets_v7(topic, index, -1))
+            raw.look_up(connection, prepared.list_offsets_v7(topic, index, -1))
             return
         time.sleep(0.02)  # another process can only be polled
     raise loads.LoadError(f"{broker.name}: {topic}-{index} does not answer")
@@ -297,9 +298,9 @@ def _measure_flush(site: Site) -> dict[str, float]:
         broker.start()
         for producers in (1, 32):
             topic = loads.make_topic(broker, "flush", 1, {"flush.messages": "1"})
-            records = raw.batch_v2([b"x" * 100], int(time.time() * 1000))
-            frames = [raw.produce_v9(topic, 0, records)] * producers
-            error_at = raw.produce_v9_error_at(topic)
+            records = prepared.batch_v2([b"x" * 100], int(time.time() * 1000))
+            frames = [prepared.produce_v9(topic, 0, records)] * producers
+            error_at = prepared.produce_v9_error_at(topic)
             seconds = site.scale.flush_s
             raw.pipelined(broker.port, frames, 1, error_at, seconds / 2, lambda: 0.0)  # uncounted
             flushes = _device_flushes()

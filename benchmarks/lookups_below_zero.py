@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import forge
 import loads
+import prepared
 import raw
 from brokers import Tidelog
 
@@ -59,7 +60,7 @@ class Waits(threading.Thread):
 
     def __init__(self, port: int, topic: str) -> None:
         super().__init__(daemon=True)
-        self._request = raw.list_offsets_v7(topic, 0, -1)
+        self._request = prepared.list_offsets_v7(topic, 0, -1)
         self._connection = raw.connect(port)
         self._is_done = threading.Event()
         self.longest_ms = 0.0
@@ -125,7 +126,7 @@ def _measure(broker: Tidelog, topics: Topics, log: Log, wanted: Sequence[int]) -
     waits.start()
     with raw.connect(broker.port) as connection:
         for timestamp in wanted:
-            request = raw.list_offsets_v7(topics.looked_up, 0, timestamp)
+            request = prepared.list_offsets_v7(topics.looked_up, 0, timestamp)
             used = _loop_cpu_ms(broker.pid)
             began = time.perf_counter()
             offset, _ = raw.look_up(connection, request)

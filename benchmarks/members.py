@@ -14,7 +14,8 @@ import time
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import uvloop
-from raw import RawError, frame_of, request_head
+from prepared import frame_of, request_head
+from raw import RawError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence

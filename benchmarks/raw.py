@@ -1,8 +1,7 @@
 """A client of prepared frames, the same for both brokers, that only counts responses.
 
-Such a client costs little and is independent of the broker's own codecs: Produce v9 with one record
-in a format-2 batch, Produce v2 and Fetch v2 as a client of 0.10 sends them, Fetch v11 of many
-partitions. Responses are checked for error codes and otherwise dropped.
+Such a client costs little and is independent of the broker's own codecs. Responses are checked for error
+codes and otherwise dropped. The frames are made in `prepared.py`.
 """
 
 from __future__ import annotations
@@ -11,146 +10,19 @@ import asyncio
 import socket
 import struct
 import time
-import zlib
 from typing import TYPE_CHECKING, NamedTuple
 
 import uvloop
-from crc32c import crc32c
+from prepared import fetch_v2, fetch_v11
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-_CLIENT_ID = b"bench"
 _TIMEOUT_S = 60
 
 
 class RawError(RuntimeError):
     """A broker returned an error, or no response."""
-
-
-def frame_of(payload: bytes) -> bytes:
-    """Returns a payload with its length prefix."""
-    return struct.pack(">i", len(payload)) + payload
-
-
-def request_head(key: int, version: int) -> bytes:
-    """Returns the header of a request that is not flexible."""
-    return struct.pack(">hhih", key, version, 7, len(_CLIENT_ID)) + _CLIENT_ID
-
-
-def varint(value: int) -> bytes:
-    """Returns a signed number as records of format 2 have it."""
-    value = (value << 1) ^ (value >> 63)
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
-def uvarint(value: int) -> bytes:
-    """Returns an unsigned number as the flexible versions of the protocol write it."""
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
-class Producer(NamedTuple):
-    """Who sends a batch in a transaction, and which of its batches it is."""
-
-    producer_id: int
-    epoch: int
-    sequence: int
-
-
-_NOBODY = Producer(-1, -1, -1)
-
-
-def batch_v2(
-    values: Sequence[bytes],
-    now_ms: int,
-    keys: Sequence[bytes] | None = None,
-    producer: Producer = _NOBODY,
-) -> bytes:
-    """Returns one uncompressed format-2 batch; one of a transaction if a producer is given."""
-    records = b""
-    for index, value in enumerate(values):
-        record = (
-            b"\0"
-            + varint(0)
-            + varint(index)
-            + (varint(-1) if keys is None else varint(len(keys[index])) + keys[index])
-            + varint(len(value))
-            + value
-            + varint(0)
-        )
-        records += varint(len(record)) + record
-    attributes = 0 if producer is _NOBODY else 0x10
-    body = struct.pack(">hiqq", attributes, len(values) - 1, now_ms, now_ms)
-    body += struct.pack(">qhii", *producer, len(values))
-    checked = body + records
-    return struct.pack(">qiibI", 0, 4 + 1 + 4 + len(checked), -1, 2, crc32c(checked)) + checked
-
-
-def messages_v1(values: Sequence[bytes], now_ms: int) -> bytes:
-    """Returns a set of uncompressed format-1 messages."""
-    out = b""
-    for index, value in enumerate(values):
-        checked = struct.pack(">bbqii", 1, 0, now_ms, -1, len(value)) + value
-        out += struct.pack(">qiI", index, 4 + len(checked), zlib.crc32(checked)) + checked
-    return out
-
-
-def produce_v9(
-    topic: str, partition: int, records: bytes, acks: int = 1, transactional_id: str = ""
-) -> bytes:
-    """Returns a Produce v9 frame with one record set."""
-    name = topic.encode()
-    named = b"\0"  # no transactional id
-    if transactional_id:
-        named = uvarint(len(transactional_id) + 1) + transactional_id.encode()
-    return frame_of(
-        struct.pack(">hhih", 0, 9, 7, len(_CLIENT_ID))
-        + _CLIENT_ID
-        + b"\0"  # header tags
-        + named
-        + struct.pack(">hi", acks, 30_000)
-        + b"\2"
-        + uvarint(len(name) + 1)
-        + name
-        + b"\2"
-        + struct.pack(">i", partition)
-        + uvarint(len(records) + 1)
-        + records
-        + b"\0\0\0"
-    )
-
-
-def produce_v9_error_at(topic: str) -> int:
-    """Returns the position of the first partition's error code in the response's frame."""
-    return 4 + 4 + 1 + 1 + len(uvarint(len(topic) + 1)) + len(topic) + 1 + 4
-
-
-def produce_v2(topic: str, partition: int, records: bytes, acks: int = 1) -> bytes:
-    """Returns a Produce v2 frame, as clients of 0.10 send it."""
-    name = topic.encode()
-    return frame_of(
-        struct.pack(">hhih", 0, 2, 7, len(_CLIENT_ID))
-        + _CLIENT_ID
-        + struct.pack(">hiih", acks, 30_000, 1, len(name))
-        + name
-        + struct.pack(">iii", 1, partition, len(records))
-        + records
-    )
-
-
-def produce_v2_error_at(topic: str) -> int:
-    """Returns the position of the first partition's error code."""
-    return 4 + 4 + 4 + 2 + len(topic) + 4 + 4
 
 
 class Pipelined(NamedTuple):
@@ -297,21 +169,11 @@ def latencies_us(port: int, request: bytes, error_at: int, count: int) -> list[f
 
 def read_v2(port: int, topic: str, until_offset: int, max_bytes: int = 1 << 20) -> int:
     """Reads partition 0 from offset 0 with Fetch v2, as a client of 0.10; returns the count."""
-    name = topic.encode()
     at = messages = 0
     with connect(port) as connection:
         while at < until_offset:
-            answer = exchange(
-                connection,
-                frame_of(
-                    struct.pack(">hhih", 1, 2, 7, len(_CLIENT_ID))
-                    + _CLIENT_ID
-                    + struct.pack(">iiiih", -1, 500, 1, 1, len(name))
-                    + name
-                    + struct.pack(">iiqi", 1, 0, at, max_bytes)
-                ),
-            )
-            head = 4 + 4 + 4 + 4 + 2 + len(name) + 4
+            answer = exchange(connection, fetch_v2(topic, at, max_bytes))
+            head = 4 + 4 + 4 + 4 + 2 + len(topic) + 4
             _, error, _, size = struct.unpack_from(">ihqi", answer, head)
             if error:
                 raise RawError(f"Fetch v2 answered error {error}")
@@ -331,26 +193,6 @@ def read_v2(port: int, topic: str, until_offset: int, max_bytes: int = 1 << 20) 
             if at == before:
                 raise RawError(f"Fetch v2 stands still at offset {at}")
     return messages
-
-
-def fetch_v11(
-    topic: str, partitions: int, max_wait_ms: int, session: tuple[int, int] = (0, -1)
-) -> bytes:
-    """Returns a Fetch v11 frame for offset 0 of many partitions; `session` is its id and epoch."""
-    name = topic.encode()
-    wanted = b"".join(
-        struct.pack(">iiqqi", index, -1, 0, -1, 1 << 20) for index in range(partitions)
-    )
-    named = struct.pack(">i", 0)
-    if partitions:
-        named = struct.pack(">ih", 1, len(name)) + name + struct.pack(">i", partitions) + wanted
-    return frame_of(
-        struct.pack(">hhih", 1, 11, 7, len(_CLIENT_ID))
-        + _CLIENT_ID
-        + struct.pack(">iiiibii", -1, max_wait_ms, 0, 50 << 20, 0, *session)
-        + named
-        + struct.pack(">ih", 0, 0)
-    )
 
 
 def fetch_all(port: int, request: bytes, count: int) -> None:
@@ -395,23 +237,6 @@ def _quiet_epoch(connection: socket.socket, topic: str, session: int) -> int:
 
 def _is_quiet(answer: bytes, session: int) -> bool:
     return struct.unpack_from(">hii", answer, 12) == (0, session, 0)
-
-
-def list_offsets_v7(topic: str, partition: int, timestamp: int) -> bytes:
-    """Returns a ListOffsets v7 frame with one lookup."""
-    name = topic.encode()
-    return frame_of(
-        struct.pack(">hhih", 2, 7, 7, len(_CLIENT_ID))
-        + _CLIENT_ID
-        + b"\0"  # header tags
-        + struct.pack(">ib", -1, 0)
-        + b"\2"
-        + uvarint(len(name) + 1)
-        + name
-        + b"\2"
-        + struct.pack(">iiq", partition, -1, timestamp)
-        + b"\0\0\0"
-    )
 
 
 def look_up(connection: socket.socket, request: bytes) -> tuple[int, int]:

@@ -17,6 +17,7 @@ import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import loads
+import prepared
 import raw
 from brokers import Broker, cpu_s
 
@@ -137,9 +138,9 @@ def requests_row(key: str, title: str, depth: int, goal: Goal | None = None, **o
         return loads.make_topic(place.broker, key, _CONNECTIONS)
 
     def run(place: Place, name: str) -> raw.Pipelined:
-        records = raw.batch_v2([b"x" * 100], int(time.time() * 1000))
-        frames = [raw.produce_v9(name, index, records) for index in range(_CONNECTIONS)]
-        at = raw.produce_v9_error_at(name)
+        records = prepared.batch_v2([b"x" * 100], int(time.time() * 1000))
+        frames = [prepared.produce_v9(name, index, records) for index in range(_CONNECTIONS)]
+        at = prepared.produce_v9_error_at(name)
         seconds = 4 * place.scale
         return raw.pipelined(
             place.broker.port, frames, depth, at, seconds, lambda: cpu_s(place.broker)
@@ -164,11 +165,11 @@ def _latency_row() -> Row:
         return loads.make_topic(place.broker, "latency")
 
     def run(place: Place, name: str) -> list[float]:
-        records = raw.batch_v2([b"x" * 100], int(time.time() * 1000))
+        records = prepared.batch_v2([b"x" * 100], int(time.time() * 1000))
         return raw.latencies_us(
             place.broker.port,
-            raw.produce_v9(name, 0, records),
-            raw.produce_v9_error_at(name),
+            prepared.produce_v9(name, 0, records),
+            prepared.produce_v9_error_at(name),
             place.scaled(8000),
         )
 
@@ -249,7 +250,7 @@ def _many_partitions_fetch_row() -> Row:
 
     def measure(place: Place) -> dict[str, float]:
         before = cpu_s(place.broker)
-        raw.fetch_all(place.broker.port, raw.fetch_v11(place.state, partitions, 0), requests)
+        raw.fetch_all(place.broker.port, prepared.fetch_v11(place.state, partitions, 0), requests)
         return {"cpu": (cpu_s(place.broker) - before) / requests * 1e3}
 
     title = "fetch of 1,000 empty partitions, no session"
@@ -266,11 +267,11 @@ def _old_produce_row(
     requests, messages = 2000, 100
 
     def run(place: Place, name: str) -> float:
-        records = raw.messages_v1(loads.values_of(100)[:messages], int(time.time() * 1000))
-        frame = raw.produce_v2(name, 0, records)
+        records = prepared.messages_v1(loads.values_of(100)[:messages], int(time.time() * 1000))
+        frame = prepared.produce_v2(name, 0, records)
         before = cpu_s(place.broker)
         raw.latencies_us(
-            place.broker.port, frame, raw.produce_v2_error_at(name), place.scaled(requests)
+            place.broker.port, frame, prepared.produce_v2_error_at(name), place.scaled(requests)
         )
         return cpu_s(place.broker) - before
 

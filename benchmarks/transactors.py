@@ -14,15 +14,8 @@ import time
 from typing import TYPE_CHECKING
 
 from members import Client, Meter, Took
-from raw import (
-    Producer,
-    RawError,
-    batch_v2,
-    frame_of,
-    produce_v9,
-    produce_v9_error_at,
-    request_head,
-)
+from prepared import Producer, batch_v2, frame_of, produce_v9, produce_v9_error_at, request_head
+from raw import RawError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

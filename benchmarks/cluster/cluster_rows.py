@@ -13,6 +13,7 @@ from itertools import cycle, islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import loads
+import prepared
 import raw
 from clusters import Cluster, TidelogCluster, cpu_s
 from confluent_kafka import KafkaException, Producer, TopicPartition
@@ -175,8 +176,8 @@ def _latency_row() -> ClusterRow:
 
 def _one_record(topic: str, partition: int, acks: int) -> tuple[bytes, int]:
     """Returns a Produce frame with one record, and where the answer has its error code."""
-    records = raw.batch_v2([b"x" * 100], int(time.time() * 1000))
-    return raw.produce_v9(topic, partition, records, acks), raw.produce_v9_error_at(topic)
+    records = prepared.batch_v2([b"x" * 100], int(time.time() * 1000))
+    return prepared.produce_v9(topic, partition, records, acks), prepared.produce_v9_error_at(topic)
 
 
 # --- many partitions -----------------------------------------------------------------------------
@@ -233,7 +234,7 @@ def requests_per_s(cluster: TidelogCluster, scale: float) -> float:
     """Returns one-record requests per second by the clock, without replicas, over all brokers."""
     led = make_topic(cluster, "cores", _CONNECTIONS, replicas=1)
     frames = [_one_record(led.topic, index, acks=1)[0] for index in range(_CONNECTIONS)]
-    error_at = raw.produce_v9_error_at(led.topic)
+    error_at = prepared.produce_v9_error_at(led.topic)
     done = raw.pipelined(led.ports, frames, _DEPTH, error_at, 6 * scale, lambda: cpu_s(cluster))
     return done.requests / done.seconds
 

@@ -24,7 +24,7 @@ import uvloop
 
 sys.path[:0] = [str(Path(__file__).resolve().parents[up]) for up in (1, 2)]
 
-import raw
+import prepared
 
 from broker.api import fetch, produce, produce_single
 from broker.clock import SystemClock
@@ -129,8 +129,8 @@ def make_connection(node: Node) -> Connection:
 
 
 def _produce(node: Node, connection: Connection, count: int, size: int, calls: int) -> None:
-    records = raw.batch_v2([b"x" * size] * count, int(time.time() * 1000))
-    whole = raw.produce_v9("bench", 0, records)
+    records = prepared.batch_v2([b"x" * size] * count, int(time.time() * 1000))
+    whole = prepared.produce_v9("bench", 0, records)
     frame = whole[4:]
     header = read_request_header(frame)
     decode = codec(PRODUCE.request, 9).decode
@@ -181,7 +181,7 @@ def _produce(node: Node, connection: Connection, count: int, size: int, calls: i
 
 def _fetch(node: Node, connection: Connection, max_bytes: int, calls: int) -> None:
     name = b"bench"
-    whole = raw.fetch_v11("bench", 1, 0)
+    whole = prepared.fetch_v11("bench", 1, 0)
     whole = whole.replace((1 << 20).to_bytes(4, "big"), max_bytes.to_bytes(4, "big"))
     assert name in whole
     frame = whole[4:]
@@ -227,11 +227,13 @@ async def _main(directory: Path, options: argparse.Namespace) -> None:
 
 
 def _profile(connection: Connection, options: argparse.Namespace) -> None:
-    whole = raw.produce_v9("bench", 0, raw.batch_v2([b"x" * 100], int(time.time() * 1000)))
+    whole = prepared.produce_v9(
+        "bench", 0, prepared.batch_v2([b"x" * 100], int(time.time() * 1000))
+    )
     if options.cprofile == "fetch":
         for _ in range(100):
             connection.data_received(whole)
-        whole = raw.fetch_v11("bench", 1, 0)
+        whole = prepared.fetch_v11("bench", 1, 0)
     connection.data_received(whole)
     profile = cProfile.Profile()
     profile.enable()

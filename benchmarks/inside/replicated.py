@@ -23,6 +23,7 @@ import uvloop
 
 sys.path[:0] = [str(Path(__file__).resolve().parents[up]) for up in (1, 2)]
 
+import prepared
 import raw
 
 from tests.broker.replicas.inside import brokers
@@ -60,12 +61,12 @@ class Client(asyncio.Protocol):
 async def _main(directory: Path, *, profiles: bool) -> None:
     async with brokers(directory) as three:
         await three.create("bench")
-        records = raw.batch_v2([b"x" * 100], int(time.time() * 1000))
-        request = raw.produce_v9("bench", 0, records, acks=-1)
+        records = prepared.batch_v2([b"x" * 100], int(time.time() * 1000))
+        request = prepared.produce_v9("bench", 0, records, acks=-1)
         _, client = await asyncio.get_running_loop().create_connection(
             lambda: Client(request), "127.0.0.1", three[1].port
         )
-        error_at = raw.produce_v9_error_at("bench")
+        error_at = prepared.produce_v9_error_at("bench")
         answer = await client.ask(2 * _REQUESTS)
         if answer[error_at : error_at + 2] != b"\0\0":
             raise raw.RawError(f"error code in an answer: {answer.hex()}")

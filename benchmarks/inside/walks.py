@@ -22,7 +22,7 @@ import uvloop
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import layers
-import raw
+import prepared
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -65,11 +65,11 @@ def walk(work: Callable[[], Any]) -> Walk:
 async def _main(directory: Path, options: argparse.Namespace) -> None:
     node = await layers.make_node(directory)
     connection = layers.make_connection(node)
-    record = raw.batch_v2([b"x" * 100], int(time.time() * 1000))
+    record = prepared.batch_v2([b"x" * 100], int(time.time() * 1000))
     requests = {
-        "produce, one partition": raw.produce_v9("bench", 0, record),
-        "fetch": raw.fetch_v11("bench", 1, 0),
-        "list offsets by time": raw.list_offsets_v7("bench", 0, 1),
+        "produce, one partition": prepared.produce_v9("bench", 0, record),
+        "fetch": prepared.fetch_v11("bench", 1, 0),
+        "list offsets by time": prepared.list_offsets_v7("bench", 0, 1),
     }
     for name, frame in requests.items():
         for _ in range(_WARM_UP):
