@@ -113,7 +113,7 @@ rewrite: setup ## rewrite the expected output of the time scripts (then read the
 
 bench: setup bench-cluster ## ratios against Apache Kafka, under 13 minutes
 	$(BIN)/python benchmarks/run.py
-	$(BIN)/python benchmarks/logs.py --small
+	$(BIN)/python benchmarks/logs/measure.py --small
 	@echo "The pipeline beside stock Spark is measured by: make bench-pipeline (needs Java)"
 
 bench-cluster: setup ## three brokers beside three of Apache Kafka, under 5 minutes
@@ -126,7 +126,7 @@ bench-partitions: setup ## 10,000 partitions of three brokers over etcd: creatio
 	$(BIN)/python benchmarks/cluster/many_partitions.py
 
 bench-logs: setup ## lookups in 100 M records, 10,000 partitions, recovery, flushing; resumable
-	$(BIN)/python benchmarks/logs.py
+	$(BIN)/python benchmarks/logs/measure.py
 
 bench-pipeline: setup ## the pipeline beside stock Spark; installs PySpark into .venv, needs Java
 	$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --editable '.[dev,spark]'

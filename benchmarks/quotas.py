@@ -12,7 +12,6 @@ part of the quota, and the longest throttle time that the clients were told.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import tempfile
 import time
@@ -23,6 +22,7 @@ sys.path[:0] = [str(Path(__file__).resolve().parents[up]) for up in (0, 1)]
 
 from brokers import Kafka, Tidelog, bootstrap
 from confluent_kafka import Consumer, Producer, TopicPartition
+from printing import add_json, print_each
 
 from tests.oracle import wire
 
@@ -175,23 +175,23 @@ def main() -> None:
     parser.add_argument("--only", choices=("tidelog", "kafka"), help="one broker alone")
     parser.add_argument("--rate", type=int, default=2 * MB, help="the quotas, in bytes a second")
     parser.add_argument("--seconds", type=int, default=33, help="how long each client runs")
-    parser.add_argument("--json", action="store_true", help="print JSON lines instead of a table")
+    add_json(parser)
     options = parser.parse_args()
-    if not options.json:
-        print(f"{'broker':10} {'quota':20} {'first 11 s':>10} {'then':>6}  told (ms)")
     with tempfile.TemporaryDirectory(prefix="tidelog-quotas-") as directory:
-        for name, kind in (("tidelog", Tidelog), ("kafka", Kafka)):
-            if options.only not in (None, name):
-                continue
-            for each in measure(kind(Path(directory) / name, 0), options.rate, options.seconds):
-                if options.json:
-                    print(json.dumps(each._asdict()), flush=True)
-                else:
-                    print(
-                        f"{each.broker:10} {each.quota:20} {each.first:10.2f} {each.rest:6.2f}  "
-                        f"{each.throttle_ms}",
-                        flush=True,
-                    )
+        found = (
+            held
+            for name, kind in (("tidelog", Tidelog), ("kafka", Kafka))
+            if options.only in (None, name)
+            for held in measure(kind(Path(directory) / name, 0), options.rate, options.seconds)
+        )
+        head = f"{'broker':10} {'quota':20} {'first 11 s':>10} {'then':>6}  told (ms)"
+        print_each(found, head, _line, as_json=options.json)
+
+
+def _line(each: Held) -> str:
+    return (
+        f"{each.broker:10} {each.quota:20} {each.first:10.2f} {each.rest:6.2f}  {each.throttle_ms}"
+    )
 
 
 if __name__ == "__main__":

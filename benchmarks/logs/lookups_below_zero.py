@@ -1,7 +1,7 @@
 """Lookups of times before 1970 beside lookups of times after it, and how long they hold the loop.
 
-    .venv/bin/python benchmarks/lookups_below_zero.py                    10 M records
-    .venv/bin/python benchmarks/lookups_below_zero.py --records 1000000
+    .venv/bin/python benchmarks/logs/lookups_below_zero.py                    10 M records
+    .venv/bin/python benchmarks/logs/lookups_below_zero.py --records 1000000
 
 The log has one record per millisecond, half of them before 1970, out of order by up to five
 seconds, in batches of 40 to 100 records: once in segments of 16 MB, once in one of the default
@@ -25,6 +25,8 @@ import time
 from array import array
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
+
+sys.path[:0] = [str(Path(__file__).resolve().parents[up]) for up in (1, 2)]
 
 import forge
 import loads

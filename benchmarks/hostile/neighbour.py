@@ -6,8 +6,8 @@ and its longest wait in ms; the longest lag of the event loop as the broker itse
 most memory that the broker took; and what became of the hostile requests. Every row starts a broker of
 its own on loopback, and is bounded in time and in count.
 
-    python benchmarks/hostile.py               every row
-    python benchmarks/hostile.py tags flood    some of them
+    python benchmarks/hostile/neighbour.py               every row
+    python benchmarks/hostile/neighbour.py tags flood    some of them
 
 Times mean little on a machine that does other work: the row `quiet` has no hostile client, and shows
 what the machine itself does to the neighbour.
@@ -29,11 +29,12 @@ import urllib.request
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Self
 
-sys.path[:0] = [str(Path(__file__).resolve().parents[up]) for up in (0, 1)]
+sys.path[:0] = [str(Path(__file__).resolve().parents[up]) for up in (1, 2)]
 
-import hostile_requests
+import partition_requests
 from brokers import Tidelog
 from prepared import frame_of, request_head, uvarint
+from printing import add_json, print_each
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -229,7 +230,7 @@ ROWS: dict[str, Callable[[int], str]] = {
     "flood-500": _flood_of(500),
     "metadata": _metadata,
     "creation": _creation,
-    **hostile_requests.ROWS,
+    **partition_requests.ROWS,
 }
 _TWENTY = ("elements", "allowed", "describe")  # also from 20 clients at once
 
@@ -325,30 +326,27 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("rows", nargs="*", help=f"of: {', '.join(ROWS)}")
-    parser.add_argument("--json", action="store_true", help="print JSON lines instead of a table")
+    add_json(parser)
     options = parser.parse_args()
     unknown = set(options.rows) - set(ROWS)
     if unknown:
         parser.error(f"there is no row {', '.join(sorted(unknown))}")
-    seen = []
-    for row in options.rows or ROWS:
-        for clients in (1, 20) if row in _TWENTY else (1,):
-            seen.append(measure(row, ROWS[row], clients))
-            if options.json:
-                print(json.dumps(seen[-1]._asdict()), flush=True)
-    if not options.json:
-        _print(seen)
-
-
-def _print(seen: list[Seen]) -> None:
-    print(
+    found = (
+        measure(row, ROWS[row], clients)
+        for row in options.rows or ROWS
+        for clients in ((1, 20) if row in _TWENTY else (1,))
+    )
+    head = (
         f"{'row':16} {'p50':>8} {'p99':>8} {'longest':>8} {'lag':>8} {'MB':>6}  heard (times in ms)"
     )
-    for each in seen:
-        print(
-            f"{each.row:16} {each.p50_ms:8.1f} {each.p99_ms:8.1f} {each.longest_ms:8.1f} "
-            f"{each.lag_ms:8.1f} {each.peak_mb:6.0f}  {each.heard}"
-        )
+    print_each(found, head, _line, as_json=options.json)
+
+
+def _line(each: Seen) -> str:
+    return (
+        f"{each.row:16} {each.p50_ms:8.1f} {each.p99_ms:8.1f} {each.longest_ms:8.1f} "
+        f"{each.lag_ms:8.1f} {each.peak_mb:6.0f}  {each.heard}"
+    )
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ that unpack to a thousand times their size. It prints the most memory that the b
 before, and the answer times of a neighbour that produces and fetches meanwhile. A row fails if the memory
 exceeds `memory.limit.bytes`, or if the neighbour is not served.
 
-    .venv/bin/python benchmarks/hostile_memory.py [name of a row ...]
+    .venv/bin/python benchmarks/hostile/memory.py [name of a row ...]
 
 The broker has an address space of `_ADDRESS_BYTES` at most, so a broker without limits dies of it and takes
 nothing else with it.
@@ -23,7 +23,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import zstandard
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from crc32c import crc32c
 from prepared import varint
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from config import load, topic_config
 from storage import checkpoints, filenames

@@ -1,28 +1,28 @@
-"""Rows of `hostile.py` against tidelog and Apache Kafka, one after the other, with the same clients.
+"""Rows of `neighbour.py` against tidelog and Apache Kafka, one after the other, with the same clients.
 
 The table has what a neighbour waits for its answers in ms, and the most memory that the process of the
 broker took. Kafka runs with the heap of its own start script, 1 GB, so most of its memory is Java's own.
 Both brokers run on one CPU, and each row starts its own.
 
-    python benchmarks/hostile_kafka.py                  the rows that Kafka serves in seconds
-    python benchmarks/hostile_kafka.py tags flood-500   some of them
-    python benchmarks/hostile_kafka.py --only kafka tags
+    python benchmarks/hostile/beside_kafka.py                  the rows that Kafka serves in seconds
+    python benchmarks/hostile/beside_kafka.py tags flood-500   some of them
+    python benchmarks/hostile/beside_kafka.py --only kafka tags
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-sys.path[:0] = [str(Path(__file__).resolve().parents[up]) for up in (0, 1)]
+sys.path[:0] = [str(Path(__file__).resolve().parents[up]) for up in (1, 2)]
 
 from brokers import Kafka, Tidelog
-from hostile import ROWS, attack_with, neighbour, peak_mb
+from neighbour import ROWS, attack_with, neighbour, peak_mb
+from printing import add_json, print_each
 
 if TYPE_CHECKING:
     from brokers import Broker
@@ -82,24 +82,25 @@ def main() -> None:
     parser.add_argument("rows", nargs="*", help=f"of: {', '.join(ROWS)}")
     parser.add_argument("--only", choices=_BROKERS, help="measure one broker")
     parser.add_argument("--clients", type=int, default=1, help="how many do the same at once")
-    parser.add_argument("--json", action="store_true", help="print JSON lines instead of a table")
+    add_json(parser)
     options = parser.parse_args()
     unknown = set(options.rows) - set(ROWS)
     if unknown:
         parser.error(f"there is no row {', '.join(sorted(unknown))}")
-    if not options.json:
-        print(f"{'row':14} {'broker':8} {'p50':>8} {'p99':>8} {'longest':>9} {'MB':>6}  heard")
-    for row in options.rows or _COMPARED:
-        for name in [options.only] if options.only else _BROKERS:
-            seen = measure(row, name, options.clients)
-            if options.json:
-                print(json.dumps(seen._asdict()), flush=True)
-            else:
-                print(
-                    f"{seen.row:14} {seen.broker:8} {seen.p50_ms:8.1f} {seen.p99_ms:8.1f} "
-                    f"{seen.longest_ms:9.1f} {seen.peak_mb:6.0f}  {seen.heard}",
-                    flush=True,
-                )
+    found = (
+        measure(row, name, options.clients)
+        for row in options.rows or _COMPARED
+        for name in ([options.only] if options.only else _BROKERS)
+    )
+    head = f"{'row':14} {'broker':8} {'p50':>8} {'p99':>8} {'longest':>9} {'MB':>6}  heard"
+    print_each(found, head, _line, as_json=options.json)
+
+
+def _line(seen: Beside) -> str:
+    return (
+        f"{seen.row:14} {seen.broker:8} {seen.p50_ms:8.1f} {seen.p99_ms:8.1f} "
+        f"{seen.longest_ms:9.1f} {seen.peak_mb:6.0f}  {seen.heard}"
+    )
 
 
 if __name__ == "__main__":

@@ -19,6 +19,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+sys.path[:0] = [str(Path(__file__).resolve().parents[up]) for up in (1, 2)]
+
 import table
 from brokers import KAFKA_VERSION, remove
 from log_rows import FULL, ROWS, SMALL, LogRow, Scale, Site

@@ -1,4 +1,4 @@
-"""Requests that name each of 20,000 partitions that exist: rows of `hostile.py`.
+"""Requests that name each of 20,000 partitions that exist: rows of `neighbour.py`.
 
 Each row makes the partitions first, 2,000 to a topic, which takes a while. It returns how many bytes the
 answers have.
@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from tests.oracle import wire
 
