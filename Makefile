@@ -58,7 +58,7 @@ simulate: setup ## lives of a cluster with faults: SEEDS=10000 FROM=1; PLANT=lis
 	@SEEDS=$(SEEDS) FROM=$(FROM) PLANT="$(PLANT)" STORAGE="$(STORAGE)" $(BIN)/python -m tests.simulation.replication.lives
 
 simulate-clocks: setup ## lives with wrong clocks: SEEDS=20000 FROM=1; PLANT=list names mistakes to plant
-	@SEEDS=$(SEEDS) FROM=$(FROM) PLANT="$(PLANT)" $(BIN)/python -m tests.simulation.clocks
+	@SEEDS=$(SEEDS) FROM=$(FROM) PLANT="$(PLANT)" $(BIN)/python -m tests.simulation.clocks.lives
 
 nemesis: setup ## rounds of faults under load: ROUNDS=200 SEED=1; STORE=etcd over etcd; TRANSACTIONS=1
 	@$(BIN)/python -m tests.nemesis$(if $(TRANSACTIONS),.transactions) --rounds $(ROUNDS) --seed $(SEED) $(if $(filter etcd,$(STORE)),--etcd)

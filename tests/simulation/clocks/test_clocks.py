@@ -1,11 +1,11 @@
-"""Lives of a broker by seeds (clocks.py), and mistakes planted in the product, each caught."""
+"""Lives of a broker by seeds (lives.py), and mistakes planted in the product, each caught."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.simulation.clocks import run
-from tests.simulation.clocks_planted import PLANTED
+from tests.simulation.clocks.lives import run
+from tests.simulation.clocks.planted import PLANTED
 from tests.simulation.seeds import BrokenSeedError
 
 SEEDS = 300

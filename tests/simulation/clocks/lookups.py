@@ -12,7 +12,7 @@ from config.topic import TopicConfig
 from protocol.records.batch import Record, build
 from storage import files
 from storage.log.partition import Partition
-from tests.simulation.clocks_model import BrokenPromiseError
+from tests.simulation.clocks.model import BrokenPromiseError
 from tests.simulation.disks import Unsynced
 
 if TYPE_CHECKING:

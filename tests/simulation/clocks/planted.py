@@ -16,7 +16,7 @@ from storage.log.times.append_clock import AppendClock
 from storage.time.adoption import Adoptions
 from storage.time.timestamp import MAX_TIMESTAMP
 from storage.time.trusted_clock import TrustedClock
-from tests.simulation.clocks_beside import MISTAKES
+from tests.simulation.clocks.beside import MISTAKES
 from tests.time_rules import time_rules
 
 if TYPE_CHECKING:

@@ -2,7 +2,7 @@
 
 A batch has the true moment of its append and the times of its records. Where the broker gives the
 record time, the true moment is the record time: a right clock would have given it. `early_ms` and
-`ahead_ms` are what `clocks_machine.Exemptions` allows.
+`ahead_ms` are what `machine.Exemptions` allows.
 """
 
 from __future__ import annotations

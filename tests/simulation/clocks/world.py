@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 from config.topic import TopicConfig
 from protocol.records.batch import Record, build
 from storage.directory.store import LogStore
-from tests.simulation.clocks_broker import ERRORS, BrokerClock
-from tests.simulation.clocks_machine import Machine
-from tests.simulation.clocks_model import Batch, BrokenPromiseError, Model
-from tests.simulation.clocks_settings import (
+from tests.simulation.clocks.broker import ERRORS, BrokerClock
+from tests.simulation.clocks.machine import Machine
+from tests.simulation.clocks.model import Batch, BrokenPromiseError, Model
+from tests.simulation.clocks.settings import (
     BEGIN_MS,
     DAY,
     HOUR,

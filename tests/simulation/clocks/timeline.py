@@ -9,10 +9,10 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
-from tests.simulation.clocks_broker import ERRORS, BrokerClock
-from tests.simulation.clocks_machine import Machine
-from tests.simulation.clocks_model import BrokenPromiseError
-from tests.simulation.clocks_settings import BEGIN_MS, YEAR
+from tests.simulation.clocks.broker import ERRORS, BrokerClock
+from tests.simulation.clocks.machine import Machine
+from tests.simulation.clocks.model import BrokenPromiseError
+from tests.simulation.clocks.settings import BEGIN_MS, YEAR
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 from config.topic import TopicConfig
 from protocol.records.batch import Record, build, records, scan
 from storage.directory.store import LogStore
-from tests.simulation.clocks_model import BrokenPromiseError
-from tests.simulation.clocks_settings import DAY, HOUR
-from tests.simulation.clocks_timeline import Timeline
+from tests.simulation.clocks.model import BrokenPromiseError
+from tests.simulation.clocks.settings import DAY, HOUR
+from tests.simulation.clocks.timeline import Timeline
 from tests.storage.cleaning import clean
 
 if TYPE_CHECKING:

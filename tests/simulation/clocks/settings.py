@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from config.setting import LONG_MAX
-from tests.simulation.clocks_model import Rules
+from tests.simulation.clocks.model import Rules
 
 if TYPE_CHECKING:
     import random

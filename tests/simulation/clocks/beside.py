@@ -15,9 +15,9 @@ from storage.compaction import cleaner
 from storage.log.producers.producer_state import Producers
 from storage.log.times.append_clock import AppendClock
 from storage.segment.segment import Segment
-from tests.simulation.clocks_compacted import CompactedWorld
-from tests.simulation.clocks_lookups import LookupsWorld
-from tests.simulation.clocks_offsets import OffsetsWorld
+from tests.simulation.clocks.compacted import CompactedWorld
+from tests.simulation.clocks.lookups import LookupsWorld
+from tests.simulation.clocks.offsets import OffsetsWorld
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

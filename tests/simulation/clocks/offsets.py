@@ -27,9 +27,9 @@ from protocol.records.batch import Record, build
 from protocol.records.layout import NO_TIMESTAMP
 from storage.directory.store import LogStore
 from storage.time import stamping
-from tests.simulation.clocks_model import BrokenPromiseError
-from tests.simulation.clocks_settings import DAY, HOUR
-from tests.simulation.clocks_timeline import Timeline
+from tests.simulation.clocks.model import BrokenPromiseError
+from tests.simulation.clocks.settings import DAY, HOUR
+from tests.simulation.clocks.timeline import Timeline
 
 if TYPE_CHECKING:
     from pathlib import Path

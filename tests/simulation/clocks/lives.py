@@ -12,7 +12,7 @@ time of everything judges after each round:
 - P3: what is adopted is judged by its records' times and by when it was adopted.
 - P4: explain names what each segment waits for; a round deletes exactly what explain said before.
 
-Lives beside it, with clocks of their own (`clocks_beside.py`), try what else expires, and lookups.
+Lives beside it, with clocks of their own (`beside.py`), try what else expires, and lookups.
 
 Run `make simulate-clocks SEEDS=20000 FROM=1`. A seed that breaks a promise ends it with its trace and
 exit status 1. `PLANT=list` names the mistakes that can be planted, `PLANT=name` plants one.
@@ -30,9 +30,9 @@ from pathlib import Path
 from typing import Any
 
 from storage import files
-from tests.simulation.clocks_beside import lives
-from tests.simulation.clocks_planted import PLANTED, planted
-from tests.simulation.clocks_world import World
+from tests.simulation.clocks.beside import lives
+from tests.simulation.clocks.planted import PLANTED, planted
+from tests.simulation.clocks.world import World
 from tests.simulation.disks import Unsynced
 from tests.simulation.seeds import BrokenSeedError, play
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from storage.directory.opening_clock import ClockNow
 from storage.time.corrections import ClockHistory, ForwardStep
 from storage.time.trusted_clock import Leap, Reading, StepBack, TrustedClock
-from tests.simulation.clocks_machine import PAUSE_MS, TOLERANCE_MS, Exemptions
-from tests.simulation.clocks_settings import DAY, HOUR, MINUTE, RELEASED_MS, SECOND, YEAR
+from tests.simulation.clocks.machine import PAUSE_MS, TOLERANCE_MS, Exemptions
+from tests.simulation.clocks.settings import DAY, HOUR, MINUTE, RELEASED_MS, SECOND, YEAR
 
 if TYPE_CHECKING:
     import random
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from storage.directory.store import LogStore
     from storage.log.partition import Partition
     from storage.time.trusted_clock import Change
-    from tests.simulation.clocks_machine import Machine
+    from tests.simulation.clocks.machine import Machine
 
 ERRORS = [
     *(20 * SECOND, 5 * MINUTE, HOUR, DAY, 10 * DAY, 60 * DAY, YEAR, 10 * YEAR),
