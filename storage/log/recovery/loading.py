@@ -90,15 +90,8 @@ def load(directory: Path, known: Known, index_interval_bytes: int) -> Loaded:
             segments, times, cleaned_offset=known.cleaned_offset, end_offset=end_offset
         )
     else:
-        gaps_end = gaps.gaps_end(
-            segments,
-            times,
-            cleaned_offset=known.cleaned_offset,
-            is_compacted=known.is_compacted,
-            is_ours=is_ours,
-        )
-        recovered = _recover(
-            segments, known, index_interval_bytes, gaps_end, cut_offset, is_ours=is_ours
+        gaps_end, recovered = _recover(
+            segments, known, index_interval_bytes, cut_offset, is_ours=is_ours
         )
         listing.remove_later_snapshots(
             directory, found.snapshot_offsets, segments[-1].tail.end_offset
@@ -174,12 +167,18 @@ def _recover(
     segments: list[Segment],
     known: Known,
     index_interval_bytes: int,
-    gaps_end: int,
     cut_offset: int,
     *,
     is_ours: bool,
-) -> torn_tail.Recovered:
-    """Checks and cuts a log after a crash."""
+) -> tuple[int, torn_tail.Recovered]:
+    """Checks and cuts a log after a crash; returns up to where it may have gaps, and what was read."""
+    gaps_end = gaps.gaps_end(
+        segments,
+        known.times,
+        cleaned_offset=known.cleaned_offset,
+        is_compacted=known.is_compacted,
+        is_ours=is_ours,
+    )
     was_compacted = known.is_compacted or known.cleaned_offset is not None
     recovered = torn_tail.cut_torn_tail(
         segments,
@@ -196,7 +195,7 @@ def _recover(
         ),
     )
     torn_tail.drop_empty(segments, known.log_start_offset, gaps_end, was_compacted=was_compacted)
-    return recovered
+    return gaps_end, recovered
 
 
 def _judge_append_times(

@@ -351,8 +351,6 @@ def nothing_there() -> Iterator[Case]:
 def topics_of_the_broker_itself() -> Iterator[Case]:
     """What clients may do with __consumer_offsets: nearly everything, but write."""
     offsets = "__consumer_offsets"
-    resource = {"resource_type": 2, "resource_name": offsets}
-    setting = {"name": "segment.bytes", "value": "104857601"}
     keyed = recordset.batch([Rec(1_700_000_000_000, b"v", key=b"k")])
 
     def kept(context: Context) -> dict[str, Any]:
@@ -381,45 +379,52 @@ def topics_of_the_broker_itself() -> Iterator[Case]:
             produce(9, keyed, topic=offsets, partition=0, acks=0, name="acks=0"),
             produce(9, keyed, topic=offsets, partition=0, acks=5, name="acks=5"),
             produce(9, keyed, topic=offsets, partition=99, name="no such partition"),
-            ask(
-                "records deleted",
-                "DeleteRecords",
-                2,
-                {
-                    "topics": [
-                        {"name": offsets, "partitions": [{"partition_index": 0, "offset": -1}]}
-                    ],
-                    "timeout_ms": 60_000,
-                },
-            ),
-            ask(
-                "partitions added",
-                "CreatePartitions",
-                3,
-                {
-                    "topics": [{"name": offsets, "count": 60, "assignments": None}],
-                    "timeout_ms": 60_000,
-                    "validate_only": True,
-                },
-            ),
-            ask(
-                "a setting changed",
-                "IncrementalAlterConfigs",
-                1,
-                {
-                    "resources": [{**resource, "configs": [setting | {"config_operation": 0}]}],
-                    "validate_only": True,
-                },
-            ),
-            ask(
-                "settings replaced",
-                "AlterConfigs",
-                2,
-                {"resources": [{**resource, "configs": [setting]}], "validate_only": True},
-            ),
+            *_changes_of_internal(offsets),
             topics(7, "__cluster_metadata"),
         ),
         {"admin": "internal"},
+    )
+
+
+def _changes_of_internal(offsets: str) -> tuple[Step, ...]:
+    """Returns what no client may do to a topic of the broker itself."""
+    resource = {"resource_type": 2, "resource_name": offsets}
+    setting = {"name": "segment.bytes", "value": "104857601"}
+    return (
+        ask(
+            "records deleted",
+            "DeleteRecords",
+            2,
+            {
+                "topics": [{"name": offsets, "partitions": [{"partition_index": 0, "offset": -1}]}],
+                "timeout_ms": 60_000,
+            },
+        ),
+        ask(
+            "partitions added",
+            "CreatePartitions",
+            3,
+            {
+                "topics": [{"name": offsets, "count": 60, "assignments": None}],
+                "timeout_ms": 60_000,
+                "validate_only": True,
+            },
+        ),
+        ask(
+            "a setting changed",
+            "IncrementalAlterConfigs",
+            1,
+            {
+                "resources": [{**resource, "configs": [setting | {"config_operation": 0}]}],
+                "validate_only": True,
+            },
+        ),
+        ask(
+            "settings replaced",
+            "AlterConfigs",
+            2,
+            {"resources": [{**resource, "configs": [setting]}], "validate_only": True},
+        ),
     )
 
 

@@ -206,10 +206,10 @@ def lies_in_format_1(base_ms: int) -> Iterator[Case]:
         yield _case(f"format 0 absolute inner offsets on {topic}", topic, [(1, both)])
 
 
-def lies_in_format_2(base_ms: int) -> Iterator[Case]:
-    recs = records((base_ms, base_ms + 7, base_ms + 3))
+def _lies_of_format_2(recs: list[Rec], base_ms: int) -> dict[str, dict[str, Any]]:
+    """Returns what a batch may say of itself that is wrong, by name."""
     bodies = b"".join(record(rec, base_ms, i) for i, rec in enumerate(recs))
-    lies: dict[str, dict[str, Any]] = {
+    return {
         "max timestamp 123": {"max_timestamp": 123},
         "max timestamp -1": {"max_timestamp": -1},
         "max timestamp too new": {"max_timestamp": base_ms + DAY_MS},
@@ -243,7 +243,11 @@ def lies_in_format_2(base_ms: int) -> Iterator[Case]:
         "record size lies": {"payload": b"\x7e" + bodies[1:]},
         "record size negative": {"payload": b"\x01" + bodies[1:]},
     }
-    for title, lie in lies.items():
+
+
+def lies_in_format_2(base_ms: int) -> Iterator[Case]:
+    recs = records((base_ms, base_ms + 7, base_ms + 3))
+    for title, lie in _lies_of_format_2(recs, base_ms).items():
         for topic in ("create", "append"):
             for codec in (0, codecs.GZIP, codecs.LZ4):
                 fields = dict(lie)

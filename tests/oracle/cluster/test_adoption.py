@@ -152,6 +152,22 @@ def stored(directory, index):
     return found
 
 
+def adopted(tmp_path, places, database):
+    """What `adopt apply` says in the end; before that it refuses a broker too few, and a foreign one."""
+    files = [tmp_path / f"broker-{broker}.json" for broker in BROKERS]
+    for broker, file in zip(BROKERS, files, strict=True):
+        adopt("inspect", "--log-dirs", places[broker], "--out", file)
+    store = f"metadata.store=sqlite:{database}"
+    told = adopt("apply", "--set", store, *files[:2], succeeds=False)
+    assert "has replicas on brokers 3, whose directories are not here" in told
+    foreign = tmp_path / "foreign.json"
+    foreign.write_text(json.dumps(json.loads(files[2].read_text()) | {"cluster_id": "another"}))
+    assert "different clusters" in adopt(
+        "apply", "--set", store, *files[:2], foreign, succeeds=False
+    )
+    return adopt("apply", "--set", store, *files)
+
+
 @pytest.mark.oracle
 @pytest.mark.timeout(900)
 def test_the_directories_of_three_brokers_of_kafka_are_those_of_three_of_tidelog(
@@ -176,18 +192,7 @@ def test_the_directories_of_three_brokers_of_kafka_are_those_of_three_of_tidelog
     assert any(shorter), "broker 1 was killed first, so it has less"
     snapshots = (places[3] / "__cluster_metadata-0").glob("*.checkpoint")
     assert any(int(each.name[:20]) > 0 for each in snapshots)
-    files = [tmp_path / f"broker-{broker}.json" for broker in BROKERS]
-    for broker, file in zip(BROKERS, files, strict=True):
-        adopt("inspect", "--log-dirs", places[broker], "--out", file)
-    store = f"metadata.store=sqlite:{here / 'tidelog.sqlite'}"
-    told = adopt("apply", "--set", store, *files[:2], succeeds=False)
-    assert "has replicas on brokers 3, whose directories are not here" in told
-    foreign = tmp_path / "foreign.json"
-    foreign.write_text(json.dumps(json.loads(files[2].read_text()) | {"cluster_id": "another"}))
-    assert "different clusters" in adopt(
-        "apply", "--set", store, *files[:2], foreign, succeeds=False
-    )
-    told = adopt("apply", "--set", store, *files)
+    told = adopted(tmp_path, places, here / "tidelog.sqlite")
     assert f"Cluster {cluster_id} begins with 3 topics and 7 partitions" in told
 
     with BrokerCluster(here) as cluster:
