@@ -12,7 +12,6 @@ replaced at any time; they apply from the next append on, and segments of mixed 
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from protocol.errors import (
@@ -26,14 +25,12 @@ from protocol.errors import (
 from protocol.records.layout import NO_TIMESTAMP
 from protocol.records.markers import build_marker
 from protocol.records.prepare import inspect, prepare
-from storage import files
 from storage.log import slices
 from storage.log.failures import read_error, storage_error, write_error
-from storage.log.producers import producer_snapshots, recovered_producers, stability
+from storage.log.producers import recovered_producers, stability
+from storage.log.rolling import roll
 from storage.log.settings import NEWEST_MAGIC
 from storage.log.times.append_clock import AppendClock
-from storage.segment.log_file import Tail
-from storage.segment.segment import Segment
 from storage.time.append_time import ClockWentBack, deletion_time_at
 from storage.time.event_time import event_limit
 from storage.time.rolling import should_roll
@@ -52,8 +49,6 @@ if TYPE_CHECKING:
     from storage.log.state import LogState
     from storage.time.arrivals import TimeAnomaly
     from storage.time.stamping import Stamps
-
-_log = logging.getLogger("tidelog.storage")
 
 _EMPTY_SET = -1
 _NEWEST_PRODUCE = 9  # knows format 2 and every codec
@@ -254,7 +249,7 @@ class Appender:
                         settings.min_roll_interval_ms,
                     )
                 ):
-                    active = self.roll()
+                    active = roll(state)
                 if state.epochs.latest < state.leader_epoch:
                     state.epochs.begin(state.leader_epoch, prepared.first_offset)
                 is_unseen = not state.policy.reads_at_once
@@ -359,44 +354,6 @@ class Appender:
         except OSError:
             state.lost_offset = lost_offset
             raise
-
-    def roll(self) -> Segment:
-        """Begins a new active segment at the log's end; needs the append lock. Raises OSError.
-
-        The segment before it is written out, with a snapshot of the producers.
-        """
-        state = self._state
-        base_offset, previous = state.ends.log_end_offset, state.active
-        previous.repair_tail()
-        if base_offset <= state.gaps_end_offset:
-            # Recovery allows gaps here, so it could not see that batches are missing.
-            previous.sync()
-            files.sync(state.directory)
-        producer_snapshots.write(state.directory, base_offset, state.read_producers())
-        if previous.append_times.finish(base_offset) and base_offset:
-            if previous.known_times[0].has_unknown:
-                # Without this end the next start would doubt the last append time, too.
-                previous.append_times.sync()
-            # A power loss may spoil what was written just now: the next flush syncs it too.
-            state.recovery_point = min(state.recovery_point, base_offset - 1)
-        active = Segment(state.directory, base_offset, Tail(base_offset, 0))
-        active.event_slack_ms, active.adoptions = state.event_slack_ms, state.adoptions
-        active.index_interval_bytes = state.config.index_interval_bytes
-        try:
-            active.activate()
-        except OSError:  # a batch may go to the previous segment; then none may begin here
-            active.remove()
-            raise
-        version = state.version
-        state.replace_segments((*version.segments, active), version.log_start_offset)
-        state.begins_segment = False
-        try:
-            previous.seal()
-        except OSError as error:  # an index that is too short costs time, but results are right
-            _log.warning(
-                "index not written", extra={"segment": previous.path, "reason": str(error)}
-            )
-        return active
 
 
 def _sequence_of(records: Buffer, batch: Batch, magic: int, internal: bool) -> Sequenced | None:

@@ -94,7 +94,7 @@ class Partition:
         self.reader = Reader(state)
         self.flusher = Flusher(state)
         self.compactor = Compactor(state, self.flusher)
-        self.retainer = Retainer(state, self.appender, self.flusher, self.compactor)
+        self.retainer = Retainer(state, self.flusher, self.compactor)
         self.scrubber = Scrubber(state)
         self.truncater = Truncater(state, self.flusher, self.compactor)
         # Called for every request, so bound without another call in between.

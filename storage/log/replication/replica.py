@@ -21,6 +21,7 @@ from storage.log.producers import stability
 from storage.log.producers.recovered_producers import sequenced
 from storage.log.replication import leader_state
 from storage.log.replication.received import receive
+from storage.log.rolling import roll
 from storage.log.times import judging
 from storage.time.append_time import goes_back
 from storage.time.corrections import event_limit_at
@@ -278,7 +279,7 @@ class Replica:
             settings.min_roll_interval_ms,
         )
         is_due = is_back or is_full or is_old or state.begins_segment or active.is_ended
-        return self._appender.roll() if is_due else active
+        return roll(state) if is_due else active
 
     def _take_mark(self, back_offset: int, last_append_time_ms: int | None) -> None:
         """Resets the append clock at the log's end, as the leader did.
@@ -287,7 +288,7 @@ class Replica:
         """
         state = self._state
         if state.active.tail.size:
-            self._appender.roll()
+            roll(state)
         times = state.saved_times.covered()._replace(
             back_offset=back_offset, last_append_time_ms=last_append_time_ms
         )

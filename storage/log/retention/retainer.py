@@ -17,6 +17,7 @@ from protocol.errors import CorruptMessage, OffsetOutOfRange
 from storage.log.failures import read_error, storage_error
 from storage.log.retention import deletion, explanation, known_times
 from storage.log.retention.explanation import Moment
+from storage.log.rolling import roll
 from storage.log.times import judging
 from storage.time.retention import NO_LIMITS, Retention, retention_of, segments_to_delete
 from storage.time.rolling import rolling_of
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 
     from config.topic import TopicConfig
     from storage.compaction.explain import CompactionBlocker
-    from storage.log.appender import Appender
     from storage.log.compactor import Compactor
     from storage.log.flusher import Flusher
     from storage.log.retention.deletion import Deletion
@@ -53,13 +53,10 @@ class _Judged(NamedTuple):
 class Retainer:
     """Deletes from one log what its policies say, and explains it."""
 
-    __slots__ = ("_appender", "_compactor", "_flusher", "_state")
+    __slots__ = ("_compactor", "_flusher", "_state")
 
-    def __init__(
-        self, state: LogState, appender: Appender, flusher: Flusher, compactor: Compactor
-    ) -> None:
+    def __init__(self, state: LogState, flusher: Flusher, compactor: Compactor) -> None:
         self._state = state
-        self._appender = appender
         self._flusher = flusher
         self._compactor = compactor
 
@@ -215,7 +212,7 @@ class Retainer:
     def _roll_if_there_is_room(self) -> bool:
         """Begins a new segment, so that the last one can be deleted; False if the disk is full."""
         try:
-            self._appender.roll()
+            roll(self._state)
         except OSError as error:
             if not deletion.is_full(error):
                 raise

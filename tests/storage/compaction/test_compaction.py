@@ -13,6 +13,7 @@ from storage import files
 from storage.compaction import cleaner, job
 from storage.compaction.cleaner import Cleaner
 from storage.log import lookup, slices
+from storage.log.rolling import roll
 from storage.log.state import LogState
 from storage.log.version import Ends
 from storage.segment import transaction_index
@@ -192,7 +193,7 @@ def test_many_small_segments_are_looked_at_once_and_joined_some_at_a_time(make, 
     assert sorted(looked) == list(range(45))
     assert len(rows(log)) == 46
     put(log, b"more", b"v", time=10**12)
-    log.partition.appender.roll()
+    roll(log.partition.state)
     assert clean(log.partition, 300).segments == 1, "what is left is joined by the next one"
 
 
@@ -335,7 +336,7 @@ def test_append_times_that_an_operator_let_go_back_are_not_joined(make):
     put(log, b"a", b"1", now=9_000)
     assert log.partition.append_clock.reset(100).last_append_time == 9_000
     put(log, b"b", b"2", now=100)
-    log.partition.appender.roll()
+    roll(log.partition.state)
     put(log, b"c", b"3", now=101)
     done = clean(log.partition, 200)
     assert done.segments == 2

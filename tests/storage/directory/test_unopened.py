@@ -7,6 +7,7 @@ import pytest
 
 from storage.directory.store import LogStore
 from storage.log import lookup
+from storage.log.rolling import roll
 from storage.log.times import partition_times
 from storage.time.lookup import Target
 from storage.would_block import WouldBlock
@@ -164,7 +165,7 @@ def test_a_lookup_that_may_not_block_raises_until_the_indexes_are_cached(log, mo
 def test_the_largest_time_in_a_segment_at_rest_would_block(log, monkeypatch):
     log.append([9000], now=9000)
     log.append([1006], now=9001)
-    log.partition.appender.roll()
+    roll(log.partition.state)
     monkeypatch.setattr("storage.log.reader._SHORT_LOG_BYTES", 0)
     with pytest.raises(WouldBlock):
         log.partition.reader.find_largest_time(upper_offset=7, may_block=False)

@@ -8,6 +8,7 @@ import pytest
 
 from protocol.records.batch import Compression, scan
 from storage.log import scrubber
+from storage.log.rolling import roll
 from storage.log.scrubber import Scrubbing
 from storage.segment.scrub import Place, scrub
 
@@ -30,7 +31,7 @@ def log(make_log, request):
     for number in range(BATCHES + 1):
         if number and number % 3 == 0:
             with log.partition.state.append_lock:
-                log.partition.appender.roll()
+                roll(log.partition.state)
         log.append([number] * 3, now=number, **FORMATS[request.param])
     assert len(log.partition.segments) == BATCHES // 3 + 1
     return log

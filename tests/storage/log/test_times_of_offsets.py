@@ -5,6 +5,7 @@ import pytest
 from protocol.errors import OffsetOutOfRange
 from protocol.records.batch import Record, build
 from storage.log import lookup
+from storage.log.rolling import roll
 from storage.log.times.partition_times import FILE_NAME
 from storage.segment.append_times import AppendTimes
 from tests.storage.cleaning import clean
@@ -83,7 +84,7 @@ def test_the_answer_is_a_record_where_the_first_of_its_batch_is_gone(make_log, c
         data = [Record(i, now, bytes([key]), b"v", ()) for i, key in enumerate(keys)]
         built = build(data, compression=compression)
         log.partition.append(built, now_ms=now, produce_version=9)
-    log.partition.appender.roll()
+    roll(log.partition.state)
     assert clean(log.partition, 4) is not None
     assert [log.partition.reader.times_of(offset).kind for offset in (2, 3)] == ["absent", "data"]
     for start in (0, 2):

@@ -12,6 +12,7 @@ import struct
 import pytest
 
 from protocol.records.batch import Record, build, records
+from storage.log.rolling import roll
 from storage.log.times import partition_times
 from storage.segment.segment import Segment
 from storage.segment.time_index import TimeIndex
@@ -221,7 +222,7 @@ class Life:
         if self.log.config.cleanup_policy != "compact":
             return
         if self.log.partition.segments[-1].tail.size:
-            self.log.partition.appender.roll()
+            roll(self.log.partition.state)
         clean(self.log.partition, 10**6)
         left = {
             record.offset

@@ -12,6 +12,7 @@ import pytest
 from config.topic import TopicConfig
 from storage import filenames, files
 from storage.directory.store import LogStore
+from storage.log.rolling import roll
 from storage.log.times import partition_times
 from storage.segment.append_times import AppendTimes
 from storage.segment.appended.layout import END, UNKNOWN, Layout
@@ -455,7 +456,7 @@ def test_durable_append_times_stay_known_where_the_end_that_a_roll_writes_is_los
     disk = Disk(log.path)
     use(disk)
     log.open(8, boot_id="another" if first == UNKNOWN else "")
-    log.partition.appender.roll()
+    roll(log.partition.state)
     log.crash()
     use(files.System())
     lost = log.copy_to(tmp_path / "lost")
@@ -471,7 +472,7 @@ def test_a_commit_makes_the_name_of_the_first_append_times_durable(make_log, use
     """The segment's other files were made durable when it was still empty."""
     log = segments_of(make_log, 1, flush_messages=1)
     log.partition.config = TopicConfig(flush_messages=1, segment_bytes=100)
-    log.partition.appender.roll()
+    roll(log.partition.state)
     disk = Disk(log.path)
     use(disk)
     log.partition.flush()

@@ -1,0 +1,52 @@
+"""Beginning a new segment of a log. `storage/time/rolling.py` says when time asks for one."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from storage import files
+from storage.log.producers import producer_snapshots
+from storage.segment.log_file import Tail
+from storage.segment.segment import Segment
+
+if TYPE_CHECKING:
+    from storage.log.state import LogState
+
+_log = logging.getLogger("tidelog.storage")
+
+
+def roll(state: LogState) -> Segment:
+    """Begins a new active segment at the log's end; needs the append lock. Raises OSError.
+
+    The segment before it is written out, with a snapshot of the producers.
+    """
+    base_offset, previous = state.ends.log_end_offset, state.active
+    previous.repair_tail()
+    if base_offset <= state.gaps_end_offset:
+        # Recovery allows gaps here, so it could not see that batches are missing.
+        previous.sync()
+        files.sync(state.directory)
+    producer_snapshots.write(state.directory, base_offset, state.read_producers())
+    if previous.append_times.finish(base_offset) and base_offset:
+        if previous.known_times[0].has_unknown:
+            # Without this end the next start would doubt the last append time, too.
+            previous.append_times.sync()
+        # A power loss may spoil what was written just now: the next flush syncs it too.
+        state.recovery_point = min(state.recovery_point, base_offset - 1)
+    active = Segment(state.directory, base_offset, Tail(base_offset, 0))
+    active.event_slack_ms, active.adoptions = state.event_slack_ms, state.adoptions
+    active.index_interval_bytes = state.config.index_interval_bytes
+    try:
+        active.activate()
+    except OSError:  # a batch may go to the previous segment; then none may begin here
+        active.remove()
+        raise
+    version = state.version
+    state.replace_segments((*version.segments, active), version.log_start_offset)
+    state.begins_segment = False
+    try:
+        previous.seal()
+    except OSError as error:  # an index that is too short costs time, but results are right
+        _log.warning("index not written", extra={"segment": previous.path, "reason": str(error)})
+    return active
