@@ -4,7 +4,7 @@ A lookup of T finds the smallest offset of a data record whose time is T or late
 start and below an upper offset. The times may be in any order. It is exact for every format, codec
 and time, including negative times. A record without a time is never found, and the result is None
 if nothing is found. Each segment says whether it may hold the record, then finds it:
-`Segment.largest_time`, `Segment.find_time`.
+`Segment.largest_time`, `time_search.find_time`.
 
 A lookup by append time finds the first batch appended at or after a time. The first segment that
 has one is searched by bisection, because append times never decrease within a segment. If some
@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from protocol.errors import OffsetOutOfRange, UnsupportedVersion
 from protocol.records.batch import records, scan, summarize
 from storage.log import slices
+from storage.segment import time_search
 from storage.time.lookup import Target, is_target, reaches
 from storage.time.timestamp import exceeds, or_none
 
@@ -83,7 +84,9 @@ def find_time(
             break
         if not reaches(segment.largest_time(), timestamp):
             continue
-        found = segment.find_time(timestamp, min_offset=start_offset, upper_offset=upper_offset)
+        found = time_search.find_time(
+            segment, timestamp, min_offset=start_offset, upper_offset=upper_offset
+        )
         if found is not None:
             return found
     return None
@@ -116,7 +119,7 @@ def is_cached(
             break
     if holder is None:
         return True
-    return holder.reads_little(target if largest is None else largest, _LITTLE_BYTES)
+    return time_search.reads_little(holder, target if largest is None else largest, _LITTLE_BYTES)
 
 
 def _is_below(segment: Segment, times: SegmentTimes, upper_offset: int) -> bool:

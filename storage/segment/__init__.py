@@ -2,7 +2,8 @@
 
 A segment takes whole batches that already have offsets and stamps, finds them by position, offset
 or time, and rebuilds missing indexes. It knows nothing of its partition. Begin with `segment.py`:
-append, read, find, cut. `indexed_log.py`: the log with its indexes, append times and known times.
+append, read, cut. `time_search.py`: find by time. `indexed_log.py`: the log with its indexes, append times
+and known times.
 `segment_files.py`: the files, synced, renamed and removed together.
 `log_file.py`: the `.log`, batch by batch; `batch_headers.py`: single fields of a header.
 `offset_index.py`: `.index`. `time_index.py`: `.timeindex`, `.negativetimes`. `sparse_index.py`: what

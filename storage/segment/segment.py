@@ -1,7 +1,7 @@
-"""One segment: a `.log` file of whole batches that is appended to, read, and searched by time.
+"""One segment: a `.log` file of whole batches that is appended to and read.
 
-`log_file` has the log and the iteration over it, `indexed_log` the indexes and times. Readers that
-continue where they stopped need no index.
+`log_file` has the log and the iteration over it, `indexed_log` the indexes and times, `time_search` the
+search by time. Readers that continue where they stopped need no index.
 
 A crash may leave a torn batch at the end of the log, one append time too many, and too few index
 entries; `recovery` truncates and completes them. The first lookup in a segment that another program
@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from protocol.errors import CorruptMessage
-from protocol.records.batch import find_offset, find_time
+from protocol.records.batch import find_offset
 from storage import files
 from storage.segment import offset_index, survey, time_index
 from storage.segment.appended.layout import UNKNOWN
@@ -31,14 +31,12 @@ from storage.segment.batch_headers import (
 from storage.segment.indexed_log import IndexedLog
 from storage.segment.log_file import Tail
 from storage.segment.transaction_index import TransactionIndex
-from storage.time.lookup import reaches
 from storage.would_block import WouldBlock
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from protocol.records.layout import OffsetAndTimestamp
     from protocol.records.prepare import PreparedBatch
     from protocol.wire import Buffer
 
@@ -364,60 +362,6 @@ class Segment(IndexedLog):
             self._hints = {}
         self._hints[offset] = position + whole
 
-    # --- looking up -------------------------------------------------------------------------------
-
     def largest_time(self) -> int | None:
         """Returns the largest record time, None if no record has one; raises OSError."""
         return self.times.largest
-
-    def find_time(
-        self, timestamp: int, *, min_offset: int, upper_offset: int
-    ) -> OffsetAndTimestamp | None:
-        """Returns (offset, time) of the first data record at or after a time, in offset order.
-
-        Looks only at records from `min_offset` on and before `upper_offset`; None if there is none.
-        """
-        for found in self.walk(self._search_from(timestamp, min_offset)):
-            batch = found.batch
-            if batch.last_offset < min_offset:
-                continue
-            if reaches(self.largest_of(found), timestamp):
-                hit = find_time(found.buffer, batch, timestamp, min_offset)
-                if hit is not None:
-                    return hit if hit[0] < upper_offset else None
-            if batch.last_offset >= upper_offset:
-                return None
-        return None
-
-    def _search_from(self, timestamp: int, min_offset: int) -> int:
-        """Returns the position of a batch before which no matching record can be."""
-        if not self.has_true_indexes and not self.takes_appends:
-            survey.verify(self)
-        entry = self.index.floor(min_offset)
-        position = 0 if entry is None else entry.position
-        if not self.has_true_indexes:
-            return position
-        reached_offset = self._reached_by(timestamp)  # this may build both indexes anew
-        before = self.index.floor(reached_offset - 1)
-        return position if before is None else max(position, before.position)
-
-    def _reached_by(self, timestamp: int) -> int:
-        """Returns an offset at or before which the largest time is first at or after a time.
-
-        That is not so for times that no record of the segment reaches.
-        """
-        reached = self.time_index.first_reaching(timestamp)
-        return self.times.largest_offset if reached is None else reached.offset
-
-    def reads_little(self, timestamp: int, most_bytes: int) -> bool:
-        """Returns whether `find_time` in the whole segment would read no more than `most_bytes`.
-
-        It may otherwise have to rebuild an index, or walk the log. Does neither itself.
-        """
-        if not (self.has_true_indexes and self.has_indexes_in_memory):
-            return False
-        reached_offset = self._reached_by(timestamp)
-        start, end = self.index.floor(reached_offset - 1), self.index.after(reached_offset + 1)
-        return (self.tail.size if end is None else end.position) - (
-            0 if start is None else start.position
-        ) <= most_bytes

@@ -14,7 +14,7 @@ from protocol.records.layout import NO_TIMESTAMP
 from storage.compaction import cleaner
 from storage.log.producers.producer_state import Producers
 from storage.log.times.append_clock import AppendClock
-from storage.segment.segment import Segment
+from storage.segment import time_search
 from tests.simulation.clocks.compacted import CompactedWorld
 from tests.simulation.clocks.lookups import LookupsWorld
 from tests.simulation.clocks.offsets import OffsetsWorld
@@ -23,8 +23,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from storage.segment.segment import Segment
+
 LOOKUPS_EVERY = 5  # seeds
-REACHED_BY = Segment._reached_by
+REACHED_BY = time_search._reached_by
 
 
 def lives(path: Path, seed: int) -> Iterator[Any]:
@@ -52,7 +54,7 @@ def walked_below_zero(segment: Segment, timestamp: int) -> int:
 # Each: where a rule is, its name, what replaces it.
 MISTAKES: dict[str, tuple[Any, str, Any]] = {
     # finding 5
-    "a lookup below zero walks the segment": (Segment, "_reached_by", walked_below_zero),
+    "a lookup below zero walks the segment": (time_search, "_reached_by", walked_below_zero),
     # finding 8
     "windows of the broker hit its own topics": (TopicConfig, "without_window", lambda self: self),
     # committed offsets

@@ -23,6 +23,7 @@ from protocol.errors import (
 )
 from protocol.records.batch import Compression, Record, build, records, scan
 from storage import files
+from storage.segment import time_search
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # kafka-python's, at import
@@ -116,7 +117,8 @@ def test_an_index_is_rebuilt_by_the_topics_own_interval(make_log, lost):
     log.open()
     assert [r[1] for r in log.contents()] == list(range(50))
     for segment in log.partition.segments:
-        assert segment.find_time(49, min_offset=0, upper_offset=50) or segment.base_offset < 40
+        found = time_search.find_time(segment, 49, min_offset=0, upper_offset=50)
+        assert found or segment.base_offset < 40
         segment.complete_indexes()
     log.close()
     assert {each.name: each.read_bytes() for each in sorted(log.directory.glob("*index"))} == files

@@ -14,7 +14,7 @@ import pytest
 from protocol.records.batch import Record, build, records
 from storage.log.rolling import roll
 from storage.log.times import partition_times
-from storage.segment.segment import Segment
+from storage.segment import time_search
 from storage.segment.time_index import TimeIndex
 from storage.would_block import WouldBlock
 from tests.storage.cleaning import clean
@@ -406,6 +406,6 @@ def test_a_lookup_within_the_first_segment_is_not_made_on_the_loop(large, reads)
 
 
 def test_a_planted_walk_is_found(large, reads, monkeypatch):
-    monkeypatch.setattr(Segment, "reads_little", lambda *_: True)
-    monkeypatch.setattr(Segment, "_reached_by", lambda *_: 0)
+    monkeypatch.setattr(time_search, "reads_little", lambda *_: True)
+    monkeypatch.setattr(time_search, "_reached_by", lambda *_: 0)
     assert looked_up(large, reads, 19_000) > INTERVAL

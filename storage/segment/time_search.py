@@ -1,0 +1,73 @@
+"""Finding by time in one segment: the first record at or after a time.
+
+A lookup reads the time index, the offset index, and the batches from the entry on that it finds there. In a
+segment that another program wrote, `survey` first verifies that its indexes are true.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from protocol.records import batch as batches
+from storage.segment import survey
+from storage.time.lookup import reaches
+
+if TYPE_CHECKING:
+    from protocol.records.layout import OffsetAndTimestamp
+    from storage.segment.segment import Segment
+
+
+def find_time(
+    segment: Segment, timestamp: int, *, min_offset: int, upper_offset: int
+) -> OffsetAndTimestamp | None:
+    """Returns (offset, time) of the first data record at or after a time, in offset order.
+
+    Looks only at records from `min_offset` on and before `upper_offset`; None if there is none.
+    """
+    for found in segment.walk(_search_from(segment, timestamp, min_offset)):
+        batch = found.batch
+        if batch.last_offset < min_offset:
+            continue
+        if reaches(segment.largest_of(found), timestamp):
+            hit = batches.find_time(found.buffer, batch, timestamp, min_offset)
+            if hit is not None:
+                return hit if hit[0] < upper_offset else None
+        if batch.last_offset >= upper_offset:
+            return None
+    return None
+
+
+def _search_from(segment: Segment, timestamp: int, min_offset: int) -> int:
+    """Returns the position of a batch before which no matching record can be."""
+    if not segment.has_true_indexes and not segment.takes_appends:
+        survey.verify(segment)
+    entry = segment.index.floor(min_offset)
+    position = 0 if entry is None else entry.position
+    if not segment.has_true_indexes:
+        return position
+    reached_offset = _reached_by(segment, timestamp)  # this may build both indexes anew
+    before = segment.index.floor(reached_offset - 1)
+    return position if before is None else max(position, before.position)
+
+
+def _reached_by(segment: Segment, timestamp: int) -> int:
+    """Returns an offset at or before which the largest time is first at or after a time.
+
+    That is not so for times that no record of the segment reaches.
+    """
+    reached = segment.time_index.first_reaching(timestamp)
+    return segment.times.largest_offset if reached is None else reached.offset
+
+
+def reads_little(segment: Segment, timestamp: int, most_bytes: int) -> bool:
+    """Returns whether `find_time` in the whole segment would read no more than `most_bytes`.
+
+    It may otherwise have to rebuild an index, or walk the log. Does neither itself.
+    """
+    if not (segment.has_true_indexes and segment.has_indexes_in_memory):
+        return False
+    reached_offset = _reached_by(segment, timestamp)
+    start, end = segment.index.floor(reached_offset - 1), segment.index.after(reached_offset + 1)
+    return (segment.tail.size if end is None else end.position) - (
+        0 if start is None else start.position
+    ) <= most_bytes
