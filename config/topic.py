@@ -366,8 +366,7 @@ class TopicConfig:
         fill(self, "target_magic", magic_of(self.message_format_version))
         fill(self, "compression", CODECS[self.compression_type])
         fill(self, "is_compacted", "compact" in self.cleanup_policy)
-        window = (self._bound("before"), self._bound("after"))
-        fill(self, "timestamp_window", window)
+        fill(self, "timestamp_window", (self._bound("before"), self._bound("after")))
 
     @property
     def lacks_basis(self) -> bool:
@@ -376,8 +375,7 @@ class TopicConfig:
         Then retention.ms must not use record times: it would delete old data that event-time
         retention keeps.
         """
-        basis = "retention.time.basis"
-        return self.retention_max_eventtime_ms >= 0 and basis not in self.sources
+        return self.retention_max_eventtime_ms >= 0 and "retention.time.basis" not in self.sources
 
     def without_window(self) -> TopicConfig:
         """Returns these settings without limits for record times, as if none had been given."""

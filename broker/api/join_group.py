@@ -17,7 +17,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from broker.groups.coordinator import new_member_id
-from broker.groups.group import Join
+from broker.groups.messages import Join
 from protocol.acl import Operation, ResourceType
 from protocol.api.join_group import JoinGroupResponse, JoinGroupResponseMember
 from protocol.errors import BrokerError

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.groups.group import State
+from broker.groups.messages import State
 from broker.network.per_partition import per_partition
 from broker.network.turns import paced
 from protocol.acl import Operation, ResourceType

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 from broker.coordination.deadlines import Deadlines
 from broker.coordination.loading import Loader
 from broker.groups.deleted_topics import DeletedTopics
-from broker.groups.group import Answer, Group, Join, Joined, State, Store, Synced
+from broker.groups.messages import Answer, Join, Joined, State, Store, Synced
 from broker.groups.offset_commits import OffsetCommits
 from broker.groups.offsets_topic import TOPIC
 from protocol.errors import BrokerError, InvalidRequest, MessageTooLarge, RecordListTooLarge
@@ -39,7 +39,8 @@ if TYPE_CHECKING:
     from broker.coordination.following import Following
     from broker.coordination.internal_topic import Written
     from broker.coordination.ownership import Load
-    from broker.groups.group import Action
+    from broker.groups.group import Group
+    from broker.groups.messages import Action
     from broker.groups.store import Loading, StoredGroup
     from broker.node import Node
 

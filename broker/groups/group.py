@@ -30,13 +30,10 @@ from broker.groups.messages import (
     Action,
     Answer,
     Join,
-    Joined,
     State,
     Store,
-    Synced,
 )
 from protocol.group_errors import (
-    CoordinatorNotAvailable,
     FencedInstanceId,
     GroupMaxSizeReached,
     InconsistentGroupProtocol,
@@ -47,18 +44,6 @@ from protocol.group_errors import (
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-__all__ = [
-    "Action",
-    "Answer",
-    "Group",
-    "Join",
-    "Joined",
-    "Member",
-    "State",
-    "Store",
-    "Synced",
-]
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
 """How long one who joins for the first time is kept while it waits, for its connection may be gone."""
@@ -80,8 +65,7 @@ class Group(Membership):
 
     def join(self, request: Join, ticket: Any, now_ms: int) -> list[Action]:
         """A member joins; it is answered at once or when the others have joined. Raises its error."""
-        if self.state is State.DEAD:
-            raise CoordinatorNotAvailable(f"group {self.group_id} is being deleted")
+        self._check_not_deleted()
         if not self._has_room(request.member_id):
             return self._refuse_member(request.member_id, ticket, now_ms)
         if request.protocol_type == "" or not request.protocols or not self._supports(request):
@@ -162,16 +146,10 @@ class Group(Membership):
             for waiting in (member.joining, member.syncing)
             if waiting is not None
         ]
-        old_id, leader_before = member.member_id, self.leader
-        self.members = {
-            (request.new_id if key == old_id else key): each for key, each in self.members.items()
-        }
-        member.member_id, member.syncing = request.new_id, None
+        leader_before = self.leader
+        self._rename(member, request.new_id)
+        member.syncing = None
         self.tallies.set_joining(member, None)
-        assert request.instance_id is not None
-        self.static[request.instance_id] = request.new_id
-        if self.leader == old_id:
-            self.leader = request.new_id
         self._take_on(member, request)
         self._touch(member, now_ms)
         if self.state is not State.STABLE or self._vote() != self.protocol:
@@ -273,8 +251,7 @@ class Group(Membership):
 
         Raises the error that the member gets.
         """
-        if self.state is State.DEAD:
-            raise CoordinatorNotAvailable(f"group {self.group_id} is being deleted")
+        self._check_not_deleted()
         member = self._known(member_id, instance_id)
         self._check_generation(generation)
         for requested, ours in zip(protocols, (self.protocol_type, self.protocol), strict=True):
@@ -318,8 +295,7 @@ class Group(Membership):
         self, member_id: str, instance_id: str | None, generation: int, now_ms: int
     ) -> None:
         """A member is alive; raises the error that the member gets."""
-        if self.state is State.DEAD:
-            raise CoordinatorNotAvailable(f"group {self.group_id} is being deleted")
+        self._check_not_deleted()
         member = self._known(member_id, instance_id)
         self._check_generation(generation)
         self._touch(member, now_ms)
@@ -332,8 +308,7 @@ class Group(Membership):
 
         Raises UnknownMemberId, FencedInstanceId.
         """
-        if self.state is State.DEAD:
-            raise CoordinatorNotAvailable(f"group {self.group_id} is being deleted")
+        self._check_not_deleted()
         if member_id in self.pending:
             del self.pending[member_id]
             return self._try_complete(now_ms)
@@ -356,8 +331,7 @@ class Group(Membership):
         A transaction may name no member, and no rebalance is in its way (KIP-447). It says nothing of
         whether the member is alive.
         """
-        if self.state is State.DEAD:
-            raise CoordinatorNotAvailable(f"group {self.group_id} is being deleted")
+        self._check_not_deleted()
         if generation < 0 and self.state is State.EMPTY:
             return  # an admin tool, or a consumer that assigns its own partitions
         if generation < 0 and member_id == "" and instance_id is None:
@@ -411,5 +385,3 @@ class Group(Membership):
             self.join_deadline_ms = now_ms + wait_ms
             return []
         return self._complete_join(now_ms)
-
-    # -- the end, and the beginning after a restart -------------------------------------------------

@@ -12,7 +12,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from broker.groups.messages import Answer, Join, Joined, Protocols, State, Synced
 from broker.groups.tallies import Tallies
-from protocol.group_errors import FencedInstanceId, IllegalGeneration, UnknownMemberId
+from protocol.group_errors import (
+    CoordinatorNotAvailable,
+    FencedInstanceId,
+    IllegalGeneration,
+    UnknownMemberId,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -87,6 +92,10 @@ class Membership:
             raise UnknownMemberId(f"group {self.group_id} has no member {member_id!r}")
         return member
 
+    def _check_not_deleted(self) -> None:
+        if self.state is State.DEAD:
+            raise CoordinatorNotAvailable(f"group {self.group_id} is being deleted")
+
     def _check_generation(self, generation: int) -> None:
         if generation != self.generation:
             raise IllegalGeneration(f"generation {generation}: it is {self.generation}")
@@ -103,6 +112,18 @@ class Membership:
         self.tallies.note_deadline(member)
         if member.instance_id is not None:
             self.static[member.instance_id] = member.member_id
+
+    def _rename(self, member: Member, member_id: str) -> None:
+        """Gives a static member a new id, in its place among the others."""
+        old_id = member.member_id
+        self.members = {
+            (member_id if key == old_id else key): each for key, each in self.members.items()
+        }
+        member.member_id = member_id
+        assert member.instance_id is not None
+        self.static[member.instance_id] = member_id
+        if self.leader == old_id:
+            self.leader = member_id
 
     def _hold_id(self, member_id: str, until_ms: int) -> None:
         """Keeps an id for a member that is to join with it; beyond a limit the oldest one goes."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.groups.group import State
+from broker.groups.messages import State
 from broker.groups.pending_offsets import PendingBatch
 from broker.groups.registry import GroupRegistry
 from broker.groups.store import offset_record

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.groups.group import State
+from broker.groups.messages import State
 from config.setting import LONG_MAX
 from protocol.records.layout import NO_TIMESTAMP
 from storage.time.trusted_clock import corrected_time

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Final
 
 from broker.clock import ManualClock, SystemClock
 from broker.coordination.ownership import Ownership
-from broker.groups.group import Group, State
+from broker.groups.group import Group
+from broker.groups.messages import State
 from broker.groups.offset_expiry import correct_times, expired_offsets
 from broker.groups.offsets_topic import GroupReader, offsets_topic
 from broker.groups.store import StoredGroup

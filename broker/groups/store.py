@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.coordination.ownership import NO_EPOCH
-from broker.groups.group import Group, Member, State
+from broker.groups.members import Member
+from broker.groups.messages import State
 from broker.groups.offset_expiry import corrected_commit
 from broker.groups.pending_offsets import PendingBatch, PendingOffsets
 from broker.groups.subscriptions import subscribed_topics
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from broker.coordination.internal_topic import Log, Written
+    from broker.groups.group import Group
     from protocol.topic_partition import TopicPartition
     from storage.time.trusted_clock import Change
 

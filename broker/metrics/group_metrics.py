@@ -19,7 +19,7 @@ from collections import Counter
 from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from broker.groups.group import State
+from broker.groups.messages import State
 from broker.metrics.family import GAUGE, OTHER, Family, Scrape
 from protocol.errors import BrokerError
 

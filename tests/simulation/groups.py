@@ -18,7 +18,8 @@ import itertools
 import random
 from typing import TYPE_CHECKING, Any
 
-from broker.groups.group import Answer, Group, Join, Joined, State, Store, Synced
+from broker.groups.group import Group
+from broker.groups.messages import Answer, Join, Joined, State, Store, Synced
 from broker.groups.store import Committed, Loading, StoredGroup
 from protocol.errors import BrokerError, ErrorCode
 from protocol.group_errors import MemberIdRequired

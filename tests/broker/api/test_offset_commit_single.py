@@ -13,7 +13,8 @@ import pytest
 
 from broker.api import offset_commit_single
 from broker.clock import ManualClock
-from broker.groups.group import Member, State
+from broker.groups.members import Member
+from broker.groups.messages import State
 from broker.groups.store import StoredGroup
 from broker.metrics.counters import Metrics
 from broker.node import Node

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker.groups.group import Answer, Group, Join, Joined, State
+from broker.groups.group import Group
+from broker.groups.messages import Answer, Join, Joined, State
 
 DELAY_MS = 3_000
 

@@ -6,8 +6,9 @@ import sys
 
 import pytest
 
-from broker.groups.group import Answer, Group, Join, State
+from broker.groups.group import Group
 from broker.groups.members import MOST_PENDING
+from broker.groups.messages import Answer, Join, State
 from protocol.group_errors import InconsistentGroupProtocol, MemberIdRequired
 from tests.broker.asking import create, new_name
 from tests.broker.conftest import healthy

@@ -2,7 +2,8 @@
 
 import pytest
 
-from broker.groups.group import Group, State
+from broker.groups.group import Group
+from broker.groups.messages import State
 from broker.groups.offset_expiry import correct_times, expired_offsets
 from broker.groups.store import Committed, StoredGroup
 from protocol.records.layout import NO_TIMESTAMP

@@ -17,7 +17,8 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 from broker.groups import offset_expiry
-from broker.groups.group import Group, State
+from broker.groups.group import Group
+from broker.groups.messages import State
 from broker.groups.offsets_topic import TOPIC, GroupReader
 from broker.groups.store import Committed, StoredGroup
 from broker.topics.settings import Settings
