@@ -12,12 +12,12 @@ import functools
 import logging
 from typing import TYPE_CHECKING, NamedTuple
 
-from protocol.errors import BrokerError, KafkaStorageError
+from protocol.errors import BrokerError
 from storage import files
 from storage.compaction import plan, swap
 from storage.compaction.explain import Compacting
 from storage.compaction.job import Job, Source, Writer
-from storage.log.failures import go_offline, storage_error
+from storage.log.failures import half_way, storage_error
 from storage.log.retention import deletion
 from storage.log.times import judging
 from storage.segment.log_file import Tail
@@ -26,7 +26,7 @@ from storage.segment.segment_line import SegmentLine
 from storage.time.retention import expired
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from config.topic import TopicConfig
     from storage.compaction.cleaned_segment import Cleaned
@@ -319,12 +319,12 @@ class Compactor:
         is offline.
         """
         state, segment = self._state, self._segment_of(cleaned)
-        with state.append_lock, self._half_way():
+        with state.append_lock, half_way(state, "compaction"):
             away = swap.mark_logs_deleted(sources)
         if len(sources) > 1:
-            with self._half_way():
+            with half_way(state, "compaction"):
                 self._flusher.sync(functools.partial(files.sync, state.directory))
-        with state.append_lock, self._half_way():
+        with state.append_lock, half_way(state, "compaction"):
             away += swap.mark_companions_deleted(sources)
             swap.put_in_place(state.directory, cleaned.base_offset)
             before = state.version.segments
@@ -357,18 +357,6 @@ class Compactor:
         )
         segment.adopt(line, is_true=cleaned.is_true, covered_offset=cleaned.end_offset)
         return segment
-
-    @contextlib.contextmanager
-    def _half_way(self) -> Iterator[None]:
-        """Takes the log offline if a rename fails: the next start completes the replacement."""
-        try:
-            yield
-        except OSError as error:
-            reason = error.strerror or str(error)
-            go_offline(self._state, f"compaction was interrupted: {reason}")
-            raise KafkaStorageError(
-                f"{self._state.topic}-{self._state.index}: compaction was interrupted: {reason}"
-            ) from error
 
 
 def _finish_append_times(segments: Sequence[Segment]) -> None:

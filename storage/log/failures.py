@@ -25,6 +25,8 @@ from storage.log.high_watermark import Role
 from storage.log.times.saved_times import NO_BOOT
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from storage.log.state import LogState
     from storage.log.version import Version
 
@@ -88,6 +90,20 @@ def storage_error(state: LogState, what: str, error: OSError) -> BrokerError:
         state.logged_errors.add((what, reason))
         _log.error("storage error", extra=state.named(what=what, reason=reason))
     return KafkaStorageError(f"{state.topic}-{state.index}: {what}: {reason}")
+
+
+@contextlib.contextmanager
+def half_way(state: LogState, change: str) -> Iterator[None]:
+    """Takes the log offline if a step of a change of its files fails: the next start completes it.
+
+    Raises KafkaStorageError, whose sentence names the `change`.
+    """
+    try:
+        yield
+    except OSError as error:
+        why = f"{change} was interrupted: {error.strerror or error}"
+        go_offline(state, why)
+        raise KafkaStorageError(f"{state.topic}-{state.index}: {why}") from error
 
 
 def write_error(state: LogState, error: OSError) -> BrokerError:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from protocol.errors import CorruptMessage, KafkaStorageError, OffsetOutOfRange
 from storage import filenames, files
 from storage.log import slices
-from storage.log.failures import go_offline, storage_error
+from storage.log.failures import half_way, storage_error
 from storage.log.producers import stability
 from storage.log.producers.recovered_producers import producers_before
 from storage.log.recovery import listing
@@ -128,7 +128,7 @@ class Truncater:
         state.largest_event.truncate_to(tail.end_offset)
         producers = state.producers
         high_watermark = min(state.ends.high_watermark, tail.end_offset)
-        with self._half_way():
+        with half_way(state, "a truncation"):
             self._publish((*kept, cut), start_offset, tail.end_offset, high_watermark)
             self._remove(gone)
             old.give_up()  # a lookup that still reads it must not write its indexes
@@ -160,7 +160,7 @@ class Truncater:
         first.adoptions = state.adoptions
         state.largest_event.truncate_to(0)
         state.unstable = None
-        with self._half_way():
+        with half_way(state, "a truncation"):
             self._publish((first,), offset, offset, offset)
             self._remove(gone)
             first.activate()
@@ -276,15 +276,3 @@ class Truncater:
             yield
         except OSError as error:
             raise storage_error(self._state, "the log cannot be truncated", error) from error
-
-    @contextlib.contextmanager
-    def _half_way(self) -> Iterator[None]:
-        """Takes the log offline if a step fails: the next start completes the truncation."""
-        try:
-            yield
-        except OSError as error:
-            reason = error.strerror or str(error)
-            go_offline(self._state, f"a truncation was interrupted: {reason}")
-            raise KafkaStorageError(
-                f"{self._state.topic}-{self._state.index}: a truncation was interrupted: {reason}"
-            ) from error
