@@ -41,12 +41,6 @@ def broker(one):
 
 
 @pytest.fixture
-def connection(broker):
-    with broker.connect() as connection:
-        yield connection
-
-
-@pytest.fixture
 def topic(connection):
     """A topic that keeps everything."""
     name = asking.new_name()

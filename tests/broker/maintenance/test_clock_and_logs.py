@@ -20,12 +20,6 @@ def broker(start):
     return start({"clock": "manual", "clock.start.ms": NEW_YEAR_MS})
 
 
-@pytest.fixture
-def connection(broker):
-    with broker.connect() as connection:
-        yield connection
-
-
 def new_topic(connection, **more):
     """A topic that keeps what was written in the last seven days."""
     name = asking.new_name()

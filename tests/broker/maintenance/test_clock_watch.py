@@ -28,12 +28,6 @@ def broker(start):
     return start({"clock": "manual", "clock.start.ms": NEW_YEAR_MS, "clock.scope": "all"})
 
 
-@pytest.fixture
-def connection(broker):
-    with broker.connect() as connection:
-        yield connection
-
-
 def new_topic(connection, **more):
     name = asking.new_name()
     asking.create(connection, name, **{"retention.ms": str(7 * DAY_MS), **more})

@@ -16,12 +16,6 @@ def broker(start):
     return start({"log.retention.check.interval.ms": "50"})
 
 
-@pytest.fixture
-def connection(broker):
-    with broker.connect() as connection:
-        yield connection
-
-
 def batch(timestamp):
     return asking.recordset.batch(asking.values("x" * 200, timestamp=timestamp))
 

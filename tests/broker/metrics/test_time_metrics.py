@@ -35,12 +35,6 @@ def broker(one):
     return one
 
 
-@pytest.fixture
-def connection(broker):
-    with broker.connect() as connection:
-        yield connection
-
-
 def produce(connection, topic, *times, error=0, **more):
     """One batch with a record of each time; a list of times is one batch, too."""
     records = [record for time in times for record in asking.values("x", timestamp=time)]

@@ -46,12 +46,6 @@ def broker(manual):
     return manual
 
 
-@pytest.fixture
-def connection(broker):
-    with broker.connect() as connection:
-        yield connection
-
-
 def ask(broker, method, path, body=None, headers=None):
     """A request by hand; status and JSON of the answer."""
     host, _, port = broker.control.rpartition(":")

@@ -37,12 +37,6 @@ def broker(one):
 
 
 @pytest.fixture
-def connection(broker):
-    with broker.connect() as connection:
-        yield connection
-
-
-@pytest.fixture
 def topic(connection):
     name = asking.new_name()
     asking.create(connection, name, partitions=2)

@@ -26,12 +26,6 @@ def broker(one):
     return one
 
 
-@pytest.fixture
-def connection(broker):
-    with broker.connect() as connection:
-        yield connection
-
-
 def produce(connection, topic, timestamp=5, text="x" * 200):
     records = asking.recordset.batch(asking.values(text, timestamp=timestamp))
     return asking.produce(connection, topic, records)

@@ -41,18 +41,6 @@ def one(tmp_path_factory):
 
 
 @pytest.fixture
-def broker(one):
-    one.clock.freeze("2026-01-01T00:00Z")
-    return one
-
-
-@pytest.fixture
-def connection(broker):
-    with broker.connect() as connection:
-        yield connection
-
-
-@pytest.fixture
 def run(broker, capsys, monkeypatch):
     """Run `tidelog groups`: exit status, what it printed, what it complained of."""
 

@@ -16,7 +16,6 @@ from time import time_ns
 import pytest
 
 from tests.broker import asking
-from tests.broker.conftest import healthy
 from tests.oracle import recordset
 from tests.oracle.recordset import Rec
 from tidelog.cli.parser import main
@@ -25,24 +24,6 @@ NEW_YEAR_MS = 1_767_225_600_000
 HOUR_MS = 3_600_000
 FAR_MS = NEW_YEAR_MS + 25 * 146_097 * 24 * 3_600_000  # ten thousand years later
 FIRST_MS, LAST_MS = -(2**63), 2**63 - 1
-
-
-@pytest.fixture(scope="module")
-def one(tmp_path_factory):
-    with healthy(tmp_path_factory.mktemp("broker"), {"clock": "manual"}) as subject:
-        yield subject
-
-
-@pytest.fixture
-def broker(one):
-    one.clock.freeze("2026-01-01T00:00Z")
-    return one
-
-
-@pytest.fixture
-def connection(broker):
-    with broker.connect() as connection:
-        yield connection
 
 
 @pytest.fixture

@@ -23,24 +23,6 @@ NEW_YEAR_MS = 1_767_225_600_000
 HOUR_MS = 3_600_000
 
 
-@pytest.fixture(scope="module")
-def one(tmp_path_factory):
-    with healthy(tmp_path_factory.mktemp("broker"), {"clock": "manual"}) as subject:
-        yield subject
-
-
-@pytest.fixture
-def broker(one):
-    one.clock.freeze("2026-01-01T00:00Z")
-    return one
-
-
-@pytest.fixture
-def connection(broker):
-    with broker.connect() as connection:
-        yield connection
-
-
 @pytest.fixture
 def topic(broker, connection):
     """Two partitions; in the first a record every hour, of which the second lies before 1970."""

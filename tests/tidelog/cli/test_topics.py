@@ -25,12 +25,6 @@ def broker(tmp_path_factory):
 
 
 @pytest.fixture
-def connection(broker):
-    with broker.connect() as connection:
-        yield connection
-
-
-@pytest.fixture
 def run(broker, capsys):
     """Run a command against the broker: exit status, what it printed, what it complained of."""
 
