@@ -30,13 +30,7 @@ def request_head(key: int, version: int) -> bytes:
 
 def varint(value: int) -> bytes:
     """Returns a signed number as records of format 2 have it."""
-    value = (value << 1) ^ (value >> 63)
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
+    return uvarint((value << 1) ^ (value >> 63))
 
 
 def uvarint(value: int) -> bytes:

@@ -204,19 +204,12 @@ _DEADLINE_MS = int(_DEADLINE_S * 1000)
 
 def _together(clients: int, port: int, request: bytes, *, times: int) -> str:
     """Many clients ask the same at once; returns what the first one heard last."""
-    heard = [""] * clients
 
-    def work(number: int) -> None:
+    def ask(port: int) -> str:
         with Hostile(port) as hostile:
-            for _ in range(times):
-                heard[number] = hostile.ask(request)
+            return [hostile.ask(request) for _ in range(times)][-1]
 
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(clients)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return heard[0]
+    return attack_with(ask, port, clients)
 
 
 ROWS: dict[str, Callable[[int], str]] = {
