@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from broker.metrics import (
+from broker.metrics.families import (
     clock_metrics,
     compaction_metrics,
     group_metrics,
@@ -38,7 +38,7 @@ PAGE = ROOT / "docs" / "metrics.md"
 _HEAD = """\
 # Metrics
 
-This page is derived from the declarations in `broker/metrics/*_metrics.py` by
+This page is derived from the declarations in `broker/metrics/families/` by
 `make derive`; do not edit it.
 
 `GET /metrics` on the HTTP port answers in Prometheus' text format; the Python client adds its own

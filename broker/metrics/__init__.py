@@ -1,5 +1,5 @@
 """What the broker counts, and how Prometheus reads it.
 
-`counters.py` holds plain numbers that handlers add to. Each metric is declared once, in one of
-`*_metrics.py`; only `collector.py` uses the Prometheus library.
+`counters.py` holds plain numbers that handlers add to. Each metric is declared once, in
+`families/`; only `collector.py` uses the Prometheus library.
 """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from broker.metrics import (
+from broker.metrics.families import (
     clock_metrics,
     compaction_metrics,
     group_metrics,

@@ -1,7 +1,7 @@
 """What the broker counts, in plain numbers.
 
-`serving_metrics.py` and `time_metrics.py` declare the metrics, and those that are read from the
-logs. The Prometheus library is imported when /metrics is first requested.
+`families/` declares the metrics of them (`serving_metrics.py`, `time_metrics.py`), and those that are read
+from the logs. The Prometheus library is imported when /metrics is first requested.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from broker.metrics import group_metrics
 from broker.metrics.counters import MOST_CLIENTS, MOST_NAME_CHARACTERS, Metrics
+from broker.metrics.families import group_metrics
 from broker.metrics.family import OTHER, Scrape
 from tests.broker.asking import create, produce
 from tests.broker.members import commit
