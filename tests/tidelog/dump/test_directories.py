@@ -11,7 +11,7 @@ import pytest
 from storage.directory.clock_file import StoredClock, write_clock
 from storage.time.corrections import ClockHistory, ForwardStep
 from storage.time.trusted_clock import ClockState, Course, Leap, Reading
-from tests.tidelog.dump.test_dump import (
+from tests.tidelog.dump.dumping import (
     BASE,
     KINDS,
     VECTORS,

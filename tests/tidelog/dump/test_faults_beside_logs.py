@@ -1,0 +1,224 @@
+"""Every fault that is planted in append times, or in a small file, is named and placed."""
+
+from __future__ import annotations
+
+import pytest
+
+from storage.log.times.partition_times import ClockMark, PartitionTimes, pack, parse
+from storage.segment.appended.layout import Layout
+from storage.segment.segment_line import SegmentLine
+from storage.time.adoption import Adopted
+from storage.time.corrections import Correction, step_back
+from storage.time.segment_times import SegmentTimes
+from tests.tidelog.dump.dumping import (
+    BASE,
+    dump,
+    findings,
+    judge,
+    of,
+    patch,
+    text,
+    whole,
+)
+
+
+class TestAppendTimes:
+    @pytest.fixture
+    def times(self, copy):
+        return copy / "t-0" / f"{BASE}.appendtimes"
+
+    @pytest.fixture(params=[1, 2])
+    def put(self, request, times):
+        """Changes an entry; in a file of version 2 with a CRC that is right for it."""
+        base = int(times.stem)
+        layout, new = Layout(base, request.param), Layout(base)
+        data = times.read_bytes()[8:]
+        old = [tuple(entry) for entry in new.parse(data, 0)]
+        self.entries = old if request.param == 2 else old[:-1]  # version 1 has no END on closing
+
+        def put(number, entry):
+            self.entries[number : number + 1] = [entry]
+            packed = (layout.pack(n, *each) for n, each in enumerate(self.entries))
+            times.write_bytes(layout.header + b"".join(packed))
+
+        put(0, self.entries[0])
+        return put
+
+    def test_a_time_that_goes_back(self, capsys, times, put):
+        offset = self.entries[2][1]
+        put(2, (999, offset))
+        assert judge(capsys, times) == [("entry 2", "append time 999 after 1001")]
+        _, rows = dump(capsys, times)
+        assert of(rows, "entry")[2]["offset"] == offset
+
+    def test_an_unknown_time_is_none_and_no_fault(self, capsys, times, put):
+        put(2, (-(2**63), self.entries[2][1]))
+        status, rows = dump(capsys, times)
+        assert (status, of(rows, "entry")[2]["append_time"]) == (0, None)
+
+    def test_the_end_is_told_and_no_fault(self, capsys, times, put):
+        following = min(
+            int(log.stem) for log in times.parent.glob("*.log") if log.stem > times.stem
+        )
+        end = (-(2**63) + 1, following)
+        if self.entries[-1][0] != end[0]:  # as flush mode writes it
+            put(len(self.entries), end)
+        status, rows = dump(capsys, times)
+        assert (status, [row["durable_before"] for row in of(rows, "end")]) == (0, [following])
+        put(len(self.entries), (9000, following + 10))
+        count = len(of(rows, "entry"))
+        assert count > 2
+        faults = judge(capsys, times)
+        assert faults[0] == (
+            f"entry {count}",
+            "an end before the end: nothing behind it is believed",
+        )
+        assert [where for where, _ in faults[1:]] in ([], ["end"])
+
+    def test_an_offset_that_does_not_grow(self, capsys, times, put):
+        put(1, (self.entries[1][0], 0))
+        assert judge(capsys, times) == [("entry 1", "offset 0 does not come after the one before")]
+
+    def test_a_damaged_entry(self, capsys, times):
+        patch(times, 8 + 16 + 3, b"\xee")
+        assert judge(capsys, times) == [
+            ("entry 1", "its checksum is wrong: append times are unknown up to the next entry")
+        ]
+        _, rows = dump(capsys, times)
+        assert len(of(rows, "end")) == 1
+
+    def test_a_closed_file_without_its_end(self, capsys, times):
+        whole = times.read_bytes()
+        times.write_bytes(whole[:-16])
+        assert judge(capsys, times) == [
+            ("end", "it has none: behind the last entry append times are unknown")
+        ]
+
+    def test_an_end_at_another_offset_than_the_next_segment(self, capsys, times):
+        following = min(
+            int(log.stem) for log in times.parent.glob("*.log") if log.stem > times.stem
+        )
+        data = times.read_bytes()
+        end = Layout(int(times.stem)).pack(len(data) // 16 - 1, -(2**63) + 1, following + 3)
+        times.write_bytes(data[:-16] + end)
+        assert judge(capsys, times) == [
+            ("end", f"it is at {following + 3}, and the next segment begins at {following}")
+        ]
+
+    def test_a_torn_entry(self, capsys, times):
+        size = times.stat().st_size
+        times.write_bytes(times.read_bytes() + b"torn!")
+        assert judge(capsys, times) == [
+            (f"byte {size}", "cut: 5 bytes behind the last whole entry")
+        ]
+
+    def test_a_foreign_file(self, capsys, times):
+        times.write_bytes(b"something else")
+        ((where, what),) = judge(capsys, times)
+        assert (where, "no file of append times" in what) == ("byte 0", True)
+
+
+class TestSmallFiles:
+    def test_a_snapshot_with_a_flipped_bit(self, capsys, copy):
+        snapshot = max(copy.glob("t-0/*.snapshot"))
+        patch(snapshot, 20, b"\xee")
+        ((where, what),) = judge(capsys, snapshot)
+        assert (where, "checksum" in what, str(snapshot) in what) == ("", True, False)
+
+    def test_a_snapshot_from_the_future(self, capsys, copy):
+        last = max(copy.glob("t-0/*.snapshot"))
+        last = last.rename(last.with_name(f"{50:020d}.snapshot"))
+        assert judge(capsys, last) == [
+            ("producer 4", "its last batch ends with 119, not before 50")
+        ]
+
+    def times(self, copy, *segments):
+        """A partition.times that says (base offset, end offset, size) of segments."""
+        lines = tuple(
+            SegmentLine(base, end, size, SegmentTimes(), 0, 0, is_true=True)
+            for base, end, size in segments
+        )
+        data = pack(PartitionTimes(70, None, 0, 120, "a-boot", lines))
+        path = copy / "t-0" / "partition.times"
+        path.write_bytes(data)
+        return path
+
+    def test_times_of_a_partition(self, capsys, copy):
+        path = self.times(copy, (0, 10, 5), (10, 20, 0))
+        status, rows = dump(capsys, path)
+        assert (status, findings(rows)) == (0, [])
+        (partition,) = of(rows, "partition")
+        assert (partition["max_event_time"], partition["last_append_time"]) == (70, None)
+        assert (partition["covered_offset"], partition["boot_id"]) == (120, "a-boot")
+        assert [row["end_offset"] for row in of(rows, "segment")] == [10, 20]
+        status, lines = text(capsys, path)
+        assert lines[-2] == f"{path}: ok, 2 segments"
+
+    def test_times_of_a_partition_whose_clock_was_wrong(self, capsys, copy):
+        path = self.times(copy, (0, 10, 5))
+        times = parse(path.read_bytes())._replace(
+            corrections=(step_back(7, 5_000), Correction(7, 9, 10, 20, 30, 40)),
+            adopted=(Adopted(3, -7),),
+            clock=ClockMark("a-clock", 4, (10, 40)),
+        )
+        path.write_bytes(pack(times))
+        status, rows = dump(capsys, path)
+        assert (status, findings(rows)) == (0, [])
+        (partition,) = of(rows, "partition")
+        assert (partition["clock_history"], partition["clock_step"]) == ("a-clock", 4)
+        (adopted,) = of(rows, "adopted")
+        assert (adopted["end_offset"], adopted["adopted_time"]) == (3, -7)
+        back, forward = of(rows, "correction")
+        assert (back["end_offset"], back["since_time"], back["until_time"]) == (7, 5_000, None)
+        assert (forward["start_offset"], forward["shift_ms"], forward["to_time"]) == (7, 30, 40)
+        assert text(capsys, path)[0] == 0
+
+    def test_times_with_a_flipped_bit(self, capsys, copy):
+        path = self.times(copy, (0, 10, 5))
+        patch(path, 30, b"\xee")
+        ((where, what),) = judge(capsys, path)
+        assert (where, "checksum" in what) == ("", True)
+
+    def test_times_of_segments_that_do_not_follow(self, capsys, copy):
+        path = self.times(copy, (0, 10, 5), (9, 20, 0))
+        assert judge(capsys, path) == [("segment 9", "offset 10 or a later one belongs here")]
+
+    def test_times_of_more_than_the_log_has(self, capsys, copy):
+        size = (copy / "t-0" / f"{BASE}.log").stat().st_size
+        path = self.times(copy, (0, 10, size + 1))
+        assert judge(capsys, path) == [
+            ("segment 0", f"it says {size + 1} bytes, and the log has {size}")
+        ]
+
+    @pytest.mark.parametrize(
+        "text", ["\n", "1\n0\n", "0\n2\nt 0 5\n", "0\n1\nt 0\n", "0\n1\nt x 5\n"]
+    )
+    def test_checkpoints_that_cannot_be_read(self, capsys, copy, text):
+        path = copy / "recovery-point-offset-checkpoint"
+        path.write_text(text)
+        ((where, what),) = judge(capsys, path)
+        assert where == ""
+        assert what
+        assert str(path) not in what
+
+    def test_a_negative_offset(self, capsys, copy):
+        path = copy / "log-start-offset-checkpoint"
+        path.write_text("0\n1\nt 0 -5\n")
+        assert judge(capsys, path)[0][0] == "t-0"
+
+    def test_epochs_that_go_back(self, capsys, copy):
+        path = copy / "t-0" / "leader-epoch-checkpoint"
+        path.write_text("0\n2\n5 10\n4 20\n")
+        assert judge(capsys, path) == [("", "goes back at epoch 4")]
+
+    def test_metadata_without_an_id(self, capsys, copy):
+        path = copy / "t-0" / "partition.metadata"
+        path.write_text("version: 0\n")
+        assert judge(capsys, path) == [("", "is not a partition.metadata of version 0")]
+
+    def test_one_bad_file_among_many(self, capsys, copy):
+        files = whole(copy)
+        bad = copy / "t-0" / f"{BASE}.index"
+        bad.write_bytes(bad.read_bytes() + b"x")
+        _, rows = dump(capsys, *files)
+        assert [row["file"] for row in of(rows, "verdict") if not row["is_ok"]] == [str(bad)]
