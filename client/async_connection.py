@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from client.errors import AuthenticationFailed, ConnectionBroken
 from client.frames import Frames
@@ -24,6 +24,16 @@ if TYPE_CHECKING:
     from protocol.message import Message
 
 
+class Receiver(Protocol):
+    """Takes an answer when it arrives, in the read of the socket that brought it."""
+
+    def answered(self, answer: Any) -> None:
+        """Takes the answer. It raises nothing."""
+
+    def broken(self, failure: Exception) -> None:
+        """Takes that there will be no answer: the connection has ended."""
+
+
 class AsyncConnection(asyncio.BufferedProtocol):
     """A connection that `open_connection` has opened."""
 
@@ -33,7 +43,7 @@ class AsyncConnection(asyncio.BufferedProtocol):
         self._frames = Frames(address, client_id, access.authenticator, time.monotonic)
         self._transport: asyncio.Transport | None = None
         self._loop = asyncio.get_running_loop()
-        self._answers: deque[asyncio.Future[Any]] = deque()
+        self._answers: deque[asyncio.Future[Any] | Receiver] = deque()
         self._failure: ConnectionBroken | AuthenticationFailed | None = None
         self._may_write = asyncio.Event()
         self._may_write.set()
@@ -95,6 +105,24 @@ class AsyncConnection(asyncio.BufferedProtocol):
             self._answers.append(answer)
         return answer
 
+    def post_to(
+        self, receiver: Receiver, request: Message | bytes, api_key: int, version: int
+    ) -> None:
+        """Sends a request of a broker to another one now; `receiver` gets the answer at once.
+
+        The request may be an encoded body. `version` is one that `version_between` has returned.
+        Raises ConnectionBroken.
+        """
+        if self._failure is not None:
+            raise ConnectionBroken(str(self._failure))
+        self._frames.send_in(version, request, api_key)
+        self._answers.append(receiver)
+        self._flush()
+
+    def version_between(self, api_key: int, least: int) -> int:
+        """Returns the version of an API that brokers use with each other. Raises VersionMismatch."""
+        return self._frames.version_between(api_key, least)
+
     def close(self) -> None:
         """Closes the connection; requests in flight fail with ConnectionBroken."""
         self._fail(ConnectionBroken(f"{self.address}: the connection was closed"))
@@ -123,7 +151,9 @@ class AsyncConnection(asyncio.BufferedProtocol):
         try:
             while (answer := frames.next_answer()) is not None:
                 waiting = answers.popleft()
-                if not waiting.done():
+                if not isinstance(waiting, asyncio.Future):
+                    waiting.answered(answer)
+                elif not waiting.done():
                     waiting.set_result(answer)
         except (ConnectionBroken, AuthenticationFailed) as error:
             self._fail(error)
@@ -165,7 +195,9 @@ class AsyncConnection(asyncio.BufferedProtocol):
         waiting, self._answers = self._answers, deque()
         self._may_write.set()
         for each in (self.ready, *waiting):
-            if not each.done():
+            if not isinstance(each, asyncio.Future):
+                each.broken(failure)
+            elif not each.done():
                 each.set_exception(failure)
                 each.exception()  # the request may have been cancelled
 

@@ -133,13 +133,22 @@ class Frames:
         """
         assert self.is_ready, "the handshake is not over"
         if least_version:
-            version = between_brokers(key, least_version, self.served, self.address)
+            version = self.version_between(key, least_version)
         else:
             version = version_of(key, self.served, self.address)
         if self._handshake is not None:
             self._held.append(_Held(key, version, message, has_answer))
         else:
             self._write(key, version, message, has_answer=has_answer)
+
+    def send_in(self, version: int, request: Message | bytes, key: int) -> None:
+        """Queues a request, or its encoded body, in a version that `version_between` has returned."""
+        assert self._handshake is None, "a broker's session with another one is not renewed"
+        self._write(key, version, request)
+
+    def version_between(self, key: int, least: int) -> int:
+        """Returns the version of an API that brokers use with each other. Raises VersionMismatch."""
+        return between_brokers(key, least, self.served, self.address)
 
     def take_output(self) -> bytes:
         """Returns the bytes to send; each byte is returned once."""
@@ -274,22 +283,24 @@ class Frames:
         self,
         key: int,
         version: int,
-        message: Message,
+        message: Message | bytes,
         *,
         has_answer: bool = True,
         is_handshake: bool = False,
     ) -> None:
+        """Queues a request, which may be an encoded body."""
         api = api_of(key)
         assert api is not None
         correlation_id = next(self._ids) & 0x7FFFFFFF
         flexible = api.first_flexible is not None and version >= api.first_flexible
         head = _HEAD.pack(key, version, correlation_id, len(self._client_id)) + self._client_id
-        parts = [
-            head,
-            b"\0" if flexible else b"",
-            *codec(api.request, version).encode_parts(message),
-        ]
-        self._output += (_SIZE.pack(sum(map(len, parts))), *parts)
+        if flexible:
+            head += b"\0"
+        if isinstance(message, bytes):
+            self._output += (_SIZE.pack(len(head) + len(message)), head, message)
+        else:
+            parts = [head, *codec(api.request, version).encode_parts(message)]
+            self._output += (_SIZE.pack(sum(map(len, parts))), *parts)
         if has_answer:
             self._sent.append(_Sent(correlation_id, key, version, is_handshake))
 

@@ -249,12 +249,12 @@ class _Decoder:
             return
         depth = self._level
         with source.block("if n:"):
-            source.line("n, position = read_uvarint(buffer, position - 1)")
+            source.line("if n > 127: n, position = read_uvarint(buffer, position - 1)")
             source.line(f"if n > {TAGS_MAX}: raise too_many_tags(n)")
             self._spend()
             with source.block("for _ in range(n):"):
-                source.line("tag, position = read_uvarint(buffer, position)")
-                source.line(f"size{depth}, position = read_uvarint(buffer, position)")
+                self._uvarint("tag")
+                self._uvarint(f"size{depth}")
                 source.line(f"stop{depth} = position + size{depth}")
                 source.line(
                     f"if stop{depth} > limit: "
@@ -273,6 +273,13 @@ class _Decoder:
                     source.line(
                         f"if size{depth} > {TAG_BYTES_MAX}: raise too_long_tag(size{depth})"
                     )
+
+    def _uvarint(self, target: str) -> None:
+        """Reads a varint into a local; one of one byte without a call."""
+        source = self._source
+        source.line(f"{target} = buffer[position]")
+        source.line("position += 1")
+        source.line(f"if {target} > 127: {target}, position = read_uvarint(buffer, position - 1)")
 
     def _spend(self) -> None:
         """Takes `n` array elements or tagged fields from what the whole message may have."""

@@ -86,6 +86,23 @@ def _api(key: int) -> Api:
 # --- codecs --------------------------------------------------------------------------------------
 
 
+_UNFIT = (struct_error, AttributeError, TypeError, ValueError)
+
+
+class _Short(NamedTuple):
+    """What reads and writes the most frequent shape of a message; each returns None for other shapes."""
+
+    module: str
+    read: str
+    encode: str | None = None
+
+
+_SHORT_FORMS = {
+    ("FetchRequest", 18): _Short("fetch_single", "read"),
+    ("FetchResponse", 18): _Short("fetch_single", "read_answer", "encode_answer"),
+}
+
+
 class Codec:
     """Reads and writes one message in one version; each direction is generated on first use."""
 
@@ -110,9 +127,19 @@ class Codec:
         """
         from protocol.decoder import make_decoder
 
-        return make_decoder(
+        decode = make_decoder(
             self._cls, self._version, flexible=self._flexible, elements=self._elements
         )
+        short = _SHORT_FORMS.get((self._cls.__name__, self._version))
+        if short is None:
+            return decode
+        read = getattr(import_module(f".api.{short.module}", __package__), short.read)
+
+        def decode_short(buffer: Buffer, position: int = 0) -> tuple[Any, int]:
+            message = read(buffer, position)
+            return decode(buffer, position) if message is None else (message, len(buffer))
+
+        return decode_short
 
     @cached_property
     def decode_in_steps(self) -> Callable[..., Generator[None, None, tuple[Any, int]]]:
@@ -132,7 +159,19 @@ class Codec:
         """
         from protocol.encoder import make_encoder
 
-        return make_encoder(self._cls, self._version, flexible=self._flexible)
+        encode = make_encoder(self._cls, self._version, flexible=self._flexible)
+        short = _SHORT_FORMS.get((self._cls.__name__, self._version))
+        if short is None or short.encode is None:
+            return encode
+        encode_one = getattr(import_module(f".api.{short.module}", __package__), short.encode)
+
+        def encode_short(message: Any) -> list[Buffer]:
+            try:
+                return encode_one(message) or encode(message)
+            except _UNFIT:  # the general encoder says what is wrong
+                return encode(message)
+
+        return encode_short
 
     @cached_property
     def encode_in_steps(self) -> Callable[[Any], Generator[int, None, list[Buffer]]]:

@@ -5,6 +5,9 @@ that are done with the answer. The others are asked for already. So an idle part
 
 A partition that is ready while the leader parks a fetch does not wait for its answer: the next fetch
 is sent at once, and ends the wait of the first.
+
+An answer is taken, and the next fetch sent, in the very read of the socket that brings the answer:
+producers with acks=all wait for both.
 """
 
 from __future__ import annotations
@@ -22,6 +25,8 @@ from client import apis
 from client.async_connection import open_connection
 from client.calls.replication import replica_fetch
 from client.errors import ClientError
+from protocol.api import fetch_single
+from protocol.records.layout import NEWEST_MAGIC
 
 if TYPE_CHECKING:
     from typing import Any
@@ -33,7 +38,8 @@ if TYPE_CHECKING:
     from broker.replication.messages import FetchRequest
     from broker.replication.quota import ReplicationQuota
     from client.async_connection import AsyncConnection
-    from protocol.api import fetch
+    from protocol.api.fetch import FetchPartition
+    from protocol.message import Message
 
 log = logging.getLogger("tidelog.replicas")
 
@@ -59,7 +65,6 @@ class _Sent(NamedTuple):
 
     number: int
     at_s: float
-    answer: asyncio.Future[Any]
 
 
 class Fetcher:
@@ -76,6 +81,8 @@ class Fetcher:
         self._session_id = 0
         self._ready = asyncio.Event()
         self._connection: AsyncConnection | None = None
+        self._failure: Exception | None = None  # of this connection
+        self._version = SINCE_VERSION  # of Fetch, on this connection
         self._retry_s = _FIRST_RETRY_S
         self._is_broken = False
         self._held_back: dict[Name, Followed] = {}  # by the quota, until it is exceeded no more
@@ -106,10 +113,11 @@ class Fetcher:
         if self._followed.get(name) is not followed:
             return
         self._to_ask[name] = followed
-        self._ready.set()
         if self._sent:
             with contextlib.suppress(ClientError, OSError):  # what is under way fails, too
                 self._send()
+        else:
+            self._ready.set()
 
     async def close(self) -> None:
         """Stops fetching."""
@@ -139,8 +147,6 @@ class Fetcher:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
-        for sent in self._sent:
-            sent.answer.cancel()
         self._sent.clear()
         self._asked.clear()
         self._held_back.clear()
@@ -148,30 +154,46 @@ class Fetcher:
         self._to_ask = dict(self._followed)
         if self._to_ask:
             self._ready.set()
+        else:
+            self._ready.clear()
 
     async def _fetch_until_broken(self) -> None:
         await self._ready.wait()
-        self._connection = await self._connect()
-        watch = asyncio.get_running_loop().create_task(self._watch(self._connection))
+        self._connection = connection = await self._connect()
+        self._version = connection.version_between(apis.FETCH, SINCE_VERSION)
+        self._failure = None
+        watch = asyncio.get_running_loop().create_task(self._watch(connection))
         try:
-            while True:
+            while self._failure is None:
                 self._ready.clear()
                 self._send()
-                if not self._sent:
-                    await self._ready.wait()
-                    continue
-                answer = await self._sent[0].answer
-                number = self._sent.popleft().number
-                if answer.error_code:
-                    raise ClientError(f"a fetch is refused with error {answer.error_code}")
-                self._retry_s, self._is_broken = _FIRST_RETRY_S, False
-                self._session_id = answer.session_id
-                self._take(number, answer)
-                if not self._session_id:  # the leader remembers none of the questions
-                    self._to_ask.update({name: each.followed for name, each in self._asked.items()})
-                    self._asked.clear()
+                await self._ready.wait()
+            raise self._failure
         finally:
             watch.cancel()
+
+    def answered(self, answer: Any) -> None:
+        """Takes the answer to the first fetch under way, and sends the next one."""
+        if self._failure is not None or not self._sent:
+            return
+        try:
+            number = self._sent.popleft().number
+            if answer.error_code:
+                raise ClientError(f"a fetch is refused with error {answer.error_code}")
+            self._retry_s, self._is_broken = _FIRST_RETRY_S, False
+            self._session_id = answer.session_id
+            self._take(number, answer)
+            if not self._session_id:  # the leader remembers none of the questions
+                self._to_ask.update({name: each.followed for name, each in self._asked.items()})
+                self._asked.clear()
+            self._send()
+        except Exception as error:  # noqa: BLE001 - raised again by the loop of this fetcher
+            self.broken(error)
+
+    def broken(self, failure: Exception) -> None:
+        """Ends this connection: the loop begins another one."""
+        self._failure = failure
+        self._ready.set()
 
     async def _watch(self, connection: AsyncConnection) -> None:
         """Ends a connection on which an answer is overdue."""
@@ -209,40 +231,60 @@ class Fetcher:
             if self._sent:
                 return  # the session has not begun yet
             self._number = 0  # begins one, and names everything
-        by_topic = self._next()
-        if not by_topic and (self._sent or not self._asked):
+        asked = self._next()
+        if not asked and (self._sent or not self._asked):
             return
-        host = self._host
-        number = self._number
-        message = replica_fetch(
-            host.cluster.me,
-            host.cluster.epoch,
-            by_topic,
-            max_bytes=host.response_max_bytes,
-            max_wait_ms=host.fetch_wait_ms,
-            session=(self._session_id, number and (number - 1) % _LAST_EPOCH + 1),
-            newest_magic=host.newest_magic,
-        )
-        answer = connection.post(message, apis.FETCH, least_version=SINCE_VERSION)
-        self._sent.append(_Sent(number, host.monotonic_s(), answer))
+        connection.post_to(self, self._request(asked), apis.FETCH, self._version)
+        self._sent.append(_Sent(self._number, self._host.monotonic_s()))
         self._number += 1
 
-    def _next(self) -> dict[UUID, list[fetch.FetchPartition]]:
+    def _next(self) -> list[tuple[Name, FetchRequest]]:
         """Returns what to ask for: the partitions that can be fetched now, and are not asked for."""
         ready, self._to_ask = self._to_ask, {}
         quota = self._host.quotas.follower
         if quota is not None:
             ready = self._allowed(ready, quota)
-        by_topic: dict[UUID, list[fetch.FetchPartition]] = {}
-        most = self._host.partition_max_bytes
+        asked: list[tuple[Name, FetchRequest]] = []
         for name, followed in ready.items():
             request = followed.next_fetch()
             if request is None:  # it says when it is ready again
                 continue
             self._asked[name] = _Asked(followed, request, self._number)
-            topic_id, index = name
-            by_topic.setdefault(topic_id, []).append(sent_fetch(index, request, most))
-        return by_topic
+            asked.append((name, request))
+        return asked
+
+    def _request(self, asked: list[tuple[Name, FetchRequest]]) -> Message | bytes:
+        """Returns the next fetch, which asks for some partitions; of one partition the encoded body."""
+        host, number = self._host, self._number
+        session = self._session_id, number and (number - 1) % _LAST_EPOCH + 1
+        replica = host.cluster.me, host.cluster.epoch
+        is_usual = self._version == fetch_single.VERSION and host.newest_magic == NEWEST_MAGIC
+        if is_usual and len(asked) == 1:
+            ((topic_id, index), request) = asked[0]
+            return fetch_single.write(
+                (host.fetch_wait_ms, host.response_max_bytes, host.partition_max_bytes),
+                session,
+                replica,
+                topic_id.bytes,
+                index,
+                request.leader_epoch,
+                request.fetch_offset,
+                request.last_fetched_epoch,
+                request.log_start_offset,
+                request.high_watermark,
+            )
+        by_topic: dict[UUID, list[FetchPartition]] = {}
+        for (topic_id, index), request in asked:
+            wanted = sent_fetch(index, request, host.partition_max_bytes)
+            by_topic.setdefault(topic_id, []).append(wanted)
+        return replica_fetch(
+            *replica,
+            by_topic,
+            max_bytes=host.response_max_bytes,
+            max_wait_ms=host.fetch_wait_ms,
+            session=session,
+            newest_magic=host.newest_magic,
+        )
 
     def _allowed(
         self, ready: dict[Name, Followed], quota: ReplicationQuota

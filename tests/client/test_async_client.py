@@ -14,8 +14,10 @@ from client.async_client import AsyncClient
 from client.async_connection import open_connection
 from client.calls import records as calls
 from client.calls import topics
+from client.calls.replication import replica_fetch
 from client.retry import Backoff, Retry
 from protocol.api import fetch, metadata
+from protocol.message import codec
 from protocol.records.batch import Record, build, records
 
 pytestmark = pytest.mark.timeout(60)
@@ -320,3 +322,42 @@ async def test_a_cluster_that_is_not_there_is_unreachable_in_time():
         with pytest.raises(ClusterUnreachable, match="cannot be reached"):
             await client.topics()
     assert time.monotonic() - began < 5
+
+
+class _Receiver:
+    """What a connection has told it."""
+
+    def __init__(self):
+        self.told = asyncio.Queue()
+
+    def answered(self, answer):
+        self.told.put_nowait(answer)
+
+    def broken(self, failure):
+        self.told.put_nowait(failure)
+
+
+async def test_a_receiver_gets_answers_in_their_turn_and_the_end_of_the_connection(broker):
+    host, port = broker.bootstrap.split(":")
+    connection = await open_connection(host, int(port), "test", timeout_s=20)
+    receiver, asked = _Receiver(), metadata.MetadataRequest(topics=[])
+    version = connection.version_between(METADATA, 9)
+    body = codec(metadata.MetadataRequest, version).encode(asked)
+    try:
+        before = connection.post(asked, METADATA)
+        connection.post_to(receiver, asked, METADATA, version)
+        connection.post_to(receiver, body, METADATA, version)
+        async with asyncio.timeout(20):
+            brokers = (await before).brokers
+            for _ in range(2):
+                assert (await receiver.told.get()).brokers == brokers
+        waiting = replica_fetch(0, 0, {}, max_bytes=1, max_wait_ms=60_000)
+        fetch_version = connection.version_between(FETCH, 15)
+        connection.post_to(receiver, waiting, FETCH, fetch_version)
+    finally:
+        connection.close()
+        await connection.wait_closed()
+    assert isinstance(receiver.told.get_nowait(), ConnectionBroken)
+    with pytest.raises(ConnectionBroken):
+        connection.post_to(receiver, body, METADATA, version)
+    assert receiver.told.empty()

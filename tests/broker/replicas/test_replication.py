@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 
 import pytest
 
@@ -216,14 +217,18 @@ async def test_a_partition_that_comes_while_a_fetch_is_being_ended_is_asked_for_
         await eventually(lambda: len(leader.parked) == 2)
         fetchers = [three[number].replicas._fetchers[1] for number in (2, 3)]
         await eventually(lambda: all(len(fetcher._sent) == 1 for fetcher in fetchers))
-        post, is_full = AsyncConnection.post, asyncio.Event()
+        post_to, is_full, late = AsyncConnection.post_to, asyncio.Event(), []
 
-        def later(connection, *args, **options):
+        def later(connection, receiver, *args):
             """Two fetches are under way until the test says that the second is answered."""
-            answer = post(connection, *args, **options)
-            return asyncio.ensure_future(_after(is_full, answer))
 
-        monkeypatch.setattr(AsyncConnection, "post", later)
+            def answered(answer):
+                late.append(asyncio.ensure_future(_after(is_full, receiver, answer)))
+
+            ours = SimpleNamespace(answered=answered, broken=receiver.broken)
+            post_to(connection, ours, *args)
+
+        monkeypatch.setattr(AsyncConnection, "post_to", later)
         for fetcher in fetchers:
             fetcher.ask_again(next(iter(fetcher._followed.values())))
         await eventually(lambda: all(len(fetcher._sent) == 2 for fetcher in fetchers))
@@ -233,9 +238,9 @@ async def test_a_partition_that_comes_while_a_fetch_is_being_ended_is_asked_for_
         assert (await produce(three[1], "second", b"a", timeout_ms=5_000)).error_code == 0
 
 
-async def _after(event, answer):
+async def _after(event, receiver, answer):
     await event.wait()
-    return await answer
+    receiver.answered(answer)
 
 
 async def test_a_request_that_comes_together_with_a_fetch_ends_its_wait(tmp_path):

@@ -17,6 +17,7 @@ from client.calls.replication import replica_fetch
 from client.errors import ConnectionBroken
 from protocol.api.fetch import FetchPartition, FetchRequest
 from protocol.errors import ErrorCode
+from protocol.message import codec
 from storage.would_block import WouldBlock
 from tests.broker.replicas.inside import brokers, eventually, produce, values_of
 
@@ -76,14 +77,16 @@ async def test_a_fetch_names_what_was_answered_and_an_answer_what_has_news(tmp_p
         await three.create("wide", replicas=((1, 2, 3),) * WIDE)
         leds = [three[1].replicas.led(three[1].log("wide", index)) for index in range(WIDE)]
         await eventually(lambda: all(len(led.parked) == 2 for led in leds))
-        post, named = AsyncConnection.post, []
+        post_to, named = AsyncConnection.post_to, []
 
-        def noted(connection, message, *args, **options):
-            if isinstance(message, FetchRequest):
-                named.extend(one.partition for topic in message.topics for one in topic.partitions)
-            return post(connection, message, *args, **options)
+        def noted(connection, receiver, request, key, version):
+            asked = request
+            if isinstance(request, bytes):
+                asked, _ = codec(FetchRequest, version).decode(request)
+            named.extend(one.partition for topic in asked.topics for one in topic.partitions)
+            post_to(connection, receiver, request, key, version)
 
-        monkeypatch.setattr(AsyncConnection, "post", noted)
+        monkeypatch.setattr(AsyncConnection, "post_to", noted)
         for value in (b"a", b"b"):
             assert (await produce(three[1], "wide", value, index=7)).error_code == 0
         for broker in three.all.values():
