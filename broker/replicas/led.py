@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("tidelog.replicas")
 
-_KEPT_BYTES = 16_384
+_PAIR = 2  # replicas: there is no second follower
 
 
 class Led:
@@ -41,7 +41,6 @@ class Led:
     __slots__ = (
         "_fetched",
         "_host",
-        "_read",
         "_timer",
         "_told_isr",
         "_waiting",
@@ -59,7 +58,6 @@ class Led:
         self.leader = leader
         self.parked: dict[Ask, FetchRequest] = {}  # what followers ask, until there is news
         self._told_isr = leader.isr
-        self._read: tuple[object, object, ReadForFollower] | None = None
         self._waiting = Acknowledgements()
         self._fetched: asyncio.Future[None] | None = None  # done with the next fetch
         self._timer: Timer | None = None  # for the first producer to wait too long
@@ -102,6 +100,7 @@ class Led:
         self.leader.resign(reason)
         self.partition.roles.resign()
         self._host.leads_no_more(self)
+        self._host.shared_reads.forget(self)
         if self._timer is not None:
             self._timer.cancel()
         self._note_fetch()
@@ -189,8 +188,7 @@ class Led:
     ) -> ReadForFollower:
         """Reads what a follower has asked for; see `replication_state.read_for_follower`.
 
-        Followers that keep up ask the same, one after the other. So a small answer is kept until
-        something changes, or another follower has got it.
+        Followers that keep up ask the same, one after the other: an answer is kept for the next one.
         """
         state = self.partition.state
         asked = (
@@ -202,9 +200,9 @@ class Led:
             state.stored_offset,
         )
         facts = self.facts()
-        kept, self._read = self._read, None
-        if kept is not None and kept[0] == asked and kept[1] == facts:
-            return kept[2]
+        kept = self._host.shared_reads.take(self, asked, facts)
+        if kept is not None:
+            return kept
         answer = replication_state.read_for_follower(
             self.partition,
             wanted,
@@ -214,8 +212,8 @@ class Led:
             newest_magic=newest_magic,
             check=check,
         )
-        if 0 < answer.size <= _KEPT_BYTES and not answer.converted:
-            self._read = asked, facts, answer
+        if len(self.leader.record.replicas) > _PAIR:
+            self._host.shared_reads.keep(self, asked, facts, answer)
         return answer
 
     def facts(self) -> object:

@@ -21,6 +21,7 @@ from broker.replicas.quotas import Quotas
 from broker.replicas.role_work import RoleWork
 from broker.replicas.serving.fetch_sessions import SESSIONLESS, FetchSession
 from broker.replicas.serving.serving import FollowerFetch
+from broker.replicas.serving.shared_reads import SharedReads
 from broker.replicas.views import brokers_of
 from broker.replication.isr_change import cannot_store
 from broker.replication.messages import Assignment, LeaderRules
@@ -64,6 +65,7 @@ class Replicas:
         self.role_work = RoleWork(node)
         self.isr_changes = IsrChanges(self)
         self.new_leaders = NewLeaders(self, node.metadata)
+        self.shared_reads = SharedReads()
         config = node.config.replication
         self._lag_time_max_ms = config.replica_lag_time_max_ms
         self.newest_magic = node.config.newest_magic

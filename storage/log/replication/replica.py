@@ -129,7 +129,11 @@ class Replica:
 
     def _last_stored_time(self) -> int | None:
         """Returns the last known append time of the batches behind the last reset; None: none is."""
-        state = self._state
+        state, active = self._state, self._state.active
+        if active.tail.end_offset > state.back_offset:
+            last = active.append_times.last_time
+            if last is not None:
+                return last
         times = (
             segment.append_times.last_time
             for segment in reversed(state.version.segments)
@@ -151,7 +155,11 @@ class Replica:
                 raise KafkaStorageError(f"{state.topic}-{state.index} is closed")
             try:
                 state.reserve.check()
-                state.epochs.adopt(self._epochs_of(received, epochs))
+                known = state.epochs.latest
+                has_new = any(entry.epoch > known for entry in epochs) or any(
+                    each.batch.leader_epoch > known for each in received
+                )
+                state.epochs.adopt(self._epochs_of(received, epochs) if has_new else ())
                 self._record_gaps(received, leader.high_watermark)
                 for batch in received:
                     self._store(batch, leader, now_ms)
