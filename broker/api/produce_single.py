@@ -69,7 +69,7 @@ def shortcut(
             waited.set_exception(error)
         if not isinstance(waited, Appended):
             finish = partial(_when_acknowledged, node, header, name, partition, waited)
-            return Later(waited, finish)
+            return Later(waited, finish, is_stored=True)
     return [_written(header, name, index, appended)]
 
 

@@ -2,8 +2,8 @@
 
 One connection is one asyncio protocol. It promises:
 
-- Requests are served strictly one after the other. So responses leave in request order, and the
-  appends of a pipelining producer keep their order (Kafka mutes the channel to the same end).
+- Requests are served one after the other, and responses leave in request order. So the appends of a
+  pipelining producer keep their order. One to produce waits for no other whose records are stored (ahead.py).
 - A request that can be answered at once is answered inside `data_received`, without a task.
 - A peer that has many requests buffered takes turns with the others (turns.py): a peer that has one
   waits a few milliseconds.
@@ -11,8 +11,7 @@ One connection is one asyncio protocol. It promises:
   `_PIPELINE_BYTES` of further requests are buffered, then the socket is not read. A large frame is
   read when its memory is reserved (`held.py`); a peer that leaves a frame incomplete is cut off.
 - A connection whose client is over a quota is muted for a time: its answers are sent, and nothing is read.
-- A frame that is too large or cannot be parsed closes this connection, is logged and counted, and
-  does not affect others.
+- A frame that is too large or cannot be parsed closes this connection alone, is logged and counted.
 - Frames that were complete before that, or before the peer closed, are still served, as in Kafka: a
   producer with acks=0 may close right after its last request. Only a fetch or a lookup is cancelled
   with its connection.
@@ -25,7 +24,8 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from broker.network.context import CloseConnection, Excessive, Folded, Later
+from broker.network.ahead import Served, serve_ahead
+from broker.network.context import CloseConnection, Later
 from broker.network.dispatch import dispatch
 from broker.network.frames import COPY_BYTES, LEAST_BYTES, Frames
 from broker.network.held import Held
@@ -45,12 +45,9 @@ _PIPELINE_BYTES = 1 << 20
 # The first bytes of requests that change nothing and may take long: Fetch and ListOffsets.
 _GIVEN_UP = (b"\0\1", b"\0\2")
 _PRODUCE = b"\0\0"  # waits for replicas at most: its peer cannot make it last
-# The longest time for which one peer is served before the others have their turn.
-_TURN_S = 0.001
-# Why a connection is held up, as bits.
-_TURN, _MUTED = 1, 2
-# Responses that are ready together are sent together, up to this many bytes.
-_HELD_BYTES = 16_384
+_TURN_S = 0.001  # the longest for which one peer is served before the others have their turn
+_TURN, _MUTED = 1, 2  # why a connection is held up, as bits
+_HELD_BYTES = 16_384  # of responses that are ready together, and are sent together
 
 
 class Connection(asyncio.Protocol):
@@ -72,6 +69,7 @@ class Connection(asyncio.Protocol):
         # What a request waits for that could not be answered at once: its task, or an event.
         self._under_way: asyncio.Future[Any] | None = None
         self._may_give_up = False  # whether to cancel that when the peer closes
+        self._is_stored = False  # whether only its answer waits
         # Why nothing is served now: it waits for its turn, or it is muted.
         self._held_up = 0
         self._muted: asyncio.TimerHandle | None = None
@@ -91,8 +89,8 @@ class Connection(asyncio.Protocol):
 
     @property
     def is_busy(self) -> bool:
-        """Returns whether a request is being served."""
-        return self._under_way is not None
+        """Returns whether a request is being served, or its answer waits."""
+        return self._under_way is not None or self._frames.has_served
 
     @property
     def is_muted(self) -> bool:
@@ -218,22 +216,18 @@ class Connection(asyncio.Protocol):
                 self._queue(is_new=True)
             elif self._waiting or self._end is not None:
                 self._serve_waiting()
+        elif not is_crowded:
+            self._serve_ahead()
         self._regulate()
 
     def _refuse(self, reason: str | CloseConnection) -> None:
         """Closes the connection because of invalid data."""
-        self.node.metrics.bad_requests += 1
-        if isinstance(reason, Excessive):
-            self.node.metrics.excessive_requests += 1
-        if not isinstance(reason, Folded) or self.node.connections.is_shown(self, reason.kind):
-            log.warning("connection closed: %s", reason, extra={"peer": self.peer})
+        self.node.connections.refused(self, reason)
         self.hang_up()
 
     def _refuse_for_memory(self, reason: str) -> None:
         """Closes the connection at once, because it takes memory that others need."""
-        self.node.memory.requests.refused += 1
-        if self.node.connections.is_shown(self, reason):
-            log.warning("connection closed: %s", reason, extra={"peer": self.peer})
+        self.node.connections.refused_for_memory(self, reason)
         self._frames.clear()
         self.abort()
 
@@ -311,10 +305,7 @@ class Connection(asyncio.Protocol):
         """Returns whether the connection is idle and `data` is one small request: nearly always."""
         size = len(data) - 4
         return (
-            not self._frames.have_bytes
-            and self._under_way is None
-            and not self._waiting
-            and not self._held_up
+            not (self._frames.have_bytes or self._under_way or self._waiting or self._held_up)
             and self._reading
             and self._writable
             and LEAST_BYTES <= size <= COPY_BYTES
@@ -337,19 +328,18 @@ class Connection(asyncio.Protocol):
     def _serve_waiting(self, turn_s: float = _TURN_S) -> None:
         """Serves queued frames until one has to wait, the peer does not read, or the turn is over.
 
-        Small responses to frames that came together are sent together, because sending is half of
-        the cost of such a request.
+        Small responses to frames that came together are sent together: sending is half of their cost.
         """
-        monotonic_s = self.node.clock.monotonic_s
+        node, monotonic_s = self.node, self.node.clock.monotonic_s
         over_s = monotonic_s() + turn_s
         held: list[bytes | bytearray | memoryview] = []
         held_bytes = 0
         while self._waiting and self._is_served():
             frame = self._frames.pop()
             if not self._waiting:
-                self._end = self._frames.go_on(self.node.memory.most_frame_bytes) or self._end
+                self._end = self._frames.go_on(node.memory.most_frame_bytes) or self._end
             try:
-                answer = dispatch(self.node, self, frame)
+                answer = frame.take() if isinstance(frame, Served) else dispatch(node, self, frame)
             except CloseConnection as reason:
                 self._write(held)
                 self._refuse(reason)
@@ -416,12 +406,21 @@ class Connection(asyncio.Protocol):
         self._may_give_up, self._is_producing = frame[:2] in _GIVEN_UP, frame[:2] == _PRODUCE
         self._held.serving_bytes = len(frame) if len(frame) > COPY_BYTES else 0
         self._wait_for(answer)
+        if self._waiting:
+            self._serve_ahead()
+
+    def _serve_ahead(self) -> None:
+        """Serves requests to produce that wait behind one whose records are stored."""
+        if self._under_way is not None and self._is_stored:
+            now_s = self.node.clock.monotonic_s
+            ends_s, serve = now_s() + _TURN_S, partial(dispatch, self.node, self)
+            serve_ahead(self._frames, serve, lambda: self._is_served() and now_s() < ends_s)
 
     def _wait_for(self, answer: Coming) -> None:
         if not isinstance(answer, Later):
             task = asyncio.get_running_loop().create_task(answer)
             answer = Later(task, task.result)
-        self._under_way = answer.happened
+        self._under_way, self._is_stored = answer.happened, answer.is_stored
         answer.happened.add_done_callback(partial(self._finish, answer))
 
     def _finish(
@@ -430,8 +429,7 @@ class Connection(asyncio.Protocol):
         """Writes a response that had to wait, in its turn, and continues with the queue."""
         began_s = self.node.clock.monotonic_s()
         if not is_queued and self._turns.is_crowded(began_s):
-            turn = partial(self._finish, later, happened, is_queued=True)
-            self._turns.join(turn, is_new=True)
+            self._turns.join(partial(self._finish, later, happened, is_queued=True), is_new=True)
             return
         self._under_way = None
         if happened.cancelled():

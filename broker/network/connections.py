@@ -7,6 +7,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from broker.network.admission import Admission
+from broker.network.context import Excessive, Folded
 from broker.repeats import Repeats
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from broker.memory.memory import Memory
     from broker.metrics.counters import Metrics
     from broker.network.connection import Connection
+    from broker.network.context import CloseConnection
     from broker.topics.settings import Settings
 
 log = logging.getLogger("tidelog.connection")
@@ -69,6 +71,20 @@ class Connections:
         """Counts a log line that a client can cause at will; returns whether it is still to be logged."""
         now_s = connection.node.clock.monotonic_s()
         return self._refusals.is_shown(connection.session.host, reason, now_s)
+
+    def refused(self, connection: Connection, reason: str | CloseConnection) -> None:
+        """Counts and logs that a connection is closed because of invalid data."""
+        self._metrics.bad_requests += 1
+        if isinstance(reason, Excessive):
+            self._metrics.excessive_requests += 1
+        if not isinstance(reason, Folded) or self.is_shown(connection, reason.kind):
+            log.warning("connection closed: %s", reason, extra={"peer": connection.peer})
+
+    def refused_for_memory(self, connection: Connection, reason: str) -> None:
+        """Counts and logs that a connection is closed because of the memory that it takes."""
+        self._memory.requests.refused += 1
+        if self.is_shown(connection, reason):
+            log.warning("connection closed: %s", reason, extra={"peer": connection.peer})
 
     def tell_repeated(self, clock: Clock) -> None:
         """Logs how often requests were refused that were not logged each time."""

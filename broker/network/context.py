@@ -67,6 +67,7 @@ class Later(NamedTuple):
     happened: asyncio.Future[Any]
     finish: Callable[[], Any]  # makes the answer then, or returns a coroutine of it
     dropped: Callable[[], None] = _nothing  # called instead if `happened` is cancelled
+    is_stored: bool = False  # all that the request asks for is done: the answer alone waits
 
 
 class Context(NamedTuple):

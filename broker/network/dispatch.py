@@ -287,7 +287,7 @@ def _short_later(
         _count(node, context.header, started_s)
         return answer
 
-    return Later(later.happened, finish)
+    return later._replace(finish=finish)
 
 
 def _count(node: Node, header: RequestHeader, started_s: float) -> None:

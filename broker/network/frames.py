@@ -19,6 +19,7 @@ import mmap
 from collections import deque
 from typing import Final
 
+from broker.network.ahead import Served
 from broker.network.context import CloseConnection, Excessive
 from protocol.message import MIB, api_of
 
@@ -62,6 +63,16 @@ class Frames:
         return self._need if self._need > LARGE_BYTES and not self.is_allotted else 0
 
     @property
+    def has_unserved(self) -> bool:
+        """Whether a whole frame waits that was not served ahead of its turn."""
+        return bool(self.waiting) and not isinstance(self.waiting[-1], Served)
+
+    @property
+    def has_served(self) -> bool:
+        """Whether a frame was served whose answer waits for its turn."""
+        return bool(self.waiting) and isinstance(self.waiting[0], Served)
+
+    @property
     def held_bytes(self) -> int:
         """The bytes of the frames that wait, and of the incomplete one: all of it once allotted."""
         return self.waiting_bytes + (self._need if self.is_allotted else self.have_bytes)
@@ -101,6 +112,11 @@ class Frames:
         frame = self.waiting.popleft()
         self.waiting_bytes -= len(frame)
         return frame
+
+    def replace(self, number: int, other: bytes) -> None:
+        """Puts something else in the place of a frame that waits."""
+        self.waiting_bytes += len(other) - len(self.waiting[number])
+        self.waiting[number] = other
 
     def go_on(self, limit_bytes: int) -> CloseConnection | None:
         """Cuts more of what has arrived. Returns why the stream cannot be read on, None if it can."""

@@ -65,7 +65,7 @@ class Held:
         frames, share = self._frames, self._share
         wanted = frames.wanted_bytes
         if wanted and self._wait is None:
-            is_next = not self.is_behind and not frames.waiting
+            is_next = not self.is_behind and not frames.has_unserved
             if is_next and not self._reserve(wanted - frames.have_bytes):
                 return False
         elif self._wait is not None and not wanted:

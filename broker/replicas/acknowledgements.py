@@ -86,3 +86,4 @@ def _answer(waiting: _Waiting, code: ErrorCode) -> None:
         waiting.answer.set_result(waiting.appended)
     else:
         waiting.answer.set_exception(refusal(code))
+        waiting.answer.exception()  # its connection may have ended: then nobody asks for it
