@@ -184,7 +184,8 @@ async def test_the_answer_to_a_long_commit_gives_way_twice_for_each_partition():
 
 async def test_making_the_records_of_a_long_commit_gives_way():
     offsets = {("t", index): Committed(index, -1, "", 0) for index in range(1_000)}
-    answer = ticking().serve(lambda: offset_commits._records("g", offsets))
+    committer = offset_commits.Committer()
+    answer = ticking().serve(lambda: offset_commits.Commit.of("g", committer, offsets))
     assert await iterations_of(answer) > 100
 
 
