@@ -53,7 +53,7 @@ class Checker:
 
     def __init__(self, world: World) -> None:
         self.world = world
-        self.stored = Stored(world.coordinator.store, world.brokers)
+        self.stored = Stored(world.coordinator.store, world.brokers, world.timeline)
         self._touched: dict[tuple[int, str], None] = {}
         self.seen: dict[tuple[int, str], Seen] = {}
         self.acknowledged = 0

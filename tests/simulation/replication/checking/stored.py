@@ -16,8 +16,12 @@ if TYPE_CHECKING:
     from broker.metadata.memory import MemoryState
     from broker.metadata.store import Change
     from tests.simulation.replication.cluster.broker import Broker
+    from tests.simulation.replication.cluster.timeline import Timeline
 
 DEFAULT_MIN_ISR = 1
+STALE_MS = (
+    10_000  # for so long a broker may not have heard of a change: a member of etcd lags for 8 s
+)
 
 
 class Part(NamedTuple):
@@ -40,15 +44,24 @@ class Topic(NamedTuple):
     is_unclean_allowed: bool
     is_flushed: bool  # every append is durable before it is acknowledged
     min_isr_before: int  # before it was last changed
+    min_isr_until: tuple[tuple[int, int], ...]  # earlier ones of the last STALE_MS, and until when
     is_compacted: bool
+
+    def known_min_isrs(self, now_ms: int) -> list[int]:
+        """Returns what brokers may take min.insync.replicas for, because they lag behind."""
+        lately = [each for each, until_ms in self.min_isr_until if until_ms + STALE_MS >= now_ms]
+        return [self.min_isr, self.min_isr_before, *lately]
 
 
 class Stored:
     """The metadata as it is in truth, whatever brokers have heard of it."""
 
-    def __init__(self, store: MemoryState, brokers: Mapping[int, Broker]) -> None:
+    def __init__(
+        self, store: MemoryState, brokers: Mapping[int, Broker], timeline: Timeline
+    ) -> None:
         self.store = store
         self.brokers = brokers
+        self.timeline = timeline
         self.revision = 0
         self.parts: dict[str, Part] = {}
         self.topics: dict[str, Topic] = {}
@@ -83,11 +96,14 @@ class Stored:
         before = self.topics.get(value["id"])
         last = min_isr if before is None else before.min_isr
         kept = before.min_isr_before if before is not None and last == min_isr else last
+        until = () if before is None else before.min_isr_until
+        if last != min_isr:
+            until = (*until, (last, self.timeline.now_ms))
         is_unclean = configs.get("unclean.leader.election.enable") == "true"
         is_flushed = configs.get("flush.messages") == "1"
         is_compacted = configs.get("cleanup.policy") == "compact"
         self.topics[value["id"]] = Topic(
-            value["name"], min_isr, is_unclean, is_flushed, kept, is_compacted
+            value["name"], min_isr, is_unclean, is_flushed, kept, until, is_compacted
         )
         for key, ledger in self.ledgers.items():
             if key.startswith(value["id"] + "/"):
@@ -155,7 +171,7 @@ class Stored:
         if not isr | elr <= set(part.replicas) or isr & elr:
             raise ledger.broken(6, f"the sets do not fit: {before} was followed by {part}")
         topic = self.topic_of(key)
-        least = min(max(topic.min_isr, topic.min_isr_before), len(part.replicas))
+        least = min(max(topic.known_min_isrs(self.timeline.now_ms)), len(part.replicas))
         is_other = (part.isr, part.elr) != (before.isr, before.elr)
         if elr and is_other and len(isr) >= least:
             raise ledger.broken(
@@ -176,7 +192,7 @@ class Stored:
         if part.leader not in (before.leader, -1) and part.leader_epoch == before.leader_epoch:
             raise ledger.broken(5, f"{part} has a new leader in the epoch of {before}")
         topic = self.topic_of(key)
-        least = min(topic.min_isr, topic.min_isr_before, len(part.replicas))
+        least = min(*topic.known_min_isrs(self.timeline.now_ms), len(part.replicas))
         if len(part.replicas) < len(before.replicas) and len(part.isr) < least:
             raise ledger.broken(6, f"too few are in sync without the others: {before}, then {part}")
         new = [each for each in part.isr if each not in before.isr]
