@@ -74,7 +74,7 @@ class Image(NamedTuple):
     topics_by_id: MappingProxyType[UUID, Topic]
     broker_configs: Mapping[str, str]
     next_producer_id: int
-    deletions: MappingProxyType[UUID, str]  # names of deleted topics whose logs may still be there
+    deletions: Mapping[UUID, str]  # names of deleted topics whose logs may still be there
     members: Members = Members()
     creations: Mapping[UUID, Creation] = _NONE  # that take several transactions; nobody sees them
     own_configs: Mapping[int, Mapping[str, str]] = _NONE  # of single brokers, by broker id

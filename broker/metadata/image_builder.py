@@ -6,18 +6,21 @@ Images share what a change does not touch, so a change of one partition of thous
 from __future__ import annotations
 
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from broker.metadata import records
 from broker.metadata.image import Creation, Image, Members, Topic
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from uuid import UUID
 
     from broker.metadata.records import DeletionRecord, PartitionRecord, Record, TopicRecord
     from broker.metadata.store import Change, KeyValue
     from broker.quotas.entity import Quotas
+
+
+_Value = TypeVar("_Value")
 
 
 class _Stored(NamedTuple):
@@ -136,9 +139,6 @@ class ImageBuilder:
                 known = None if indexes is None else topics.get(record.name)
                 made = self._topic(record) if known is None else self._changed(known, indexes or ())
                 topics[record.name] = by_id[record.topic_id] = made
-        touches_deletions = any(key.startswith(records.DELETION_PREFIX) for key in before)
-        deletions = self._deletions() if touches_deletions else self.image.deletions
-        touches_creations = any(key.startswith(records.CREATION_PREFIX) for key in before)
         touches_own_configs = any(key.startswith(records.OWN_CONFIGS_PREFIX) for key in before)
         touches_quotas = any(key.startswith(records.QUOTA_PREFIX) for key in before)
         touches_members = any(key.startswith(records.MEMBER_KEYS) for key in before)
@@ -149,9 +149,9 @@ class ImageBuilder:
             MappingProxyType(by_id),
             self._broker_configs(),
             self._next_producer_id(),
-            deletions,
+            _after(self.image.deletions, before, records.DELETION_PREFIX, self._deletion_at),
             self._members() if touches_members else self.image.members,
-            self._creations() if touches_creations else self.image.creations,
+            _after(self.image.creations, before, records.CREATION_PREFIX, self._creation_at),
             self._own_configs() if touches_own_configs else self.image.own_configs,
             self._quotas() if touches_quotas else self.image.quotas,
         )
@@ -222,23 +222,27 @@ class ImageBuilder:
             raise _missing(records.PRODUCER_IDS)
         return record.next_id
 
-    def _deletions(self) -> MappingProxyType[UUID, str]:
-        return MappingProxyType(
-            {
-                records.deletion_of(key): record.name
-                for key, (record, _, _) in self._stored.items()
-                if isinstance(record, records.DeletionRecord)
-            }
+    def _deletions(self) -> Mapping[UUID, str]:
+        return _after(
+            MappingProxyType({}), self._stored, records.DELETION_PREFIX, self._deletion_at
         )
 
+    def _deletion_at(self, key: str) -> tuple[UUID, str | None]:
+        record = self._record(key)
+        name = record.name if isinstance(record, records.DeletionRecord) else None
+        return records.deletion_of(key), name
+
     def _creations(self) -> Mapping[UUID, Creation]:
-        return MappingProxyType(
-            {
-                records.creation_of(key): Creation(record, mod_revision)
-                for key, (record, _, mod_revision) in self._stored.items()
-                if isinstance(record, records.CreationRecord)
-            }
+        return _after(
+            MappingProxyType({}), self._stored, records.CREATION_PREFIX, self._creation_at
         )
+
+    def _creation_at(self, key: str) -> tuple[UUID, Creation | None]:
+        stored = self._stored.get(key)
+        made = None
+        if stored is not None and isinstance(stored.record, records.CreationRecord):
+            made = Creation(stored.record, stored.mod_revision)
+        return records.creation_of(key), made
 
     def _members(self) -> Members:
         found = [
@@ -251,6 +255,25 @@ class ImageBuilder:
         from broker.metadata.brokers.members import members  # a broker that is alone has none
 
         return members(found)
+
+
+def _after(
+    known: Mapping[UUID, _Value],
+    keys: Iterable[str],
+    prefix: str,
+    read: Callable[[str], tuple[UUID, _Value | None]],
+) -> Mapping[UUID, _Value]:
+    """Returns what keys with a prefix say by topic id, after some of them have changed."""
+    changed = [key for key in keys if key.startswith(prefix)]
+    if not changed:
+        return known
+    after = dict(known)
+    for key in changed:
+        topic_id, value = read(key)
+        after.pop(topic_id, None)
+        if value is not None:
+            after[topic_id] = value
+    return MappingProxyType(after)
 
 
 def _missing(key: str) -> ValueError:
