@@ -175,16 +175,10 @@ class LargestEvent:
         largest = None
         for segment in segments:
             times = segment.known_times[0]
-            judged = judge(segment, times)
             if self._pending and segment.tail.end_offset > high_watermark:
-                event = self._part.event
-                if segment.base_offset != self._part.base_offset or event is None:
-                    continue
-                if judged is times and times.event is not None and event <= times.event:
-                    largest = later(event, largest)  # nothing is corrected here
+                if segment.base_offset != self._part.base_offset or self._part.event is None:
                     continue
                 times = times.copy()
-                times.event = event
-                judged = judge(segment, times)
-            largest = later(counted_event(times, judged), largest)
+                times.event = self._part.event
+            largest = later(counted_event(times, judge(segment, times)), largest)
         return largest
