@@ -258,6 +258,20 @@ def no_stall(d: Difference) -> bool:
 
 
 @reason(
+    "a transactional id that is named twice is described once",
+    "docs/compatibility.md: limits",
+    "its description may be thousands of times as long as its name",
+)
+def transaction_described_once(d: Difference) -> bool:
+    if d.step.api != "DescribeTransactions" or d.path != "transaction_states":
+        return False
+    kafka, tidelog = (
+        [each["transactional_id"] for each in found] for found in (d.kafka, d.tidelog)
+    )
+    return tidelog == list(dict.fromkeys(kafka)) and all(each in d.kafka for each in d.tidelog)
+
+
+@reason(
     "a partition that cannot be fetched has no list of aborted transactions",
     "facts 5.6: null for read_uncommitted",
     "Kafka has null for some errors and an empty list for others; clients read neither",

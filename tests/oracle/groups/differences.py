@@ -29,6 +29,12 @@ def has_joined(answer: Any) -> bool:
     return isinstance(answer, dict) and "leader" in answer and answer["error_code"] == 0
 
 
+def is_once(d: Difference, key: str) -> bool:
+    """Whether tidelog answers once what Kafka answers as often as it is asked for."""
+    kafka, tidelog = ([each[key] for each in found] for found in (d.kafka, d.tidelog))
+    return tidelog == list(dict.fromkeys(kafka)) and all(each in d.kafka for each in d.tidelog)
+
+
 @reason(
     "offsets of the oldest clients are kept, too",
     "docs/groups.md: OffsetCommit and OffsetFetch v0 keep offsets here, as v1 does",
@@ -67,3 +73,12 @@ def protocol_twice(d: Difference) -> bool:
 def lying_subscription(d: Difference) -> bool:
     lie = d.case.name.startswith("a subscription that promises more")
     return lie and d.kafka == SILENT and has_joined(d.tidelog_answer)
+
+
+@reason(
+    "a group that is named twice is described once",
+    "docs/compatibility.md: limits",
+    "its description may be thousands of times as long as its name",
+)
+def described_once(d: Difference) -> bool:
+    return d.step.api == "DescribeGroups" and d.path == "groups" and is_once(d, "group_id")
