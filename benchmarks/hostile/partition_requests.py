@@ -6,12 +6,13 @@ answers have.
 
 from __future__ import annotations
 
-import struct
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+sys.path[:0] = [str(Path(__file__).resolve().parents[up]) for up in (1, 2)]
+
+from many_topics import Topics
 
 from tests.oracle import wire
 
@@ -20,36 +21,8 @@ if TYPE_CHECKING:
 
     Requests = list[tuple[str, int, dict[str, Any]]]  # API, version and fields
 
-TOPICS, PARTITIONS = 10, 2_000
 _TIMEOUT_S = 120.0
-_NAMES = [f"t{number:03}" for number in range(TOPICS)]
-
-
-def make_partitions(connection: wire.Connection) -> None:
-    """Creates the topics."""
-    for name in _NAMES:
-        topic = struct.pack(">ih4sihii", 1, 4, name.encode(), PARTITIONS, 1, 0, 0)
-        connection.ask_raw(19, 0, topic + struct.pack(">i", int(_TIMEOUT_S * 1000)))
-
-
-def _each(named: str, number: str, **fields: Any) -> list[dict[str, Any]]:
-    """Returns all topics, with these fields for each partition."""
-    partitions = [{number: index, **fields} for index in range(PARTITIONS)]
-    return [{named: name, "partitions": partitions} for name in _NAMES]
-
-
-def _indexes(named: str, indexes: str) -> list[dict[str, Any]]:
-    return [{named: name, indexes: list(range(PARTITIONS))} for name in _NAMES]
-
-
-def _committed() -> list[dict[str, Any]]:
-    return _each(
-        "name",
-        "partition_index",
-        committed_offset=0,
-        committed_leader_epoch=-1,
-        committed_metadata="",
-    )
+_TOPICS = Topics(10)
 
 
 def _offsets(_connection: wire.Connection) -> Requests:
@@ -58,10 +31,10 @@ def _offsets(_connection: wire.Connection) -> Requests:
         "generation_id_or_member_epoch": -1,
         "member_id": "",
         "group_instance_id": None,
-        "topics": _committed(),
+        "topics": _TOPICS.committed(),
     }
-    fetch = {"group_id": "g", "topics": _indexes("name", "partition_indexes")}
-    delete = {"group_id": "g", "topics": _each("name", "partition_index")}
+    fetch = {"group_id": "g", "topics": _TOPICS.indexes("name", "partition_indexes")}
+    delete = {"group_id": "g", "topics": _TOPICS.each("name", "partition_index")}
     return [("OffsetCommit", 7, commit), ("OffsetFetch", 5, fetch), ("OffsetDelete", 0, delete)]
 
 
@@ -72,25 +45,25 @@ def _transaction(connection: wire.Connection) -> Requests:
     added = {
         "v3_and_below_transactional_id": "x",
         **{f"v3_and_below_{key}": value for key, value in producer.items()},
-        "v3_and_below_topics": _indexes("name", "partitions"),
+        "v3_and_below_topics": _TOPICS.indexes("name", "partitions"),
     }
     return [
         ("AddPartitionsToTxn", 1, added),
         ("AddOffsetsToTxn", 1, of_group),
-        ("TxnOffsetCommit", 2, {**of_group, "topics": _committed()}),
+        ("TxnOffsetCommit", 2, {**of_group, "topics": _TOPICS.committed()}),
         ("EndTxn", 1, {"transactional_id": "x", "committed": True, **producer}),
     ]
 
 
 def _lookups(_connection: wire.Connection) -> Requests:
-    listed = _each("name", "partition_index", current_leader_epoch=-1, timestamp=-1)
-    epochs = _each("topic", "partition", current_leader_epoch=-1, leader_epoch=0)
-    deleted = _each("name", "partition_index", offset=-1)
+    listed = _TOPICS.each("name", "partition_index", current_leader_epoch=-1, timestamp=-1)
+    epochs = _TOPICS.each("topic", "partition", current_leader_epoch=-1, leader_epoch=0)
+    deleted = _TOPICS.each("name", "partition_index", offset=-1)
     return [
         ("ListOffsets", 4, {"replica_id": -1, "isolation_level": 0, "topics": listed}),
         ("OffsetForLeaderEpoch", 3, {"replica_id": -1, "topics": epochs}),
         ("DeleteRecords", 1, {"timeout_ms": int(_TIMEOUT_S * 1000), "topics": deleted}),
-        ("DescribeProducers", 0, {"topics": _indexes("name", "partition_indexes")}),
+        ("DescribeProducers", 0, {"topics": _TOPICS.indexes("name", "partition_indexes")}),
         ("DescribeLogDirs", 1, {"topics": None}),
     ]
 
@@ -99,7 +72,7 @@ def _row(requests: Callable[[wire.Connection], Requests]) -> Callable[[int], str
     def attack(port: int) -> str:
         heard = []
         with wire.Connection(f"127.0.0.1:{port}", _TIMEOUT_S) as connection:
-            make_partitions(connection)
+            _TOPICS.make(connection, int(_TIMEOUT_S * 1000))
             for api, version, fields in requests(connection):
                 key, flexible, body = wire.encode_request(api, version, fields)
                 answer = connection.ask_raw(key, version, body, flexible=flexible)

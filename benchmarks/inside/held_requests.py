@@ -6,9 +6,10 @@ Requests name each of 8,000 partitions that exist, or as much as the limits of a
 
 from __future__ import annotations
 
-import struct
 import threading
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from many_topics import PARTITIONS, Topics
 
 from tests.oracle import wire
 
@@ -17,9 +18,8 @@ if TYPE_CHECKING:
 
     Fields = dict[str, Any]
 
-TOPICS, PARTITIONS = 4, 2_000
-_TIMEOUT_MS = 120_000
-_NAMES = [f"t{number:03}" for number in range(TOPICS)]
+TIMEOUT_MS = 120_000
+TOPICS = Topics(4)
 _MOST = 49_000
 _MOST_CONFIGS = 120_000
 _MOST_PROTOCOLS = 100
@@ -48,33 +48,6 @@ def _request(api: str, version: int, fields: Fields, note: str = "") -> Request:
     return Request(f"{api} {note}".strip(), (key, version, body), flexible)
 
 
-def make_partitions(connection: wire.Connection) -> None:
-    """Creates the topics."""
-    for name in _NAMES:
-        topic = struct.pack(">ih4sihii", 1, 4, name.encode(), PARTITIONS, 1, 0, 0)
-        connection.ask_raw(19, 0, topic + struct.pack(">i", _TIMEOUT_MS))
-
-
-def _each(named: str, number: str, **fields: Any) -> list[Fields]:
-    """Returns all topics, with these fields for each partition."""
-    partitions = [{number: index, **fields} for index in range(PARTITIONS)]
-    return [{named: name, "partitions": partitions} for name in _NAMES]
-
-
-def _indexes(named: str, indexes: str) -> list[Fields]:
-    return [{named: name, indexes: list(range(PARTITIONS))} for name in _NAMES]
-
-
-def _committed() -> list[Fields]:
-    return _each(
-        "name",
-        "partition_index",
-        committed_offset=0,
-        committed_leader_epoch=-1,
-        committed_metadata="",
-    )
-
-
 def _plain(api: str, version: int, fields: Fields, note: str = "") -> Row:
     return Row((api,), lambda _connection, _number: iter([_request(api, version, fields, note)]))
 
@@ -84,10 +57,10 @@ def _plain(api: str, version: int, fields: Fields, note: str = "") -> Row:
 
 def _offsets(_connection: wire.Connection, _number: int) -> Iterator[Request]:
     member = {"generation_id_or_member_epoch": -1, "member_id": "", "group_instance_id": None}
-    yield _request("OffsetCommit", 7, {"group_id": "g", **member, "topics": _committed()})
-    fetch = {"group_id": "g", "topics": _indexes("name", "partition_indexes")}
+    yield _request("OffsetCommit", 7, {"group_id": "g", **member, "topics": TOPICS.committed()})
+    fetch = {"group_id": "g", "topics": TOPICS.indexes("name", "partition_indexes")}
     yield _request("OffsetFetch", 5, fetch)
-    delete = {"group_id": "g", "topics": _each("name", "partition_index")}
+    delete = {"group_id": "g", "topics": TOPICS.each("name", "partition_index")}
     yield _request("OffsetDelete", 0, delete)
 
 
@@ -101,11 +74,11 @@ def _transaction(connection: wire.Connection, number: int) -> Iterator[Request]:
     added = {
         "v3_and_below_transactional_id": the_id,
         **{f"v3_and_below_{key}": value for key, value in producer.items()},
-        "v3_and_below_topics": _indexes("name", "partitions"),
+        "v3_and_below_topics": TOPICS.indexes("name", "partitions"),
     }
     yield _request("AddPartitionsToTxn", 1, added)
     yield _request("AddOffsetsToTxn", 1, of_group)
-    yield _request("TxnOffsetCommit", 2, {**of_group, "topics": _committed()})
+    yield _request("TxnOffsetCommit", 2, {**of_group, "topics": TOPICS.committed()})
     yield _request("DescribeTransactions", 0, {"transactional_ids": [the_id]})
     end = {"transactional_id": the_id, "committed": True, **producer}
     yield _request("EndTxn", 1, end)
@@ -130,7 +103,7 @@ def _fetch(_connection: wire.Connection, _number: int) -> Iterator[Request]:
         "isolation_level": 0,
         "session_id": 0,
         "session_epoch": -1,
-        "topics": [{"topic": name, "partitions": partitions} for name in _NAMES],
+        "topics": [{"topic": name, "partitions": partitions} for name in TOPICS.names],
         "forgotten_topics_data": [],
         "rack_id": "",
     }
@@ -148,13 +121,13 @@ def _topic(name: str, *, assigned: int = 0, **fields: Any) -> Fields:
 
 
 def _creations(_connection: wire.Connection, number: int) -> Iterator[Request]:
-    rest = {"timeout_ms": _TIMEOUT_MS, "validate_only": False}
+    rest = {"timeout_ms": TIMEOUT_MS, "validate_only": False}
     one = [_topic(f"one{number}", num_partitions=PARTITIONS)]
     yield _request("CreateTopics", 4, {"topics": one, **rest}, "2,000 partitions")
     many = [_topic(f"many{number}-{index}") for index in range(500)]
     yield _request("CreateTopics", 4, {"topics": many, **rest}, "500 topics")
     checked = [_topic(f"checked{index}") for index in range(_MOST)]
-    only = {"timeout_ms": _TIMEOUT_MS, "validate_only": True}
+    only = {"timeout_ms": TIMEOUT_MS, "validate_only": True}
     yield _request("CreateTopics", 4, {"topics": checked, **only}, "49,000 topics, not made")
     configs = [{"name": f"c{index}", "value": "1"} for index in range(_MOST_CONFIGS)]
     yield _request(
@@ -163,16 +136,16 @@ def _creations(_connection: wire.Connection, number: int) -> Iterator[Request]:
     assigned = _topic("a", assigned=100_000, num_partitions=-1, replication_factor=-1)
     yield _request("CreateTopics", 4, {"topics": [assigned], **only}, "100,000 assignments")
     names = [f"one{number}", *(f"many{number}-{index}" for index in range(500))]
-    gone = {"topic_names": names, "timeout_ms": _TIMEOUT_MS}
+    gone = {"topic_names": names, "timeout_ms": TIMEOUT_MS}
     yield _request("DeleteTopics", 3, gone, "501 topics")
-    unknown = {"topic_names": [f"u{index}" for index in range(_MOST)], "timeout_ms": _TIMEOUT_MS}
+    unknown = {"topic_names": [f"u{index}" for index in range(_MOST)], "timeout_ms": TIMEOUT_MS}
     yield _request("DeleteTopics", 3, unknown, "49,000 unknown ones")
 
 
 def _growth(_connection: wire.Connection, _number: int) -> Iterator[Request]:
     assigned = [{"broker_ids": [1]} for _ in range(24_000)]
-    grown = {"name": _NAMES[0], "count": PARTITIONS + 24_000, "assignments": assigned}
-    only = {"timeout_ms": _TIMEOUT_MS, "validate_only": True}
+    grown = {"name": TOPICS.names[0], "count": PARTITIONS + 24_000, "assignments": assigned}
+    only = {"timeout_ms": TIMEOUT_MS, "validate_only": True}
     yield _request("CreatePartitions", 1, {"topics": [grown], **only}, "24,000 assignments")
     unknown = [{"name": f"u{at}", "count": 2, "assignments": None} for at in range(_MOST)]
     yield _request("CreatePartitions", 1, {"topics": unknown, **only}, "49,000 unknown topics")
@@ -181,7 +154,10 @@ def _growth(_connection: wire.Connection, _number: int) -> Iterator[Request]:
 def _settings(_connection: wire.Connection, _number: int) -> Iterator[Request]:
     for api, more in (("AlterConfigs", {}), ("IncrementalAlterConfigs", {"config_operation": 0})):
         configs = [{"name": f"c{at}", "value": "1", **more} for at in range(_MOST_CONFIGS)]
-        for kind, name, what in ((_TOPIC, _NAMES[0], "a topic"), (_BROKER, "1", "the broker")):
+        for kind, name, what in (
+            (_TOPIC, TOPICS.names[0], "a topic"),
+            (_BROKER, "1", "the broker"),
+        ):
             resource = {"resource_type": kind, "resource_name": name, "configs": configs}
             fields = {"resources": [resource], "validate_only": True}
             yield _request(api, 1, fields, f"120,000 settings of {what}")
@@ -189,7 +165,7 @@ def _settings(_connection: wire.Connection, _number: int) -> Iterator[Request]:
         topics = [{"resource_type": _TOPIC, "configs": each}]
         unknown = [{**topics[0], "resource_name": f"u{index}"} for index in range(100_000)]
         yield _request(api, 1, {"resources": unknown, "validate_only": True}, "100,000 topics")
-        known = [{**topics[0], "resource_name": name} for name in _NAMES]
+        known = [{**topics[0], "resource_name": name} for name in TOPICS.names]
         yield _request(api, 1, {"resources": known, "validate_only": False}, "done")
 
 
@@ -256,7 +232,7 @@ def _syncs(connection: wire.Connection, number: int) -> Iterator[Request]:
 def _groups(connection: wire.Connection, number: int) -> Iterator[Request]:
     names = [f"group{number}-{index}" for index in range(_GROUPS)]
     offset = {"partition_index": 0, "committed_offset": 0, "committed_metadata": ""}
-    topics = [{"name": _NAMES[0], "partitions": [{**offset, "committed_leader_epoch": -1}]}]
+    topics = [{"name": TOPICS.names[0], "partitions": [{**offset, "committed_leader_epoch": -1}]}]
     member = {"generation_id_or_member_epoch": -1, "member_id": "", "group_instance_id": None}
     for name in names:
         connection.ask("OffsetCommit", 7, group_id=name, **member, topics=topics)
@@ -289,7 +265,7 @@ def _of_transactions(connection: wire.Connection, number: int) -> Iterator[Reque
 
 def _markers() -> Fields:
     marker = {"producer_id": 5, "producer_epoch": 0, "transaction_result": False}
-    topics = _indexes("name", "partition_indexes")
+    topics = TOPICS.indexes("name", "partition_indexes")
     return {"markers": [{**marker, "topics": topics, "coordinator_epoch": 0}]}
 
 
@@ -303,9 +279,9 @@ _QUOTAS = {
     ],
     "validate_only": True,
 }
-_LISTED = _each("name", "partition_index", current_leader_epoch=-1, timestamp=-1)
-_EPOCHS = _each("topic", "partition", current_leader_epoch=-1, leader_epoch=0)
-_DELETED = _each("name", "partition_index", offset=-1)
+_LISTED = TOPICS.each("name", "partition_index", current_leader_epoch=-1, timestamp=-1)
+_EPOCHS = TOPICS.each("topic", "partition", current_leader_epoch=-1, leader_epoch=0)
+_DELETED = TOPICS.each("name", "partition_index", offset=-1)
 
 ROWS = (
     _plain("Metadata", 1, {"topics": None}),
@@ -323,9 +299,9 @@ ROWS = (
         _transaction,
     ),
     Row(("Fetch",), _fetch),
-    _plain("DescribeLogDirs", 1, {"topics": _indexes("topic", "partitions")}, "named"),
+    _plain("DescribeLogDirs", 1, {"topics": TOPICS.indexes("topic", "partitions")}, "named"),
     _plain("DescribeLogDirs", 1, {"topics": None}),
-    _plain("DescribeProducers", 0, {"topics": _indexes("name", "partition_indexes")}),
+    _plain("DescribeProducers", 0, {"topics": TOPICS.indexes("name", "partition_indexes")}),
     _plain(
         "DescribeTopicPartitions",
         0,
@@ -336,19 +312,19 @@ ROWS = (
         1,
         {
             "election_type": 0,
-            "topic_partitions": _indexes("topic", "partitions"),
-            "timeout_ms": _TIMEOUT_MS,
+            "topic_partitions": TOPICS.indexes("topic", "partitions"),
+            "timeout_ms": TIMEOUT_MS,
         },
     ),
     _plain(
         "ElectLeaders",
         1,
-        {"election_type": 0, "topic_partitions": None, "timeout_ms": _TIMEOUT_MS},
+        {"election_type": 0, "topic_partitions": None, "timeout_ms": TIMEOUT_MS},
         "all",
     ),
     _plain("WriteTxnMarkers", 1, _markers()),
     _plain("AlterClientQuotas", 0, _QUOTAS),
-    _plain("DeleteRecords", 1, {"timeout_ms": _TIMEOUT_MS, "topics": _DELETED}),
+    _plain("DeleteRecords", 1, {"timeout_ms": TIMEOUT_MS, "topics": _DELETED}),
     Row(("CreatePartitions",), _growth),
     Row(("AlterConfigs", "IncrementalAlterConfigs"), _settings),
     Row(("JoinGroup",), _joins),

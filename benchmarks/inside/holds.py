@@ -136,7 +136,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as work, Inside(Path(work)) as broker:
         holds, watching = _start(broker)
         with broker.connect() as connection:
-            held_requests.make_partitions(connection)
+            held_requests.TOPICS.make(connection, held_requests.TIMEOUT_MS)
         if options.where:
             threading.Thread(target=holds.sample, daemon=True).start()
         for row in held_requests.ROWS:
