@@ -37,31 +37,31 @@ class SharedReads:
 
     def take(self, led: object, asked: object, facts: object) -> ReadForFollower | None:
         """Returns the answer to the same question at the same state of the log, and forgets it."""
-        kept = self._forget(led)
-        is_same = kept is not None and kept.asked == asked and kept.facts == facts
-        return kept.answer if is_same and kept is not None else None
+        with self._lock:
+            kept = self._drop(led)
+        if kept is None or kept.asked != asked or kept.facts != facts:
+            return None
+        return kept.answer
 
     def keep(self, led: object, asked: object, facts: object, answer: ReadForFollower) -> None:
         """Keeps an answer with records, unless it is too large, or was converted."""
         if not 0 < answer.size <= MOST_BYTES or answer.converted:
             return
         with self._lock:
-            before = self._kept.pop(led, None)
-            if before is not None:
-                self._size -= before.answer.size
+            self._drop(led)
             self._kept[led] = _Kept(asked, facts, answer)
             self._size += answer.size
             while self._size > MOST_BYTES:
-                oldest = self._kept.pop(next(iter(self._kept)))
-                self._size -= oldest.answer.size
+                self._drop(next(iter(self._kept)))
 
     def forget(self, led: object) -> None:
         """Forgets the answer of a partition, which is not led here any more."""
-        self._forget(led)
-
-    def _forget(self, led: object) -> _Kept | None:
         with self._lock:
-            kept = self._kept.pop(led, None)
-            if kept is not None:
-                self._size -= kept.answer.size
+            self._drop(led)
+
+    def _drop(self, led: object) -> _Kept | None:
+        """Removes the answer of a partition, under the lock; returns it if there was one."""
+        kept = self._kept.pop(led, None)
+        if kept is not None:
+            self._size -= kept.answer.size
         return kept
