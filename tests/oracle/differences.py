@@ -63,6 +63,12 @@ def error(answer: Any) -> int | None:
     return next((one["error_code"] for one in partitions(answer)), None)
 
 
+def is_once(d: Difference, key: str) -> bool:
+    """Whether tidelog answers once what Kafka answers as often as it is asked for."""
+    kafka, tidelog = ([each[key] for each in found] for found in (d.kafka, d.tidelog))
+    return tidelog == list(dict.fromkeys(kafka)) and all(each in d.kafka for each in d.tidelog)
+
+
 def served(answer: Any) -> tuple[list[dict[str, Any]], int]:
     """What a Fetch answer's first partition, or a log, holds: batches, and bytes left over."""
     if isinstance(answer, dict) and "batches" in answer:
@@ -263,12 +269,8 @@ def no_stall(d: Difference) -> bool:
     "its description may be thousands of times as long as its name",
 )
 def transaction_described_once(d: Difference) -> bool:
-    if d.step.api != "DescribeTransactions" or d.path != "transaction_states":
-        return False
-    kafka, tidelog = (
-        [each["transactional_id"] for each in found] for found in (d.kafka, d.tidelog)
-    )
-    return tidelog == list(dict.fromkeys(kafka)) and all(each in d.kafka for each in d.tidelog)
+    described = d.step.api == "DescribeTransactions" and d.path == "transaction_states"
+    return described and is_once(d, "transactional_id")
 
 
 @reason(

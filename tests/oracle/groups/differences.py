@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tests.oracle.differences import Reason, register
+from tests.oracle.differences import Reason, is_once, register
 from tests.oracle.scenario import SILENT
 
 if TYPE_CHECKING:
@@ -27,12 +27,6 @@ def codes(answer: Any) -> set[int]:
 def has_joined(answer: Any) -> bool:
     """Whether an answer is that of a JoinGroup that went well."""
     return isinstance(answer, dict) and "leader" in answer and answer["error_code"] == 0
-
-
-def is_once(d: Difference, key: str) -> bool:
-    """Whether tidelog answers once what Kafka answers as often as it is asked for."""
-    kafka, tidelog = ([each[key] for each in found] for found in (d.kafka, d.tidelog))
-    return tidelog == list(dict.fromkeys(kafka)) and all(each in d.kafka for each in d.tidelog)
 
 
 @reason(
