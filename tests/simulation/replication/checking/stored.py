@@ -43,14 +43,14 @@ class Topic(NamedTuple):
     min_isr: int
     is_unclean_allowed: bool
     is_flushed: bool  # every append is durable before it is acknowledged
-    min_isr_before: int  # before it was last changed
-    min_isr_until: tuple[tuple[int, int], ...]  # earlier ones of the last STALE_MS, and until when
+    min_isr_until: tuple[tuple[int, int], ...]  # earlier ones, and until when
     is_compacted: bool
 
     def known_min_isrs(self, now_ms: int) -> list[int]:
-        """Returns what brokers may take min.insync.replicas for, because they lag behind."""
+        """Returns what brokers may take min.insync.replicas for: the one before, and those of lately."""
+        before = [each for each, _ in self.min_isr_until[-1:]]
         lately = [each for each, until_ms in self.min_isr_until if until_ms + STALE_MS >= now_ms]
-        return [self.min_isr, self.min_isr_before, *lately]
+        return [self.min_isr, *before, *lately]
 
 
 class Stored:
@@ -94,16 +94,14 @@ class Stored:
         configs = value["configs"]
         min_isr = int(configs.get("min.insync.replicas", DEFAULT_MIN_ISR))
         before = self.topics.get(value["id"])
-        last = min_isr if before is None else before.min_isr
-        kept = before.min_isr_before if before is not None and last == min_isr else last
         until = () if before is None else before.min_isr_until
-        if last != min_isr:
-            until = (*until, (last, self.timeline.now_ms))
+        if before is not None and before.min_isr != min_isr:
+            until = (*until, (before.min_isr, self.timeline.now_ms))
         is_unclean = configs.get("unclean.leader.election.enable") == "true"
         is_flushed = configs.get("flush.messages") == "1"
         is_compacted = configs.get("cleanup.policy") == "compact"
         self.topics[value["id"]] = Topic(
-            value["name"], min_isr, is_unclean, is_flushed, kept, until, is_compacted
+            value["name"], min_isr, is_unclean, is_flushed, until, is_compacted
         )
         for key, ledger in self.ledgers.items():
             if key.startswith(value["id"] + "/"):
