@@ -29,6 +29,7 @@ from broker.maintenance.compaction_rounds import CompactionRounds
 from broker.maintenance.retention_rounds import Rounds
 from broker.maintenance.room_watch import watch_room
 from broker.maintenance.scrub_rounds import ScrubRounds
+from broker.memory.heap import keep_freed_memory
 from broker.metadata.local import metadata_of
 from broker.metadata.store import MetadataError
 from broker.metrics.counters import Metrics
@@ -65,6 +66,7 @@ def run(config: BrokerConfig, clock: Clock | None = None) -> int:
     """Serves until SIGTERM or SIGINT. Returns the exit status: 0, or 1 if the start failed."""
     logs.set_up(config.log_level)
     _raise_descriptor_limit()
+    keep_freed_memory()
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         try:
