@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tests.broker.asking import NO_ID, fetch, values
@@ -11,7 +12,9 @@ if TYPE_CHECKING:
     from tests.oracle import wire
 
 NONE, LOADING, TRANSACTIONAL = 0, 14, 0x10
+COORDINATOR_IS_ABSENT = (LOADING, 15, 16)  # loading, not available, another one
 COMMITTED = 1
+DEADLINE_S = 60
 
 
 class Given(NamedTuple):
@@ -47,6 +50,14 @@ class Transactional:
             self.given = Given(answer["producer_id"], answer["producer_epoch"])
             self.sequences.clear()
         return answer["error_code"]
+
+    def first_init(self, *, timeout_ms: int = 60_000) -> None:
+        """Asks for the first id and epoch, again while the coordinator is absent (Kafka just started)."""
+        deadline = time.monotonic() + DEADLINE_S
+        while (code := self.init(timeout_ms=timeout_ms)) in COORDINATOR_IS_ABSENT:
+            assert time.monotonic() < deadline, code
+            time.sleep(0.05)  # a foreign process can only be polled
+        assert code == NONE, code
 
     def add(self, topic: str, *partitions: int, version: int = 3) -> list[int]:
         """Adds partitions; the error of each."""

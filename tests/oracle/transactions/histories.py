@@ -69,7 +69,7 @@ class History:
         """All of it."""
         self._create()
         for number, each in enumerate(self.producers):
-            assert each.init(timeout_ms=600_000) == NONE
+            each.first_init(timeout_ms=600_000)
             self.numbers[each.given.producer_id] = number
         still_open: set[Transactional] = set()
         for _ in range(STEPS):

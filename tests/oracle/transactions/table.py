@@ -27,7 +27,6 @@ LEVEL_2 = "4.1.1"
 CONCURRENT, NOT_KNOWN = 51, 105
 PREPARED = ("PrepareCommit", "PrepareAbort")
 DEADLINE_S = 60
-COORDINATOR_IS_ABSENT = (14, 15, 16)  # loading, not available, another one
 TIMEOUT_MS = 600_000  # nothing times out while the table is played
 LATER_COORDINATOR = 1_000_000  # the epoch of one that has taken over
 
@@ -170,11 +169,7 @@ class StateOf(NamedTuple):
 
 def begin(_: Stage, one: Subject) -> None:
     """The first InitProducerId, once the coordinator is there: Kafka may have been restarted."""
-    deadline = time.monotonic() + DEADLINE_S
-    while (code := one.init(timeout_ms=TIMEOUT_MS)) in COORDINATOR_IS_ABSENT:
-        assert time.monotonic() < deadline
-        time.sleep(0.05)  # a foreign process can only be polled
-    assert code == NONE
+    one.first_init(timeout_ms=TIMEOUT_MS)
 
 
 def bump(_: Stage, one: Subject) -> None:
