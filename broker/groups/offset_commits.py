@@ -183,7 +183,7 @@ class OffsetCommits(GroupRegistry):
 
     def _pend(self, kept: StoredGroup, producer_id: int, batch: PendingBatch) -> None:
         kept.pending_offsets.add(producer_id, batch)
-        self._note_transactions(kept)
+        self._in_transactions.setdefault(producer_id, set()).add(kept.group.group_id)
 
     def _note_transactions(self, kept: StoredGroup) -> None:
         """Notes which producers have pending offsets in a group."""
@@ -212,7 +212,8 @@ class OffsetCommits(GroupRegistry):
             kept = self._groups.get(group_id)
             if kept is not None:
                 kept.transaction_ended(producer_id, marker_offset, is_commit=is_commit)
-                self._note_transactions(kept)
+                if producer_id in kept.pending_offsets.producer_ids:  # of its next transaction
+                    groups.add(group_id)
         if not groups:
             self._in_transactions.pop(producer_id, None)
 

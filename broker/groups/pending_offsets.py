@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from broker.groups.offset_expiry import corrected_commit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from broker.coordination.internal_topic import Log
     from broker.groups.store import Committed
@@ -25,10 +25,38 @@ if TYPE_CHECKING:
 NOT_STORED = -1
 
 
+class _Counted:
+    """The partitions that batches have, each once for every batch that has it.
+
+    Nearly all are in one batch. So what is done for each of tens of thousands is done by sets.
+    """
+
+    __slots__ = ("_more", "names")
+
+    def __init__(self) -> None:
+        self.names: set[TopicPartition] = set()
+        self._more: dict[TopicPartition, int] = {}  # how many batches beside the first one have it
+
+    def add(self, names: Collection[TopicPartition]) -> None:
+        """Counts the partitions of a batch."""
+        for name in self.names.intersection(names):
+            self._more[name] = self._more.get(name, 0) + 1
+        self.names.update(names)
+
+    def discard(self, names: Collection[TopicPartition]) -> None:
+        """Counts the partitions of a batch no longer."""
+        stay = self._more.keys() & names if self._more else ()
+        for name in stay:
+            left = self._more.pop(name) - 1
+            if left:
+                self._more[name] = left
+        self.names.difference_update(set(names).difference(stay) if stay else names)
+
+
 class PendingBatch:
     """The offsets of one request, and where they are in the log."""
 
-    __slots__ = ("base_offset", "is_committed", "log", "names", "offsets")
+    __slots__ = ("base_offset", "counted_by", "is_committed", "log", "names", "offsets")
 
     def __init__(
         self, offsets: Mapping[TopicPartition, Committed], base_offset: int = NOT_STORED
@@ -36,15 +64,18 @@ class PendingBatch:
         """Takes the offsets in the order of their records."""
         self.names = tuple(offsets)
         self.offsets = dict(offsets)
+        self.counted_by: list[_Counted] = []  # where its partitions are counted
         self.log: Log | None = None  # None: the offsets say it themselves
         self.base_offset = base_offset
         self.is_committed = False  # the transaction was committed before the batch was acknowledged
 
     def drop(self, names: Iterable[TopicPartition]) -> None:
         """Removes the offsets of partitions: they were deleted."""
-        gone = set(names)
-        for name in gone.intersection(self.offsets):
+        gone = set(names).intersection(self.offsets)
+        for name in gone:
             del self.offsets[name]
+        for counted in self.counted_by:
+            counted.discard(gone)
 
     @property
     def is_stored(self) -> bool:
@@ -67,16 +98,17 @@ class PendingBatch:
 class PendingOffsets:
     """The pending offsets of one group, by producer id."""
 
-    __slots__ = ("_batches",)
+    __slots__ = ("_batches", "_counted")
 
     def __init__(self) -> None:
         self._batches: dict[int, list[PendingBatch]] = {}
+        self._counted = _Counted()
 
     def __bool__(self) -> bool:
         return bool(self._batches)
 
     def __contains__(self, name: object) -> bool:
-        return any(name in batch.offsets for batch in self._all())
+        return name in self._counted.names
 
     @property
     def producer_ids(self) -> Iterable[int]:
@@ -85,23 +117,28 @@ class PendingOffsets:
 
     def names(self) -> set[TopicPartition]:
         """Returns the partitions that have pending offsets."""
-        return {name for batch in self._all() for name in batch.offsets}
+        return set(self._counted.names)
 
     def add(self, producer_id: int, batch: PendingBatch) -> None:
         """Adds a batch, before or after it is written."""
         self._batches.setdefault(producer_id, []).append(batch)
+        self._counted.add(batch.offsets)
+        batch.counted_by.append(self._counted)
 
     def withdraw(self, producer_id: int, batch: PendingBatch) -> None:
         """Removes a batch that could not be written."""
         batches = self._batches.get(producer_id, [])
         if batch in batches:
             batches.remove(batch)
+            self._uncount(batch)
             if not batches:
                 del self._batches[producer_id]
 
     def of(self, names: Iterable[TopicPartition]) -> list[PendingBatch]:
         """Returns the batches that have offsets of any of these partitions."""
-        wanted = set(names)
+        wanted = self._counted.names.intersection(names)
+        if not wanted:
+            return []
         return [batch for batch in self._all() if not wanted.isdisjoint(batch.offsets)]
 
     def end(self, producer_id: int, marker_offset: int) -> list[PendingBatch]:
@@ -110,7 +147,14 @@ class PendingOffsets:
         later = [batch for batch in batches if batch.base_offset > marker_offset]
         if later:
             self._batches[producer_id] = later
-        return [batch for batch in batches if batch.base_offset < marker_offset]
+        ended = [batch for batch in batches if batch.base_offset < marker_offset]
+        for batch in ended:
+            self._uncount(batch)
+        return ended
+
+    def _uncount(self, batch: PendingBatch) -> None:
+        self._counted.discard(batch.offsets)
+        batch.counted_by.remove(self._counted)
 
     def correct(self, change: Change) -> None:
         """Corrects the times of commits, after the clock has changed."""
