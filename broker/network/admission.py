@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from broker.quotas.entity import Quotas
     from broker.topics.settings import Settings
 
+TOO_MANY: Final = "max.connections reached"
+TOO_FAST: Final = "max.connection.creation.rate reached"
 MOST_WAIT_S: Final = 10.0
 _BURST_S = 1.0
 _MOST_ADDRESSES = 10_000  # that are remembered, unless more of them are over their rates
@@ -42,16 +44,15 @@ class Admission:
         """
         config = self._settings.broker.connections
         if open_connections >= config.max_connections:
-            return "max.connections reached"
+            return TOO_MANY
         address = _address(host)
-        count = self._open.get(address, 0)
-        if count >= self._most(address):
-            return "max.connections.per.ip reached"
+        if refusal := self._refusal(address):
+            return refusal
         due_s, rate = now_s, config.max_connection_creation_rate
         if rate < INT_MAX:
             due_s = _next_due_s(self._due_s, rate, now_s)
             if due_s - _BURST_S - now_s > MOST_WAIT_S:
-                return "max.connection.creation.rate reached"
+                return TOO_FAST
         own_due_s, own_rate = now_s, connection_rate(quotas, address) if quotas else None
         if own_rate is not None:
             own_due_s = _next_due_s(self._due_of.get(address, 0.0), own_rate, now_s)
@@ -60,8 +61,26 @@ class Admission:
             self._keep(address, own_due_s, now_s)
         if rate < INT_MAX:
             self._due_s = due_s
-        self._open[address] = count + 1
+        self._count(address)
         return max(0.0, max(due_s, own_due_s) - _BURST_S - now_s)
+
+    def admit_guest(self, host: str) -> float | str:
+        """Counts a new connection that the limits of all connections do not concern.
+
+        Returns 0.0, or why it is refused: those of its address are limited all the same.
+        """
+        address = _address(host)
+        if refusal := self._refusal(address):
+            return refusal
+        self._count(address)
+        return 0.0
+
+    def _refusal(self, address: str) -> str | None:
+        is_full = self._open.get(address, 0) >= self._most(address)
+        return "max.connections.per.ip reached" if is_full else None
+
+    def _count(self, address: str) -> None:
+        self._open[address] = self._open.get(address, 0) + 1
 
     def _keep(self, address: str, due_s: float, now_s: float) -> None:
         """Remembers when an address will have been due; forgets those that are not over their rates."""

@@ -61,6 +61,7 @@ class Connection(asyncio.Protocol):
         self.client_id: str | None = None
         self.software = ""  # name and version from ApiVersions v3
         self.last_active_s = 0.0
+        self.is_guest = False  # whether it is beyond the limits, and for another broker (guests.py)
         self._transport: asyncio.Transport | None = None
         self._turns = node.turns
         self._frames = Frames()

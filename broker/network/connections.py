@@ -6,8 +6,9 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from broker.network.admission import Admission
-from broker.network.context import Excessive, Folded
+from broker.network.admission import TOO_FAST, TOO_MANY, Admission
+from broker.network.context import Excessive, Folded, NoRoom
+from broker.network.guests import Guests
 from broker.repeats import Repeats
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ class Connections:
         self._metrics = metrics
         self._open: set[Connection] = set()
         self._admission = Admission(settings)
+        self.guests = Guests()  # of the open connections, those that are beyond the limits
         self._refusals = Repeats()
         self._memory = memory
 
@@ -52,13 +54,13 @@ class Connections:
         While too many are made in a second, the connection is not read before its turn.
         """
         now_s = connection.node.clock.monotonic_s()
-        wait_s = self._admission.admit(
-            connection.session.host, len(self._open), now_s, connection.node.metadata.image.quotas
-        )
+        host, image = connection.session.host, connection.node.metadata.image
+        within = len(self._open) - len(self.guests)
+        wait_s = self._admission.admit(host, within, now_s, image.quotas)
+        if wait_s in (TOO_MANY, TOO_FAST):
+            wait_s = self._admit_guest(connection, str(wait_s))
         if isinstance(wait_s, str):
-            self._metrics.connections_refused += 1
-            if self.is_shown(connection, wait_s):
-                log.warning("connection refused: %s", wait_s, extra={"peer": connection.peer})
+            self._no_room(connection, wait_s)
             return False
         self._open.add(connection)
         self._metrics.connections_made += 1
@@ -67,13 +69,43 @@ class Connections:
             connection.delay(wait_s)
         return True
 
+    def _admit_guest(self, connection: Connection, refusal: str) -> float | str:
+        """Takes a connection beyond the limits, which may be of another broker; see `Guests`.
+
+        One that was here before may have to leave. Returns 0.0, or why the new one is refused.
+        """
+        node = connection.node
+        has_room, leaves = self.guests.make_room(
+            node.metadata.image, self._settings.broker.cluster.node_id
+        )
+        if not has_room:
+            return refusal
+        admitted = self._admission.admit_guest(connection.session.host)
+        if isinstance(admitted, str):
+            return admitted
+        if leaves is not None:
+            self._no_room(leaves, TOO_MANY)
+            self.discard(leaves)
+            leaves.abort()
+        self.guests.add(connection)
+        return admitted
+
+    def _no_room(self, connection: Connection, reason: str) -> None:
+        """Counts and logs that a connection is closed because there are too many."""
+        self._metrics.connections_refused += 1
+        if self.is_shown(connection, reason):
+            log.warning("connection refused: %s", reason, extra={"peer": connection.peer})
+
     def is_shown(self, connection: Connection, reason: str) -> bool:
         """Counts a log line that a client can cause at will; returns whether it is still to be logged."""
         now_s = connection.node.clock.monotonic_s()
         return self._refusals.is_shown(connection.session.host, reason, now_s)
 
     def refused(self, connection: Connection, reason: str | CloseConnection) -> None:
-        """Counts and logs that a connection is closed because of invalid data."""
+        """Counts and logs that a connection is closed because of invalid data, or for lack of room."""
+        if isinstance(reason, NoRoom):
+            self._no_room(connection, reason.kind)
+            return
         self._metrics.bad_requests += 1
         if isinstance(reason, Excessive):
             self._metrics.excessive_requests += 1
@@ -95,6 +127,7 @@ class Connections:
         """Removes a closed connection; one that was refused is not there."""
         if connection in self._open:
             self._open.remove(connection)
+            self.guests.discard(connection)
             self._admission.discard(connection.session.host)
 
     def close_idle(self, clock: Clock) -> int:

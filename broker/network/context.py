@@ -49,6 +49,10 @@ class NotServed(Folded):
         super().__init__(text, text)
 
 
+class NoRoom(Folded):
+    """There are too many connections, and this one is kept for another broker, which asks otherwise."""
+
+
 class Excessive(Folded):
     """The request, or its response, is larger than it may be."""
 

@@ -22,15 +22,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker.api import api_versions
 from broker.network import throttling
+from broker.network.admission import TOO_MANY
 from broker.network.context import (
     CloseConnection,
     Context,
     Excessive,
     Later,
+    NoRoom,
     NotServed,
     as_broker_error,
 )
 from broker.network.encoded import Encoded, decode_in_steps, encode_in_steps
+from broker.network.guests import ASKED_BETWEEN_BROKERS
 from broker.network.turns import can_pause
 from broker.security.authorizer import CLUSTER_NAME
 from protocol.acl import ResourceType
@@ -151,6 +154,8 @@ def dispatch(node: Node, connection: Connection, frame: bytes | memoryview) -> A
     started_s = node.clock.monotonic_s()
     try:
         header = read_request_header(frame)
+        if connection.is_guest and header.api_key not in ASKED_BETWEEN_BROKERS:
+            raise NoRoom(TOO_MANY, TOO_MANY)
         route = _routes.get((header.api_key, header.api_version)) or _route(header)
         if header.api_key == API_VERSIONS and not api_versions.is_served(header.api_version):
             return _encode(node, route, header, api_versions.unsupported_version(), started_s)

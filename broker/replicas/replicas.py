@@ -324,8 +324,12 @@ class Replicas:
         session = context.connection.session
         if not self._node.authorizer.allows_on_cluster(session, Operation.CLUSTER_ACTION):
             return None
-        context.connection.outgoing.count_in(self._node.memory.replication)
-        follower = self._session_of(context.connection, request)
+        connection = context.connection
+        connection.outgoing.count_in(self._node.memory.replication)
+        if connection.is_guest and request.replica_state:
+            guests, image = self._node.connections.guests, self._node.metadata.image
+            guests.recognize(connection, request.replica_state, image)
+        follower = self._session_of(connection, request)
         return FollowerFetch(self._node, follower, request, context).answer()
 
     def reads_of(self, rack: str, listener: str) -> ConsumerReads:

@@ -12,7 +12,10 @@ from broker.network.context import CloseConnection, Later
 from broker.security.session import ANONYMOUS, Session
 
 CONNECTION = SimpleNamespace(
-    client_id=None, software="", session=Session(ANONYMOUS, "127.0.0.1", "PLAINTEXT")
+    client_id=None,
+    software="",
+    is_guest=False,
+    session=Session(ANONYMOUS, "127.0.0.1", "PLAINTEXT"),
 )
 
 

@@ -76,6 +76,6 @@ def test_what_follows_a_request_in_its_frame_is_left_alone():
         turns=Turns(lambda: 0.0, Collector(lambda: 0.0)),
         metadata=SimpleNamespace(image=SimpleNamespace(quotas={})),
     )
-    connection = SimpleNamespace(client_id=None, software="")
+    connection = SimpleNamespace(client_id=None, software="", is_guest=False)
     frame = request("ApiVersions", 3, **asking.SOFTWARE) + b"more"
     assert dispatch(node, connection, frame)

@@ -21,7 +21,10 @@ from tests.oracle import wire
 
 NONE, TOPIC_DENIED, GROUP_DENIED, NOT_LEADER = 0, 29, 30, 6
 CONNECTION = SimpleNamespace(
-    client_id=None, software="", session=Session(ANONYMOUS, "127.0.0.1", "PLAINTEXT")
+    client_id=None,
+    software="",
+    is_guest=False,
+    session=Session(ANONYMOUS, "127.0.0.1", "PLAINTEXT"),
 )
 
 
