@@ -70,6 +70,7 @@ Short = list[Buffer] | Later | None
 
 # Frames from this size on are decoded in steps.
 _STEPS_BYTES = 4096
+_COPIED_BYTES = 64 << 10  # of an answer, so that it is one buffer with its header
 _WAITING = (1, 11, 14)  # Fetch, JoinGroup, SyncGroup: they wait for others
 _MAYBE_SLOW_S = 0.01  # what takes less is not compared with the setting
 # Small requests of Produce, Fetch and Heartbeat are the bulk of what is asked, and never take long: they
@@ -215,7 +216,7 @@ def _serve(
     if isinstance(response, Later):
         finish = partial(_finish, node, route, header, request, response, started_s)
         return Later(response.happened, finish, response.dropped)
-    return _encode(node, route, header, response, started_s)
+    return _answer(node, route, header, request, response, started_s)
 
 
 def _serve_in_slices(
@@ -256,7 +257,7 @@ def _finish(
         response = route.refuse(request, as_broker_error(node, error, route.name))
     if isinstance(response, CoroutineType):
         return _wait(node, route, header, request, response, started_s)
-    return _encode(node, route, header, response, started_s)
+    return _answer(node, route, header, request, response, started_s)
 
 
 async def _wait(
@@ -277,7 +278,7 @@ async def _wait(
     if response is None:
         _count(node, header, started_s)
         return None
-    return _encode(node, route, header, response, started_s)
+    return _answer(node, route, header, request, response, started_s)
 
 
 def _short_later(
@@ -316,6 +317,21 @@ def _tell_slow(node: Node, header: RequestHeader, taken_s: float) -> None:
     log.warning("slow request: %s", api.name, extra=extra)
 
 
+def _answer(
+    node: Node,
+    route: Route,
+    header: RequestHeader,
+    request: Message,
+    response: Any,
+    started_s: float,
+) -> list[Buffer]:
+    """Does what `_encode` does; what is left of a request that is served in slices is freed so, too."""
+    answer = _encode(node, route, header, response, started_s)
+    if can_pause():
+        node.turns.leftovers.take(request, response)
+    return answer
+
+
 def _encode(
     node: Node, route: Route, header: RequestHeader, response: Any, started_s: float
 ) -> list[Buffer]:
@@ -342,7 +358,7 @@ def _encode(
     for part in parts:
         size += len(part)
     _count(node, header, started_s)
-    if len(parts) == 1:
-        return [b"".join((size.to_bytes(4, "big"), head, parts[0]))]
+    if len(parts[0]) > _COPIED_BYTES:
+        return [size.to_bytes(4, "big") + head, *parts]
     parts[0] = b"".join((size.to_bytes(4, "big"), head, parts[0]))
     return parts

@@ -31,6 +31,7 @@ from greenlet import GreenletExit, getcurrent, greenlet
 
 from broker.garbage import Hold
 from broker.network.context import Later
+from broker.network.leftovers import Leftovers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator
@@ -161,6 +162,7 @@ class Turns:
         self._ends_s = 0.0  # when this round ends
         self._unseen_s = 0.0  # how long requests have taken since the last round
         self.collector = collector
+        self.leftovers = Leftovers(now_s, self.join)
 
     def is_crowded(self, now_s: float) -> bool:
         """Returns whether those whose requests come now have to queue like others."""
