@@ -8,8 +8,11 @@ are lost too.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
+import weakref
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from client.errors import AuthenticationFailed, ConnectionBroken
@@ -34,13 +37,41 @@ class Receiver(Protocol):
         """Takes that there will be no answer: the connection has ended."""
 
 
-class AsyncConnection(asyncio.BufferedProtocol):
-    """A connection that `open_connection` has opened."""
+class Room(Protocol):
+    """Memory for large answers, of which so many bytes may be held; what waits is served in its order."""
 
-    def __init__(self, address: str, client_id: str, access: Access = PLAINTEXT) -> None:
+    limit_bytes: int
+
+    def take(self, size_bytes: int) -> bool:
+        """Reserves bytes now and returns True, unless there is no room."""
+
+    def wait(self, size_bytes: int, granted: Callable[[], object]) -> Any:
+        """Reserves bytes as soon as there is room, and calls `granted` then."""
+
+    def leave(self, wait: Any) -> bool:
+        """Waits no longer; returns False if the bytes were granted already."""
+
+    def release(self, size_bytes: int) -> None:
+        """Gives bytes back."""
+
+
+class AsyncConnection(asyncio.BufferedProtocol):
+    """A connection that `open_connection` has opened.
+
+    With a `room` a large answer is read when there is room for it: until then the socket is not read. An
+    answer that is larger than the room takes all of it. Its bytes are given back when nobody refers to
+    the answer any more, or to records of it.
+    """
+
+    def __init__(
+        self, address: str, client_id: str, access: Access = PLAINTEXT, room: Room | None = None
+    ) -> None:
         self.address = address
         self._access = access
+        self._room = room
+        self._waits_for_room: Any = None
         self._frames = Frames(address, client_id, access.authenticator, time.monotonic)
+        self._frames.must_allot = room is not None
         self._transport: asyncio.Transport | None = None
         self._loop = asyncio.get_running_loop()
         self._answers: deque[asyncio.Future[Any] | Receiver] = deque()
@@ -158,6 +189,8 @@ class AsyncConnection(asyncio.BufferedProtocol):
         except (ConnectionBroken, AuthenticationFailed) as error:
             self._fail(error)
             return
+        if frames.wanted_bytes and self._room is not None and self._waits_for_room is None:
+            self._reserve(self._room)
         self._flush()  # the next step of a handshake
         if frames.is_ready and not self.ready.done():
             self.ready.set_result(None)
@@ -181,6 +214,25 @@ class AsyncConnection(asyncio.BufferedProtocol):
 
     # --- internal ---------------------------------------------------------------------------------
 
+    def _reserve(self, room: Room) -> None:
+        """Takes memory for the large answer that has begun, or reads no more of it before there is room."""
+        size = min(self._frames.wanted_bytes, room.limit_bytes)
+        if room.take(size):
+            self._allot(room, size)
+        elif self._transport is not None:
+            self._transport.pause_reading()
+            self._waits_for_room = room.wait(size, partial(self._granted, room, size))
+
+    def _granted(self, room: Room, size: int) -> None:
+        self._waits_for_room = None
+        self._allot(room, size)
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    def _allot(self, room: Room, size: int) -> None:
+        frame = self._frames.allot()
+        weakref.finalize(frame, _give_back, self._loop, room, size).atexit = False
+
     def _flush(self) -> None:
         output = self._frames.take_output()
         if output and self._transport is not None:
@@ -190,6 +242,10 @@ class AsyncConnection(asyncio.BufferedProtocol):
         if self._failure is not None:
             return
         self._failure = failure
+        if self._waits_for_room is not None and self._room is not None:
+            self._room.leave(self._waits_for_room)
+            self._waits_for_room = None
+        self._frames.drop_large()
         if self._transport is not None:
             self._transport.abort()
         waiting, self._answers = self._answers, deque()
@@ -200,6 +256,12 @@ class AsyncConnection(asyncio.BufferedProtocol):
             elif not each.done():
                 each.set_exception(failure)
                 each.exception()  # the request may have been cancelled
+
+
+def _give_back(loop: asyncio.AbstractEventLoop, room: Room, size: int) -> None:
+    """Gives back the bytes of an answer; the last to refer to it may have been a thread."""
+    with contextlib.suppress(RuntimeError):  # the loop has ended, and the room with it
+        loop.call_soon_threadsafe(room.release, size)
 
 
 async def _connected(make: Callable[[], Any], host: str, port: int, **options: Any) -> Any:
@@ -227,8 +289,12 @@ async def open_connection(
     *,
     timeout_s: float,
     access: Access = PLAINTEXT,
+    room: Room | None = None,
 ) -> AsyncConnection:
-    """Connects and performs the handshake. Raises ConnectionBroken or AuthenticationFailed."""
+    """Connects and performs the handshake. Raises ConnectionBroken or AuthenticationFailed.
+
+    `room` is the memory that large answers are counted in.
+    """
     address = f"{host}:{port}"
     loop = asyncio.get_running_loop()
     made: AsyncConnection | None = None
@@ -237,7 +303,7 @@ async def open_connection(
         async with asyncio.timeout(timeout_s):
             await access.prepare_on(loop)
             made = await _dial(
-                lambda: AsyncConnection(address, client_id, access),
+                lambda: AsyncConnection(address, client_id, access, room),
                 host,
                 port,
                 ssl=access.tls,

@@ -69,6 +69,10 @@ class Authenticator(Protocol):
         """
 
 
+class _Large(bytearray):
+    """The frame of a large answer. `weakref.finalize` sees when nobody refers to any part of it any more."""
+
+
 class _Sent(NamedTuple):
     correlation_id: int
     key: int
@@ -112,7 +116,9 @@ class Frames:
         self._output: list[bytes | bytearray | memoryview] = []
         self._buffer = memoryview(bytearray(_READ_BYTES))
         self._begin = self._end = 0  # of what was received in it, and not processed
-        self._large: bytearray | None = None  # the frame of an answer that does not fit
+        self.must_allot = False  # whether the shell asks for memory for each large answer
+        self.wanted_bytes = 0  # of the large answer that waits for memory
+        self._large: _Large | None = None  # the frame of an answer that does not fit
         self._large_end = 0  # of what was received of that frame
         self._handshake: Generator[Request, Any, int] | None = self._shake_hands()
         self._write(*next(self._handshake), is_handshake=True)
@@ -186,6 +192,19 @@ class Frames:
 
     # --- answers ---------------------------------------------------------------------------------
 
+    def allot(self) -> bytearray:
+        """Takes memory for the large answer that has begun, and returns its frame.
+
+        Shells call it that have set `must_allot`, when `wanted_bytes` is not 0; until then nothing more
+        may be received.
+        """
+        self._large = large = _Large(self.wanted_bytes)
+        begin = self._begin + _SIZE.size
+        self._large_end = self._end - begin
+        large[: self._large_end] = self._buffer[begin : self._end]
+        self._begin = self._end = self.wanted_bytes = 0
+        return large
+
     def room(self) -> memoryview:
         """Returns the buffer for the next bytes; it is never empty."""
         if self._large is not None:
@@ -198,6 +217,10 @@ class Frames:
             self._buffer[: end - begin] = bytes(self._buffer[begin:end])
             self._begin, self._end = 0, end - begin
         return self._buffer[self._end :]
+
+    def drop_large(self) -> None:
+        """Forgets a large answer of which not all has come: the connection has ended."""
+        self._large, self.wanted_bytes = None, 0
 
     def filled(self, count: int) -> None:
         """Notes `count` received bytes; `next_answer` processes them."""
@@ -244,10 +267,9 @@ class Frames:
             return bytes(self._buffer[begin : self._begin])
         self._check_size(size)
         if _SIZE.size + size > _READ_BYTES:
-            self._large = large = bytearray(size)
-            self._large_end = self._end - begin
-            large[: self._large_end] = self._buffer[begin : self._end]
-            self._begin = self._end = 0
+            self.wanted_bytes = size
+            if not self.must_allot:
+                self.allot()
         return None
 
     def _check_size(self, size: int) -> None:

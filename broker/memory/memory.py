@@ -1,7 +1,8 @@
 """The shares of one broker's memory, by what they are used for.
 
 Of `memory.limit.bytes` half is for records that are decompressed or converted, a quarter for frames that
-arrive, three sixteenths for answers that have not been read, and one sixteenth for replication.
+arrive, three sixteenths for answers that have not been read, and one sixteenth for replication: half of
+that for answers to followers, half for what the followers here receive from their leaders.
 What one use leaves free, another cannot have: so no flood of one kind can stop another kind of work.
 `queued.max.request.bytes`, if it is smaller, limits the first share.
 """
@@ -31,7 +32,8 @@ class Memory:
         self.most_frame_bytes = min(config.limits.socket_request_max_bytes, queued_bytes - 4)
         self.records = Share(limit_bytes // 2)
         self.answers = Share(limit_bytes * 3 // 16)
-        self.replication = Share(limit_bytes // 16)
+        self.replication = Share(limit_bytes // 32)
+        self.received = Share(limit_bytes // 32)
 
     def __iter__(self) -> Iterator[tuple[str, Share]]:
         """The shares, each with the name that metrics give to its use."""
@@ -39,3 +41,4 @@ class Memory:
         yield "records", self.records
         yield "answers", self.answers
         yield "replication", self.replication
+        yield "received", self.received

@@ -6,6 +6,9 @@ that are done with the answer. The others are asked for already. So an idle part
 A partition that is ready while the leader parks a fetch does not wait for its answer: the next fetch
 is sent at once, and ends the wait of the first.
 
+Answers wait for memory that all fetchers share. Who has it waits for nothing but its leader and the disk,
+so each has its turn.
+
 An answer is taken, and the next fetch sent, in the very read of the socket that brings the answer:
 producers with acks=all wait for both.
 """
@@ -144,6 +147,7 @@ class Fetcher:
 
     def _disconnect(self) -> None:
         """Ends the connection and its session: everything has to be asked for anew."""
+        self._failure = None  # by its traceback it would keep an answer in memory
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -215,6 +219,7 @@ class Fetcher:
             endpoint.port,
             f"broker-{self._host.cluster.me}-fetcher",
             timeout_s=_CONNECT_S,
+            room=self._host.received,
         )
 
     # --- fetches ----------------------------------------------------------------------------------
