@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker.network.per_partition import per_partition
 from broker.network.turns import paced
-from broker.partitions.offload import answer
+from broker.partitions.offload import answer, unpacking
 from protocol.acl import Operation, ResourceType
 from protocol.api.list_offsets import (
     ListOffsetsPartitionResponse,
@@ -92,7 +92,7 @@ def _answer(
         partition = node.leader_partition(
             name, wanted.partition_index, wanted.current_leader_epoch, permit.may_block
         )
-        found = _look_up(partition, wanted, request.isolation_level, version, permit.may_block)
+        found = _look_up(partition, wanted, request.isolation_level, version, permit)
         if node.replicas is not None:
             _check_end_known(node.replicas, partition, found, wanted.timestamp, version)
         return found
@@ -137,24 +137,27 @@ def _look_up(
     wanted: ListOffsetsPartition,
     isolation_level: int,
     version: int,
-    may_block: bool,
+    permit: Permit,
 ) -> ListOffsetsPartitionResponse:
-    """Returns the result of one partition. Raises WouldBlock only without `may_block`."""
-    target = wanted.timestamp
+    """Returns the result of one partition.
+
+    Raises WouldBlock where that is told to those who may not block, NeedsMemory, and MessageTooLarge.
+    """
+    target, may_block = wanted.timestamp, permit.may_block
     if is_target(target) and _TARGET_SINCE[Target(target)] > version:
         raise UnsupportedVersion(f"version {version} does not know the value {target}")
     if version == 0:
         return ListOffsetsPartitionResponse(
             partition_index=wanted.partition_index,
-            old_style_offsets=partition.reader.offsets_before_v0(
-                target, wanted.max_num_offsets, may_block=may_block
+            old_style_offsets=unpacking(
+                permit, partition.reader.offsets_before_v0, target, wanted.max_num_offsets
             ),
         )
     upper = partition.high_watermark
     if isolation_level == _READ_COMMITTED:
         partition.reader.learn(may_block=may_block)
         upper = partition.last_stable_offset
-    offset, timestamp = _find(partition, target, upper, may_block)
+    offset, timestamp = _find(partition, target, upper, permit)
     return ListOffsetsPartitionResponse(
         partition_index=wanted.partition_index,
         offset=offset,
@@ -163,12 +166,14 @@ def _look_up(
     )
 
 
-def _find(partition: Partition, target: int, upper: int, may_block: bool) -> OffsetAndTimestamp:
+def _find(partition: Partition, target: int, upper: int, permit: Permit) -> OffsetAndTimestamp:
     """Returns the requested offset and its time, -1 if there is none."""
+    reader = partition.reader
+    found: OffsetAndTimestamp | None
     if not is_target(target):
-        found = partition.reader.find_by_time(target, upper_offset=upper, may_block=may_block)
+        found = unpacking(permit, reader.find_by_time, target, upper_offset=upper)
     elif target == Target.MAX_TIMESTAMP:
-        found = partition.reader.find_largest_time(upper_offset=upper, may_block=may_block)
+        found = unpacking(permit, reader.find_largest_time, upper_offset=upper)
     elif target == Target.LATEST:
         found = (upper, NO_TIMESTAMP)
     elif target in (Target.EARLIEST, Target.EARLIEST_LOCAL):

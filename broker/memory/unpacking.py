@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from storage.log.appender import SHORT_UNPACK_BYTES
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from broker.memory.share import Share
 
-_COPIES = 4  # records unpacked, written again in up to twice the size, and compressed again
+COPIES: Final = 4  # records unpacked, written again in up to twice the size, and compressed again
 
 
 class Step(NamedTuple):
@@ -30,7 +30,7 @@ class Step(NamedTuple):
 
 def steps(share: Share) -> tuple[Step, ...]:
     """Returns the steps in which work on records is tried."""
-    most_bytes = share.limit_bytes // _COPIES
+    most_bytes = share.limit_bytes // COPIES
     return (
         Step(min(SHORT_UNPACK_BYTES, most_bytes), 0),
         Step(most_bytes // 4, most_bytes),

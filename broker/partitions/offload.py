@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from broker.memory.unpacking import reserved, steps
+from broker.memory.unpacking import COPIES, reserved, steps
 from broker.pools import ON_LOOP
+from protocol.errors import MessageTooLarge
 from storage.would_block import NeedsMemory, WouldBlock
 
 if TYPE_CHECKING:
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from protocol.topic_partition import TopicPartition
 
 _Answer = TypeVar("_Answer")
+
+_LOOP_UNPACK_BYTES = 512 << 10  # what a lookup may unpack a batch to on the event loop
+_UNRESERVED_BYTES = 1 << 20  # the same in a thread, where no memory is reserved
 
 
 class WouldConvert(WouldBlock):
@@ -57,6 +61,26 @@ async def offload(
         return await node.pools.reads.run_for_request(attempt)
     except NeedsMemory:  # what was read has to be converted
         return await _converting(node, attempt)
+
+
+def unpacking(
+    permit: Permit, look_up: Callable[..., _Answer], *asked: Any, **named: Any
+) -> _Answer:
+    """Returns what a lookup finds in records, which may have to be unpacked, as far as is permitted.
+
+    Nothing is copied: so a batch may be as large as its records, their copies and a converted answer may
+    be together. Raises WouldBlock, NeedsMemory and, where no more is permitted, MessageTooLarge.
+    """
+    unreserved_bytes = _UNRESERVED_BYTES if permit.may_block else _LOOP_UNPACK_BYTES
+    limit = permit.unpacked_bytes * COPIES or unreserved_bytes
+    try:
+        return look_up(*asked, may_block=permit.may_block, unpack_limit=limit, **named)
+    except NeedsMemory as error:
+        if not permit.may_block:
+            raise WouldBlock(str(error)) from None
+        if permit.may_need_more or not permit.unpacked_bytes:
+            raise
+        raise MessageTooLarge(f"{error}: see memory.limit.bytes") from None
 
 
 async def _converting(node: Node, attempt: Callable[[Permit], _Answer]) -> _Answer:

@@ -158,57 +158,64 @@ def _corrupt(batch: Batch, error: InvalidRecord | UnsupportedCompressionType) ->
     return CorruptMessage(f"the batch at byte {batch.position} is broken: {error.message}")
 
 
-def records(buffer: Buffer, batch: Batch | None = None) -> Iterator[Record]:
+def records(
+    buffer: Buffer, batch: Batch | None = None, limit: int = STORED_LIMIT
+) -> Iterator[Record]:
     """Yields the records of one batch, or of every whole batch in `buffer`, with control records.
 
-    Raises CorruptMessage at a broken batch, after the records before the fault. This is slow,
-    because it builds an object for each record.
+    Raises CorruptMessage at a broken batch, after the records before the fault, and UnpackedTooLarge at
+    one of more than `limit` bytes. This is slow, because it builds an object for each record.
     """
     for each in scan(buffer) if batch is None else (batch,):
         try:
-            yield from walk(region_of(buffer, each))
+            yield from walk(region_of(buffer, each, limit))
         except (InvalidRecord, UnsupportedCompressionType) as error:
             raise _corrupt(each, error) from error
 
 
-def _examine(buffer: Buffer, batch: Batch) -> Findings:
+def _examine(buffer: Buffer, batch: Batch, limit: int) -> Findings:
     """Reads the records of a stored batch once."""
-    region = stored_region(buffer, batch)
+    region = stored_region(buffer, batch, limit)
     try:
         return kernels.examine(region, INT64_MIN, INT64_MAX, False)
     except InvalidRecord as error:
         raise _corrupt(batch, error) from error
 
 
-def summarize(buffer: Buffer, batch: Batch) -> Summary:
+def summarize(buffer: Buffer, batch: Batch, limit: int = STORED_LIMIT) -> Summary:
     """Counts the records of a batch and finds its times; decompresses it if necessary.
 
     Control batches are summarized like others: the caller decides whether their times count.
     Offsets of a format-2 batch are those of its header, because compaction may have removed
     records. Offsets of a wrapper are those of its messages. Raises CorruptMessage for a broken
-    batch.
+    batch, UnpackedTooLarge for one of more than `limit` bytes.
     """
     if batch.magic == 2 and batch.attributes & LOG_APPEND_TIME_BIT and batch.count > 0:
         stamp = None if batch.max_timestamp == NO_TIMESTAMP else batch.max_timestamp
         last = batch.last_offset
         return Summary(batch.count, batch.base_offset, last, stamp, last, stamp, stamp is None)
-    count, base, last, largest, first, flags = _examine(buffer, batch)
+    count, base, last, largest, first, flags = _examine(buffer, batch, limit)
     if batch.magic == 2:
         base, last = batch.base_offset, batch.last_offset
     return Summary(count, base, last, largest, last, first, bool(flags & HAS_MISSING))
 
 
 def find_time(
-    buffer: Buffer, batch: Batch, timestamp: int, min_offset: int = 0
+    buffer: Buffer,
+    batch: Batch,
+    timestamp: int,
+    min_offset: int = 0,
+    limit: int = STORED_LIMIT,
 ) -> OffsetAndTimestamp | None:
     """Returns (offset, time) of the first data record at or after `timestamp`, or None.
 
     Records below `min_offset` and records without a time are skipped. A control batch has no data
-    records. Raises CorruptMessage if the batch is broken before the record that is found.
+    records. Raises CorruptMessage if the batch is broken before the record that is found, and
+    UnpackedTooLarge if it unpacks to more than `limit` bytes.
     """
     if batch.attributes & CONTROL_BIT and batch.magic == 2:
         return None
-    region = stored_region(buffer, batch)
+    region = stored_region(buffer, batch, limit)
     try:
         return kernels.find(region, timestamp, min_offset)
     except InvalidRecord as error:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from protocol.errors import OffsetOutOfRange, UnsupportedVersion
 from protocol.records.batch import records, scan, summarize
+from protocol.records.compression import STORED_LIMIT
 from storage.log import slices
 from storage.segment import time_search
 from storage.time.lookup import Target, is_target, reaches
@@ -74,9 +75,17 @@ ABSENT = "absent"  # there was a record, and compaction has removed it
 
 
 def find_time(
-    segments: Sequence[Segment], timestamp: int, *, start_offset: int, upper_offset: int
+    segments: Sequence[Segment],
+    timestamp: int,
+    *,
+    start_offset: int,
+    upper_offset: int,
+    unpack_limit: int = STORED_LIMIT,
 ) -> OffsetAndTimestamp | None:
-    """Returns (offset, time) of the first record at or after a time. Raises OSError."""
+    """Returns (offset, time) of the first record at or after a time.
+
+    Raises OSError, and UnpackedTooLarge at a batch of more than `unpack_limit` bytes.
+    """
     for segment in segments:
         if segment.tail.end_offset <= start_offset:
             continue
@@ -85,7 +94,11 @@ def find_time(
         if not reaches(segment.largest_time(), timestamp):
             continue
         found = time_search.find_time(
-            segment, timestamp, min_offset=start_offset, upper_offset=upper_offset
+            segment,
+            timestamp,
+            min_offset=start_offset,
+            upper_offset=upper_offset,
+            unpack_limit=unpack_limit,
         )
         if found is not None:
             return found
@@ -129,9 +142,16 @@ def _is_below(segment: Segment, times: SegmentTimes, upper_offset: int) -> bool:
 
 
 def find_largest(
-    segments: Sequence[Segment], *, start_offset: int, upper_offset: int
+    segments: Sequence[Segment],
+    *,
+    start_offset: int,
+    upper_offset: int,
+    unpack_limit: int = STORED_LIMIT,
 ) -> OffsetAndTimestamp | None:
-    """Returns (offset, time) of the first record that has the largest time. Raises OSError."""
+    """Returns (offset, time) of the first record that has the largest time.
+
+    Raises OSError, and UnpackedTooLarge at a batch of more than `unpack_limit` bytes.
+    """
     largest: int | None = None
     for segment in segments:
         if segment.tail.end_offset <= start_offset or segment.base_offset >= upper_offset:
@@ -139,12 +159,18 @@ def find_largest(
         if segment.base_offset >= start_offset and _is_below(segment, segment.times, upper_offset):
             candidate = segment.largest_time()
         else:
-            candidate = _largest_between(segment, start_offset, upper_offset)
+            candidate = _largest_between(segment, start_offset, upper_offset, unpack_limit)
         if exceeds(candidate, largest):
             largest = candidate
     if largest is None:
         return None
-    return find_time(segments, largest, start_offset=start_offset, upper_offset=upper_offset)
+    return find_time(
+        segments,
+        largest,
+        start_offset=start_offset,
+        upper_offset=upper_offset,
+        unpack_limit=unpack_limit,
+    )
 
 
 def offsets_before(
@@ -154,12 +180,14 @@ def offsets_before(
     *,
     start_offset: int,
     upper_offset: int,
+    unpack_limit: int = STORED_LIMIT,
 ) -> list[int]:
     """Returns the result of ListOffsets v0: an offset, then earlier base offsets, descending.
 
     For a time the first offset is the result of its lookup, or the upper offset if that finds
     nothing. For -1 it is the upper offset, for -2 the result is only the log's start. Raises
-    UnsupportedVersion for the other special values, which version 0 does not know, and OSError.
+    UnsupportedVersion for the other special values, which version 0 does not know, OSError, and
+    UnpackedTooLarge at a batch of more than `unpack_limit` bytes.
     """
     if timestamp == Target.EARLIEST:
         return [start_offset][:max_offsets]
@@ -168,7 +196,13 @@ def offsets_before(
     elif is_target(timestamp):
         raise UnsupportedVersion(f"ListOffsets v0 has no timestamp {timestamp}")
     else:
-        found = find_time(segments, timestamp, start_offset=start_offset, upper_offset=upper_offset)
+        found = find_time(
+            segments,
+            timestamp,
+            start_offset=start_offset,
+            upper_offset=upper_offset,
+            unpack_limit=unpack_limit,
+        )
         first = upper_offset if found is None else found[0]
     bases = {max(segment.base_offset, start_offset) for segment in segments}
     earlier = sorted((base for base in bases if base < first), reverse=True)
@@ -369,16 +403,18 @@ def _position_of(segments: Sequence[Segment], offset: int) -> int:
     return size
 
 
-def _largest_between(segment: Segment, start_offset: int, upper_offset: int) -> int | None:
+def _largest_between(
+    segment: Segment, start_offset: int, upper_offset: int, unpack_limit: int
+) -> int | None:
     """Returns the largest time of a segment's records between two offsets, the second excluded."""
     largest: int | None = None
     for found in segment.walk():
         if found.batch.last_offset < start_offset:
             continue
-        candidate = segment.largest_of(found)
+        candidate = segment.largest_of(found, unpack_limit)
         if exceeds(candidate, largest):
             if not _lies_between(found, start_offset, upper_offset):
-                candidate = _largest_of_records(found, start_offset, upper_offset)
+                candidate = _largest_of_records(found, start_offset, upper_offset, unpack_limit)
             if exceeds(candidate, largest):
                 largest = candidate
         if found.batch.last_offset + 1 >= upper_offset:
@@ -390,9 +426,11 @@ def _lies_between(found: Found, start_offset: int, upper_offset: int) -> bool:
     return start_offset <= found.batch.base_offset and found.batch.last_offset < upper_offset
 
 
-def _largest_of_records(found: Found, start_offset: int, upper_offset: int) -> int | None:
+def _largest_of_records(
+    found: Found, start_offset: int, upper_offset: int, unpack_limit: int
+) -> int | None:
     largest: int | None = None
-    for record in records(found.buffer, found.batch):
+    for record in records(found.buffer, found.batch, unpack_limit):
         time = or_none(record.timestamp)
         if start_offset <= record.offset < upper_offset and exceeds(time, largest):
             largest = time

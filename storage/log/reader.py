@@ -11,14 +11,16 @@ WouldBlock is raised instead.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from protocol.errors import CorruptMessage, OffsetOutOfRange
+from protocol.errors import CorruptMessage, OffsetOutOfRange, UnpackedTooLarge
+from protocol.records.compression import STORED_LIMIT
 from storage.log import lookup, slices
 from storage.log.failures import read_error
 from storage.log.producers.aborted import aborted_between
 from storage.time.lookup import Target, is_target
-from storage.would_block import WouldBlock
+from storage.would_block import NeedsMemory, WouldBlock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -191,42 +193,53 @@ class Reader:
     # --- times ------------------------------------------------------------------------------------
 
     def find_by_time(
-        self, timestamp: int, *, upper_offset: int, may_block: bool = True
+        self,
+        timestamp: int,
+        *,
+        upper_offset: int,
+        may_block: bool = True,
+        unpack_limit: int = STORED_LIMIT,
     ) -> OffsetAndTimestamp | None:
         """Returns (offset, time) of the first data record at or after a time, or None.
 
         Exact, in offset order, below `upper_offset`; any time is a real one here, -1 excepted.
-        Raises NotLeaderOrFollower and KafkaStorageError; without `may_block` also WouldBlock.
+        Raises NotLeaderOrFollower and KafkaStorageError; without `may_block` also WouldBlock, and
+        NeedsMemory if a batch unpacks to more than `unpack_limit`.
         """
-
-        def look(version: Version, _: Ends) -> OffsetAndTimestamp | None:
-            if not may_block:
-                self._check_cached(version, timestamp, upper_offset)
-            return lookup.find_time(
-                version.segments,
-                timestamp,
-                start_offset=version.log_start_offset,
-                upper_offset=upper_offset,
-            )
-
-        return self._look(look)
+        find = partial(lookup.find_time, timestamp=timestamp, unpack_limit=unpack_limit)
+        return self._find(find, timestamp, upper_offset, may_block, unpack_limit)
 
     def find_largest_time(
-        self, *, upper_offset: int, may_block: bool = True
+        self, *, upper_offset: int, may_block: bool = True, unpack_limit: int = STORED_LIMIT
     ) -> OffsetAndTimestamp | None:
         """Returns (offset, time) of the first record with the largest time, or None (KIP-734).
 
-        Raises NotLeaderOrFollower and KafkaStorageError; without `may_block` also WouldBlock.
+        Raises what `find_by_time` raises.
         """
+        find = partial(lookup.find_largest, unpack_limit=unpack_limit)
+        return self._find(find, Target.MAX_TIMESTAMP, upper_offset, may_block, unpack_limit)
 
-        def look(version: Version, _: Ends) -> OffsetAndTimestamp | None:
+    def _find(
+        self,
+        find: Callable[..., _Answer],
+        target: int,
+        upper_offset: int | None,
+        may_block: bool,
+        unpack_limit: int,
+    ) -> _Answer:
+        """Looks for a time, or MAX_TIMESTAMP, below an offset, by default the high watermark."""
+
+        def look(version: Version, ends: Ends) -> _Answer:
+            upper = ends.high_watermark if upper_offset is None else upper_offset
             if not may_block:
-                self._check_cached(version, Target.MAX_TIMESTAMP, upper_offset)
-            return lookup.find_largest(
-                version.segments,
-                start_offset=version.log_start_offset,
-                upper_offset=upper_offset,
-            )
+                self._check_cached(version, target, upper)
+            start = version.log_start_offset
+            try:
+                return find(version.segments, start_offset=start, upper_offset=upper)
+            except UnpackedTooLarge as error:
+                if unpack_limit >= STORED_LIMIT:
+                    raise
+                raise NeedsMemory(error.message) from None
 
         return self._look(look)
 
@@ -353,26 +366,24 @@ class Reader:
         )
 
     def offsets_before_v0(
-        self, timestamp: int, max_offsets: int, *, may_block: bool = True
+        self,
+        timestamp: int,
+        max_offsets: int,
+        *,
+        may_block: bool = True,
+        unpack_limit: int = STORED_LIMIT,
     ) -> list[int]:
         """Returns the result of ListOffsets v0; see `lookup.offsets_before`.
 
-        Raises UnsupportedVersion, NotLeaderOrFollower and KafkaStorageError; without `may_block`
-        also WouldBlock.
+        Raises UnsupportedVersion, and what `find_by_time` raises.
         """
-
-        def look(version: Version, ends: Ends) -> list[int]:
-            if not may_block and not is_target(timestamp):
-                self._check_cached(version, timestamp, ends.high_watermark)
-            return lookup.offsets_before(
-                version.segments,
-                timestamp,
-                max_offsets,
-                start_offset=version.log_start_offset,
-                upper_offset=ends.high_watermark,
-            )
-
-        return self._look(look)
+        find = partial(
+            lookup.offsets_before,
+            timestamp=timestamp,
+            max_offsets=max_offsets,
+            unpack_limit=unpack_limit,
+        )
+        return self._find(find, timestamp, None, may_block or is_target(timestamp), unpack_limit)
 
     # --- leader epochs ----------------------------------------------------------------------------
 

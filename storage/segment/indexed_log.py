@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from protocol.errors import CorruptMessage
 from protocol.records.batch import summarize
+from protocol.records.compression import STORED_LIMIT
 from storage import filenames, files
 from storage.segment import log_file, survey
 from storage.segment.append_times import AppendTimes
@@ -342,17 +343,18 @@ class IndexedLog(LogFile):
         if self._known_size < self.tail.size:
             survey.catch_up(self)
 
-    def largest_of(self, found: Found) -> int | None:
+    def largest_of(self, found: Found, unpack_limit: int = STORED_LIMIT) -> int | None:
         """Returns the largest record time of a batch, None if no data record of it has one.
 
-        The header says it if this broker wrote the batch; otherwise the records are read.
+        The header says it if this broker wrote the batch; otherwise the records are read. Raises
+        UnpackedTooLarge if they have more than `unpack_limit` bytes.
         """
         batch = found.batch
         if batch.is_control or batch.is_empty:
             return None
         if self.is_true:
             return or_none(batch.max_timestamp)
-        return summarize(found.buffer, batch).largest
+        return summarize(found.buffer, batch, unpack_limit).largest
 
     def header_of(self, offset: int) -> Found | None:
         """Returns the batch that holds `offset`, None if the segment has none."""

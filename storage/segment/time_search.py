@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from protocol.records import batch as batches
+from protocol.records.compression import STORED_LIMIT
 from storage.segment import survey
 from storage.time.lookup import reaches
 
@@ -18,18 +19,24 @@ if TYPE_CHECKING:
 
 
 def find_time(
-    segment: Segment, timestamp: int, *, min_offset: int, upper_offset: int
+    segment: Segment,
+    timestamp: int,
+    *,
+    min_offset: int,
+    upper_offset: int,
+    unpack_limit: int = STORED_LIMIT,
 ) -> OffsetAndTimestamp | None:
     """Returns (offset, time) of the first data record at or after a time, in offset order.
 
-    Looks only at records from `min_offset` on and before `upper_offset`; None if there is none.
+    Looks only at records from `min_offset` on and before `upper_offset`; None if there is none. Raises
+    UnpackedTooLarge at a batch of more than `unpack_limit` bytes.
     """
     for found in segment.walk(_search_from(segment, timestamp, min_offset)):
         batch = found.batch
         if batch.last_offset < min_offset:
             continue
-        if reaches(segment.largest_of(found), timestamp):
-            hit = batches.find_time(found.buffer, batch, timestamp, min_offset)
+        if reaches(segment.largest_of(found, unpack_limit), timestamp):
+            hit = batches.find_time(found.buffer, batch, timestamp, min_offset, unpack_limit)
             if hit is not None:
                 return hit if hit[0] < upper_offset else None
         if batch.last_offset >= upper_offset:
