@@ -105,6 +105,10 @@ class VirtualLoop(asyncio.AbstractEventLoop):
 
     def create_task(self, coro, *, name=None, context=None):
         task = asyncio.Task(coro, loop=self, name=name, context=context)
+        if self.process.is_dead:  # who is closed begins it in a `finally`: it never runs
+            task._log_destroy_pending = False
+            coro.close()
+            return task
         self.tasks = [each for each in self.tasks if not each.done()]
         self.tasks.append(task)
         return task

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from tests.simulation.replication.cluster.network import CALM
 from tests.simulation.replication.shells.clients import Consumer
 from tests.simulation.replication.shells.life import Life, has_etcd, run
 from tests.simulation.replication.shells.planted import PLANTED_IN_SHELLS
+from tests.simulation.replication.shells.process import Process
 from tests.simulation.replication.world import lived
 from tests.simulation.seeds import BrokenSeedError
 
@@ -53,6 +55,31 @@ def test_a_consumer_is_given_nothing_of_a_deleted_topic_of_the_same_name():
         life.timeline.run_until(8_000, life._after_event)
         assert reading.done()
         assert consumer.offset == 0
+    finally:
+        life.close()
+
+
+def test_what_is_begun_while_the_dead_are_buried_is_closed():
+    life = Life(5)
+    try:
+        process = Process(life, 9)
+        loop, begun = process.loop, []
+
+        async def last_words():
+            """Nobody hears them."""
+
+        async def waits():
+            try:
+                await loop.create_future()
+            finally:
+                begun.append(last_words())
+                await loop.create_task(begun[0])
+
+        loop.create_task(waits())
+        loop._turn()
+        process.die()
+        loop.bury()
+        assert [inspect.getcoroutinestate(each) for each in begun] == [inspect.CORO_CLOSED]
     finally:
         life.close()
 
