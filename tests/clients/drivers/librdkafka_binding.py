@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from ctypes import POINTER, c_char_p, c_int, c_int32, c_int64, c_size_t, c_void_p
+from ctypes import POINTER, byref, c_char_p, c_int, c_int32, c_int64, c_size_t, c_void_p
 
 LIBRARY, SERVER = sys.argv[1:3]
 PRODUCER, CONSUMER = 0, 1
@@ -94,6 +94,42 @@ class GroupList(ctypes.Structure):
     _fields_ = (("groups", POINTER(GroupInfo)), ("group_cnt", c_int))
 
 
+class MetadataPartition(ctypes.Structure):
+    """rd_kafka_metadata_partition."""
+
+    _fields_ = (
+        ("id", c_int32),
+        ("err", c_int),
+        ("leader", c_int32),
+        ("replica_cnt", c_int),
+        ("replicas", c_void_p),
+        ("isr_cnt", c_int),
+        ("isrs", c_void_p),
+    )
+
+
+class MetadataTopic(ctypes.Structure):
+    """rd_kafka_metadata_topic."""
+
+    _fields_ = (
+        ("topic", c_char_p),
+        ("partition_cnt", c_int),
+        ("partitions", POINTER(MetadataPartition)),
+        ("err", c_int),
+    )
+
+
+class Metadata(ctypes.Structure):
+    """rd_kafka_metadata, as far as its topics."""
+
+    _fields_ = (
+        ("broker_cnt", c_int),
+        ("brokers", c_void_p),
+        ("topic_cnt", c_int),
+        ("topics", POINTER(MetadataTopic)),
+    )
+
+
 List = POINTER(TopicPartitionList)
 DeliveryReport = ctypes.CFUNCTYPE(None, c_void_p, POINTER(Message), c_void_p)
 Rebalanced = ctypes.CFUNCTYPE(None, c_void_p, c_int, List, c_void_p)
@@ -124,6 +160,12 @@ for name, result, arguments in (
     ("rd_kafka_committed", c_int, (c_void_p, List, c_int)),
     ("rd_kafka_list_groups", c_int, (c_void_p, c_char_p, POINTER(POINTER(GroupList)), c_int)),
     ("rd_kafka_group_list_destroy", None, (POINTER(GroupList),)),
+    (
+        "rd_kafka_metadata",
+        c_int,
+        (c_void_p, c_int, c_void_p, POINTER(POINTER(Metadata)), c_int),
+    ),
+    ("rd_kafka_metadata_destroy", None, (POINTER(Metadata),)),
     (
         "rd_kafka_query_watermark_offsets",
         c_int,
@@ -192,3 +234,16 @@ def entries_of(found):
     """What stands in a list: (topic, partition, offset, error)."""
     entries = [found.contents.elems[number] for number in range(found.contents.cnt)]
     return [(e.topic.decode(), e.partition, e.offset, e.err) for e in entries]
+
+
+def leaders(handle, timeout_ms):
+    """A partition that each broker leads, as (topic, partition), by the broker's id."""
+    found = POINTER(Metadata)()
+    check(rd.rd_kafka_metadata(handle, 1, None, byref(found), timeout_ms))
+    led = {}
+    for topic in found.contents.topics[: found.contents.topic_cnt]:
+        for partition in topic.partitions[: topic.partition_cnt]:
+            if partition.leader >= 0:
+                led[partition.leader] = (topic.topic.decode(), partition.id)
+    rd.rd_kafka_metadata_destroy(found)
+    return led

@@ -34,6 +34,7 @@ from librdkafka_binding import (
     client_of,
     configure,
     entries_of,
+    leaders,
     list_of,
     rd,
 )
@@ -338,6 +339,9 @@ def admin(command):
     found = POINTER(GroupList)()
     group = command.get("group")
     wanted = None if group is None else group.encode()
+    # Version 0.9 asks the brokers to which it has an id by then: those that it has asked as leaders.
+    for topic, partition in leaders(handle, CALL_MS).values():
+        watermark(handle, {"topic": topic, "partition": partition, "timestamp": lines.START})
     over = time.monotonic() + CALL_MS / 1000
     # Version 0.9 fails so, asking nobody, as long as the broker it is connected to has no id to it:
     # metadata has come by then, but the broker's own thread has yet to take the id in.
