@@ -63,6 +63,33 @@ def test_every_reason_is_told_once_and_completely():
     assert all(reason.source and reason.why for reason in REASONS)
 
 
+def fetched(*sizes, rest, codec=2):
+    """A limited answer with batches of these sizes and the beginning of one more."""
+    batches = [{"attributes": codec, "size": size} for size in sizes]
+    partition = {"error_code": 0, "records": {"batches": batches, "rest": rest}}
+    return {"responses": [{"name": "append-any", "partitions": [partition]}]}
+
+
+@pytest.mark.parametrize(
+    ("kafka", "tidelog", "left"),
+    [
+        (fetched(9, rest=140), fetched(9, rest=111), 0),
+        (fetched(9, rest=140), fetched(9, 7, rest=3), 0),
+        (fetched(9, 7, rest=3), fetched(9, rest=140), 0),
+        (fetched(9, rest=140), fetched(9, rest=100), 1),
+        (fetched(9, rest=140), fetched(9, 7, rest=40), 2),
+        (fetched(9, rest=140), fetched(8, 7, rest=3), 2),
+        (fetched(9, rest=140), fetched(9, 7, 7, rest=3), 2),
+        (fetched(9, rest=0), fetched(9, 7, rest=3), 2),
+        (fetched(9, rest=140, codec=0), fetched(9, 7, rest=3, codec=0), 2),
+    ],
+)
+def test_a_limited_fetch_is_cut_a_little_elsewhere_where_codecs_differ(kafka, tidelog, left):
+    limited = Case("a case", "append-any", (fetch(13, 11, max_bytes=531),), {"random": True})
+    verdict = comparison.judge([limited], [[kafka]], [[tidelog]], REASONS)
+    assert len(verdict.unexplained) == left
+
+
 def test_walk_finds_the_leaf():
     left = {"a": [{"b": 1}, {"b": 2}]}
     assert list(walk(left, {"a": [{"b": 1}, {"b": 3}]})) == [("a[1].b", 2, 3)]
