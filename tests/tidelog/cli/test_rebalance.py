@@ -188,16 +188,29 @@ def test_no_broker_has_two_more_than_another(orders, factor, up):
 def cluster(tmp_path):
     settings = {"log.retention.ms": -1, "replica.fetch.max.bytes": 50_000}
     with BrokerCluster(tmp_path / "data", 2, settings) as found:
-        admin = AdminClient({"bootstrap.servers": found.bootstrap})
-        one_sided = NewTopic("t", 6, replica_assignment=[[1]] * 6)
-        admin.create_topics([one_sided])["t"].result(30)
+        create(found, [[1]] * 6)
         yield found
 
 
-def leads(cluster):
-    with Client(cluster.bootstrap) as client:
+def create(cluster, assignments):
+    """Creates topic t, and waits until every broker knows it: the command asks one of them."""
+    topic = NewTopic("t", len(assignments), replica_assignment=assignments)
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+    admin.create_topics([topic])["t"].result(30)
+    wanted = Counter(replicas[0] for replicas in assignments)
+    for broker in (1, 2):
+        eventually(lambda at=cluster[broker].bootstrap: leaders_told_by(at) == wanted, 30)
+
+
+def leaders_told_by(bootstrap):
+    """How many partitions of t each broker leads, as who is asked says."""
+    with Client(bootstrap) as client:
         (found,) = client.perform(topic_calls.describe(["t"])).topics
     return Counter(one.leader_id for one in found.partitions)
+
+
+def leads(cluster):
+    return leaders_told_by(cluster.bootstrap)
 
 
 def test_a_broker_without_replicas_gets_half_of_them_and_nothing_is_lost(cluster, capsys):
@@ -230,9 +243,9 @@ def test_a_broker_without_replicas_gets_half_of_them_and_nothing_is_lost(cluster
 def test_leaders_move_without_a_copy(cluster, capsys):
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     admin.delete_topics(["t"])["t"].result(30)
-    both = NewTopic("t", 4, replica_assignment=[[1, 2]] * 4)
-    eventually(lambda: "t" not in admin.list_topics(timeout=10).topics)
-    admin.create_topics([both])["t"].result(30)
+    for broker in (1, 2):
+        eventually(lambda at=cluster[broker].bootstrap: not leaders_told_by(at), 30)
+    create(cluster, [[1, 2]] * 4)
     assert main(["cluster", "rebalance", "--broker", cluster[1].bootstrap]) == 0
     assert "2 partitions are to be moved; nothing is to be copied." in capsys.readouterr().out
     eventually(lambda: leads(cluster) == {1: 2, 2: 2}, 60)
