@@ -6,6 +6,7 @@ killed in the middle: what is committed is read once, what is aborted never, and
 
 from __future__ import annotations
 
+import time
 from concurrent.futures import Future
 from threading import Thread
 
@@ -20,6 +21,12 @@ from tests.broker.subject import eventually
 PARTITIONS = 3
 PATIENCE_S = 60
 STUCK_S = 40  # longer than anything takes that ends; less than the time-out of a transaction
+TRANSIENT = (
+    confluent_kafka.KafkaError.NOT_COORDINATOR,
+    confluent_kafka.KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    confluent_kafka.KafkaError.COORDINATOR_NOT_AVAILABLE,
+    confluent_kafka.KafkaError.UNSTABLE_OFFSET_COMMIT,
+)
 SETTINGS = {
     "broker.session.timeout.ms": 3_000,
     "default.replication.factor": 3,
@@ -54,8 +61,19 @@ def producer_of(brokers, transactional_id="mine"):
             "log_level": 0,
         }
     )
-    made.init_transactions(PATIENCE_S)
+    again(made.init_transactions)
     return made
+
+
+def again(call, *arguments):
+    """Makes a call of a client with time-out, and once more as long as the client says that it may be."""
+    deadline_s = time.monotonic() + 2 * PATIENCE_S
+    while True:
+        try:
+            return call(*arguments, PATIENCE_S)
+        except confluent_kafka.KafkaException as error:
+            if not error.args[0].retriable() or time.monotonic() > deadline_s:
+                raise
 
 
 def consumer_of(brokers, group="reader"):
@@ -112,9 +130,9 @@ def test_commits_aborts_and_fencing(three):
             producer.begin_transaction()
             send(producer, f"{number} {commit}")
             if commit:
-                producer.commit_transaction(PATIENCE_S)
+                again(producer.commit_transaction)
             else:
-                producer.abort_transaction(PATIENCE_S)
+                again(producer.abort_transaction)
     wanted = everywhere(*(f"{number} True" for number in range(4)))
     assert committed(three) == wanted
     producers[0].begin_transaction()
@@ -126,7 +144,7 @@ def test_commits_aborts_and_fencing(three):
     assert caught.value.args[0].fatal()
     heir.begin_transaction()
     send(heir, "heir")
-    heir.commit_transaction(PATIENCE_S)
+    again(heir.commit_transaction)
     assert committed(three) == {index: [*texts, "heir"] for index, texts in wanted.items()}
 
 
@@ -158,10 +176,10 @@ def test_a_broker_is_killed_in_the_middle(three, victim):
         if transactions == 2:
             kill(three, victim)
         if transactions % 3 == 0:
-            producer.abort_transaction(PATIENCE_S)
+            again(producer.abort_transaction)
             consumer.assign([TopicPartition("in", 0, got[0].offset())])
         else:
-            producer.commit_transaction(PATIENCE_S)
+            again(producer.commit_transaction)
             done += len(got)
     told = eventually(lambda: told_by_the_coordinator(consumer), PATIENCE_S)
     consumer.close()
@@ -180,7 +198,7 @@ def offsets_are_sent(producer, position, consumer):
     def send_offsets():
         try:
             group = consumer.consumer_group_metadata()
-            sent.set_result(producer.send_offsets_to_transaction(position, group, PATIENCE_S))
+            sent.set_result(again(producer.send_offsets_to_transaction, position, group))
         except confluent_kafka.KafkaException as error:
             sent.set_exception(error)
 
@@ -195,13 +213,13 @@ def offsets_are_sent(producer, position, consumer):
 def told_by_the_coordinator(consumer):
     """The committed offset, or None while the client asks a broker that is no longer the coordinator.
 
-    librdkafka looks for the new coordinator after NOT_COORDINATOR, but leaves asking again to the
-    program.
+    librdkafka looks for the new coordinator then, but leaves asking again to the program, and so it does
+    while that reads its partition, and while a transaction is in the way.
     """
     try:
         return consumer.committed([TopicPartition("in", 0)], PATIENCE_S)
     except confluent_kafka.KafkaException as error:
-        if error.args[0].code() != confluent_kafka.KafkaError.NOT_COORDINATOR:
+        if error.args[0].code() not in TRANSIENT:
             raise
         return None
 
