@@ -29,7 +29,9 @@ READY = re.compile(rb"^ready listeners=PLAINTEXT://127\.0\.0\.1:(\d+)\s", re.MUL
 REPOSITORY = Path(__file__).resolve().parents[2]
 PROBE = "settings-arrived"  # a topic that nothing else is done with
 RECORD_LIST_TOO_LARGE = 10
+WARM_UP = "warm up"  # the group and the transactional id that coordinators are asked about
 TOPIC_ALREADY_EXISTS = 36
+TRANSACTIONAL_ID_NOT_FOUND = 105
 LATEST = -1
 SMALL_BYTES = 20  # less than any batch has
 
@@ -244,14 +246,29 @@ def wait_for_markers(bootstrap: str, topic: str, partitions: int = 1) -> None:
 
 
 def wait_for_coordinators(bootstrap: str) -> None:
-    """Make Apache Kafka create its coordinators' topics, which it does when first asked."""
+    """Make Apache Kafka create its coordinators' topics, which it does when first asked.
+
+    A broker is named as a coordinator before it has read what it coordinates. It has when it answers.
+    """
     deadline = time.monotonic() + LEADERS_TIMEOUT_S
     with wire.Connection(bootstrap) as connection:
         for kind in (0, 1):
-            while connection.ask("FindCoordinator", 3, key="warm up", key_type=kind)["error_code"]:
+            while not _has_coordinator(connection, kind):
                 if time.monotonic() > deadline:
                     raise AssertionError("Apache Kafka never had a coordinator")
                 time.sleep(0.1)
+
+
+def _has_coordinator(connection: wire.Connection, kind: int) -> bool:
+    """Whether there is a coordinator of groups (0) or transactions (1), which has read its partition."""
+    if connection.ask("FindCoordinator", 3, key=WARM_UP, key_type=kind)["error_code"]:
+        return False
+    if kind == 0:
+        (group,) = connection.ask("DescribeGroups", 4, groups=[WARM_UP])["groups"]
+        return bool(group["error_code"] == 0)
+    asked = connection.ask("DescribeTransactions", 0, transactional_ids=[WARM_UP])
+    code = asked["transaction_states"][0]["error_code"]
+    return code in (0, TRANSACTIONAL_ID_NOT_FOUND)
 
 
 def wait_for_leaders(connection: wire.Connection, partitions: Mapping[str, int]) -> None:

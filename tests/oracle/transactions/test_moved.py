@@ -18,8 +18,9 @@ import pytest
 
 from tests.broker.transactions.requests import NONE, Transactional
 from tests.oracle import wire
-from tests.oracle.brokers import Tidelog, wait_for_leaders
+from tests.oracle.brokers import Tidelog, wait_for_coordinators, wait_for_leaders
 from tests.oracle.logs.directories import copy
+from tests.oracle.transactions import forging
 from tests.oracle.transactions.histories import COMMITTED, UNCOMMITTED, History
 from tests.oracle.transactions.test_histories import judge
 
@@ -93,6 +94,9 @@ def moved(kafka_3, ours, tmp_path_factory):
                 if path.suffix in MADE_AGAIN:
                     path.unlink()
     kafka_3.start()
+    # Other tests go on with this broker.
+    wait_for_coordinators(kafka_3.bootstrap)
+    forging.initialise(kafka_3.bootstrap, "one that is new")
     return Moved(*found, served, taken)
 
 
