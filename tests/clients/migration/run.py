@@ -11,7 +11,9 @@ from __future__ import annotations
 import json
 import time
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from confluent_kafka import ElectionType
@@ -41,6 +43,9 @@ CODECS = ("none", "gzip")
 BROKER = rules.BROKERS["tidelog-cluster"]
 PREFERRED_WITHIN_S = 60.0
 BEGIN_WITHIN_S = 120.0
+CLIENTS_AT_ONCE = (
+    3  # each has a driver and topics of its own, and waits for brokers for much of its time
+)
 
 
 class Counted(NamedTuple):
@@ -132,22 +137,38 @@ class Migration:
         leaders = {
             (each["topic"], each["partition"]): each["leader"] for each in cluster.partitions()
         }
-        new = []
-        for client, _ in self._chosen:
-            for kind in rules.TIMESTAMP_TYPES:
-                for partition in range(len(BROKERS)):
-                    magic = step.magic(leaders[_name(client, kind), partition])
-                    new += self._write(client, kind, partition, magic, number)
-        for client, session in self._chosen:
-            self._read(client, session, [[entry] for entry in new], new)
+
+        def write(client: Client) -> list[Written]:
+            return [
+                entry
+                for kind in rules.TIMESTAMP_TYPES
+                for partition in range(len(BROKERS))
+                for entry in self._write(
+                    client,
+                    kind,
+                    partition,
+                    step.magic(leaders[_name(client, kind), partition]),
+                    number,
+                )
+            ]
+
+        with ThreadPoolExecutor(CLIENTS_AT_ONCE) as pool:
+            written = pool.map(write, [client for client, _ in self._chosen])
+            new = [entry for entries in written for entry in entries]
+        self._let_all_read([[entry] for entry in new], new)
         formats = topics.stored_formats(cluster.directory, {entry.topic.name for entry in new})
         return Counted(step.name, set().union(*formats.values()), cluster.fetched())
 
     def read_everything(self) -> None:
         """Every reader reads all that was written, from the start."""
-        for client, session in self._chosen:
-            partitions = list(self._written.values())
-            self._read(client, session, partitions, [entries[0] for entries in partitions])
+        partitions = list(self._written.values())
+        self._let_all_read(partitions, [entries[0] for entries in partitions])
+
+    def _let_all_read(self, partitions: Sequence[list[Written]], firsts: Sequence[Written]) -> None:
+        """Lets every client read partitions, each from its first entry on."""
+        read = partial(self._read, partitions=partitions, firsts=firsts)
+        with ThreadPoolExecutor(CLIENTS_AT_ONCE) as pool:
+            list(pool.map(lambda each: read(*each), self._chosen))
 
     def _write(
         self, client: Client, kind: str, partition: int, magic: int, number: int
@@ -174,6 +195,7 @@ class Migration:
         self,
         client: Client,
         session: Session,
+        *,
         partitions: Sequence[list[Written]],
         firsts: Sequence[Written],
     ) -> None:
