@@ -6,9 +6,14 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.stamp
 # Jars for the tests, fetched before any of them waits; again where that fails, for a mirror may falter.
 FETCH := $(BIN)/python tests/oracle/apache_kafka.py fetch
+ORACLES := 3.9.1 4.1.1 0.10.2.2
+TOOLS := tools-3.9.1 tools-4.1.1 connect-3.9.1 connect-4.1.1
 PACKAGES := config protocol storage client broker pipeline tidelog
 # Many tests wait for a broker or a disk, so two more than there are cores keep the cores busy.
 WORKERS ?= $(shell echo $$(( $$(nproc) + 2 )))
+# Two that start JVMs need some 5 GB; more are for machines with more (tests/heavy.py shares the tests out).
+HEAVY_WORKERS ?= 2
+HEAVY := -n $(HEAVY_WORKERS) --dist loadgroup --no-loadscope-reorder
 DATA ?= data
 LISTEN ?= 127.0.0.1:9092
 HTTP ?= 127.0.0.1:8080
@@ -19,7 +24,7 @@ SEED ?= 1
 MINUTES ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: help setup serve test test-long test-clients test-docker test-spark simulate simulate-clocks nemesis soak oracle check style types imports derived derive rewrite bench bench-cluster bench-full bench-logs bench-partitions bench-pipeline bench-silence bench-streaming fuzz-kernels image compose-up compose-down compose-cluster-up compose-cluster-down fuzz clean
+.PHONY: help setup serve fetch test test-long test-clients test-docker test-spark simulate simulate-clocks nemesis soak oracle check style types imports derived derive rewrite bench bench-cluster bench-full bench-logs bench-partitions bench-pipeline bench-silence bench-streaming fuzz-kernels image compose-up compose-down compose-cluster-up compose-cluster-down fuzz clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -37,6 +42,12 @@ $(STAMP): pyproject.toml setup.py protocol/records/_kernels.pyx $(wildcard proto
 serve: setup ## serve on 127.0.0.1:9092, HTTP on 127.0.0.1:8080, logs below ./data
 	$(BIN)/tidelog serve --listeners PLAINTEXT://$(LISTEN) --log-dirs $(DATA) --http $(HTTP)
 
+fetch: setup ## fetch what oracle, test-clients and test-spark need: jars, and the clients' environments
+	@$(BIN)/python tests/clients/environments.py
+	@for version in $(ORACLES) $(TOOLS); do $(FETCH) $$version >/dev/null || $(FETCH) $$version >/dev/null || true; done
+	@$(BIN)/python -m tests.pipeline.spark_kafka
+	@$(BIN)/python -m tests.pipeline.iceberg_spark
+
 test: setup ## run the tests (heavy parts that are missing are skipped with a reason)
 	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m 'not (oracle or clients or docker or spark or long)'
 
@@ -45,8 +56,8 @@ test-long: setup ## the long profiles: a million mutated frames, more kills, 900
 
 test-clients: setup ## every real client against every other; Kafka's tools, Connect and Streams on three brokers
 	@$(BIN)/python tests/clients/environments.py
-	@for version in tools-3.9.1 tools-4.1.1 connect-3.9.1 connect-4.1.1; do $(FETCH) $$version >/dev/null || $(FETCH) $$version >/dev/null || true; done
-	$(BIN)/python -m pytest -q -s -m clients --timeout 1800 tests/clients tests/field tests/tools
+	@for version in $(TOOLS); do $(FETCH) $$version >/dev/null || $(FETCH) $$version >/dev/null || true; done
+	$(BIN)/python -m pytest -q $(HEAVY) -m clients --timeout 1800 tests/clients tests/field tests/tools
 
 test-docker: setup ## the image and the compose stack, with docker or podman
 	$(BIN)/python -m pytest -q -s -m docker --timeout 900 tests/docker
@@ -71,11 +82,11 @@ test-spark: setup ## the pipeline's jobs on Spark; installs PySpark into .venv, 
 	@$(FETCH) 3.9.1 >/dev/null || $(FETCH) 3.9.1 >/dev/null || true
 	@$(BIN)/python -m tests.pipeline.spark_kafka
 	@$(BIN)/python -m tests.pipeline.iceberg_spark
-	$(BIN)/python -m pytest -q -m spark --timeout 600 tests/pipeline tests/tidelog
+	$(BIN)/python -m pytest -q $(HEAVY) -m spark --timeout 600 tests/pipeline tests/tidelog
 
 oracle: setup ## the same requests to Apache Kafka and to tidelog, differences classified
-	@for version in 3.9.1 4.1.1 0.10.2.2 tools-3.9.1 tools-4.1.1 connect-3.9.1 connect-4.1.1; do $(FETCH) $$version >/dev/null || $(FETCH) $$version >/dev/null || true; done
-	$(BIN)/python -m pytest -q -s -m 'oracle and not spark' --timeout 1800 tests
+	@for version in $(ORACLES) $(TOOLS); do $(FETCH) $$version >/dev/null || $(FETCH) $$version >/dev/null || true; done
+	$(BIN)/python -m pytest -q $(HEAVY) -m 'oracle and not spark' --timeout 1800 tests
 
 check: setup style types imports derived ## lint, types, imports, derived pages
 

@@ -141,13 +141,13 @@ def test_on_the_pure_twin(tidelog_broker_factory, monkeypatch):
 
 @pytest.mark.clients
 @pytest.mark.timeout(60 * MINUTES_MAX + 1200)
-def test_on_three_brokers(tidelog_cluster):
+def test_on_three_brokers(tidelog_cluster, summarize):
     """A short form: one client of each family; every topic has three replicas, led by all brokers."""
     # No broker of a busy machine may take another for dead: who is not idempotent would write twice.
     cluster = tidelog_cluster(brokers=3, settings={"broker.session.timeout.ms": 30_000})
     broker = rules.BROKERS["tidelog-cluster"]
     report = matrix.run_matrix(cluster.bootstrap, clients.ON_THREE_BROKERS, broker=broker)
-    print("\nOn three brokers:\n" + matrix.render(report, broker))
+    summarize("clients on three brokers", matrix.render(report, broker))
     assert report.differences() == []
     assert matrix.unexpected_skips(report.skipped) == {}
     present = [client for client in clients.ON_THREE_BROKERS if client.name in report.versions]
@@ -159,9 +159,9 @@ def test_on_three_brokers(tidelog_cluster):
 
 @pytest.mark.clients
 @pytest.mark.timeout(60 * MINUTES_MAX + 1200)
-def test_every_client(broker):
+def test_every_client(broker, summarize):
     report = matrix.run_matrix(broker.bootstrap)
-    print("\n" + matrix.render(report, rules.BROKERS["tidelog"]))
+    summarize("every client", matrix.render(report, rules.BROKERS["tidelog"]))
     assert report.differences() == []
     assert matrix.unexpected_skips(report.skipped) == {}
     present = [client for client in clients.CLIENTS if client.name in report.versions]

@@ -17,7 +17,7 @@ from tidelog.supervisor.arrangement import files_of
 MINUTES_MAX = 30
 
 
-def migrate(directory, chosen, working, through):
+def migrate(directory, chosen, working, through, summarize):
     """Runs the steps, and checks what every form of the test demands."""
     config = directory / "cluster.properties"
     through[0].write(config)
@@ -28,7 +28,7 @@ def migrate(directory, chosen, working, through):
         )
         counted, verdicts, report = run.run(cluster, through, chosen, working)
         assert subject.stop() == 0
-    print("\nThrough the migration:\n" + run.table(counted))
+    summarize(f"{len(chosen)} clients through the migration", run.table(counted))
     assert report.differences() == []
     assert {name: each.wrong for name, each in verdicts.items() if each.wrong} == {}
     seen = set()
@@ -53,10 +53,10 @@ def test_a_step_is_what_its_files_say(tmp_path):
     assert {step.magic(1) for step in steps.LONG if step.canary_format} == {0}
 
 
-def test_old_and_new_clients_read_each_record_once_in_every_step(tmp_path):
+def test_old_and_new_clients_read_each_record_once_in_every_step(tmp_path, summarize):
     chosen = (*clients.OLD_PROTOCOLS, clients.CONFLUENT, clients.QUICK[1])
     working = (clients.OLD_PROTOCOLS[0], clients.CONFLUENT)
-    counted, report = migrate(tmp_path, chosen, working, steps.SHORT)
+    counted, report = migrate(tmp_path, chosen, working, steps.SHORT, summarize)
     assert report.skipped == {}
     served = {each.step: set(each.fetched) for each in counted}
     assert {how for _, how in served["phase 1"]} == {"as_stored"}
@@ -66,7 +66,8 @@ def test_old_and_new_clients_read_each_record_once_in_every_step(tmp_path):
 
 @pytest.mark.clients
 @pytest.mark.timeout(60 * MINUTES_MAX)
-def test_clients_of_all_releases_go_through_the_migration_and_back(tmp_path):
-    counted, report = migrate(tmp_path, clients.MIGRATING, clients.MIGRATING_GROUPS, steps.LONG)
+def test_clients_of_all_releases_go_through_the_migration_and_back(tmp_path, summarize):
+    working = clients.MIGRATING_GROUPS
+    counted, report = migrate(tmp_path, clients.MIGRATING, working, steps.LONG, summarize)
     assert matrix.unexpected_skips(report.skipped) == {}
     assert ("1", "converted") in counted[-1].fetched

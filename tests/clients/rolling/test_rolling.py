@@ -87,10 +87,11 @@ def test_the_table_tells_what_each_client_did():
     assert text.splitlines()[-1] == "| a 1.0 | 30 | 30 | none (idempotent) | 0 | 10 ms | 20 ms |"
 
 
-def work_through(cluster, chosen, restart):
+def work_through(cluster, chosen, restart, summarize):
     """Every client works on, and loses nothing; what it tells meanwhile is its own affair."""
     rolled, skipped = run.run(cluster, chosen, restart)
-    print(f"\nThrough {restart.__name__} of {len(cluster)} broker(s):\n" + run.table(rolled))
+    title = f"clients through {restart.__name__} of {len(cluster)} broker(s)"
+    summarize(title, run.table(rolled))
     wrong = {name: each.verdict.wrong for name, each in rolled.items() if each.verdict.wrong}
     assert wrong == {}
     assert matrix.unexpected_skips(skipped) == {}
@@ -99,11 +100,11 @@ def work_through(cluster, chosen, restart):
 
 @pytest.mark.clients
 @pytest.mark.timeout(60 * MINUTES_MAX)
-def test_clients_work_through_a_rolling_restart(tidelog_cluster):
-    work_through(tidelog_cluster(brokers=3), clients.ROLLING, run.roll)
+def test_clients_work_through_a_rolling_restart(tidelog_cluster, summarize):
+    work_through(tidelog_cluster(brokers=3), clients.ROLLING, run.roll, summarize)
 
 
 @pytest.mark.clients
 @pytest.mark.timeout(60 * MINUTES_MAX)
-def test_clients_go_on_after_no_broker_was_there(tidelog_cluster):
-    work_through(tidelog_cluster(brokers=1), clients.PATIENT, run.stop_all)
+def test_clients_go_on_after_no_broker_was_there(tidelog_cluster, summarize):
+    work_through(tidelog_cluster(brokers=1), clients.PATIENT, run.stop_all, summarize)
