@@ -68,7 +68,7 @@ def trim(connection: wire.Connection, topic: str, offset: int) -> None:
     """Delete the records before an offset."""
     wanted = [{"partition_index": 0, "offset": offset}]
     topics = [{"name": topic, "partitions": wanted}]
-    answer = connection.ask("DeleteRecords", 2, topics=topics, timeout_ms=5_000)
+    answer = connection.ask("DeleteRecords", 2, topics=topics, timeout_ms=60_000)
     assert answer["topics"][0]["partitions"][0]["error_code"] == 0, answer
 
 

@@ -68,7 +68,7 @@ class Asked:
             "CreateTopics",
             7,
             topics=[{**wanted, "assignments": assignments, "configs": []}],
-            timeout_ms=10_000,
+            timeout_ms=60_000,
             validate_only=False,
         )
         assert created["topics"][0]["error_code"] == 0, created
@@ -77,7 +77,7 @@ class Asked:
         answer = ask(
             "AlterPartitionReassignments",
             0,
-            timeout_ms=10_000,
+            timeout_ms=60_000,
             topics=[{"name": TOPIC, "partitions": moved}],
         )
         assert answer["responses"][0]["partitions"][0]["error_code"] == 0, answer
@@ -100,7 +100,7 @@ class Asked:
             2,
             election_type=0,
             topic_partitions=[{"topic": TOPIC, "partitions": [0]}],
-            timeout_ms=10_000,
+            timeout_ms=60_000,
         )
         found = [self.partition(node) for node in self.addresses]
         self.epoch = found[0]["leader_epoch"] if found[0] else 0

@@ -49,7 +49,7 @@ class Asked:
             "CreateTopics",
             7,
             topics=[{**wanted, "assignments": assignments}],
-            timeout_ms=10_000,
+            timeout_ms=60_000,
             validate_only=False,
         )
         self.topic_id = made["topics"][0]["topic_id"]
