@@ -203,7 +203,7 @@ PLANTED: dict[str, Mistake] = {
         (Patch(Follower, "on_answer", cut_to_high_watermark),)
     ),
     "divergence is answered without the leader's epoch": Mistake(
-        (Patch(Leadership, "_diverging_epoch", name_the_offset_alone),), 23
+        (Patch(Leadership, "_diverging_epoch", name_the_offset_alone),), 30
     ),
     "append times are not cut with the log": Mistake(
         (Patch(AppendTimes, "truncate", nothing),), is_stored=True
@@ -238,7 +238,7 @@ PLANTED: dict[str, Mistake] = {
         44,
     ),
     "the high watermark comes from an answer that says truncate": Mistake(
-        (Patch(Follower, "on_answer", take_high_watermark_first),)
+        (Patch(Follower, "on_answer", take_high_watermark_first),), 30
     ),
     # (e)
     "every start is clean": Mistake((Patch(clean_start, "is_clean", always(True)),)),
@@ -256,7 +256,7 @@ PLANTED: dict[str, Mistake] = {
         (Patch(leader_state, "take_last_append_time", lower_always),), 11, is_stored=True
     ),
     "a new leader stamps by its clock alone": Mistake(
-        (Patch(appender, "stamps_at", by_the_clock_alone),), is_stored=True
+        (Patch(appender, "stamps_at", by_the_clock_alone),), 6, is_stored=True
     ),
     "followers delete by their own clocks": Mistake(
         (Patch(Retainer, "_rules", by_own_clock),), is_stored=True
@@ -328,7 +328,7 @@ PLANTED: dict[str, Mistake] = {
         (Patch(leader_state, "leader_state", without(corrections=())),), 9, is_stored=True
     ),
     "the largest event time does not travel": Mistake(
-        (Patch(leader_state, "leader_state", without(max_event_time=None)),), 12, is_stored=True
+        (Patch(leader_state, "leader_state", without(max_event_time=None)),), 3, is_stored=True
     ),
     "a lookup passes by what was appended at the time": Mistake(
         (Patch(entries, "reaches", exceeds),), is_stored=True
