@@ -13,7 +13,7 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from tests.certificates import Authority, Issued
-from tests.oracle.apache_kafka import ApacheKafka
+from tests.oracle.apache_kafka import QUICK, ApacheKafka
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -112,7 +112,9 @@ def secured_kafka(directory: Path) -> Iterator[Secured]:
     client = authority.issue("client")
     client.write_pem(directory / "client.pem")
     properties = _properties(paths, directory / "trust.pem")
-    with ApacheKafka("3.9.1", directory / "kafka", properties, listeners=LISTENERS) as kafka:
+    with ApacheKafka(
+        "3.9.1", directory / "kafka", properties, listeners=LISTENERS, jvm=QUICK
+    ) as kafka:
         _add_users(kafka)
         yield Secured(kafka, authority, client, directory)
 

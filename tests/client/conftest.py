@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from tests.oracle.apache_kafka import ApacheKafka, available
+from tests.oracle.apache_kafka import QUICK, ApacheKafka, available
 from tests.oracle.brokers import wait_for_coordinators
 from tidelog.process import BrokerProcess
 
@@ -27,7 +27,7 @@ def kafka(tmp_path_factory):
     usable = available("3.9.1")
     if not usable:
         pytest.skip(usable.reason)
-    with ApacheKafka("3.9.1", tmp_path_factory.mktemp("kafka")) as process:
+    with ApacheKafka("3.9.1", tmp_path_factory.mktemp("kafka"), jvm=QUICK) as process:
         wait_for_coordinators(process.bootstrap)
         yield process
 

@@ -42,7 +42,7 @@ def running_kafka(tmp_path_factory):
     if not usable:
         pytest.skip(f"no Apache Kafka 3.9.1: {usable.reason}")
     directory = tmp_path_factory.mktemp("kafka")
-    with launcher.ApacheKafka("3.9.1", directory, QUICK_ROUNDS) as broker:
+    with launcher.ApacheKafka("3.9.1", directory, QUICK_ROUNDS, jvm=launcher.QUICK) as broker:
         yield broker
 
 

@@ -86,6 +86,11 @@ PASSING = "Address already in use"
 # and one that was killed may only come back when its session has ended.
 SESSION_MS = 30_000
 
+# How a broker's code is compiled. With QUICK it starts with two thirds of the CPU, and serves slower once it
+# is warm: for tests. FULL is what people run, and what is measured.
+FULL = ("-XX:+UseG1GC",)
+QUICK = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
+
 # Old Kafka reaches into the JDK's own packages when it unmaps index files.
 OPENED_PACKAGES = (
     "java.base/sun.nio.ch",
@@ -360,7 +365,8 @@ class ApacheKafka:
     `properties` name an `inter.broker.protocol.version` runs with a ZooKeeper: one without has no such thing,
     nor a message format of its own. `listeners` are more listeners of a broker without a ZooKeeper, each with
     its security protocol; `ports` has their ports. With a `place` it is one node of a quorum whose ports are
-    chosen already, and everything that concerns replication keeps Kafka's default.
+    chosen already, and everything that concerns replication keeps Kafka's default. `jvm` are more options of
+    Java: FULL or QUICK.
     """
 
     def __init__(
@@ -372,11 +378,13 @@ class ApacheKafka:
         heap: str = "512m",
         listeners: Mapping[str, str] | None = None,
         place: Place | None = None,
+        jvm: Sequence[str] = FULL,
     ) -> None:
         self.version = version
         self.directory = Path(directory).resolve()
         self.properties = dict(properties or {})
         self.cpu = cpu
+        self.jvm = jvm
         self.heap = heap
         self.listeners = dict(listeners or {})
         self.place = place
@@ -568,7 +576,7 @@ class ApacheKafka:
         command = [
             java,
             f"-Xmx{heap}",
-            "-XX:+UseG1GC",
+            *self.jvm,
             "-Djava.awt.headless=true",
             f"-D{logging}={log4j.as_uri()}",
             f"-Dkafka.logs.dir={self.directory}",

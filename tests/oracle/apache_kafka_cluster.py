@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Self
 
 from tests.oracle import apache_kafka
 from tests.oracle.apache_kafka import (
+    FULL,
     ApacheKafka,
     ApacheKafkaError,
     NodePorts,
@@ -25,14 +26,14 @@ from tests.oracle.apache_kafka import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
 
 class ApacheKafkaCluster:
     """A KRaft quorum of `brokers` combined nodes with the ids 1, 2, ...
 
     `directory` takes everything they write, each node below its id. `heap` is the Java heap of one
-    node. Only processes started here are ended, by their own id.
+    node, and `jvm` more options of Java. Only processes started here are ended, by their own id.
     """
 
     def __init__(
@@ -43,11 +44,13 @@ class ApacheKafkaCluster:
         properties: Mapping[str, object] | None = None,
         heap: str = "512m",
         own_properties: Mapping[int, Mapping[str, object]] | None = None,
+        jvm: Sequence[str] = FULL,
     ) -> None:
         self.version = version
         self.directory = Path(directory).resolve()
         self.properties = dict(properties or {})
         self.heap = heap
+        self.jvm = jvm
         self.own_properties = own_properties or {}  # of single nodes, by their ids
         self.start_seconds = 0.0
         self._ids = range(1, brokers + 1)
@@ -140,6 +143,7 @@ class ApacheKafkaCluster:
                 self.directory / str(node_id),
                 {**self.properties, **self.own_properties.get(node_id, {})},
                 heap=self.heap,
+                jvm=self.jvm,
                 place=Place(node_id, ports),
             )
             for node_id in self._ids

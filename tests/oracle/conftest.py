@@ -19,7 +19,8 @@ def apache_kafka(tmp_path_factory):
         usable = launcher.available(version)
         if not usable:
             pytest.skip(f"no Apache Kafka {version}: {usable.reason}")
-        with launcher.ApacheKafka(version, tmp_path_factory.mktemp("kafka"), properties) as kafka:
+        directory = tmp_path_factory.mktemp("kafka")
+        with launcher.ApacheKafka(version, directory, properties, jvm=launcher.QUICK) as kafka:
             yield kafka
 
     return run

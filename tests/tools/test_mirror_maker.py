@@ -146,7 +146,7 @@ def kafka(directory):
     usable = apache_kafka.available("3.9.1")
     if not usable:
         pytest.skip(usable.reason)
-    with apache_kafka.ApacheKafka("3.9.1", directory) as running:
+    with apache_kafka.ApacheKafka("3.9.1", directory, jvm=apache_kafka.QUICK) as running:
         yield running.bootstrap
 
 

@@ -42,7 +42,7 @@ def left(tmp_path_factory):
     if not usable:
         pytest.skip(usable.reason)
     directory = tmp_path_factory.mktemp("left")
-    with apache_kafka.ApacheKafka(KAFKA, directory / "kafka") as kafka:
+    with apache_kafka.ApacheKafka(KAFKA, directory / "kafka", jvm=apache_kafka.QUICK) as kafka:
         wait_for_coordinators(kafka.bootstrap)
         with wire.Connection(kafka.bootstrap, timeout_s=DEADLINE_S) as connection:
             for topic in HANGING:

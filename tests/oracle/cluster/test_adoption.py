@@ -97,7 +97,7 @@ def commit(bootstrap, offsets):
 
 def live_through(directory, sent):
     """Kafka's cluster from its first record to its end; returns its cluster id and the group's offsets."""
-    with ApacheKafkaCluster("3.9.1", directory, properties=SETTINGS) as kafka:
+    with ApacheKafkaCluster("3.9.1", directory, properties=SETTINGS, jvm=launcher.QUICK) as kafka:
         admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
         for made in admin.create_topics(
             [

@@ -19,7 +19,7 @@ def test_three_brokers_of_which_one_is_killed_and_comes_back(tmp_path):
         pytest.skip(usable.reason)
     # A session shorter than Kafka's 9 s, only to have the killed broker forgotten sooner.
     properties = {"broker.session.timeout.ms": 3000, "broker.heartbeat.interval.ms": 500}
-    with ApacheKafkaCluster("3.9.1", tmp_path, brokers=3, properties=properties) as kafka:
+    with ApacheKafkaCluster("3.9.1", tmp_path, 3, properties, jvm=launcher.QUICK) as kafka:
         assert sorted(kafka.ports) == sorted(kafka.pids) == [1, 2, 3]
         assert [named_brokers(port) for port in kafka.ports.values()] == [3, 3, 3]
         with pytest.raises(ApacheKafkaError, match="running already"):

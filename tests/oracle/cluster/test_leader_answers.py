@@ -175,7 +175,9 @@ def kafka(tmp_path_factory):
     usable = launcher.available("3.9.1")
     if not usable:
         pytest.skip(usable.reason)
-    with ApacheKafkaCluster("3.9.1", tmp_path_factory.mktemp("kafka")) as cluster:
+    with ApacheKafkaCluster(
+        "3.9.1", tmp_path_factory.mktemp("kafka"), jvm=launcher.QUICK
+    ) as cluster:
         asked = Asked({node: f"127.0.0.1:{port}" for node, port in cluster.ports.items()})
         asked.prepare()
         yield asked

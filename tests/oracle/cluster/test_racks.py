@@ -97,7 +97,9 @@ def kafka(tmp_path_factory):
     if not usable:
         pytest.skip(usable.reason)
     directory = tmp_path_factory.mktemp("kafka")
-    with ApacheKafkaCluster("3.9.1", directory, properties=SELECTOR, own_properties=OWN) as cluster:
+    with ApacheKafkaCluster(
+        "3.9.1", directory, properties=SELECTOR, own_properties=OWN, jvm=launcher.QUICK
+    ) as cluster:
         asked = Asked({node: f"127.0.0.1:{port}" for node, port in cluster.ports.items()})
         yield asked
         asked.close()

@@ -170,9 +170,11 @@ def test_dump_log_segments_has_no_complaint(played, summarize):
     shown = []
     for paths, options in ((logs, ["--deep-iteration"]), (indexes, ["--verify-index-only"])):
         command = [find_java(), "-Xmx256m", "-cp", f"{jar_directory(KAFKA)}/*"]
-        command += ["kafka.tools.DumpLogSegments", *options, "--files", ",".join(map(str, paths))]
+        # All in one argument, which must not be too long.
+        names = ",".join(str(path.relative_to(played.log_dir)) for path in paths)
         run = subprocess.run(
-            command,
+            [*command, "kafka.tools.DumpLogSegments", *options, "--files", names],
+            cwd=played.log_dir,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

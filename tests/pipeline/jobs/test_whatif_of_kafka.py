@@ -16,7 +16,7 @@ from pipeline import retention_inputs
 from pipeline.engine import whatif
 from protocol.records.batch import Record, build
 from storage.time.event_time import EVENT_SLACK_MS
-from tests.oracle.apache_kafka import ApacheKafka, available
+from tests.oracle.apache_kafka import QUICK, ApacheKafka, available
 
 pytestmark = pytest.mark.oracle
 
@@ -42,7 +42,7 @@ def brisk_kafka(tmp_path_factory):
     if not usable:
         pytest.skip(usable.reason)
     often = {"log.retention.check.interval.ms": 500, "log.initial.task.delay.ms": 500}
-    with ApacheKafka("3.9.1", tmp_path_factory.mktemp("kafka"), often) as process:
+    with ApacheKafka("3.9.1", tmp_path_factory.mktemp("kafka"), often, jvm=QUICK) as process:
         yield process
 
 
