@@ -25,7 +25,7 @@ from protocol.errors import (
 )
 from protocol.group_errors import CoordinatorNotAvailable, NotCoordinator
 from protocol.group_records import partition_of
-from protocol.records import batch as batches
+from protocol.records.plain import Plain, in_batch, written
 from storage.would_block import WouldBlock
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from storage.log.producers.verification import Guard
 
     Written = tuple[bytes, bytes | None]  # key and value of a record
+    Records = Sequence[Written] | Plain  # that are written into one batch
     Log = tuple[UUID | None, int]  # topic id and partition of the log a key is kept in
 
 _PRODUCE_VERSION = 13
@@ -140,7 +141,7 @@ class InternalTopic:
 
     # -- writing --------------------------------------------------------------------------------
 
-    def append_now(self, key: str, records: Sequence[Written]) -> tuple[Log, int] | None:
+    def append_now(self, key: str, records: Records) -> tuple[Log, int] | None:
         """Like `append` without waiting; None, with nothing written, if it would have to wait."""
         if self._node.replicas is not None:
             return None  # the others must have it first
@@ -156,7 +157,7 @@ class InternalTopic:
             return None
         return (partition.topic_id, partition.index), appended.base_offset
 
-    async def append(self, key: str, records: Sequence[Written], epoch: int) -> tuple[Log, int]:
+    async def append(self, key: str, records: Records, epoch: int) -> tuple[Log, int]:
         """Appends records to the partition of a key; returns the log and base offset once they are stored.
 
         `epoch` is the one in which the key's state was loaded. In another one nothing is written,
@@ -178,7 +179,7 @@ class InternalTopic:
     async def append_in_transaction(
         self,
         key: str,
-        records: Sequence[Written],
+        records: Records,
         epoch: int,
         producer: Producer,
         verify: Callable[[Partition], Awaitable[Guard | None]],
@@ -233,15 +234,18 @@ class InternalTopic:
     def _batch(
         self,
         partition: Partition,
-        records: Sequence[Written],
+        records: Records,
         producer: tuple[int, int] | None = None,
     ) -> bytes:
-        """Makes a batch of records. Raises MessageTooLarge before it makes one that would be refused."""
+        """Makes a batch of records. Raises MessageTooLarge for one that would be refused."""
         most = partition.config.max_message_bytes
-        size = sum(len(key) + len(value or b"") for key, value in records)
-        if size > most:
-            raise MessageTooLarge(f"records of {size} bytes exceed max.message.bytes={most}")
-        return batches.build_plain(records, self._clock.now_ms(), producer=producer)
+        if not isinstance(records, Plain):
+            records = written(records)
+        if records.size > most:
+            raise MessageTooLarge(
+                f"records of {records.size} bytes exceed max.message.bytes={most}"
+            )
+        return in_batch(records, self._clock.now_ms(), producer=producer)
 
     # -- the topic ------------------------------------------------------------------------------
 

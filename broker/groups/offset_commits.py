@@ -17,26 +17,30 @@ from broker.groups.messages import State
 from broker.groups.pending_offsets import PendingBatch
 from broker.groups.registry import GroupRegistry
 from broker.groups.store import offset_record
-from broker.network.turns import paced
+from broker.network.turns import pause
 from protocol.errors import BrokerError, MessageTooLarge, RecordListTooLarge
 from protocol.group_errors import (
     CoordinatorLoadInProgress,
     IllegalGeneration,
     InvalidCommitOffsetSize,
 )
+from protocol.records.plain import Plain, together, written
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
     from typing import Self
 
-    from broker.coordination.internal_topic import Written
     from broker.coordination.loading import Loader
     from broker.groups.store import Committed, Loading, StoredGroup
     from broker.node import Node
     from broker.transactions.messages import Producer
+    from protocol.records.plain import Plain
     from protocol.topic_partition import TopicPartition
     from storage.log.partition import Partition
     from storage.log.producers.verification import Guard
+
+
+_WRITTEN_AT_ONCE = 100  # records
 
 
 class _End(NamedTuple):
@@ -61,15 +65,23 @@ class Commit(NamedTuple):
     group_id: str
     committer: Committer
     offsets: Mapping[TopicPartition, Committed]
-    records: Sequence[Written]
+    records: Plain
 
     @classmethod
     def of(
         cls, group_id: str, committer: Committer, offsets: Mapping[TopicPartition, Committed]
     ) -> Self:
         """Makes the records. Others may have their turn meanwhile, so this comes before any check."""
-        records = [offset_record(group_id, name, each) for name, each in paced(offsets.items())]
-        return cls(group_id, committer, offsets, records)
+        parts, begun, at = [], [], 0
+        for name, each in offsets.items():
+            begun.append(offset_record(group_id, name, each))
+            if len(begun) == _WRITTEN_AT_ONCE:
+                parts.append(written(begun, at))
+                at += len(begun)
+                begun = []
+            pause()
+        parts.append(written(begun, at))
+        return cls(group_id, committer, offsets, together(parts))
 
 
 class OffsetCommits(GroupRegistry):

@@ -82,6 +82,11 @@ class PendingBatch:
         """Whether it is known where the records are."""
         return self.base_offset != NOT_STORED
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether no offset of the batch was deleted."""
+        return len(self.offsets) == len(self.names)
+
     def stored(self, log: Log, base_offset: int) -> None:
         """Notes where the records are."""
         self.log, self.base_offset = log, base_offset

@@ -110,7 +110,9 @@ class StoredGroup:
 
     def take_in_committed(self, batch: PendingBatch) -> None:
         """Remembers the offsets of a committed transaction, once it is known where they are."""
-        if batch.is_stored:
+        if batch.log is not None and batch.is_whole:
+            self.take_in(batch.offsets, batch.log, batch.base_offset)
+        elif batch.is_stored:
             for name, committed in batch.placed():
                 self.commit(name, committed)
 

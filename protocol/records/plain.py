@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from struct import Struct
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from crc32c import crc32c
 
@@ -55,21 +55,46 @@ def build_plain(
     batch for nearly every commit of a group, and one may have tens of thousands of offsets. Raises
     ValueError for no records.
     """
-    if not pairs:
-        raise ValueError("a batch needs a record")
+    return in_batch(written(pairs), timestamp, producer=producer)
+
+
+class Plain(NamedTuple):
+    """Records of one batch, written out but for its header, which says their time."""
+
+    payload: bytes
+    number: int
+    size: int  # of their keys and values
+
+
+def together(parts: Sequence[Plain]) -> Plain:
+    """Returns the records of several parts, each of which `written` has begun where the one before ends."""
+    payload = b"".join([part.payload for part in parts])
+    return Plain(payload, sum(part.number for part in parts), sum(part.size for part in parts))
+
+
+def written(pairs: Sequence[tuple[bytes, bytes | None]], start: int = 0) -> Plain:
+    """Writes keys and values as records of a batch, the first of them at an offset within it."""
     parts: list[bytes] = []
-    add, few, known = parts.extend, len(_VARINTS) - 1, _VARINTS
-    for delta, (key, value) in enumerate(pairs):
+    add, few, known, sum_size = parts.extend, len(_VARINTS) - 1, _VARINTS, 0
+    for delta, (key, value) in enumerate(pairs, start):
         at, size = _varint(delta), len(key)
         key_size = known[size] if size < few else _varint(size)
         there = value or b""
+        sum_size += size + len(there)
         length = -1 if value is None else len(there)
         value_size = known[length] if length < few else _varint(length)
         size += len(at) + len(key_size) + len(value_size) + len(there) + 3
         # No attributes, a time delta of 0, and no headers.
         record_size = known[size] if size < few else _varint(size)
         add((record_size, b"\0\0", at, key_size, key, value_size, there, b"\0"))
-    payload, count = b"".join(parts), len(pairs)
+    return Plain(b"".join(parts), len(pairs), sum_size)
+
+
+def in_batch(records: Plain, timestamp: int, *, producer: tuple[int, int] | None = None) -> bytes:
+    """Returns records as a batch, as `build_plain` does. Raises ValueError for no records."""
+    payload, count = records.payload, records.number
+    if not count:
+        raise ValueError("a batch needs a record")
     attributes = 0 if producer is None else TRANSACTIONAL_BIT
     producer_id, epoch = producer or (NO_PRODUCER_ID, -1)
     checked = _CHECKED(attributes, count - 1, timestamp, timestamp, producer_id, epoch, -1, count)

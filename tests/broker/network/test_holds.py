@@ -211,7 +211,7 @@ def _too_long(holds: dict[str, float]) -> set[str]:
 
     Its offsets are one batch of records, and are committed together.
     """
-    at_once_s = ROUND_S + 18 * _PARTITIONS * _LINE_S
+    at_once_s = ROUND_S + 10 * _PARTITIONS * _LINE_S
     most_s = {"TxnOffsetCommit": at_once_s, "EndTxn": at_once_s}
     return {api for api, hold_s in holds.items() if hold_s >= most_s.get(api, _MOST_S)}
 

@@ -27,6 +27,7 @@ from protocol.records.batch import (
     verify,
 )
 from protocol.records.layout import INT64_MAX, INT64_MIN
+from protocol.records.plain import in_batch, together, written
 from tests.protocol.records.samples import BASE_TIME, NOW, corpus, random_records
 
 FORMATS = [(magic, codec) for magic in (0, 1, 2) for codec in range(5 if magic == 2 else 4)]
@@ -297,6 +298,15 @@ def test_the_short_way_to_build_gives_the_same_bytes_of_very_many_and_very_large
     pairs = [*((b"k", b"v") for _ in range(8_200)), *zip(fields, reversed(fields), strict=True)]
     whole = [Record(at, NOW, key, value) for at, (key, value) in enumerate(pairs)]
     assert build_plain(pairs, NOW) == build(whole)
+
+
+@given(PAIRS, st.integers(1, 20))
+def test_records_that_are_written_in_parts_give_the_same_bytes(pairs, step):
+    parts = [written(pairs[at : at + step], at) for at in range(0, len(pairs), step)]
+    found = together(parts)
+    assert in_batch(found, NOW) == build_plain(pairs, NOW)
+    sizes = [len(key) + len(value or b"") for key, value in pairs]
+    assert (found.number, found.size) == (len(pairs), sum(sizes))
 
 
 def test_the_short_way_to_build_needs_a_record():
