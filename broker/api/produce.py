@@ -18,24 +18,25 @@ from collections.abc import Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from broker.api.produce_parts import (
+    TOPIC_IDS_SINCE,
+    Part,
+    answered,
+    failed_in_transaction,
+    failed_part,
+)
 from broker.network.context import CloseConnection
 from broker.network.per_partition import per_partition
 from broker.network.turns import paced
 from broker.partitions import admission
-from broker.partitions.leader_hints import leader_hint
 from broker.transactions.verification import Verified, check_one_producer
 from protocol.api.produce import (
-    BatchIndexAndErrorMessage,
-    LeaderIdAndEpoch,
-    NodeEndpoint,
-    PartitionProduceData,
     PartitionProduceResponse,
     ProduceResponse,
     TopicProduceData,
     TopicProduceResponse,
 )
-from protocol.error_codes import ERRORS
-from protocol.errors import ErrorCode, InvalidTimestamp, KafkaStorageError
+from protocol.errors import KafkaStorageError
 from protocol.records.layout import NO_TIMESTAMP
 from storage.log.partition import Appended, Partition
 from storage.would_block import WouldBlock
@@ -57,46 +58,6 @@ if TYPE_CHECKING:
 ACKS_ALL = -1
 _ADMITTED = (Partition, Verified)
 _NONE_COMING: Coming = frozenset()
-_LEADERS_SINCE = 10
-_TOPIC_IDS_SINCE = 13
-
-# Errors for which Kafka's response has no log start offset.
-_WITHOUT_START_OFFSET = frozenset(
-    {
-        ErrorCode.CORRUPT_MESSAGE,
-        ErrorCode.MESSAGE_TOO_LARGE,
-        ErrorCode.RECORD_LIST_TOO_LARGE,
-        ErrorCode.KAFKA_STORAGE_ERROR,
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.INVALID_REQUIRED_ACKS,
-        ErrorCode.NOT_ENOUGH_REPLICAS,
-        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-    }
-)
-
-
-class _Append:
-    """One partition's part of a request, and of its response."""
-
-    __slots__ = ("data", "partition", "pending", "result", "topic")
-
-    def __init__(self, topic: TopicProduceData, data: PartitionProduceData) -> None:
-        self.topic = topic
-        self.data = data
-        self.result = PartitionProduceResponse(
-            index=data.index, base_offset=-1, log_append_time_ms=NO_TIMESTAMP, log_start_offset=-1
-        )
-        self.partition: Partition | None = None  # set once the request may append to it
-        # Set if the append runs in a thread, or waits for the disk.
-        self.pending: asyncio.Future[Appended] | None = None
-
-    def done(self, appended: Appended) -> PartitionProduceResponse:
-        """Fills in the result of the append."""
-        self.result.base_offset = appended.base_offset
-        self.result.log_append_time_ms = appended.log_append_time_ms
-        self.result.log_start_offset = appended.log_start_offset
-        return self.result
 
 
 def handle(
@@ -136,7 +97,7 @@ def _names(node: Node, request: ProduceRequest, version: int) -> Iterator[TopicP
 
 def _name_of(node: Node, topic: TopicProduceData, version: int) -> str | None:
     """Returns the name of a topic; None if there is none with its id."""
-    if version < _TOPIC_IDS_SINCE:
+    if version < TOPIC_IDS_SINCE:
         return topic.name
     return node.metadata.image.topic_name(topic.topic_id)
 
@@ -155,12 +116,12 @@ async def _open_and_append(
 def _append(
     node: Node, request: ProduceRequest, context: Context, not_opened: Failures, coming: Coming
 ) -> ProduceResponse | Coroutine[Any, Any, ProduceResponse | None] | None:
-    pending: list[_Append] = []
+    pending: list[Part] = []
     leaders: Addresses = {}
     append = partial(_append_one, node, request, context, not_opened, coming, pending)
-    failed = partial(_failed, node, context, leaders)
+    failed = partial(failed_part, node, context, leaders)
     if request.transactional_id is not None:
-        failed = partial(_failed_in_transaction, node, context, leaders, request.transactional_id)
+        failed = partial(failed_in_transaction, node, context, leaders, request.transactional_id)
     response = ProduceResponse(
         responses=[
             TopicProduceResponse(
@@ -169,7 +130,7 @@ def _append(
                 partition_responses=per_partition(
                     node,
                     "produce",
-                    [_Append(topic, data) for data in paced(topic.partition_data)],
+                    [Part(topic, data) for data in paced(topic.partition_data)],
                     append,
                     failed,
                 ),
@@ -179,7 +140,7 @@ def _append(
     )
     if pending:
         return _finish(node, request, response, pending, failed, leaders)
-    return _answer(request, response, leaders)
+    return answered(request, response, leaders)
 
 
 def _append_one(
@@ -188,8 +149,8 @@ def _append_one(
     context: Context,
     not_opened: Failures,
     coming: Coming,
-    pending: list[_Append],
-    each: _Append,
+    pending: list[Part],
+    each: Part,
 ) -> PartitionProduceResponse:
     """Appends to one partition, or adds it to those that are pending."""
     version = context.header.api_version
@@ -212,11 +173,11 @@ def _append_one(
 
 
 def _admitted(
-    node: Node, request: ProduceRequest, wanted: _Append, context: Context, not_opened: Failures
+    node: Node, request: ProduceRequest, wanted: Part, context: Context, not_opened: Failures
 ) -> Partition | Verified | asyncio.Future[Verified]:
     """Returns the partition to append to, now or later. Raises the error if that is refused."""
     topic, index = wanted.topic, wanted.data.index
-    by_id = context.version >= _TOPIC_IDS_SINCE
+    by_id = context.version >= TOPIC_IDS_SINCE
     try:
         return admission.admit_produce(
             node,
@@ -238,7 +199,7 @@ def _append_to(
     node: Node,
     request: ProduceRequest,
     admitted: Partition | Verified,
-    wanted: _Append,
+    wanted: Part,
     version: int,
 ) -> Appended | asyncio.Future[Appended]:
     """Appends records to a partition that may take them.
@@ -259,7 +220,7 @@ def _append_to(
 
 
 async def _admitted_when_led(
-    node: Node, request: ProduceRequest, wanted: _Append, context: Context, name: TopicPartition
+    node: Node, request: ProduceRequest, wanted: Part, context: Context, name: TopicPartition
 ) -> Partition | Verified:
     """Returns the partition to append to when this broker leads it, or another one does.
 
@@ -275,7 +236,7 @@ async def _append_when_admitted(
     node: Node,
     request: ProduceRequest,
     admitted: Awaitable[Partition | Verified],
-    wanted: _Append,
+    wanted: Part,
     version: int,
 ) -> Appended:
     """Appends after another broker has verified the request, or this one has begun to lead.
@@ -294,13 +255,13 @@ async def _finish(
     node: Node,
     request: ProduceRequest,
     response: ProduceResponse,
-    pending: list[_Append],
-    failed: Callable[[_Append, BrokerError], PartitionProduceResponse],
+    pending: list[Part],
+    failed: Callable[[Part, BrokerError], PartitionProduceResponse],
     leaders: Addresses,
 ) -> ProduceResponse | None:
     """Waits for the appends that run in a thread or wait for the disk."""
 
-    def finish(each: _Append) -> PartitionProduceResponse:
+    def finish(each: Part) -> PartitionProduceResponse:
         assert each.pending is not None
         return each.done(each.pending.result())
 
@@ -314,97 +275,7 @@ async def _finish(
         # there is no cycle, so the append's decompressed records are freed at once.
         for each in pending:
             each.pending = None
-    return _answer(request, response, leaders)
-
-
-def _answer(
-    request: ProduceRequest, response: ProduceResponse, leaders: Addresses
-) -> ProduceResponse | None:
-    """Returns the response, or None for acks=0, for which an error closes the connection."""
-    if request.acks != 0:
-        if leaders:
-            _tell(response, leaders)
-        return response
-    for topic in response.responses:
-        for result in paced(topic.partition_responses):
-            if result.error_code:
-                raise CloseConnection(
-                    f"acks=0 and {ERRORS[result.error_code].name}: {result.error_message}"
-                )
-    return None
-
-
-def _tell(response: ProduceResponse, leaders: Addresses) -> None:
-    """Adds the addresses of the leaders that a response names."""
-    response.node_endpoints = [
-        NodeEndpoint(node_id=each.broker, host=each.host, port=each.port, rack=each.rack)
-        for each in leaders.values()
-    ]
-
-
-def _failed_in_transaction(
-    node: Node,
-    context: Context,
-    leaders: Addresses,
-    transactional_id: str,
-    wanted: _Append,
-    error: BrokerError,
-) -> PartitionProduceResponse:
-    """Does what `_failed` does, and logs who was refused."""
-    node.transactions.refusals.note(context, transactional_id, error)
-    return _failed(node, context, leaders, wanted, error)
-
-
-def _failed(
-    node: Node, context: Context, leaders: Addresses, wanted: _Append, error: BrokerError
-) -> PartitionProduceResponse:
-    """Fills in one partition's error code, sentence, refused records and leader.
-
-    The leader's address is added to `leaders`.
-    """
-    result, partition, version = wanted.result, wanted.partition, context.version
-    if version >= _LEADERS_SINCE and error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
-        topics = node.metadata.image
-        known = (
-            topics.topics_by_id.get(wanted.topic.topic_id)
-            if version >= _TOPIC_IDS_SINCE
-            else topics.topics.get(wanted.topic.name)
-        )
-        hint = leader_hint(node, context, known, result.index, leaders)
-        if hint is not None:
-            result.current_leader = LeaderIdAndEpoch(
-                leader_id=hint.leader, leader_epoch=hint.leader_epoch
-            )
-    node.metrics.produce_failed(error.code)
-    if partition is not None:
-        if isinstance(error, InvalidTimestamp):
-            node.time_watch.refused(partition, error)
-        if error.code not in _WITHOUT_START_OFFSET:
-            result.log_start_offset = partition.log_start_offset
-    result.error_code = node.code_for(error.code, version <= 3)
-    result.error_message = error.message
-    result.record_errors = [
-        BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=message)
-        for index, message in error.record_errors
-    ]
-    return result
-
-
-def failed_alone(
-    node: Node, appended: tuple[str, Partition], error: BrokerError, context: Context
-) -> ProduceResponse:
-    """Returns the response to a request that has appended in vain to one partition of a topic."""
-    topic, partition = appended
-    wanted = _Append(TopicProduceData(name=topic), PartitionProduceData(index=partition.index))
-    wanted.partition = partition
-    leaders: Addresses = {}
-    result = _failed(node, context, leaders, wanted, error)
-    response = ProduceResponse(
-        responses=[TopicProduceResponse(name=topic, partition_responses=[result])]
-    )
-    if leaders:
-        _tell(response, leaders)
-    return response
+    return answered(request, response, leaders)
 
 
 def refuse(request: ProduceRequest, error: BrokerError) -> ProduceResponse:

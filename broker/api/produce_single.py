@@ -13,7 +13,7 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
-from broker.api import produce
+from broker.api.produce_parts import failed_alone
 from broker.network.context import Later
 from broker.partitions import admission
 from protocol.api.produce_single import read, write
@@ -99,5 +99,5 @@ def _when_acknowledged(
     try:
         appended = waited.result()
     except BrokerError as error:
-        return partial(produce.failed_alone, node, (str(name, "utf-8"), partition), error)
+        return partial(failed_alone, node, (str(name, "utf-8"), partition), error)
     return [_written(header, name, partition.index, appended)]

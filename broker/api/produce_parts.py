@@ -1,0 +1,167 @@
+"""What the parts of a Produce request are answered: one part for each partition.
+
+A part that fails gets its error code, a sentence, the records that were refused (KIP-467), and from version
+10 on the leader and its address where this broker does not lead (KIP-951).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.network.context import CloseConnection
+from broker.network.turns import paced
+from broker.partitions.leader_hints import leader_hint
+from protocol.api.produce import (
+    BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceResponse,
+    TopicProduceData,
+    TopicProduceResponse,
+)
+from protocol.error_codes import ERRORS
+from protocol.errors import ErrorCode, InvalidTimestamp
+from protocol.records.layout import NO_TIMESTAMP
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from broker.network.context import Context
+    from broker.node import Node
+    from broker.partitions.leader_hints import Addresses
+    from protocol.api.produce import ProduceRequest
+    from protocol.errors import BrokerError
+    from storage.log.partition import Appended, Partition
+
+TOPIC_IDS_SINCE = 13
+_LEADERS_SINCE = 10
+
+# Errors for which Kafka's response has no log start offset.
+_WITHOUT_START_OFFSET = frozenset(
+    {
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.INVALID_REQUIRED_ACKS,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    }
+)
+
+
+class Part:
+    """One partition's part of a request, and of its response."""
+
+    __slots__ = ("data", "partition", "pending", "result", "topic")
+
+    def __init__(self, topic: TopicProduceData, data: PartitionProduceData) -> None:
+        self.topic = topic
+        self.data = data
+        self.result = PartitionProduceResponse(
+            index=data.index, base_offset=-1, log_append_time_ms=NO_TIMESTAMP, log_start_offset=-1
+        )
+        self.partition: Partition | None = None  # set once the request may append to it
+        # Set if the append runs in a thread, or waits for the disk.
+        self.pending: asyncio.Future[Appended] | None = None
+
+    def done(self, appended: Appended) -> PartitionProduceResponse:
+        """Fills in the result of the append."""
+        self.result.base_offset = appended.base_offset
+        self.result.log_append_time_ms = appended.log_append_time_ms
+        self.result.log_start_offset = appended.log_start_offset
+        return self.result
+
+
+def answered(
+    request: ProduceRequest, response: ProduceResponse, leaders: Addresses
+) -> ProduceResponse | None:
+    """Returns the response, or None for acks=0, for which an error closes the connection."""
+    if request.acks != 0:
+        if leaders:
+            tell_leaders(response, leaders)
+        return response
+    for topic in response.responses:
+        for result in paced(topic.partition_responses):
+            if result.error_code:
+                raise CloseConnection(
+                    f"acks=0 and {ERRORS[result.error_code].name}: {result.error_message}"
+                )
+    return None
+
+
+def tell_leaders(response: ProduceResponse, leaders: Addresses) -> None:
+    """Adds the addresses of the leaders that a response names."""
+    response.node_endpoints = [
+        NodeEndpoint(node_id=each.broker, host=each.host, port=each.port, rack=each.rack)
+        for each in leaders.values()
+    ]
+
+
+def failed_in_transaction(
+    node: Node,
+    context: Context,
+    leaders: Addresses,
+    transactional_id: str,
+    wanted: Part,
+    error: BrokerError,
+) -> PartitionProduceResponse:
+    """Does what `failed_part` does, and logs who was refused."""
+    node.transactions.refusals.note(context, transactional_id, error)
+    return failed_part(node, context, leaders, wanted, error)
+
+
+def failed_part(
+    node: Node, context: Context, leaders: Addresses, wanted: Part, error: BrokerError
+) -> PartitionProduceResponse:
+    """Fills in one partition's error code, sentence, refused records and leader.
+
+    The leader's address is added to `leaders`.
+    """
+    result, partition, version = wanted.result, wanted.partition, context.version
+    if version >= _LEADERS_SINCE and error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+        topics = node.metadata.image
+        known = (
+            topics.topics_by_id.get(wanted.topic.topic_id)
+            if version >= TOPIC_IDS_SINCE
+            else topics.topics.get(wanted.topic.name)
+        )
+        hint = leader_hint(node, context, known, result.index, leaders)
+        if hint is not None:
+            result.current_leader = LeaderIdAndEpoch(
+                leader_id=hint.leader, leader_epoch=hint.leader_epoch
+            )
+    node.metrics.produce_failed(error.code)
+    if partition is not None:
+        if isinstance(error, InvalidTimestamp):
+            node.time_watch.refused(partition, error)
+        if error.code not in _WITHOUT_START_OFFSET:
+            result.log_start_offset = partition.log_start_offset
+    result.error_code = node.code_for(error.code, version <= 3)
+    result.error_message = error.message
+    result.record_errors = [
+        BatchIndexAndErrorMessage(batch_index=index, batch_index_error_message=message)
+        for index, message in error.record_errors
+    ]
+    return result
+
+
+def failed_alone(
+    node: Node, appended: tuple[str, Partition], error: BrokerError, context: Context
+) -> ProduceResponse:
+    """Returns the response to a request that has appended in vain to one partition of a topic."""
+    topic, partition = appended
+    wanted = Part(TopicProduceData(name=topic), PartitionProduceData(index=partition.index))
+    wanted.partition = partition
+    leaders: Addresses = {}
+    result = failed_part(node, context, leaders, wanted, error)
+    response = ProduceResponse(
+        responses=[TopicProduceResponse(name=topic, partition_responses=[result])]
+    )
+    if leaders:
+        tell_leaders(response, leaders)
+    return response
