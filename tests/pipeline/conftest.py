@@ -11,13 +11,16 @@ from pipeline.session import Session
 from tests.client.conftest import broker, either, kafka, topic  # noqa: F401 - fixtures
 from tests.pipeline import spark_kafka
 
+# The session lives for minutes: what is compiled a second time in that time is compiled in vain.
+JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -Duser.timezone=UTC"
+
 
 @pytest.fixture(scope="session")
 def spark():
     """One Spark session for all tests, on two cores, with Spark's Kafka connector where it can be had."""
     pytest.importorskip("pyspark", reason="PySpark is not installed: make test-spark installs it")
     connector = [str(jar) for jar in spark_kafka.jars()] if spark_kafka.fetch() else []
-    conf = [("spark.ui.enabled", "false")]
+    conf = [("spark.ui.enabled", "false"), ("spark.driver.extraJavaOptions", JAVA_OPTIONS)]
     conf += [("spark.jars", ",".join(connector))] if connector else []
 
     with Session("tests", master="local[2]", conf=conf) as session:
