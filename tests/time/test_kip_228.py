@@ -108,7 +108,7 @@ PLANTS = {
     "the largest time of a header is believed to begin at -1": patched(
         Segment,
         "largest_of",
-        lambda segment, found: LARGEST_OF(segment, found) or -1,
+        lambda segment, found, *limit: LARGEST_OF(segment, found, *limit) or -1,
     ),
     "the window's early edge is 1970 at the earliest": stamped(
         min_timestamp=lambda stamps, _: max(stamps.min_timestamp, 0)
