@@ -120,6 +120,19 @@ class Image(NamedTuple):
         return known.mod_revisions[index]
 
 
+def changed_topics(image: Image, before: Image | None) -> Sequence[Topic]:
+    """Returns the topics of which an earlier image says something else; all if there is none.
+
+    An image that was made from the earlier one shares the topics that have not changed, so each costs a
+    look. Settings that topics have from the brokers are not looked at.
+    """
+    topics = image.topics.values()
+    if before is None:
+        return list(topics)
+    known = before.topics.get
+    return [topic for topic in topics if known(topic.name) is not topic]
+
+
 def changed_partitions(image: Image, topic: Topic, before: Image | None) -> Sequence[int]:
     """Returns the numbers of the partitions of which an earlier image says something else.
 

@@ -117,7 +117,8 @@ class ImageBuilder:
 
     def _next(self, revision: int, before: Mapping[str, _Stored | None]) -> Image:
         """Returns the image after the records of some keys have changed from `before`."""
-        topics, by_id = dict(self.image.topics), dict(self.image.topics_by_id)
+        # `copy` needs no hash of an id, as `dict` does of what is behind a proxy.
+        topics, by_id = self.image.topics.copy(), self.image.topics_by_id.copy()
         # The topics of which something has changed, in the order of the changes, and the partitions
         # that have; None where the topic itself has.
         touched: dict[str, list[int] | None] = {}

@@ -11,7 +11,7 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING
 
-from broker.metadata.image import changed_partitions
+from broker.metadata.image import changed_partitions, changed_topics
 from broker.replicas.consumers import ConsumerReads
 from broker.replicas.fetcher import Fetcher
 from broker.replicas.isr_changes import IsrChanges
@@ -106,8 +106,9 @@ class Replicas:
         self._applied, self._session = image, cluster.epoch
         if is_other_view:
             self._view = brokers_of(image)
-        since = None if is_other_view else before
-        for topic in image.topics.values():
+        settings = None if before is None else before.broker_configs
+        since = None if is_other_view or settings != image.broker_configs else before
+        for topic in changed_topics(image, since):
             changed = changed_partitions(image, topic, since)
             if changed:
                 self._apply_topic(image, topic, changed, may_lead=not live.record.is_fenced)

@@ -5,18 +5,23 @@ Before settings that delete more are applied, what they will delete is logged.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+from typing import TYPE_CHECKING, Final
 
 from broker.topics.forecast import announce_deletions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
-    from broker.metadata.image import Image
+    from broker.metadata.image import Image, Topic
     from broker.pools import Pool
     from broker.topics.settings import Settings
     from config import TopicConfig
     from storage.directory.store import LogStore
+
+
+_AT_ONCE: Final = 100
+"""So many topics are looked at before others are served."""
 
 
 class AppliedSettings:
@@ -36,35 +41,50 @@ class AppliedSettings:
         """Returns the settings of a topic of the image that was applied last."""
         return self._configs[topic]
 
-    async def apply(self, image: Image, before: Image | None) -> None:
+    async def apply(self, image: Image, before: Image | None, changed: Iterable[Topic]) -> None:
         """Applies settings that differ, and first logs what they will delete.
 
-        `before` is the image that was applied last, if there is one.
+        `before` is the image that was applied last, if there is one; `changed` are the topics that have
+        changed since.
         """
-        configs = self._served(image, before)
-        changed = {
+        configs = await self._served(image, before, changed)
+        replaced = {
             name: (self._configs[name], config)
             for name, config in configs.items()
-            if self._configs.get(name, config) != config
+            if name in self._configs
         }
-        if changed:
+        if replaced:
             within_ms = self._settings.broker.log_retention_check_interval_ms
             await self._pool.run(
-                announce_deletions, self._store, self._deletion_ms(), within_ms, changed
+                announce_deletions, self._store, self._deletion_ms(), within_ms, replaced
             )
         self._store.default_config = self._settings.broker.topic_defaults
-        for name, config in configs.items():
-            if self._configs.get(name) != config:
-                self._store.set_config(name, config)
-        self._configs = configs
+        for number, (name, config) in enumerate(configs.items(), 1):
+            self._store.set_config(name, config)
+            if number % _AT_ONCE == 0:
+                await asyncio.sleep(0)
+        self._configs.update(configs)
+        if len(self._configs) > len(image.topics):
+            for name in self._configs.keys() - image.topics.keys():
+                del self._configs[name]
 
-    def _served(self, image: Image, before: Image | None) -> dict[str, TopicConfig]:
-        """Returns the settings of every topic; those of unchanged topics are reused."""
-        if before is None or before.broker_configs != image.broker_configs:
-            return self._settings.served_topics(image)
+    async def _served(
+        self, image: Image, before: Image | None, changed: Iterable[Topic]
+    ) -> dict[str, TopicConfig]:
+        """Returns the settings of topics that differ from those that were applied.
+
+        Where the settings of the brokers are others, those of each topic are computed, some at a time.
+        """
+        is_same = before is not None and before.broker_configs == image.broker_configs
         served: dict[str, TopicConfig] = {}
-        for name, topic in image.topics.items():
-            known = before.topics.get(name)
-            is_same = name in self._configs and known is not None and known.configs == topic.configs
-            served[name] = self._configs[name] if is_same else self._settings.served(topic)
+        for number, topic in enumerate(changed if is_same else image.topics.values(), 1):
+            known = None if before is None else before.topics.get(topic.name)
+            applied = self._configs.get(topic.name)
+            if is_same and applied and known and known.configs == topic.configs:
+                continue
+            config = self._settings.served(topic)
+            if config != applied:
+                served[topic.name] = config
+            if number % _AT_ONCE == 0:
+                await asyncio.sleep(0)
         return served

@@ -20,6 +20,7 @@ import contextlib
 import logging
 from typing import TYPE_CHECKING, NamedTuple
 
+from broker.metadata.image import changed_topics
 from broker.topics.applied_settings import AppliedSettings
 from broker.topics.strays import set_aside
 from protocol.errors import BrokerError, KafkaStorageError
@@ -201,8 +202,13 @@ class Reconciler:
                     self._gone[topic_id] = topic_before
                 continue
             await self._delete(topic_id, name, self._gone.pop(topic_id, topic_before))
-        await self._configs.apply(image, before)
-        for topic in image.topics.values():
+        differing = changed_topics(image, before)
+        await self._configs.apply(image, before, differing)
+        topics = {topic.topic_id: topic for topic in differing}
+        for topic_id in (*failed, *self._unfinished):
+            if topic_id in image.topics_by_id:
+                topics[topic_id] = image.topics_by_id[topic_id]
+        for topic in topics.values():
             if in_use and not in_use.isdisjoint(self._owners(topic.name)):
                 self._failures[topic.topic_id] = KafkaStorageError(
                     f"the logs of another topic {topic.name}, which was deleted, are still in use"
@@ -221,9 +227,10 @@ class Reconciler:
                 ):
                     await self._ensure_logs(topic)
                 await self._follow_leaders(topic, () if known is None else known.assignments)
-        for topic_id in failed.keys() - image.topics_by_id.keys() - image.deletions.keys():
-            self._failures.pop(topic_id, None)
-        self._unfinished &= image.topics_by_id.keys()
+        for topic_id in failed:
+            if topic_id not in image.topics_by_id and topic_id not in image.deletions:
+                self._failures.pop(topic_id, None)
+        self._unfinished = {each for each in self._unfinished if each in image.topics_by_id}
         self._applied = image
         if self.replicas is not None:
             self.replicas.apply(image)

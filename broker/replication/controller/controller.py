@@ -14,7 +14,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.metadata.brokers.records import put_controller
-from broker.metadata.image import changed_partitions
+from broker.metadata.image import changed_partitions, changed_topics
 from broker.metadata.records import CONTROLLER, NO_LEADER, UNKNOWN_EPOCH, PartitionRecord
 from broker.metadata.store import MOST_OPERATIONS, Compare, absent
 from broker.replication.controller import election, reassignment
@@ -230,9 +230,11 @@ def _changes(
 ) -> Iterator[PartitionChange]:
     """Returns what is to change; if `leaderless`, only where nobody leads who can."""
     can_lead = able(image)
-    if since is not None and can_lead != able(since):
+    if since is not None and (
+        can_lead != able(since) or since.broker_configs != image.broker_configs
+    ):
         since = None
-    for topic in image.topics.values():
+    for topic in changed_topics(image, since):
         topic_rules = rules(topic)
         for index in changed_partitions(image, topic, since):
             record = topic.assignments[index]

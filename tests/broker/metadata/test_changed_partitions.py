@@ -1,11 +1,11 @@
-"""Which partitions an image says something else of than an earlier one."""
+"""Which topics and partitions an image says something else of than an earlier one."""
 
 from uuid import UUID
 
 import pytest
 
 from broker.metadata import records
-from broker.metadata.image import changed_partitions
+from broker.metadata.image import changed_partitions, changed_topics
 from broker.metadata.image_builder import ImageBuilder
 from broker.metadata.memory import MemoryState
 from broker.metadata.records import PartitionRecord, TopicRecord
@@ -91,3 +91,28 @@ def test_what_has_changed(change, expected):
     change(keys)
     assert changed(keys, before) == expected
     assert changed(keys, None) == list(range(keys.image.topics["t"].partitions))
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (lambda _: None, []),
+        (another_topic, ["other"]),
+        (no_leader, ["t"]),
+        (a_fourth, ["t"]),
+        (settings, ["t"]),
+        (settings_of_brokers, []),
+        (created_anew, ["t"]),
+    ],
+)
+def test_the_topics_that_changed(change, expected):
+    keys = Keys()
+    before = keys.image
+    change(keys)
+    assert [topic.name for topic in changed_topics(keys.image, before)] == expected
+
+
+def test_all_topics_have_changed_where_there_is_no_earlier_image():
+    keys = Keys()
+    another_topic(keys)
+    assert [topic.name for topic in changed_topics(keys.image, None)] == ["t", "other"]
