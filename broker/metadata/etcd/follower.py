@@ -147,6 +147,7 @@ class Follower:
                 self._has_begun()
             while answer is not grpc.aio.EOF:
                 if answer.canceled:
+                    self._is_watching = False  # nothing is told while all keys are read again
                     await self._cancelled(token, answer)
                     return
                 self._log.add(self._keys.revisions(answer.events))
