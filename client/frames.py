@@ -285,7 +285,7 @@ class Frames:
     # --- internal --------------------------------------------------------------------------------
 
     def _go_on(self, answer: Any) -> None:
-        """Takes the handshake a step further; at its end sends the requests that waited for it."""
+        """Continues the handshake; when it is over, sends the requests that waited for it."""
         assert self._handshake is not None
         try:
             request = self._handshake.send(answer)

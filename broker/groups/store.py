@@ -60,7 +60,7 @@ class Committed(NamedTuple):
 
 @dataclass(slots=True)
 class StoredGroup:
-    """A group, its offsets, and since when it is in its state.
+    """A group, its committed offsets, and the time at which it came into its state.
 
     `epoch` is the coordinator epoch in which it was loaded or created; nothing is written for it in
     another one.

@@ -283,7 +283,7 @@ class Connection(asyncio.Protocol):
             self._refuse_for_memory("its peer does not read an answer whose file was deleted")
 
     def _regulate(self) -> None:
-        """Reads the socket only while there is room for more data."""
+        """Pauses reading from the socket while there is no room for more data."""
         is_parked = self._under_way is not None and not self._is_producing
         self._held.is_behind = is_parked or self._held_up != 0 or not self._writable
         if not self._held.update():

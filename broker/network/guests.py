@@ -44,9 +44,6 @@ class Guests:
     def __len__(self) -> int:
         return len(self._open)
 
-    def __contains__(self, connection: object) -> bool:
-        return connection in self._open
-
     def add(self, connection: Connection) -> None:
         """Takes one more, for which there has to be room."""
         self._open[connection] = None

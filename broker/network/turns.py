@@ -90,7 +90,7 @@ def paced(items: Iterable[Item]) -> Iterator[Item]:
 
 
 class _Failed:
-    """What a job has raised."""
+    """The error that a job has raised."""
 
     def __init__(self, error: BaseException) -> None:
         self.error = error

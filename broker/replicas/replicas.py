@@ -373,7 +373,7 @@ class Replicas:
         appended: Appended | asyncio.Future[Appended],
         timeout_ms: int,
     ) -> Appended | asyncio.Future[Appended]:
-        """Returns an append with acks=all when all have it, or a future of that.
+        """Returns the append if all in-sync replicas have its records, else a future of it (acks=all).
 
         Raises NotLeaderOrFollower, NotEnoughReplicasAfterAppend and RequestTimedOut, or the future does.
         """

@@ -394,7 +394,7 @@ def size_before(segments: Sequence[Segment], offset: int, *, start_offset: int) 
 
 
 def _position_of(segments: Sequence[Segment], offset: int) -> int:
-    """Returns the number of bytes of these segments before the batch of an offset."""
+    """Returns how many bytes of these segments are before the batch that has an offset."""
     size = 0
     for segment in segments:
         if segment.tail.end_offset > offset:

@@ -207,7 +207,7 @@ class IndexedLog(LogFile):
         return is_negative(first) or (first is None and self._known_size < self.tail.size)
 
     def _is_index_true(self) -> bool:
-        """Returns whether the last entry leads to its batch: a torn write may have zeroed half."""
+        """Returns whether the last entry points to its batch: a torn write may leave zeros in it."""
         assert self._index is not None
         last = self._index.last()
         if last is None:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 class TopicRules(NamedTuple):
-    """The settings of a topic that elections obey."""
+    """The settings of a topic on which elections of its leaders depend."""
 
     min_insync: int  # min.insync.replicas
     allows_unclean: bool = False  # unclean.leader.election.enable
