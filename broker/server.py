@@ -180,10 +180,10 @@ async def _serve(node: Node, stop: asyncio.Event, started_s: float, faults: Faul
                 await server.start_serving()
             _say_ready(node, bound, http_socket, control_socket)
             log.info("ready", extra={"after_s": round(node.clock.monotonic_s() - started_s, 3)})
-            node.collector.settle(node.store.open_count)
-            chores = _begin_chores(node, rounds, compaction)
-            await stop.wait()
-            await _stop_serving(node, servers, chores, faults)
+            with node.collector.governing():
+                chores = _begin_chores(node, rounds, compaction)
+                await stop.wait()
+                await _stop_serving(node, servers, chores, faults)
     finally:
         for http in https:
             await _stop_http(http)
@@ -252,7 +252,6 @@ def _begin_chores(
             node.topics.run(),
             node.clock_watch.run(),
             watch_room(node),
-            node.collector.watch(node.store),
             *([] if node.cluster_watch is None else [node.cluster_watch.run()]),
             *([] if node.replicas is None else [node.replicas.run()]),
         )

@@ -13,7 +13,6 @@ later ones.
 from __future__ import annotations
 
 import argparse
-import asyncio
 import collections
 import gc
 import sys
@@ -85,18 +84,16 @@ def _shown(stack: traceback.StackSummary) -> str:
     return " < ".join(f"{Path(at.filename).name}:{at.lineno} {at.name}" for at in stack[:-9:-1])
 
 
-def _start(broker: Inside) -> tuple[Holds, asyncio.Task[None]]:
-    """Starts what a broker does beside its requests; returns what measures, and what runs until cancelled."""
+def _start(broker: Inside) -> Holds:
+    """Starts what a broker does beside its requests; returns what measures."""
     node = broker.node
 
-    def start() -> tuple[Holds, asyncio.Task[None]]:
+    def start() -> Holds:
         node.coordinator.start()
         node.transactions.start()
-        node.collector.settle(node.store.open_count)
-        watching = asyncio.get_running_loop().create_task(node.collector.watch(node.store))
-        return Holds(broker), watching
+        return Holds(broker)
 
-    started: tuple[Holds, asyncio.Task[None]] = broker.call(start)
+    started: Holds = broker.call(start)
     return started
 
 
@@ -133,8 +130,12 @@ def main() -> None:
     parser.add_argument("--where", action="store_true", help="show what held the loop longest")
     options = parser.parse_args()
     sys.setswitchinterval(0.0005 if options.where else 0.001)
-    with tempfile.TemporaryDirectory() as work, Inside(Path(work)) as broker:
-        holds, watching = _start(broker)
+    with (
+        tempfile.TemporaryDirectory() as work,
+        Inside(Path(work)) as broker,
+        broker.node.collector.governing(),
+    ):
+        holds = _start(broker)
         with broker.connect() as connection:
             held_requests.TOPICS.make(connection, held_requests.TIMEOUT_MS)
         if options.where:
@@ -142,7 +143,6 @@ def main() -> None:
         for row in held_requests.ROWS:
             if not options.rows or any(name in options.rows for name in row.names):
                 _row(holds, broker, row, where=options.where)
-        broker.call(watching.cancel)
 
 
 if __name__ == "__main__":

@@ -35,6 +35,7 @@ def metrics_text(node: Node, others: Any) -> bytes:
             parts += _lines(family, scrape, shown)
         else:
             parts.append(generate_latest(_Alone(collected(family, scrape))).decode())
+    scrape.shared.clear()  # which refers to the scrape
     parts.append(generate_latest(others).decode())
     return "".join(parts).encode()
 

@@ -101,6 +101,7 @@ class Held:
     def close(self) -> None:
         """Gives back what the connection holds, but for the frame that is still served."""
         self._stop_waiting()
+        self._granted = _nobody  # else the connection and this would keep each other in memory
         self._frames.clear()
         self.update()
 
@@ -136,3 +137,7 @@ class Held:
         if self._wait is not None:
             self._share.leave(self._wait)
             self._wait = None
+
+
+def _nobody() -> None:
+    """Is called for a connection that has ended."""

@@ -206,7 +206,6 @@ class Turns:
         The next round begins before all that this run wakes: that is called first.
         """
         loop = asyncio.get_running_loop()
-        self.collector.update()
         self._unseen_s = 0.0
         if not self._new and not self._old:
             self.are_wanted = False

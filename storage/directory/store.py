@@ -304,11 +304,6 @@ class LogStore:
         found = [self.partition(*key) for key in self.names()]
         return [partition for partition in found if partition is not None]
 
-    @property
-    def open_count(self) -> int:
-        """How many partitions are open, those of topics that are being created as well."""
-        return len(self._table.opened) + len(self._table.unserved)
-
     def opened(self) -> list[Partition]:
         """Returns the partitions that are open."""
         return list(self._table.opened.values())
