@@ -15,7 +15,7 @@ from protocol.records.layout import NO_TIMESTAMP
 from storage.time.trusted_clock import corrected_time
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from broker.groups.store import Committed, StoredGroup
     from protocol.topic_partition import TopicPartition
@@ -24,8 +24,10 @@ if TYPE_CHECKING:
 _SLICE = 500  # offsets; correcting them takes a few milliseconds
 
 
-def expired_offsets(kept: StoredGroup, now_ms: int, retention_ms: int) -> list[TopicPartition]:
-    """Returns the offsets of a group that have expired.
+def expired_offsets(
+    kept: StoredGroup, names: Iterable[TopicPartition], now_ms: int, retention_ms: int
+) -> list[TopicPartition]:
+    """Returns which of these offsets of a group have expired.
 
     The retention time counts from when an empty group became empty, and from the commit if the
     group never had members, or if a stable group of consumers no longer reads the topic. Offsets of
@@ -36,7 +38,10 @@ def expired_offsets(kept: StoredGroup, now_ms: int, retention_ms: int) -> list[T
     in_use = kept.topics_in_use() if group.state is State.STABLE else None
     is_empty = group.state is State.EMPTY
     found = []
-    for name, committed in kept.offsets.items():
+    for name in names:
+        committed = kept.offsets.get(name)
+        if committed is None:
+            continue
         if not is_empty and (in_use is None or name[0] in in_use):
             continue
         base_ms = committed.commit_ms

@@ -33,14 +33,14 @@ def stored(state, *, protocol_type, since_ms=0, expire_ms=NO_TIMESTAMP):
     ],
 )
 def test_an_offset_expires_at_its_time(kept, first_ms):
-    assert expired_offsets(kept, first_ms - 1, RETENTION_MS) == []
-    assert expired_offsets(kept, first_ms, RETENTION_MS) == [NAME]
+    assert expired_offsets(kept, [NAME], first_ms - 1, RETENTION_MS) == []
+    assert expired_offsets(kept, [NAME], first_ms, RETENTION_MS) == [NAME]
 
 
 @pytest.mark.parametrize("state", [State.PREPARING, State.STABLE])
 def test_offsets_of_other_groups_with_members_do_not_expire(state):
     kept = stored(state, protocol_type="connect")
-    assert expired_offsets(kept, 10**15, RETENTION_MS) == []
+    assert expired_offsets(kept, [NAME], 10**15, RETENTION_MS) == []
 
 
 @pytest.mark.parametrize(

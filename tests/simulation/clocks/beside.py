@@ -37,7 +37,7 @@ def lives(path: Path, seed: int) -> Iterator[Any]:
         yield LookupsWorld(path / "lookups", seed)
 
 
-def expired_since_commit(kept, now_ms, retention_ms) -> list:
+def expired_since_commit(kept, _names, now_ms, retention_ms) -> list:
     """Counts the retention of every offset from its commit, as Kafka did before KIP-211."""
     return [
         name

@@ -189,7 +189,8 @@ class OffsetsWorld:
         self.time.observe()
         time = self.time
         for name, kept in self.groups.items():
-            going = offset_expiry.expired_offsets(kept, time.clock.deletion_ms(), self.retention_ms)
+            now_ms, retention_ms = time.clock.deletion_ms(), self.retention_ms
+            going = offset_expiry.expired_offsets(kept, kept.offsets, now_ms, retention_ms)
             for topic, partition in going:
                 self._check_gone(name, partition)
                 del kept.offsets[topic, partition]
