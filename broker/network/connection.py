@@ -48,6 +48,7 @@ _PRODUCE = b"\0\0"  # waits for replicas at most: its peer cannot make it last
 _TURN_S = 0.001  # the longest for which one peer is served before the others have their turn
 _TURN, _MUTED = 1, 2  # why a connection is held up, as bits
 _HELD_BYTES = 16_384  # of responses that are ready together, and are sent together
+_LEFT = "peer left in mid-request"
 
 
 class Connection(asyncio.Protocol):
@@ -150,12 +151,14 @@ class Connection(asyncio.Protocol):
         have = self._frames.have_bytes
         if have or self._waiting:
             self.node.metrics.disconnects_mid_request += 1
-            log.info("peer left in mid-request", extra={"peer": self.peer, "bytes": have})
+            if self.node.connections.is_shown(self, _LEFT):
+                log.info(_LEFT, extra={"peer": self.peer, "bytes": have})
         self._held.close()
         if self._under_way is not None and self._may_give_up:
             self._under_way.cancel()
-        if self.on_lost is not None:
-            self.on_lost()
+        on_lost, self.on_lost, self.on_more = self.on_lost, None, None
+        if on_lost is not None:
+            on_lost()
 
     def eof_received(self) -> bool:
         """Serves what the peer has sent, then closes. A fetch or lookup in progress is cancelled."""

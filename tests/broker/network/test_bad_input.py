@@ -17,6 +17,7 @@ import lz4.frame
 import pytest
 import zstandard
 
+from broker.repeats import SHOWN
 from tests.broker import asking
 from tests.broker.asking import batch_of, create, fetch, new_name, produce, read_values, values
 from tests.broker.conftest import healthy
@@ -107,7 +108,8 @@ class TestFrames:
             assert produce(connection, "t", batch_of("x" * 10_000)) is None
         assert broker.bad_requests == 1
 
-    def test_a_length_that_claims_more_waits_and_allocates_nothing(self, broker):
+    def test_a_length_that_claims_more_waits_and_allocates_nothing(self, start):
+        broker = start()
         before = broker.forget_peak()
         gone = broker.metric("tidelog_disconnects_mid_request_total")
         with broker.connect() as connection:
@@ -121,6 +123,15 @@ class TestFrames:
         eventually(lambda: broker.metric("tidelog_disconnects_mid_request_total") == gone + 1)
         assert eventually(lambda: broker.lines("peer left in mid-request", f"peer={peer}"))
         assert broker.rss_mb(peak=True) - before < 20
+
+    def test_of_many_peers_that_leave_in_mid_request_some_are_logged(self, start):
+        broker = start()
+        for _ in range(2 * SHOWN):
+            with broker.connect() as connection:
+                connection.send(struct.pack(">i", 100) + b"half")
+        name = "tidelog_disconnects_mid_request_total"
+        assert eventually(lambda: broker.metric(name) == 2 * SHOWN)
+        assert eventually(lambda: len(broker.lines("peer left in mid-request")) == SHOWN)
 
     def test_a_frame_that_comes_byte_by_byte_is_answered(self, broker):
         with broker.connect() as connection:
