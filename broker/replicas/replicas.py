@@ -29,7 +29,7 @@ from protocol.acl import Operation
 from protocol.errors import NotLeaderOrFollower
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Coroutine, Iterable
+    from collections.abc import Collection, Coroutine, Iterable, Iterator
     from typing import Any
     from uuid import UUID
 
@@ -47,6 +47,8 @@ if TYPE_CHECKING:
     from storage.log.partition import Appended, Partition
 
 log = logging.getLogger("tidelog.replicas")
+
+_AT_ONCE = 100  # partitions
 
 
 class Replicas:
@@ -91,8 +93,16 @@ class Replicas:
 
     # --- metadata ---------------------------------------------------------------------------------
 
-    def apply(self, image: Image) -> None:
-        """Takes an image whose logs are here. Without a session nothing leads or follows."""
+    async def apply(self, image: Image) -> None:
+        """Takes an image whose logs are here. Without a session nothing leads or follows.
+
+        Gives way after some partitions each. What ends or begins a session meanwhile goes first.
+        """
+        for _ in self._applying(image):
+            await asyncio.sleep(0)
+
+    def _applying(self, image: Image) -> Iterator[None]:
+        """Takes an image, and yields after some partitions each."""
         self._reconciled = image
         self.quotas.apply(image, self._node.config, self._node.store.config_of)
         cluster = self.cluster
@@ -103,20 +113,27 @@ class Replicas:
             self._lead_nothing("this broker is fenced")
         before = self._applied if self._session == cluster.epoch else None
         is_other_view = before is None or _standing(before) != _standing(image)
-        self._applied, self._session = image, cluster.epoch
+        self._applied = image
+        self._session = session = cluster.epoch
         if is_other_view:
             self._view = brokers_of(image)
         settings = None if before is None else before.broker_configs
         since = None if is_other_view or settings != image.broker_configs else before
         for topic in changed_topics(image, since):
-            changed = changed_partitions(image, topic, since)
-            if changed:
-                self._apply_topic(image, topic, changed, may_lead=not live.record.is_fenced)
+            changed = list(changed_partitions(image, topic, since))
+            for at in range(0, len(changed), _AT_ONCE):
+                some = changed[at : at + _AT_ONCE]
+                self._apply_topic(image, topic, some, may_lead=not live.record.is_fenced)
+                if len(some) == _AT_ONCE:
+                    yield
+                    if self._session != session or self._applied is not image:
+                        return
 
     def _session_begun(self, _epoch: int) -> None:
         """Takes the roles of a new session, once the reconciler has applied its image."""
         if self._reconciled is not None:
-            self.apply(self._reconciled)
+            for _ in self._applying(self._reconciled):
+                pass
 
     def _apply_topic(
         self, image: Image, topic: Topic, indexes: Iterable[int], *, may_lead: bool
@@ -271,18 +288,20 @@ class Replicas:
         """Returns milliseconds of a monotonic clock."""
         return int(self.monotonic_s() * 1000)
 
-    def tick(self) -> None:
-        """Tells every leader the time."""
-        now_ms = self.now_ms()
-        for led in list(self._led.values()):
-            led.do(led.leader.on_tick(now_ms))
+    async def _tick(self) -> None:
+        """Tells every leader the time, and gives way after some each."""
+        for number, led in enumerate(list(self._led.values()), 1):
+            if self._led.get(led.partition) is led:
+                led.do(led.leader.on_tick(self.now_ms()))
+            if number % _AT_ONCE == 0:
+                await asyncio.sleep(0)
 
     async def run(self) -> None:
         """Ticks until it is cancelled."""
         while True:
             await asyncio.sleep(self._tick_s)
             try:
-                self.tick()
+                await self._tick()
             except Exception:
                 log.exception("leaders were not looked at")
 

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("tidelog.topics")
 
 _RETRY_S = 30.0
-_FREED_AT_ONCE = 100  # partitions
+_AT_ONCE = 100  # partitions
 _SOON_S = 1.0  # how long a pass waits in all for what works on logs that go
 
 
@@ -234,7 +234,7 @@ class Reconciler:
         self._unfinished = {each for each in self._unfinished if each in image.topics_by_id}
         self._applied = image
         if self.replicas is not None:
-            self.replicas.apply(image)
+            await self.replicas.apply(image)
 
     async def _leave(self, topic: Topic) -> None:
         """Deletes the logs of partitions that are not assigned to this broker any more."""
@@ -273,9 +273,12 @@ class Reconciler:
         ids = {id(name[0]): name[0] for name in (*replicas.here(), *replicas.leaving())}
         if not image.topics_by_id.keys() >= set(ids.values()):
             known = {*replicas.here(), *replicas.leaving()}
-            await self._ends_soon(
-                replicas.release([one for one in known if one[0] not in image.topics_by_id])
-            )
+            gone = [one for one in known if one[0] not in image.topics_by_id]
+            work: list[asyncio.Task[None]] = []
+            for at in range(0, len(gone), _AT_ONCE):
+                work += replicas.release(gone[at : at + _AT_ONCE])
+                await asyncio.sleep(0)
+            await self._ends_soon(work)
         return {topic_id for topic_id, _ in replicas.leaving()} - image.topics_by_id.keys()
 
     def _owners(self, name: str) -> Iterator[UUID | None]:
@@ -417,5 +420,5 @@ class Reconciler:
 async def _let_go(partitions: list[Partition]) -> None:
     """Frees the memory of deleted partitions, some at a time: 2,000 take 20 ms."""
     while partitions:
-        del partitions[-_FREED_AT_ONCE:]
+        del partitions[-_AT_ONCE:]
         await asyncio.sleep(0)
