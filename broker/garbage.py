@@ -8,14 +8,17 @@ committed offsets of 24,000 partitions. Two things keep collections short.
 - The objects of long requests are many and hold no cycles, so there are no full collections while such
   requests are under way. What has become old meanwhile is frozen unseen, if it is much.
 
-A frozen object is freed as any other when nobody refers to it any more. But if it is part of a cycle, it
-stays in memory. So nothing that ends leaves a cycle behind: no log, connection, request or scrape.
+A frozen object is freed as any other when nobody refers to it any more, but not if it is part of a cycle.
+So logs, connections, requests and scrapes leave none behind. For the cycles of others everything is visited
+again every ten minutes if that is short, and else once an hour.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import gc
+from traceback import clear_frames
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -25,6 +28,11 @@ LONG_S: Final = 0.004
 """What a full collection of this time has visited is frozen."""
 THRESHOLDS: Final = 700, 4, 1
 """What `gc.set_threshold` is told: Python's own are 700, 10 and 10."""
+LOOK_S: Final = 600.0
+FEW: Final = 50_000
+"""So many frozen objects are visited in some 15 ms."""
+RARELY_S: Final = 3600.0
+"""After this time more are visited, too."""
 _MIDDLE, _FULL = 1, 2  # generations
 _NEVER: Final = 1_000_000_000
 
@@ -38,6 +46,11 @@ class Collector:
         self._long = 0  # long requests that are under way
         self._began_s = 0.0  # when the full collection began that is under way
         self._is_governed = False
+        self._old_before = (
+            0  # collections of the middle generation, since a full one, before a hold
+        )
+        self._has_frozen = False  # something, since everything was visited
+        self._visited_s = 0.0  # when that was
 
     @property
     def is_held(self) -> bool:
@@ -47,9 +60,7 @@ class Collector:
     @contextlib.contextmanager
     def governing(self) -> Iterator[None]:
         """Collects and freezes everything, and keeps collections short until the context ends."""
-        gc.unfreeze()
-        gc.collect()
-        _freeze()
+        self._visit_all()
         before = gc.get_threshold()
         gc.callbacks.append(self._collecting)
         self._is_governed = True
@@ -69,6 +80,26 @@ class Collector:
             self._began_s = self._now_s()
         elif self._now_s() - self._began_s >= LONG_S:
             gc.freeze()
+            self._has_frozen = True
+
+    def _visit_all(self) -> None:
+        gc.unfreeze()
+        gc.collect()
+        _freeze()
+        self._has_frozen, self._visited_s = False, self._now_s()
+
+    async def watch(self) -> None:
+        """Looks now and then whether to visit everything again, until cancelled."""
+        while True:
+            await asyncio.sleep(LOOK_S)
+            self.look()
+
+    def look(self) -> None:
+        """Visits everything again if something was frozen, and if that is short or has not been for long."""
+        if not self._has_frozen or self.is_held:
+            return
+        if gc.get_freeze_count() <= FEW or self._now_s() - self._visited_s >= RARELY_S:
+            self._visit_all()
 
     def _allow(self) -> None:
         if self._is_governed:
@@ -81,6 +112,7 @@ class Collector:
         """Begins a long request."""
         self._long += 1
         if self._long == 1:
+            self._old_before = gc.get_count()[_FULL]
             self._allow()
 
     def release(self) -> None:
@@ -88,16 +120,28 @@ class Collector:
         self._long -= 1
         if self._long or not self._is_governed:
             return
-        if gc.get_count()[_FULL] > THRESHOLDS[_FULL]:
+        if gc.get_count()[_FULL] - self._old_before > THRESHOLDS[_FULL]:
             gc.collect(_MIDDLE)
             _freeze()
+            self._has_frozen = True
         self._allow()
 
 
 def _freeze() -> None:
-    """Freezes what there is. Python then waits for a quarter of what the last full collection has left."""
+    """Freezes what there is. Python forgets how much that was, which would put off full collections."""
     gc.freeze()
     gc.collect()  # of nothing
+
+
+def forget(error: BaseException | None) -> None:
+    """Lets go of the local variables that an error, and those before it, hold by their tracebacks.
+
+    They often refer to the error, by a future, and to all that has led to it: a cycle.
+    """
+    while error is not None:
+        clear_frames(error.__traceback__)
+        error.__traceback__ = None
+        error = error.__context__
 
 
 class Hold:

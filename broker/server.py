@@ -252,6 +252,7 @@ def _begin_chores(
             node.topics.run(),
             node.clock_watch.run(),
             watch_room(node),
+            node.collector.watch(),
             *([] if node.cluster_watch is None else [node.cluster_watch.run()]),
             *([] if node.replicas is None else [node.replicas.run()]),
         )

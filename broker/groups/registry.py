@@ -44,7 +44,7 @@ _LONGEST_ID: Final = 1_024
 """Characters of a group id; Kafka takes up to 32,767 bytes, and holds each in memory for a week."""
 
 
-_AT_ONCE: Final = 100  # offsets that are looked at, or deleted in one write
+_AT_ONCE: Final = 250  # offsets that are looked at, or deleted in one write
 _SEEN_AT_ONCE: Final = (
     2_000  # offsets of many groups that are looked at before others have their turn
 )
@@ -187,13 +187,13 @@ class GroupRegistry:
             if seen > _SEEN_AT_ONCE:
                 seen = 0
                 await asyncio.sleep(0)
-            committed = {name: kept.offsets.get(name) for name in names}
             for at in range(0, len(names), _AT_ONCE):
-                part = names[at : at + _AT_ONCE]
-                # What was committed meanwhile is of another topic of that name.
-                going = [name for name in part if kept.offsets.get(name) is committed[name]]
+                if topic in self._node.metadata.image.topics:
+                    return  # what is committed now is of another topic of that name
+                if not self._is_kept(kept):
+                    break
                 with contextlib.suppress(BrokerError):
-                    await self.forget_offsets(kept.group.group_id, going)
+                    await self.forget_offsets(kept.group.group_id, names[at : at + _AT_ONCE])
                 await asyncio.sleep(0)
 
     async def expire(self) -> int:
@@ -225,14 +225,14 @@ class GroupRegistry:
         gone, retention_ms = 0, self._node.config.groups.offsets_retention_minutes * 60_000
         known = list(kept.offsets)
         for at in range(0, len(known), _AT_ONCE):
+            if not self._is_kept(kept):
+                break
             some = known[at : at + _AT_ONCE]
             names = expired_offsets(kept, some, self._deletion_ms(), retention_ms)
             await self.forget_offsets(group_id, names)
             gone += len(names)
             if names or len(known) > _AT_ONCE:
                 await asyncio.sleep(0)
-            if not self._is_kept(kept):
-                break
         if gone:
             log.info("offsets expired", extra={"group": group_id, "offsets": gone})
         if kept.is_idle and self._is_kept(kept):

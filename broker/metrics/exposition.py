@@ -30,12 +30,14 @@ def metrics_text(node: Node, others: Any) -> bytes:
     scrape = Scrape(node)
     shown: dict[tuple[Labels, Labels], str] = {}
     parts: list[str] = []
-    for family in FAMILIES:
-        if family.kind in (COUNTER, GAUGE):
-            parts += _lines(family, scrape, shown)
-        else:
-            parts.append(generate_latest(_Alone(collected(family, scrape))).decode())
-    scrape.shared.clear()  # which refers to the scrape
+    try:
+        for family in FAMILIES:
+            if family.kind in (COUNTER, GAUGE):
+                parts += _lines(family, scrape, shown)
+            else:
+                parts.append(generate_latest(_Alone(collected(family, scrape))).decode())
+    finally:
+        scrape.shared.clear()  # which refers to the scrape
     parts.append(generate_latest(others).decode())
     return "".join(parts).encode()
 

@@ -24,6 +24,7 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
+from broker.garbage import forget
 from broker.network.ahead import Served, serve_ahead
 from broker.network.context import CloseConnection, Later
 from broker.network.dispatch import dispatch
@@ -443,11 +444,15 @@ class Connection(asyncio.Protocol):
         try:
             answer = later.finish()
         except CloseConnection as reason:
+            del later, happened  # which hold the error, whose traceback holds this frame
+            forget(reason)
             self._held.served()
             self._refuse(reason)
             return
-        except Exception:
+        except Exception as error:
             log.exception("request failed outside its handler", extra={"peer": self.peer})
+            del later, happened
+            forget(error)
             self._held.served()
             self._refuse("internal error while answering")
             return

@@ -98,8 +98,14 @@ class Replicas:
 
         Gives way after some partitions each. What ends or begins a session meanwhile goes first.
         """
-        for _ in self._applying(image):
-            await asyncio.sleep(0)
+        is_done = False
+        try:
+            for _ in self._applying(image):
+                await asyncio.sleep(0)
+            is_done = True
+        finally:
+            if not is_done and self._applied is image:
+                self._applied = None  # the next image is applied whole
 
     def _applying(self, image: Image) -> Iterator[None]:
         """Takes an image, and yields after some partitions each."""
@@ -119,12 +125,15 @@ class Replicas:
             self._view = brokers_of(image)
         settings = None if before is None else before.broker_configs
         since = None if is_other_view or settings != image.broker_configs else before
+        seen = 0
         for topic in changed_topics(image, since):
             changed = list(changed_partitions(image, topic, since))
             for at in range(0, len(changed), _AT_ONCE):
                 some = changed[at : at + _AT_ONCE]
                 self._apply_topic(image, topic, some, may_lead=not live.record.is_fenced)
-                if len(some) == _AT_ONCE:
+                seen += len(some)
+                if seen >= _AT_ONCE:
+                    seen = 0
                     yield
                     if self._session != session or self._applied is not image:
                         return

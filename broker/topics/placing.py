@@ -12,7 +12,6 @@ from __future__ import annotations
 import secrets
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.network.turns import paced
 from broker.replication.controller.controller import able, new_partition
 from broker.replication.controller.placement import circle_of, place
 from protocol.errors import InvalidReplicaAssignment, InvalidReplicationFactor
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from broker.topics.partition_counts import Wanted
 
 _MANY = 1 << 16  # more than there are brokers
-_AT_ONCE = 100  # partitions
 
 
 class Placed(NamedTuple):
@@ -136,17 +134,14 @@ def _spread(
     leading, others = min(factor, len(brokers)), registered - brokers
     for group, replicas in ((brokers, leading), (others, factor - leading)):
         if replicas:
-            racks = _racks(image, group)
-            more: list[tuple[int, ...]] = []
-            for at in paced(range(0, count, _AT_ONCE)):
-                more += place(
-                    racks,
-                    min(_AT_ONCE, count - at),
-                    replicas,
-                    start=start,
-                    shift=shift,
-                    first_partition=first_partition + at,
-                )
+            more = place(
+                _racks(image, group),
+                count,
+                replicas,
+                start=start,
+                shift=shift,
+                first_partition=first_partition,
+            )
             found = [had + added for had, added in zip(found, more, strict=True)]
     return _placed(image, found)
 

@@ -232,9 +232,9 @@ class Reconciler:
             if topic_id not in image.topics_by_id and topic_id not in image.deletions:
                 self._failures.pop(topic_id, None)
         self._unfinished = {each for each in self._unfinished if each in image.topics_by_id}
-        self._applied = image
         if self.replicas is not None:
             await self.replicas.apply(image)
+        self._applied = image
 
     async def _leave(self, topic: Topic) -> None:
         """Deletes the logs of partitions that are not assigned to this broker any more."""
@@ -278,7 +278,9 @@ class Reconciler:
             for at in range(0, len(gone), _AT_ONCE):
                 work += replicas.release(gone[at : at + _AT_ONCE])
                 await asyncio.sleep(0)
-            await self._ends_soon(work)
+            # A session that has begun meanwhile has taken the roles of the image before.
+            again = [one for one in replicas.here() if one[0] not in image.topics_by_id]
+            await self._ends_soon([*work, *replicas.release(again)])
         return {topic_id for topic_id, _ in replicas.leaving()} - image.topics_by_id.keys()
 
     def _owners(self, name: str) -> Iterator[UUID | None]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import itertools
+import logging
 import struct
 import time
 import uuid
@@ -16,7 +17,8 @@ from collections import Counter
 
 import pytest
 
-from broker.garbage import LONG_S, THRESHOLDS, Collector, Hold
+from broker.garbage import FEW, LONG_S, RARELY_S, THRESHOLDS, Collector, Hold
+from broker.network import turns
 from broker.network.turns import Turns, paced
 from config.topic import TopicConfig
 from storage.directory.store import LogStore
@@ -82,6 +84,33 @@ def test_what_a_long_collection_has_looked_at_is_not_looked_at_again(collection_
         assert looked_at(kept) == left
         gc.unfreeze()
         assert alive() == 50, "what was garbage is gone"
+
+
+@pytest.mark.parametrize(
+    ("objects", "waited_s", "left"), [(0, 0.0, 0), (FEW, 0.0, 1), (FEW, RARELY_S, 0)]
+)
+def test_cycles_that_were_frozen_go_at_last(objects, waited_s, left):
+    now_s = 0.0
+    told = Collector(lambda: now_s)
+    with told.governing():
+        gc.unfreeze()  # what the test's process has is not counted
+        frozen, many = Node(), [Node() for _ in range(objects)]
+        now_s += LONG_S
+        told._collecting("stop", {"generation": 2})
+        del frozen
+        kept = gc.get_freeze_count
+        gc.get_freeze_count = lambda: len(many) + 1
+        try:
+            now_s += waited_s
+            told.hold()
+            told.look()
+            told.release()
+            assert told._has_frozen, "not while a request is under way"
+            told.look()
+        finally:
+            gc.get_freeze_count = kept
+        gc.unfreeze()
+        assert alive() == left + len(many)
 
 
 def test_a_broker_that_has_ended_governs_nothing():
@@ -183,10 +212,18 @@ def ask_much(broker):
     with broker.connect() as connection:
         connection.send(struct.pack(">i", 7) + b"garbage")
         assert connection.receive() is None, "it is closed"
+    with broker.connect() as connection:
+        names = b"".join(struct.pack(">h", 1) + b"n" for _ in range(45_000))
+        asked = struct.pack(">hhihi", 3, 1, 1, -1, 45_001) + names + b"\0"  # half a length
+        connection.send(struct.pack(">i", len(asked)) + asked)
+        assert connection.receive() is None, "it is closed when most of it has been decoded"
     assert broker.page("/metrics")[0] == 200
 
 
-def test_what_ends_needs_no_collector(tmp_path):
+def test_what_ends_needs_no_collector(tmp_path, monkeypatch):
+    monkeypatch.setattr(turns, "FIRST_S", 0.0)  # a request pauses as soon as it can
+    # pytest keeps what is logged, with the errors.
+    monkeypatch.setattr(logging.getLogger("tidelog"), "propagate", False)
     with Inside(tmp_path) as broker:
         ask_much(broker)  # which imports what it needs
         gc.collect()

@@ -92,9 +92,13 @@ def test_nobody_waits_for_a_reader_and_what_is_dropped_is_told():
         assert output.drain(10)
         os.close(write)
         have += reader.read()
-    *written, told, last = bytes(have).splitlines()
+    *earlier, last = bytes(have).splitlines()
+    assert last == b"last"
+    # A thread that begins to write late may make room, so that more is dropped after some was told.
+    told = [int(each.split()[1]) for each in earlier if each.startswith(b"dropped ")]
+    written = [each for each in earlier if not each.startswith(b"dropped ")]
     assert set(written) == {line.rstrip()}
-    assert (told, last) == (b"dropped %d" % (1_000 - len(written)), b"last")
+    assert 0 < sum(told) == 1_000 - len(written)
 
 
 def test_a_log_that_nobody_reads_any_more_is_dropped():
