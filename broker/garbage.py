@@ -46,9 +46,7 @@ class Collector:
         self._long = 0  # long requests that are under way
         self._began_s = 0.0  # when the full collection began that is under way
         self._is_governed = False
-        self._old_before = (
-            0  # collections of the middle generation, since a full one, before a hold
-        )
+        self._old_before = 0  # middle collections between the last full one and a long request
         self._has_frozen = False  # something, since everything was visited
         self._visited_s = 0.0  # when that was
 

@@ -443,18 +443,16 @@ class Connection(asyncio.Protocol):
             return
         try:
             answer = later.finish()
-        except CloseConnection as reason:
-            del later, happened  # which hold the error, whose traceback holds this frame
-            forget(reason)
-            self._held.served()
-            self._refuse(reason)
-            return
         except Exception as error:
-            log.exception("request failed outside its handler", extra={"peer": self.peer})
-            del later, happened
+            del later, happened  # which hold the error, whose traceback holds this frame
+            reason: CloseConnection | str = "internal error while answering"
+            if isinstance(error, CloseConnection):
+                reason = error
+            else:
+                log.exception("request failed outside its handler", extra={"peer": self.peer})
             forget(error)
             self._held.served()
-            self._refuse("internal error while answering")
+            self._refuse(reason)
             return
         self._turns.note(began_s)
         if isinstance(answer, list):

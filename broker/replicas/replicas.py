@@ -108,7 +108,7 @@ class Replicas:
                 self._applied = None  # the next image is applied whole
 
     def _applying(self, image: Image) -> Iterator[None]:
-        """Takes an image, and yields after some partitions each."""
+        """Gives each replica here the role that an image says; yields after some partitions each."""
         self._reconciled = image
         self.quotas.apply(image, self._node.config, self._node.store.config_of)
         cluster = self.cluster

@@ -89,7 +89,7 @@ def test_what_a_long_collection_has_looked_at_is_not_looked_at_again(collection_
 @pytest.mark.parametrize(
     ("objects", "waited_s", "left"), [(0, 0.0, 0), (FEW, 0.0, 1), (FEW, RARELY_S, 0)]
 )
-def test_cycles_that_were_frozen_go_at_last(objects, waited_s, left):
+def test_cycles_that_were_frozen_go_at_last(objects, waited_s, left, monkeypatch):
     now_s = 0.0
     told = Collector(lambda: now_s)
     with told.governing():
@@ -98,17 +98,13 @@ def test_cycles_that_were_frozen_go_at_last(objects, waited_s, left):
         now_s += LONG_S
         told._collecting("stop", {"generation": 2})
         del frozen
-        kept = gc.get_freeze_count
-        gc.get_freeze_count = lambda: len(many) + 1
-        try:
-            now_s += waited_s
-            told.hold()
-            told.look()
-            told.release()
-            assert told._has_frozen, "not while a request is under way"
-            told.look()
-        finally:
-            gc.get_freeze_count = kept
+        monkeypatch.setattr(gc, "get_freeze_count", lambda: len(many) + 1)
+        now_s += waited_s
+        told.hold()
+        told.look()
+        told.release()
+        assert told._has_frozen, "not while a request is under way"
+        told.look()
         gc.unfreeze()
         assert alive() == left + len(many)
 
