@@ -89,6 +89,8 @@ class Client:
                 (size,) = _SIZE.unpack(await reader.readexactly(_SIZE.size))
                 number, answer = pickle.loads(await reader.readexactly(size))
                 future = self._answers.pop(number)
+                if future.done():
+                    continue  # nobody waits for it any more
                 if isinstance(answer, Exception):
                     future.set_exception(answer)
                 else:

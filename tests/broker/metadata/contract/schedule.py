@@ -205,23 +205,30 @@ class Schedule:
         client = self._client()
         number = self._begin(client, self._call(writes=True))
         answer = asyncio.create_task(self.engine.call(client, self.worlds.calls[number]))
-        await self.engine.stop(client, self.chance.choice(PAUSES_S))
-        self.counts["paused"] += 1
-        self.trace.append(f"  client {client} stands still")
-        await self._pass_time()
-        other = self.chance.choice([each for each in self.engine.clients if each != client])
-        second = self._begin(other, self._call())
-        other_answer = asyncio.create_task(self.engine.call(other, self.worlds.calls[second]))
-        # If the process that stands still has the file's lock, the other waits for it to go on.
-        done, _ = await asyncio.wait([other_answer], timeout=0.05)
-        if done:
-            self._heard(second, await other_answer)
-        self.counts["paused with the lock"] += not done
-        self.engine.go_on(client)
-        self.trace.append(f"  client {client} goes on")
-        self._heard(number, await answer)
-        if not done:
-            self._heard(second, await other_answer)
+        waited_for = [answer]
+        try:
+            await self.engine.stop(client, self.chance.choice(PAUSES_S))
+            self.counts["paused"] += 1
+            self.trace.append(f"  client {client} stands still")
+            await self._pass_time()
+            other = self.chance.choice([each for each in self.engine.clients if each != client])
+            second = self._begin(other, self._call())
+            other_answer = asyncio.create_task(self.engine.call(other, self.worlds.calls[second]))
+            waited_for.append(other_answer)
+            # If the process that stands still has the file's lock, the other waits for it to go on.
+            done, _ = await asyncio.wait([other_answer], timeout=0.05)
+            if done:
+                self._heard(second, await other_answer)
+            self.counts["paused with the lock"] += not done
+            self.engine.go_on(client)
+            self.trace.append(f"  client {client} goes on")
+            self._heard(number, await answer)
+            if not done:
+                self._heard(second, await other_answer)
+        finally:
+            for each in waited_for:
+                each.cancel()  # a broken contract is raised while others are still waited for
+            await asyncio.gather(*waited_for, return_exceptions=True)
 
     async def _trouble(self):
         """Something happens to the service of the stores while clients are calling."""
