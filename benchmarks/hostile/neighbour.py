@@ -3,8 +3,9 @@
 While the hostile clients of a row are at work, a neighbour, a process of its own, asks ApiVersions a hundred
 times a second, each time when the answer before has come. The table has its median, its 99th percentile
 and its longest wait in ms; the longest lag of the event loop as the broker itself saw it (/metrics); the
-most memory that the broker took; and what became of the hostile requests. Every row starts a broker of
-its own on loopback, and is bounded in time and in count.
+most memory that the broker took; how much time other machines on the same hardware took from the broker's
+CPU, in ms (`stolen`), which no program can prevent; and what became of the hostile requests. Every row
+starts a broker of its own on loopback, and is bounded in time and in count.
 
     python benchmarks/hostile/neighbour.py               every row
     python benchmarks/hostile/neighbour.py tags flood    some of them
@@ -18,6 +19,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import os
 import socket
 import struct
 import subprocess
@@ -240,6 +242,7 @@ class Seen(NamedTuple):
     longest_ms: float
     lag_ms: float
     peak_mb: float
+    stolen_ms: int
     heard: str
 
 
@@ -263,6 +266,7 @@ def measure(row: str, attack: Callable[[int], str], clients: int) -> Seen:
     with tempfile.TemporaryDirectory() as directory:
         broker = Tidelog(Path(directory), cpu=0, settings={"max.connections": "2000"})
         broker.start()
+        stolen_ms = _stolen_ms(broker.cpu)
         try:
             with neighbour(broker.port) as waits:
                 time.sleep(_PAUSE_S)  # some waits before it, and some after it
@@ -275,6 +279,7 @@ def measure(row: str, attack: Callable[[int], str], clients: int) -> Seen:
                 waits[-1],
                 1000 * metric(broker, "tidelog_loop_lag_longest_seconds"),
                 peak_mb(broker.pid),
+                _stolen_ms(broker.cpu) - stolen_ms,
                 heard,
             )
         finally:
@@ -313,6 +318,14 @@ def peak_mb(pid: int) -> float:
     return 0.0
 
 
+def _stolen_ms(cpu: int) -> int:
+    """Returns the time that was taken from a CPU until now, in steps of a clock tick; see proc(5)."""
+    for line in Path("/proc/stat").read_text().splitlines():
+        if line.startswith(f"cpu{cpu} "):
+            return int(line.split()[8]) * 1000 // os.sysconf("SC_CLK_TCK")
+    return 0
+
+
 def main() -> None:
     """Measures the rows that are asked for, and prints the table."""
     parser = argparse.ArgumentParser(
@@ -330,7 +343,8 @@ def main() -> None:
         for clients in ((1, 20) if row in _TWENTY else (1,))
     )
     head = (
-        f"{'row':16} {'p50':>8} {'p99':>8} {'longest':>8} {'lag':>8} {'MB':>6}  heard (times in ms)"
+        f"{'row':16} {'p50':>8} {'p99':>8} {'longest':>8} {'lag':>8} {'MB':>6} {'stolen':>6}  "
+        "heard (times in ms)"
     )
     print_each(found, head, _line, as_json=options.json)
 
@@ -338,7 +352,7 @@ def main() -> None:
 def _line(each: Seen) -> str:
     return (
         f"{each.row:16} {each.p50_ms:8.1f} {each.p99_ms:8.1f} {each.longest_ms:8.1f} "
-        f"{each.lag_ms:8.1f} {each.peak_mb:6.0f}  {each.heard}"
+        f"{each.lag_ms:8.1f} {each.peak_mb:6.0f} {each.stolen_ms:6d}  {each.heard}"
     )
 
 
