@@ -94,8 +94,12 @@ def later(monkeypatch, name, failure=None):
         if failure is None:
             asyncio.get_running_loop().call_soon(answer.set_result, admitted)
         else:
-            asyncio.get_running_loop().call_soon(answer.set_exception, failure)
+            asyncio.get_running_loop().call_soon(fail, answer)
         return answer
+
+    def fail(answer):
+        answer.set_exception(failure)
+        answer.exception()  # so that nobody has to take it: the way that cannot wait does not
 
     monkeypatch.setattr(admission, name, asking)
     return answers
