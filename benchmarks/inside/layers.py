@@ -128,6 +128,12 @@ def make_connection(node: Node) -> Connection:
     return connection
 
 
+def deliver(connection: Connection, data: bytes) -> None:
+    """Lets bytes arrive on a connection."""
+    connection.get_buffer(len(data))[: len(data)] = data
+    connection.buffer_updated(len(data))
+
+
 def _produce(node: Node, connection: Connection, count: int, size: int, calls: int) -> None:
     records = prepared.batch_v2([b"x" * size] * count, int(time.time() * 1000))
     whole = prepared.produce_v9("bench", 0, records)
@@ -147,7 +153,7 @@ def _produce(node: Node, connection: Connection, count: int, size: int, calls: i
     now = node.clock.now_ms
     append_now = node.appends.append_now
     layers = [
-        ("connection.data_received", 0, lambda: connection.data_received(whole)),
+        ("connection.buffer_updated", 0, lambda: deliver(connection, whole)),
         ("dispatch", 1, lambda: dispatch(node, connection, frame)),
         ("read_request_header", 2, lambda: read_request_header(frame)),
         (
@@ -195,7 +201,7 @@ def _fetch(node: Node, connection: Connection, max_bytes: int, calls: int) -> No
     partition = node.partition("bench", 0)
     upper = partition.high_watermark
     layers = [
-        ("connection.data_received", 0, lambda: connection.data_received(whole)),
+        ("connection.buffer_updated", 0, lambda: deliver(connection, whole)),
         ("dispatch", 1, lambda: dispatch(node, connection, frame)),
         ("read_request_header", 2, lambda: read_request_header(frame)),
         ("decode request", 2, lambda: decode(frame, header.body_offset)),
@@ -232,13 +238,13 @@ def _profile(connection: Connection, options: argparse.Namespace) -> None:
     )
     if options.cprofile == "fetch":
         for _ in range(100):
-            connection.data_received(whole)
+            deliver(connection, whole)
         whole = prepared.fetch_v11("bench", 1, 0)
-    connection.data_received(whole)
+    deliver(connection, whole)
     profile = cProfile.Profile()
     profile.enable()
     for _ in range(20_000):
-        connection.data_received(whole)
+        deliver(connection, whole)
     profile.disable()
     pstats.Stats(profile).sort_stats("tottime").print_stats(40)
 

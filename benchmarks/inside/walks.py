@@ -73,8 +73,8 @@ async def _main(directory: Path, options: argparse.Namespace) -> None:
     }
     for name, frame in requests.items():
         for _ in range(_WARM_UP):
-            connection.data_received(frame)
-        passed = walk(lambda frame=frame: connection.data_received(frame))
+            layers.deliver(connection, frame)
+        passed = walk(lambda frame=frame: layers.deliver(connection, frame))
         print(
             f"{name}: {len(passed.files)} files, {passed.hops} hops, {passed.lines} lines of Python"
         )

@@ -4,12 +4,12 @@ One connection is one asyncio protocol. It promises:
 
 - Requests are served one after the other, and responses leave in request order. So the appends of a
   pipelining producer keep their order. One to produce waits for no other whose records are stored (ahead.py).
-- A request that can be answered at once is answered inside `data_received`, without a task.
+- A request that can be answered at once is answered inside `buffer_updated`, without a task.
 - A peer that has many requests buffered takes turns with the others (turns.py): a peer that has one
   waits a few milliseconds.
-- Memory is bounded: while a request is served, or the peer does not read its responses, at most
-  `_PIPELINE_BYTES` of further requests are buffered, then the socket is not read. A large frame is
-  read when its memory is reserved (`held.py`); a peer that leaves a frame incomplete is cut off.
+- Memory is bounded: little is buffered of the requests that follow the one that is served
+  (`incoming.py`). A large frame is read when its memory is reserved (`held.py`); a peer that leaves a
+  frame incomplete is cut off.
 - A connection whose client is over a quota is muted for a time: its answers are sent, and nothing is read.
 - A frame that is too large or cannot be parsed closes this connection alone, is logged and counted.
 - Frames that were complete before that, or before the peer closed, are still served, as in Kafka: a
@@ -28,8 +28,8 @@ from broker.garbage import forget
 from broker.network.ahead import Served, serve_ahead
 from broker.network.context import CloseConnection, Later
 from broker.network.dispatch import dispatch
-from broker.network.frames import COPY_BYTES, LEAST_BYTES, Frames
-from broker.network.held import Held
+from broker.network.frames import COPY_BYTES
+from broker.network.incoming import Incoming
 from broker.network.outgoing import Outgoing
 from broker.security.session import ANONYMOUS, Session
 
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("tidelog.connection")
 
-_PIPELINE_BYTES = 1 << 20
 # The first bytes of requests that change nothing and may take long: Fetch and ListOffsets.
 _GIVEN_UP = (b"\0\1", b"\0\2")
 _PRODUCE = b"\0\0"  # waits for replicas at most: its peer cannot make it last
@@ -52,7 +51,7 @@ _HELD_BYTES = 16_384  # of responses that are ready together, and are sent toget
 _LEFT = "peer left in mid-request"
 
 
-class Connection(asyncio.Protocol):
+class Connection(asyncio.BufferedProtocol):
     """One client's connection, from accept to close."""
 
     def __init__(self, node: Node, listener: Listener) -> None:
@@ -66,9 +65,11 @@ class Connection(asyncio.Protocol):
         self.is_guest = False  # whether it is beyond the limits, and for another broker (guests.py)
         self._transport: asyncio.Transport | None = None
         self._turns = node.turns
-        self._frames = Frames()
+        self._incoming = Incoming(
+            node.memory.requests, node.connections.arriving, self._regulate_soon
+        )
+        self._frames, self._held = self._incoming.frames, self._incoming.held
         self._waiting = self._frames.waiting  # whole frames not yet served
-        self._held = Held(node.memory.requests, self._frames, self._regulate_soon)
         # What a request waits for that could not be answered at once: its task, or an event.
         self._under_way: asyncio.Future[Any] | None = None
         self._may_give_up = False  # whether to cancel that when the peer closes
@@ -81,7 +82,6 @@ class Connection(asyncio.Protocol):
         self._left = False  # the broker is stopping
         self._writable = True  # the peer reads, and nothing is left to be streamed
         self.outgoing = Outgoing(node.memory.answers)
-        self._reading = True
         self.on_more: Callable[[], None] | None = None  # called when a request waits for its turn
         self.on_lost: Callable[[], None] | None = None  # called when the connection has ended
 
@@ -150,7 +150,7 @@ class Connection(asyncio.Protocol):
             self._muted.cancel()
         self.node.connections.discard(self)
         have = self._frames.have_bytes
-        if have or self._waiting:
+        if not self._frames.is_empty:
             self.node.metrics.disconnects_mid_request += 1
             if self.node.connections.is_shown(self, _LEFT):
                 log.info(_LEFT, extra={"peer": self.peer, "bytes": have})
@@ -165,7 +165,7 @@ class Connection(asyncio.Protocol):
         """Serves what the peer has sent, then closes. A fetch or lookup in progress is cancelled."""
         if self._end is not None or (self._under_way is not None and self._may_give_up):
             return False
-        if not (self._waiting or self._under_way or self.outgoing.is_streaming):
+        if not (self._frames.waiting_bytes or self._under_way or self.outgoing.is_streaming):
             return False
         self._end = ""
         return True
@@ -202,21 +202,34 @@ class Connection(asyncio.Protocol):
             if self._under_way is None and not self._held_up:
                 self._serve_in_turn()
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, _sizehint: int) -> memoryview:
+        """Returns where the next bytes go."""
+        return self._incoming.buffer(is_crowded=self._turns.are_wanted)
+
+    def buffer_updated(self, nbytes: int) -> None:
         """Cuts frames out of the stream and serves them."""
         if self._end is not None:
             return
-        now_s = self.last_active_s = self.node.clock.monotonic_s()
+        node, frames = self.node, self._frames
+        now_s = self.last_active_s = node.clock.monotonic_s()
         is_crowded = self._turns.are_wanted and self._turns.is_crowded(now_s)
-        if not is_crowded and self._is_one_frame(data):
-            self._serve_one(data[4:])
-            return
-        reason = self._frames.take(data, self.node.memory.most_frame_bytes)
-        if reason is not None:
-            self._end = reason
+        is_free = self._under_way is None and not self._held_up
+        is_first = is_free and frames.is_empty
+        if is_first and self._writable and not is_crowded:
+            limit_bytes = node.settings.broker.limits.socket_request_max_bytes
+            frame = self._incoming.one_frame(nbytes, limit_bytes)
+            if frame is not None:
+                self._serve_one(frame)
+                return
+        data = self._incoming.arrived(nbytes)
+        if data is not None:
+            if is_first and is_crowded:
+                frames.keep(data)
+            else:
+                self._end = frames.take(data, node.memory.most_frame_bytes)
         if self.on_more is not None and self._waiting:
             self.on_more()
-        if self._under_way is None and not self._held_up:
+        if is_free:
             if is_crowded:
                 self._queue(is_new=True)
             elif self._waiting or self._end is not None:
@@ -258,9 +271,7 @@ class Connection(asyncio.Protocol):
         self._left = True
         self._end = ""
         self._frames.clear()
-        if not self._reading:
-            self._reading = True
-            self._transport.resume_reading()
+        self._regulate()
         self._transport.write_eof()
 
     def expire(self) -> None:
@@ -277,7 +288,7 @@ class Connection(asyncio.Protocol):
 
     def cut_if_stalled(self, now_s: float) -> None:
         """Closes the connection if its peer leaves a request incomplete, or an answer unread."""
-        if self._reading and self._held.has_stalled(self.last_active_s, now_s):
+        if self._incoming.is_read and self._held.has_stalled(self.last_active_s, now_s):
             self._refuse_for_memory("its peer has left a request incomplete for too long")
         elif (transport := self._transport) and self.outgoing.has_stalled(
             transport.get_write_buffer_size(), now_s
@@ -296,27 +307,8 @@ class Connection(asyncio.Protocol):
         transport = self._transport
         if transport is None or transport.is_closing():
             return
-        is_held_up = self._end is not None or self._held_up or self._frames.wanted_bytes
-        room = self._left or (self._frames.waiting_bytes < _PIPELINE_BYTES and not is_held_up)
-        if room != self._reading:
-            self._reading = room
-            if room:
-                self._held.resume(self.node.clock.monotonic_s())
-                transport.resume_reading()
-            else:
-                transport.pause_reading()
-
-    def _is_one_frame(self, data: bytes) -> bool:
-        """Returns whether the connection is idle and `data` is one small request: nearly always."""
-        size = len(data) - 4
-        return (
-            not (self._frames.have_bytes or self._under_way or self._waiting or self._held_up)
-            and self._reading
-            and self._writable
-            and LEAST_BYTES <= size <= COPY_BYTES
-            and size == int.from_bytes(data[:4], "big")
-            and size <= self.node.settings.broker.limits.socket_request_max_bytes
-        )
+        may_read = self._left or (self._end is None and not self._held_up)
+        self._incoming.regulate(transport, self.node.clock.monotonic_s(), may_read=may_read)
 
     def _serve_one(self, frame: bytes) -> None:
         """Does what `_serve_waiting` does for a single frame, without a queue."""
@@ -339,6 +331,8 @@ class Connection(asyncio.Protocol):
         over_s = monotonic_s() + turn_s
         held: list[bytes | bytearray | memoryview] = []
         held_bytes = 0
+        if not self._waiting:
+            self._end = self._frames.go_on(node.memory.most_frame_bytes) or self._end
         while self._waiting and self._is_served():
             frame = self._frames.pop()
             if not self._waiting:

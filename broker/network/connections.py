@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from broker.network.admission import TOO_FAST, TOO_MANY, Admission
 from broker.network.context import Excessive, Folded, NoRoom
 from broker.network.guests import Guests
+from broker.network.incoming import ARRIVING_BYTES
 from broker.repeats import Repeats
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class Connections:
         self.guests = Guests()  # of the open connections, those that are beyond the limits
         self._refusals = Repeats()
         self._memory = memory
+        self.arriving = memoryview(bytearray(ARRIVING_BYTES))  # see `Incoming`
 
     def __iter__(self) -> Iterator[Connection]:
         return iter(self._open)

@@ -9,7 +9,7 @@
   large a request may be is declared with its API; `socket.request.max.bytes` limits every one.
 - Of the frames that came together only some are cut at once: a peer that sends ten thousand of them in one
   piece does not hold up the others while they are counted.
-- A frame of more than `_MAPPED_BYTES` is received in place, so that it is in memory once.
+- What is missing of a `wanted` frame arrives in its place, so that it is in memory once and is not copied.
 - `held_bytes` is what the connection holds, or has reserved.
 """
 
@@ -26,7 +26,7 @@ from protocol.message import MIB, api_of
 LARGE_BYTES: Final = 64 << 10
 # Below this size a copy out of the receive buffer is cheaper than decoding through a memoryview.
 COPY_BYTES: Final = 16_384
-_MAPPED_BYTES = 4 << 20  # new pages cost more than joining chunks, but nothing is in memory twice
+_MAPPED_BYTES = 4 << 20  # from this size on, memory goes back to the machine with the frame
 _MOST_CHUNKS = 4096  # the most chunks of one frame
 LEAST_BYTES: Final = 8  # of a request's header
 _JUDGED_BYTES = 6  # the length, and the API key
@@ -38,11 +38,11 @@ class Frames:
 
     __slots__ = (
         "_chunks",
-        "_mapped",
         "_need",
         "_rest",
         "have_bytes",
         "is_allotted",
+        "place",
         "waiting",
         "waiting_bytes",
     )
@@ -54,13 +54,18 @@ class Frames:
         self.have_bytes = 0  # of an incomplete frame, its length prefix included
         self._need = _JUDGED_BYTES  # bytes that are needed to proceed, then the whole frame
         self._chunks: list[bytes] = []  # the incomplete frame
-        self._mapped: mmap.mmap | None = None  # or the memory that it arrives in
+        self.place: memoryview | None = None  # or the memory that it arrives in
         self.is_allotted = False  # whether memory is reserved for all of it
 
     @property
     def wanted_bytes(self) -> int:
         """The size of an incomplete large frame for which no memory is reserved yet, else 0."""
         return self._need if self._need > LARGE_BYTES and not self.is_allotted else 0
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing has arrived that is not served yet."""
+        return not (self.have_bytes or self.waiting_bytes)
 
     @property
     def has_unserved(self) -> bool:
@@ -80,11 +85,29 @@ class Frames:
     def allot(self) -> None:
         """Lets the incomplete frame arrive: its memory is reserved."""
         self.is_allotted = True
-        if self._need > _MAPPED_BYTES:
-            self._mapped = mmap.mmap(-1, self._need)
-            for chunk in self._chunks:
-                self._mapped.write(chunk)
-            self._chunks.clear()
+        need = self._need
+        place = memoryview(mmap.mmap(-1, need) if need > _MAPPED_BYTES else bytearray(need))
+        position = 0
+        for chunk in self._chunks:
+            place[position : position + len(chunk)] = chunk
+            position += len(chunk)
+        self._chunks.clear()
+        self.place = place
+
+    def keep(self, data: bytes) -> None:
+        """Takes what has arrived, and cuts nothing of it yet; the frames must be empty."""
+        self._rest = memoryview(data)
+        self.waiting_bytes += len(data)
+
+    def extend(self, nbytes: int) -> None:
+        """Notes that so many bytes more have arrived in the place of a frame."""
+        self.have_bytes += nbytes
+        if self.have_bytes == self._need:
+            place, size = self.place, self._need
+            assert place is not None
+            self._forget_incomplete()
+            self.waiting.append(place[4:].toreadonly())
+            self.waiting_bytes += size - 4
 
     def take(self, data: bytes, limit_bytes: int) -> CloseConnection | None:
         """Takes what has arrived. Returns why the stream cannot be read on, None if it can."""
@@ -94,8 +117,8 @@ class Frames:
             return self._cut(b"".join((rest, data)), 0, limit_bytes)
         if not self.have_bytes:
             return self._cut(data, 0, limit_bytes)
-        if self._mapped is not None:
-            after = self._fill(self._mapped, data)
+        if self.place is not None:
+            after = self._fill(self.place, data)
             return self._cut(after, 0, limit_bytes) if after else None
         self._chunks.append(data)
         self.have_bytes += len(data)
@@ -137,21 +160,16 @@ class Frames:
 
     def _forget_incomplete(self) -> None:
         self._chunks.clear()
-        self._mapped, self.is_allotted = None, False
+        self.place, self.is_allotted = None, False
         self.have_bytes, self._need = 0, _JUDGED_BYTES
 
-    def _fill(self, mapped: mmap.mmap, data: bytes) -> bytes:
+    def _fill(self, place: memoryview, data: bytes) -> bytes:
         """Adds to a frame in its place; returns what follows the frame."""
-        missing = self._need - self.have_bytes
-        if len(data) < missing:
-            mapped.write(data)
-            self.have_bytes += len(data)
-            return b""
-        mapped.write(data[:missing])
-        self.waiting.append(memoryview(mapped)[4:].toreadonly())
-        self.waiting_bytes += self._need - 4
-        self._forget_incomplete()
-        return data[missing:]
+        have = self.have_bytes
+        count = min(len(place) - have, len(data))
+        place[have : have + count] = data[:count]
+        self.extend(count)
+        return data[count:]
 
     def _cut(self, data: bytes, position: int, limit_bytes: int) -> CloseConnection | None:
         """Queues some whole frames of `data`; keeps the rest."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import socket
 
 import pytest
 
@@ -34,15 +35,21 @@ def joined(tmp_path, monkeypatch):
     return play
 
 
+def busy_on(turns, now_s, join):
+    """Somebody who takes the whole round, and always has more to do."""
+
+    def busy():
+        while turns.are_wanted and not turns.is_crowded(now_s()):
+            pass
+        join(busy)
+
+    return busy
+
+
 def queued(broker, at_once):
     turns, seen = broker.node.turns, []
     join = turns.join
-
-    def busy():
-        """Somebody who takes the whole round, and always has more to do."""
-        while turns.are_wanted and not turns.is_crowded(broker.node.clock.monotonic_s()):
-            pass
-        join(busy)
+    busy = busy_on(turns, broker.node.clock.monotonic_s, join)
 
     def noted(turn, *, is_new=False):
         seen.append(is_new)
@@ -69,3 +76,20 @@ def test_who_sends_a_few_requests_at_once_has_them_served_in_one_turn(joined):
     seen = joined(SHORT_LOOK_S, 5)
     assert seen
     assert all(seen)
+
+
+def test_who_closes_while_others_have_their_turn_is_still_answered(tmp_path, monkeypatch):
+    monkeypatch.setattr(inside, "SystemClock", lambda: Hurried(LOOK_S))
+    with inside.Inside(tmp_path) as broker:
+        turns = broker.node.turns
+        busy = busy_on(turns, broker.node.clock.monotonic_s, turns.join)
+        with Pipe(broker) as neighbour:
+            neighbour.ask("ApiVersions", 0)
+            broker._loop.call_soon_threadsafe(turns.join, busy)
+            for _ in range(5):
+                with Pipe(broker) as leaving:
+                    leaving.send(frame(request("ApiVersions", 0)) * 200)
+                    leaving._socket.shutdown(socket.SHUT_WR)
+                    for _ in range(200):
+                        assert leaving.receive()
+                    assert leaving.receive() is None

@@ -220,6 +220,9 @@ class Transport(asyncio.Transport):
 
     def _fill(self, data: bytes) -> None:
         while data and not self.is_lost:
+            if not self._may_read:
+                self._received.append(data)
+                return
             room = self.protocol.get_buffer(len(data))
             count = min(len(room), len(data))
             room[:count] = data[:count]
