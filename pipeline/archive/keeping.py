@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from crc32c import crc32c
 
 from pipeline.archive import layout, manifests, writing
 from pipeline.archive.reading import merged
 from pipeline.errors import PipelineError
 from pipeline.report.units import some
+from protocol.checksum import crc32c
 from protocol.records.layout import NO_TIMESTAMP
 
 if TYPE_CHECKING:

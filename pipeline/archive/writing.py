@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from crc32c import crc32c
 
 from pipeline.archive import layout
 from pipeline.archive.manifests import File, Range
 from pipeline.archive.store import Store
 from pipeline.source.access import read
 from pipeline.source.reading import Options
+from protocol.checksum import crc32c
 from protocol.records.layout import NO_TIMESTAMP
 
 if TYPE_CHECKING:

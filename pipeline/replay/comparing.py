@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from crc32c import crc32c
-
 from client import EARLIEST, Client, RequestError
 from pipeline.errors import PipelineError
+from protocol.checksum import crc32c
 from protocol.errors import ErrorCode
 from protocol.records import kernels
 from protocol.records.batch import scan

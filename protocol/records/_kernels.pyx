@@ -18,9 +18,8 @@ from libc.string cimport memcpy, memset
 
 from zlib import crc32 as _zlib_crc32
 
-from crc32c import crc32c as _crc32c
-
 # Relative, because these modules are loaded under either of two names (tidelog/_house/finder.py).
+from ..checksum import crc32c as _crc32c
 from ..errors import CorruptMessage, InvalidRecord, MessageTooLarge
 from . import layout
 from .column_buffers import BrokenBatch, EncodedRows

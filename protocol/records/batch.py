@@ -14,8 +14,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from crc32c import crc32c
-
+from protocol.checksum import crc32c
 from protocol.errors import CorruptMessage, InvalidRecord, UnsupportedCompressionType
 from protocol.records import kernels
 from protocol.records.compression import STORED_LIMIT, compress, decompress

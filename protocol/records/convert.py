@@ -16,8 +16,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from crc32c import crc32c
-
+from protocol.checksum import crc32c
 from protocol.errors import CorruptMessage, InvalidRecord, MessageTooLarge, UnpackedTooLarge
 from protocol.records import kernels
 from protocol.records.batch import stored_region

@@ -14,8 +14,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from crc32c import crc32c
-
+from protocol.checksum import crc32c
 from protocol.errors import MessageTooLarge, UnpackedTooLarge
 from protocol.records import kernels
 from protocol.records.batch import pack_v2_header

@@ -5,8 +5,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from crc32c import crc32c
-
+from protocol.checksum import crc32c
 from protocol.records.encode import put_varint
 from protocol.records.layout import (
     NO_PRODUCER_ID,

@@ -6,8 +6,7 @@ from struct import Struct
 from typing import TYPE_CHECKING
 from zlib import crc32
 
-from crc32c import crc32c
-
+from protocol.checksum import crc32c
 from protocol.errors import InvalidRecord
 from protocol.records.column_buffers import FULL, HEADERS, MORE, PAST, TIMES, BrokenBatch
 from protocol.records.decode import check_span, headers_of, raw_records, times_of

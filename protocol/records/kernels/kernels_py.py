@@ -15,8 +15,7 @@ from struct import Struct
 from typing import TYPE_CHECKING
 from zlib import crc32
 
-from crc32c import crc32c
-
+from protocol.checksum import crc32c
 from protocol.errors import InvalidRecord, MessageTooLarge
 from protocol.records.decode import check_span, count_headers, raw_records
 from protocol.records.encode import put_message, put_record

@@ -16,8 +16,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING
 
-from crc32c import crc32c
-
+from protocol.checksum import crc32c
 from storage import filenames, files
 from storage.log.producers.producer_state import (
     MAX_SEQUENCE,

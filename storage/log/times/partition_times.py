@@ -54,8 +54,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, NamedTuple
 
-from crc32c import crc32c
-
+from protocol.checksum import crc32c
 from protocol.records.layout import NO_TIMESTAMP
 from storage import files
 from storage.segment.segment_line import SegmentLine
