@@ -83,7 +83,7 @@ PLANTED_IN_SHELLS: dict[str, Mistake] = {
         (Patch(LocalReplica, "_start", follow_in_the_first_epoch),), 3
     ),
     "a role does not wait for an append in a thread": Mistake(
-        (Patch(LocalReplica, "_idle", idle_at_once),), 6, fault="depose"
+        (Patch(LocalReplica, "_idle", idle_at_once),), 13, fault="depose"
     ),
     "etcd is read instead of compare-and-set": Mistake(
         (Patch(EtcdStore, "_transact", read_and_write),), has_etcd=True
