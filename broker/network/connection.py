@@ -7,7 +7,7 @@ One connection is one asyncio protocol. It promises:
 - A request that can be answered at once is answered inside `buffer_updated`, without a task.
 - A peer that has many requests buffered takes turns with the others (turns.py): a peer that has one
   waits a few milliseconds.
-- Memory is bounded: little is buffered of the requests that follow the one that is served
+- Memory is bounded: at most 1 MiB is buffered of the requests that follow the one that is served
   (`incoming.py`). A large frame is read when its memory is reserved (`held.py`); a peer that leaves a
   frame incomplete is cut off.
 - A connection whose client is over a quota is muted for a time: its answers are sent, and nothing is read.
@@ -92,8 +92,14 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def is_busy(self) -> bool:
-        """Returns whether a request is being served, or its answer waits."""
-        return self._under_way is not None or self._frames.has_served
+        """Returns whether a request is being served, or its answer waits.
+
+        A fetch or lookup does not count while the socket is not read: nothing tells if its peer has left.
+        """
+        is_served = self._under_way is not None and (
+            self._incoming.is_read or not self._may_give_up
+        )
+        return is_served or self._frames.has_served
 
     @property
     def is_muted(self) -> bool:
@@ -165,7 +171,7 @@ class Connection(asyncio.BufferedProtocol):
         """Serves what the peer has sent, then closes. A fetch or lookup in progress is cancelled."""
         if self._end is not None or (self._under_way is not None and self._may_give_up):
             return False
-        if not (self._frames.waiting_bytes or self._under_way or self.outgoing.is_streaming):
+        if self._frames.is_served and not (self._under_way or self.outgoing.is_streaming):
             return False
         self._end = ""
         return True
@@ -204,7 +210,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def get_buffer(self, _sizehint: int) -> memoryview:
         """Returns where the next bytes go."""
-        return self._incoming.buffer(is_crowded=self._turns.are_wanted)
+        turns = self._turns
+        is_crowded = turns.are_wanted and turns.is_crowded(self.node.clock.monotonic_s())
+        return self._incoming.buffer(is_crowded=is_crowded)
 
     def buffer_updated(self, nbytes: int) -> None:
         """Cuts frames out of the stream and serves them."""
@@ -234,6 +242,9 @@ class Connection(asyncio.BufferedProtocol):
                 self._queue(is_new=True)
             elif self._waiting or self._end is not None:
                 self._serve_waiting()
+                self._turns.note(
+                    now_s
+                )  # the loop may deliver more of this peer's before it polls others
         elif not is_crowded:
             self._serve_ahead()
         self._regulate()

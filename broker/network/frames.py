@@ -2,9 +2,8 @@
 
 `Frames` knows no socket. It promises:
 
-- Memory is never allocated because of a frame's stated length alone. A frame of more than `LARGE_BYTES`
-  is `wanted` first; who uses this class reserves memory for it and calls `allot`, and takes no more
-  bytes until then.
+- A frame of more than `LARGE_BYTES` is `wanted` first; who uses this class reserves memory for it and calls
+  `allot`, and takes no more bytes until then. Its memory is touched only as its bytes arrive.
 - A frame that is larger than its API allows is refused by its first six bytes: length and API key. How
   large a request may be is declared with its API; `socket.request.max.bytes` limits every one.
 - Of the frames that came together only some are cut at once: a peer that sends ten thousand of them in one
@@ -15,6 +14,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import mmap
 from collections import deque
 from typing import Final
@@ -27,8 +27,14 @@ LARGE_BYTES: Final = 64 << 10
 # Below this size a copy out of the receive buffer is cheaper than decoding through a memoryview.
 COPY_BYTES: Final = 16_384
 _MAPPED_BYTES = 4 << 20  # from this size on, memory goes back to the machine with the frame
-_MOST_CHUNKS = 4096  # the most chunks of one frame
+_MOST_CHUNKS = 4096  # the most chunks of one frame, and of what is not cut yet
 LEAST_BYTES: Final = 8  # of a request's header
+# `bytearray(size)` would write zeros.
+_new_bytearray = ctypes.pythonapi.PyByteArray_FromStringAndSize
+_new_bytearray.restype, _new_bytearray.argtypes = (
+    ctypes.py_object,
+    (ctypes.c_char_p, ctypes.c_ssize_t),
+)
 _JUDGED_BYTES = 6  # the length, and the API key
 _MOST_CUT = 64  # frames that are cut at once
 
@@ -38,11 +44,12 @@ class Frames:
 
     __slots__ = (
         "_chunks",
+        "_more",
         "_need",
+        "_place",
         "_rest",
         "have_bytes",
         "is_allotted",
-        "place",
         "waiting",
         "waiting_bytes",
     )
@@ -51,10 +58,11 @@ class Frames:
         self.waiting: deque[bytes | memoryview] = deque()  # whole frames, without their lengths
         self.waiting_bytes = 0  # of these, and of what is not cut yet
         self._rest: memoryview | None = None  # what is not cut yet
+        self._more: list[bytes] = []  # and what has arrived since
         self.have_bytes = 0  # of an incomplete frame, its length prefix included
         self._need = _JUDGED_BYTES  # bytes that are needed to proceed, then the whole frame
         self._chunks: list[bytes] = []  # the incomplete frame
-        self.place: memoryview | None = None  # or the memory that it arrives in
+        self._place: memoryview | None = None  # or the memory that it arrives in
         self.is_allotted = False  # whether memory is reserved for all of it
 
     @property
@@ -63,9 +71,14 @@ class Frames:
         return self._need if self._need > LARGE_BYTES and not self.is_allotted else 0
 
     @property
+    def is_served(self) -> bool:
+        """Whether no whole frame waits, nor an answer to one that was served ahead of its turn."""
+        return not (self.waiting or self.waiting_bytes)
+
+    @property
     def is_empty(self) -> bool:
-        """Whether nothing has arrived that is not served yet."""
-        return not (self.have_bytes or self.waiting_bytes)
+        """Whether nothing waits, and nothing is incomplete."""
+        return self.is_served and not self.have_bytes
 
     @property
     def has_unserved(self) -> bool:
@@ -85,14 +98,19 @@ class Frames:
     def allot(self) -> None:
         """Lets the incomplete frame arrive: its memory is reserved."""
         self.is_allotted = True
-        need = self._need
-        place = memoryview(mmap.mmap(-1, need) if need > _MAPPED_BYTES else bytearray(need))
-        position = 0
-        for chunk in self._chunks:
-            place[position : position + len(chunk)] = chunk
-            position += len(chunk)
-        self._chunks.clear()
-        self.place = place
+
+    def room(self) -> memoryview | None:
+        """Returns where the rest of the incomplete frame is to arrive; None if it has no place of its own."""
+        if not self.is_allotted:
+            return None
+        if self._place is None:
+            self._place = _new_place(self._need)
+            position = 0
+            for chunk in self._chunks:
+                self._place[position : position + len(chunk)] = chunk
+                position += len(chunk)
+            self._chunks.clear()
+        return self._place[self.have_bytes :]
 
     def keep(self, data: bytes) -> None:
         """Takes what has arrived, and cuts nothing of it yet; the frames must be empty."""
@@ -100,10 +118,10 @@ class Frames:
         self.waiting_bytes += len(data)
 
     def extend(self, nbytes: int) -> None:
-        """Notes that so many bytes more have arrived in the place of a frame."""
+        """Notes that so many bytes more have arrived in `room`."""
         self.have_bytes += nbytes
         if self.have_bytes == self._need:
-            place, size = self.place, self._need
+            place, size = self._place, self._need
             assert place is not None
             self._forget_incomplete()
             self.waiting.append(place[4:].toreadonly())
@@ -111,15 +129,14 @@ class Frames:
 
     def take(self, data: bytes, limit_bytes: int) -> CloseConnection | None:
         """Takes what has arrived. Returns why the stream cannot be read on, None if it can."""
-        if self._rest is not None:  # the transport had read it before it was told to pause
-            rest, self._rest = self._rest, None
-            self.waiting_bytes -= len(rest)
-            return self._cut(b"".join((rest, data)), 0, limit_bytes)
+        if self._rest is not None:
+            self._more.append(data)
+            self.waiting_bytes += len(data)
+            if len(self._more) > _MOST_CHUNKS:
+                self._more[:] = [b"".join(self._more)]
+            return None
         if not self.have_bytes:
             return self._cut(data, 0, limit_bytes)
-        if self.place is not None:
-            after = self._fill(self.place, data)
-            return self._cut(after, 0, limit_bytes) if after else None
         self._chunks.append(data)
         self.have_bytes += len(data)
         if self.have_bytes < self._need:
@@ -148,28 +165,25 @@ class Frames:
             return None
         data = rest.obj
         assert isinstance(data, bytes)
-        self.waiting_bytes -= len(rest)
-        return self._cut(data, len(data) - len(rest), limit_bytes)
+        position = len(data) - len(rest)
+        if self._more:
+            data, position = b"".join((rest, *self._more)), 0
+            self._more.clear()
+        self.waiting_bytes -= len(data) - position
+        return self._cut(data, position, limit_bytes)
 
     def clear(self) -> None:
         """Forgets everything that has arrived."""
         self.waiting.clear()
         self._rest = None
+        self._more.clear()
         self.waiting_bytes = 0
         self._forget_incomplete()
 
     def _forget_incomplete(self) -> None:
         self._chunks.clear()
-        self.place, self.is_allotted = None, False
+        self._place, self.is_allotted = None, False
         self.have_bytes, self._need = 0, _JUDGED_BYTES
-
-    def _fill(self, place: memoryview, data: bytes) -> bytes:
-        """Adds to a frame in its place; returns what follows the frame."""
-        have = self.have_bytes
-        count = min(len(place) - have, len(data))
-        place[have : have + count] = data[:count]
-        self.extend(count)
-        return data[count:]
 
     def _cut(self, data: bytes, position: int, limit_bytes: int) -> CloseConnection | None:
         """Queues some whole frames of `data`; keeps the rest."""
@@ -207,6 +221,13 @@ class Frames:
             self._chunks.append(data[position:] if position else data)
             self.have_bytes = rest
         return None
+
+
+def _new_place(size: int) -> memoryview:
+    """Returns memory for a frame. Nothing is written to it: that would take as long as to receive it."""
+    if size > _MAPPED_BYTES:
+        return memoryview(mmap.mmap(-1, size))
+    return memoryview(_new_bytearray(None, size))
 
 
 def _not_allowed(size: int, limit_bytes: int) -> CloseConnection:

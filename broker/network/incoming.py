@@ -3,7 +3,7 @@
 It promises:
 
 - Bytes arrive in memory that is shared by all connections of a broker, `ARRIVING_BYTES` at most at a time.
-  While others wait for their turn, requests and the first bytes of larger ones come in pieces of
+  While others have to be served first, requests and the first bytes of larger ones come in pieces of
   `_CROWDED_BYTES`: hundreds of peers that send much at once do not hold up the loop, which reads all of them
   before it does anything else.
 - The rest of a large frame arrives in its own place, and is not copied.
@@ -35,7 +35,7 @@ _LENGTH = struct.Struct(">i")
 class Incoming:
     """The frames of one connection, the memory that they hold, and whether its socket is read."""
 
-    __slots__ = ("_shared", "frames", "held", "is_read")
+    __slots__ = ("_place", "_shared", "frames", "held", "is_read")
 
     def __init__(self, share: Share, shared: memoryview, granted: Callable[[], object]) -> None:
         """`shared` is where the bytes of all connections arrive; for the others see `Held`."""
@@ -43,13 +43,15 @@ class Incoming:
         self.held = Held(share, self.frames, granted)
         self.is_read = True
         self._shared = shared
+        self._place: memoryview | None = None  # where the bytes that arrive next go, if not there
 
     def buffer(self, *, is_crowded: bool) -> memoryview:
-        """Returns where the next bytes go; `is_crowded` tells whether others wait for their turn."""
-        place, have = self.frames.place, self.frames.have_bytes
+        """Returns where the next bytes go; `is_crowded` tells whether others have to be served first."""
+        frames = self.frames
+        place = self._place = frames.room() if frames.is_allotted else None
         if place is not None:
-            return place[have : have + _PLACE_BYTES]
-        is_limited = is_crowded and have < _CROWDED_BYTES
+            return place[: ARRIVING_BYTES if is_crowded else _PLACE_BYTES]
+        is_limited = is_crowded and frames.have_bytes < _CROWDED_BYTES
         return self._shared[:_CROWDED_BYTES] if is_limited else self._shared
 
     def one_frame(self, nbytes: int, limit_bytes: int) -> bytes | None:
@@ -69,8 +71,9 @@ class Incoming:
 
     def arrived(self, nbytes: int) -> bytes | None:
         """Returns the bytes that have arrived; None if they are in the place of their frame."""
-        if self.frames.place is None:
+        if self._place is None:
             return bytes(self._shared[:nbytes])
+        self._place = None
         self.frames.extend(nbytes)
         return None
 

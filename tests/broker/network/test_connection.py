@@ -451,6 +451,17 @@ class TestManyConnections:
             assert waiting.pull() is not None
         assert broker.lines("idle connections closed")
 
+    def test_who_has_sent_nonsense_behind_a_fetch_that_waits_counts_as_idle(self, start):
+        """The socket is not read any more, so nothing tells whether its peer is still there."""
+        broker = start({"connections.max.idle.ms": 1_000})
+        with Pipe(broker) as maker:
+            create(maker, "t")
+        with Pipe(broker) as left:
+            left.push("Fetch", 12, **wait_fields("t"))
+            left.send(frame(b"x"))
+            assert left.pull() is None
+        assert broker.lines("idle connections closed")
+
     def test_max_connections(self, start):
         broker = start({"max.connections": 5})
         with ExitStack() as stack:

@@ -28,7 +28,14 @@ class Receiver:
 
     def take(self, data):
         assert not self.held.is_waiting, "it is not read while it waits"
-        assert self.frames.take(data, LIMIT) is None
+        room = self.frames.room()
+        if room is not None:
+            count = min(len(room), len(data))
+            room[:count] = data[:count]
+            self.frames.extend(count)
+            data = data[count:]
+        if data:
+            assert self.frames.take(data, LIMIT) is None
         return self.held.update()
 
     def serve(self):

@@ -134,3 +134,37 @@ def test_less_is_read_at_a_time_while_others_wait_for_their_turn(shared):
     incoming = Incoming(Share(16 * MIB), shared, list)
     assert len(incoming.buffer(is_crowded=False)) == ARRIVING_BYTES
     assert len(incoming.buffer(is_crowded=True)) < ARRIVING_BYTES
+
+
+def test_two_connections_share_the_memory_and_mix_nothing(shared):
+    share = Share(16 * MIB)
+    both = [Incoming(share, shared, list) for _ in range(2)]
+    sent = [frame(PRODUCE + bytes([number]) * 100_000) for number in range(2)]
+    for at in range(0, 100_006, 1_000):
+        for incoming, data in zip(both, sent, strict=True):
+            piece = memoryview(data)[at : at + 1_000]
+            while piece:
+                room = incoming.buffer(is_crowded=True)
+                count = min(len(room), len(piece))
+                room[:count] = piece[:count]
+                piece = piece[count:]
+                taken = incoming.arrived(count)
+                assert taken is None or incoming.frames.take(taken, LIMIT) is None
+                assert incoming.held.update()
+    for incoming, data in zip(both, sent, strict=True):
+        assert served(incoming.frames) == [data[4:]]
+        incoming.held.close()
+    assert share.reserved_bytes == 0
+
+
+def test_the_memory_of_an_open_place_is_given_back(shared):
+    share = Share(16 * MIB)
+    incoming = Incoming(share, shared, list)
+    assert incoming.frames.take(frame(PRODUCE + b"x" * MIB)[:1_000], LIMIT) is None
+    assert incoming.held.update()
+    room = incoming.buffer(is_crowded=False)
+    assert room.obj is not shared.obj
+    assert share.reserved_bytes == MIB + 6
+    incoming.held.close()
+    assert share.reserved_bytes == 0
+    assert incoming.buffer(is_crowded=False).obj is shared.obj

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from broker.network.ahead import Served
 from broker.network.context import Later
 from broker.network.dispatch import dispatch
 from tests.broker.asking import create, fetch_fields, new_name
@@ -45,3 +46,17 @@ def test_a_fetch_that_would_wait_again_is_given_up(broker):
             lambda: asyncio.run_coroutine_threadsafe(is_done(), loop).result(),
             what="the fetch to be given up",
         )
+
+
+def test_who_closes_while_its_answers_wait_to_be_read_still_gets_them(broker):
+    """Requests that were served ahead of their turn count no bytes, but their answers do wait."""
+    with broker.connect() as asking:
+        create(asking, new_name())
+        (connection,) = broker.node.connections
+
+        async def stays():
+            connection._frames.waiting.append(Served.of(b"\0\0", lambda _: [b"an answer"]))
+            assert connection._frames.waiting_bytes == 0
+            return connection.eof_received()
+
+        assert asyncio.run_coroutine_threadsafe(stays(), broker._loop).result(10)
