@@ -96,10 +96,9 @@ class Connection(asyncio.BufferedProtocol):
 
         A fetch or lookup does not count while the socket is not read: nothing tells if its peer has left.
         """
-        is_served = self._under_way is not None and (
-            self._incoming.is_read or not self._may_give_up
-        )
-        return is_served or self._frames.has_served
+        may_have_left = self._may_give_up and not self._incoming.is_read
+        is_serving = self._under_way is not None and not may_have_left
+        return is_serving or self._frames.has_served
 
     @property
     def is_muted(self) -> bool:
@@ -171,7 +170,7 @@ class Connection(asyncio.BufferedProtocol):
         """Serves what the peer has sent, then closes. A fetch or lookup in progress is cancelled."""
         if self._end is not None or (self._under_way is not None and self._may_give_up):
             return False
-        if self._frames.is_served and not (self._under_way or self.outgoing.is_streaming):
+        if not (self._frames.has_waiting or self._under_way or self.outgoing.is_streaming):
             return False
         self._end = ""
         return True
@@ -242,9 +241,8 @@ class Connection(asyncio.BufferedProtocol):
                 self._queue(is_new=True)
             elif self._waiting or self._end is not None:
                 self._serve_waiting()
-                self._turns.note(
-                    now_s
-                )  # the loop may deliver more of this peer's before it polls others
+                # The loop may deliver more of what this peer has sent before it polls the others.
+                self._turns.note(now_s)
         elif not is_crowded:
             self._serve_ahead()
         self._regulate()

@@ -26,17 +26,16 @@ from protocol.message import MIB, api_of
 LARGE_BYTES: Final = 64 << 10
 # Below this size a copy out of the receive buffer is cheaper than decoding through a memoryview.
 COPY_BYTES: Final = 16_384
-_MAPPED_BYTES = 4 << 20  # from this size on, memory goes back to the machine with the frame
+_MAPPED_BYTES = 4 << 20  # above this size, memory goes back to the machine with the frame
 _MOST_CHUNKS = 4096  # the most chunks of one frame, and of what is not cut yet
 LEAST_BYTES: Final = 8  # of a request's header
-# `bytearray(size)` would write zeros.
-_new_bytearray = ctypes.pythonapi.PyByteArray_FromStringAndSize
-_new_bytearray.restype, _new_bytearray.argtypes = (
-    ctypes.py_object,
-    (ctypes.c_char_p, ctypes.c_ssize_t),
-)
 _JUDGED_BYTES = 6  # the length, and the API key
 _MOST_CUT = 64  # frames that are cut at once
+
+# `bytearray(size)` would write zeros.
+_new_bytearray = ctypes.pythonapi.PyByteArray_FromStringAndSize
+_new_bytearray.restype = ctypes.py_object
+_new_bytearray.argtypes = ctypes.c_char_p, ctypes.c_ssize_t
 
 
 class Frames:
@@ -71,14 +70,14 @@ class Frames:
         return self._need if self._need > LARGE_BYTES and not self.is_allotted else 0
 
     @property
-    def is_served(self) -> bool:
-        """Whether no whole frame waits, nor an answer to one that was served ahead of its turn."""
-        return not (self.waiting or self.waiting_bytes)
+    def has_waiting(self) -> bool:
+        """Whether a frame waits to be served, or the answer to one that was served ahead of its turn."""
+        return bool(self.waiting or self.waiting_bytes)
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing waits, and nothing is incomplete."""
-        return self.is_served and not self.have_bytes
+        return not (self.has_waiting or self.have_bytes)
 
     @property
     def has_unserved(self) -> bool:

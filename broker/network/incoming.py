@@ -47,11 +47,10 @@ class Incoming:
 
     def buffer(self, *, is_crowded: bool) -> memoryview:
         """Returns where the next bytes go; `is_crowded` tells whether others have to be served first."""
-        frames = self.frames
-        place = self._place = frames.room() if frames.is_allotted else None
+        place = self._place = self.frames.room()
         if place is not None:
             return place[: ARRIVING_BYTES if is_crowded else _PLACE_BYTES]
-        is_limited = is_crowded and frames.have_bytes < _CROWDED_BYTES
+        is_limited = is_crowded and self.frames.have_bytes < _CROWDED_BYTES
         return self._shared[:_CROWDED_BYTES] if is_limited else self._shared
 
     def one_frame(self, nbytes: int, limit_bytes: int) -> bytes | None:

@@ -65,7 +65,7 @@ async def test_only_produce_behind_what_is_stored_is_served():
     assert len(served) == 3, "none is served twice"
     assert isinstance(frames.pop().take(), Later)
     assert frames.pop().take() == [b"answer"]
-    assert not waiting(frames.waiting[0]).is_served, "its answer waits, though it counts no bytes"
+    assert waiting(frames.waiting[0]).has_waiting, "its answer waits, though it counts no bytes"
     assert frames.pop().take() is None
     assert frames.waiting_bytes == len(FETCH + PRODUCE)
 
