@@ -202,7 +202,7 @@ class Writer:
     def publish(
         self, store: Store, path: str, date: str | None, entries: Sequence[File]
     ) -> tuple[File, ...]:
-        """Ends the file and makes it appear; returns the completed entries. Raises OSError."""
+        """Ends the file and publishes it in the store; returns the completed entries. Raises OSError."""
         self._parquet.close()
         data = self._sink.getvalue()
         store.publish(path, data)
