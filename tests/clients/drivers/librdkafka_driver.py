@@ -45,6 +45,10 @@ TRANSPORT = -195
 # What a commit says when a rebalance came between: ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID,
 # REBALANCE_IN_PROGRESS, and the library's own _NO_OFFSET and _ASSIGNMENT_LOST.
 LOST = {22, 25, 27, -168, -142}
+# What a question about a partition says when its topic is deleted between metadata and question.
+# Version 0.9 waits for the leader of such a partition until its time is over.
+DELETED = {"UNKNOWN_TOPIC_OR_PART", "_UNKNOWN_TOPIC", "_UNKNOWN_PARTITION", "_TIMED_OUT"}
+ASKED_MS = 2_000
 
 
 def payload(tag, data):
@@ -186,12 +190,12 @@ def consume(command):
     rd.rd_kafka_destroy(handle)
 
 
-def watermark(handle, entry):
+def watermark(handle, entry, timeout_ms=CALL_MS):
     low, high = c_int64(), c_int64()
     topic = entry["topic"].encode()
     check(
         rd.rd_kafka_query_watermark_offsets(
-            handle, topic, entry["partition"], byref(low), byref(high), CALL_MS
+            handle, topic, entry["partition"], byref(low), byref(high), timeout_ms
         )
     )
     return low.value if entry["timestamp"] == lines.START else high.value
@@ -333,6 +337,21 @@ def committed(command):
     close(handle)
 
 
+def ask_leaders(handle):
+    """Ask every leader for an offset; other clients may delete the topic meanwhile, then once more."""
+    over = time.monotonic() + CALL_MS / 1000
+    while True:
+        try:
+            for topic, partition in leaders(handle, CALL_MS).values():
+                entry = {"topic": topic, "partition": partition, "timestamp": lines.START}
+                watermark(handle, entry, ASKED_MS)
+            return
+        except RuntimeError as problem:
+            if str(problem) not in DELETED or time.monotonic() > over:
+                raise
+        time.sleep(0.01)
+
+
 def admin(command):
     """Groups are listed and described by one function; what came later, confluent-kafka binds."""
     handle = outsider("matrix")
@@ -340,8 +359,7 @@ def admin(command):
     group = command.get("group")
     wanted = None if group is None else group.encode()
     # Version 0.9 asks the brokers to which it has an id by then: those that it has asked as leaders.
-    for topic, partition in leaders(handle, CALL_MS).values():
-        watermark(handle, {"topic": topic, "partition": partition, "timestamp": lines.START})
+    ask_leaders(handle)
     over = time.monotonic() + CALL_MS / 1000
     # Version 0.9 fails so, asking nobody, as long as the broker it is connected to has no id to it:
     # metadata has come by then, but the broker's own thread has yet to take the id in.
