@@ -2,8 +2,8 @@
 
 Each row is one kind of client that takes much memory: half requests, answers that nobody reads, records
 that unpack to a thousand times their size. It prints the most memory that the broker had over what it had
-before, and the answer times of a neighbour that produces and fetches meanwhile. A row fails if the memory
-exceeds `memory.limit.bytes`, or if the neighbour is not served.
+before, and the answer times of a neighbour, a process of its own, that produces and fetches meanwhile. A
+row fails if the memory exceeds `memory.limit.bytes`, or if the neighbour is not served.
 
     .venv/bin/python benchmarks/hostile/memory.py [name of a row ...]
 
@@ -14,6 +14,7 @@ nothing else with it.
 from __future__ import annotations
 
 import contextlib
+import multiprocessing
 import resource
 import struct
 import sys
@@ -35,6 +36,8 @@ from tests.oracle import wire
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from multiprocessing.connection import Connection
+    from multiprocessing.synchronize import Event
 
 MIB = 1 << 20
 LIMIT_BYTES = 512 * MIB  # the default of memory.limit.bytes
@@ -190,26 +193,34 @@ def bound(broker: Subject) -> None:
 
 @contextlib.contextmanager
 def neighbour(broker: Subject) -> Iterator[list[float]]:
-    """A client that produces and fetches while the block runs; yields its answer times in seconds."""
+    """Runs a client, a process of its own; the list has its answer times in seconds after the block."""
     times: list[float] = []
-    ended = threading.Event()
-
-    def work() -> None:
-        with contextlib.suppress(OSError), broker.connect() as connection:
-            while not ended.is_set():
-                began = time.monotonic()
-                told = asking.produce(connection, "neighbour", asking.batch_of("x" * 100))
-                asking.fetch(connection, "neighbour", told["base_offset"], max_wait_ms=0)
-                times.append(time.monotonic() - began)
-                ended.wait(0.005)
-
-    thread = threading.Thread(target=work)
-    thread.start()
+    spawning = multiprocessing.get_context("spawn")
+    ended = spawning.Event()
+    receiving, sending = spawning.Pipe(duplex=False)
+    process = spawning.Process(target=_ask, args=(broker.bootstrap, ended, sending))
+    process.start()
+    receiving.recv()
     try:
         yield times
     finally:
         ended.set()
-        thread.join(_ROW_S)
+        times += receiving.recv()
+        process.join(_ROW_S)
+
+
+def _ask(bootstrap: str, ended: Event, sending: Connection) -> None:
+    """Produces and fetches until it is told to end; sends its answer times."""
+    times: list[float] = []
+    with contextlib.suppress(OSError), wire.Connection(bootstrap, timeout_s=_ROW_S) as connection:
+        sending.send("connected")
+        while not ended.is_set():
+            began = time.monotonic()
+            told = asking.produce(connection, "neighbour", asking.batch_of("x" * 100))
+            asking.fetch(connection, "neighbour", told["base_offset"], max_wait_ms=0)
+            times.append(time.monotonic() - began)
+            ended.wait(0.005)
+    sending.send(times)
 
 
 def felt(name: str) -> Felt:
