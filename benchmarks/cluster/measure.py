@@ -2,9 +2,9 @@
 
 Both clusters run on all CPUs. Each row runs uncounted until the Java brokers are warm, then its
 repetitions alternate between the clusters; the ratio is taken repetition by repetition. The cluster
-that is not measured is idle. At the end, one, two and three brokers of tidelog are compared by the
-clock. Only loopback is used, all files are in a temporary directory, and only processes started
-here are ended.
+that is not measured is idle. Free memory is touched before each repetition (pages.py). At the end,
+one, two and three brokers of tidelog are compared by the clock. Only loopback is used, all files
+are in a temporary directory, and only processes started here are ended.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ import table
 from brokers import KAFKA_VERSION, remove
 from cluster_rows import CORES, LIFE, ROWS, ClusterRow, requests_per_s
 from clusters import Cluster, KafkaCluster, TidelogCluster, cpu_s, memory_mb
+from pages import touch_free_memory
 from run import RESULTS, code
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ class Bench:
                 row.measure(self.clusters[name], prepared[name], self._scale)
         for repetition in range(self._repetitions):
             for name in names:
+                touch_free_memory()
                 figures = row.measure(self.clusters[name], prepared[name], self._scale)
                 self._keep(row.key, name, repetition, figures)
 
