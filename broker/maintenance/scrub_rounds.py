@@ -80,10 +80,10 @@ class ScrubRounds(DueRounds):
             left_ms = min(max(interval_ms - passed_ms, 0), interval_ms)
         self._due_ms = self._node.clock.steady_ms() + left_ms
 
-    async def _store(self) -> None:
+    async def _store(self, ended_ms: int | None) -> None:
         self._stored_ms = self._node.clock.steady_ms()
         damage = tuple(self._figures.damage()[:_MOST_STORED])
-        progress = ScrubProgress(self._figures.ended_ms, self._at, damage)
+        progress = ScrubProgress(ended_ms, self._at, damage)
         try:
             await self._node.pools.maintenance.run_to_end(
                 write_progress, self._node.store.log_dirs[0], progress
@@ -107,8 +107,10 @@ class ScrubRounds(DueRounds):
                 where = {"log": f"{topic}-{index}"}
                 log.error("scrubbing failed: %s", error.message, extra=where)
         self._figures.keep_logs(set(names))
-        self._at, self._figures.ended_ms = None, self._node.clock.now_ms()
-        await self._store()
+        self._at, ended_ms = None, self._node.clock.now_ms()
+        await self._store(ended_ms)
+        # Not before: who sees the end of a pass may count on the next one to be due an interval later.
+        self._figures.ended_ms = ended_ms
         damaged = len(self._figures.damage())
         log.info("all closed segments were read", extra={"damaged_segments": damaged})
 
@@ -124,7 +126,7 @@ class ScrubRounds(DueRounds):
             self._at = (topic, index, base_offset)
             now_ms = self._node.clock.steady_ms()
             if self._stored_ms is None or now_ms - self._stored_ms >= _STORE_MS:
-                await self._store()
+                await self._store(self._figures.ended_ms)
             is_whole = await self._scrub_segment(partition, scrubbing)
             tries = 0 if is_whole else tries + 1
             if is_whole or tries == _TRIES:

@@ -142,6 +142,15 @@ def test_a_pass_goes_on_where_the_broker_has_stopped(data):
     assert read_progress(data).at is None
 
 
+def test_the_next_pass_is_due_an_interval_after_the_end_that_is_shown(data):
+    """However long the disk takes to store that end."""
+    with scrubbing(data) as broker:
+        eventually(lambda: broker.metric(ENDED), what="the first pass")
+        with broker.faults.add(storage="write", delay="300ms", log_dir=str(data)):
+            for _ in range(2):
+                one_pass(broker)
+
+
 def test_how_far_it_had_come_may_be_lost(data):
     (data / SCRUB_CHECKPOINT).write_text("1\n00000000\n{}\n")
     with scrubbing(data) as broker:
