@@ -17,7 +17,7 @@ from broker.groups.coordinator import Coordinator
 from broker.maintenance.clock_watch import ClockWatch
 from broker.memory.memory import Memory
 from broker.metrics.time_watch import TimeWatch
-from broker.network.connections import Connections
+from broker.network.accepting.connections import Connections
 from broker.network.encoded import EncodedOnce
 from broker.network.turns import Turns
 from broker.partitions.appends import Appends
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from broker.metadata.cluster import ClusterMetadata
     from broker.metrics.cluster_watch import ClusterWatch
     from broker.metrics.counters import Metrics
-    from broker.network.listener import Listener
+    from broker.network.accepting.listener import Listener
     from broker.replicas.replicas import Replicas
     from broker.topics.reconciler import Removed
     from config import BrokerConfig

@@ -33,8 +33,8 @@ from broker.memory.heap import keep_freed_memory
 from broker.metadata.local import metadata_of
 from broker.metadata.store import MetadataError
 from broker.metrics.counters import Metrics
+from broker.network.accepting.sockets import BACKLOG, bound_listeners, http_listener, listen
 from broker.network.connection import Connection
-from broker.network.sockets import BACKLOG, bound_listeners, http_listener, listen
 from broker.node import Node
 from broker.pools import NoDefaultPool
 from broker.topics.startup import open_topics
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     import socket
 
     from broker.clock import Clock
-    from broker.network.listener import Listener
+    from broker.network.accepting.listener import Listener
     from broker.testing.faults import Faults
     from config import BrokerConfig
 

@@ -31,10 +31,10 @@ from broker.clock import SystemClock
 from broker.metadata.local import local_metadata
 from broker.metrics.counters import Metrics
 from broker.network import connection as connection_module
+from broker.network.accepting.listener import Listener
 from broker.network.connection import Connection
 from broker.network.context import Context
 from broker.network.dispatch import dispatch
-from broker.network.listener import Listener
 from broker.node import Node
 from config import load
 from protocol.api.fetch import API as FETCH

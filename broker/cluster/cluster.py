@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from broker.cluster.keep_alive import Renewals
-    from broker.network.listener import Listener
+    from broker.network.accepting.listener import Listener
     from broker.node import Node
     from broker.replication.lease import Lease
 

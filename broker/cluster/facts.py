@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from broker.http.answers import twice
 from broker.metadata.brokers.records import OfflineRecord
 from broker.metadata.standing import SERVING, standings, state_of, why_missing
-from broker.network.listener import HTTP
+from broker.network.accepting.listener import HTTP
 from broker.transactions.open_transactions import opened
 
 if TYPE_CHECKING:

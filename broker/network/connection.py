@@ -3,13 +3,14 @@
 One connection is one asyncio protocol. It promises:
 
 - Requests are served one after the other, and responses leave in request order. So the appends of a
-  pipelining producer keep their order. One to produce waits for no other whose records are stored (ahead.py).
+  pipelining producer keep their order. One to produce waits for no other whose records are stored
+  (`stream/ahead.py`).
 - A request that can be answered at once is answered inside `buffer_updated`, without a task.
 - A peer that has many requests buffered takes turns with the others (turns.py): a peer that has one
   waits a few milliseconds.
 - Memory is bounded: at most 1 MiB is buffered of the requests that follow the one that is served
-  (`incoming.py`). A large frame is read when its memory is reserved (`held.py`); a peer that leaves a
-  frame incomplete is cut off.
+  (`stream/incoming.py`). A large frame is read when its memory is reserved (`stream/held.py`); a peer that
+  leaves a frame incomplete is cut off.
 - A connection whose client is over a quota is muted for a time: its answers are sent, and nothing is read.
 - A frame that is too large or cannot be parsed closes this connection alone, is logged and counted.
 - Frames that were complete before that, or before the peer closed, are still served, as in Kafka: a
@@ -25,19 +26,19 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from broker.garbage import forget
-from broker.network.ahead import Served, serve_ahead
 from broker.network.context import CloseConnection, Later
 from broker.network.dispatch import dispatch
-from broker.network.frames import COPY_BYTES
-from broker.network.incoming import Incoming
-from broker.network.outgoing import Outgoing
+from broker.network.stream.ahead import Served, serve_ahead
+from broker.network.stream.frames import COPY_BYTES
+from broker.network.stream.incoming import Incoming
+from broker.network.stream.outgoing import Outgoing
 from broker.security.session import ANONYMOUS, Session
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from broker.network.accepting.listener import Listener
     from broker.network.dispatch import Coming
-    from broker.network.listener import Listener
     from broker.node import Node
 
 log = logging.getLogger("tidelog.connection")
@@ -62,7 +63,9 @@ class Connection(asyncio.BufferedProtocol):
         self.client_id: str | None = None
         self.software = ""  # name and version from ApiVersions v3
         self.last_active_s = 0.0
-        self.is_guest = False  # whether it is beyond the limits, and for another broker (guests.py)
+        self.is_guest = (
+            False  # whether it is beyond the limits, and for another broker (accepting/guests.py)
+        )
         self._transport: asyncio.Transport | None = None
         self._turns = node.turns
         self._incoming = Incoming(

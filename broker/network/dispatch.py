@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker.api import api_versions
 from broker.network import throttling
-from broker.network.admission import TOO_MANY
+from broker.network.accepting.admission import TOO_MANY
+from broker.network.accepting.guests import ASKED_BETWEEN_BROKERS
 from broker.network.context import (
     CloseConnection,
     Context,
@@ -33,7 +34,6 @@ from broker.network.context import (
     as_broker_error,
 )
 from broker.network.encoded import Encoded, decode_in_steps, encode_in_steps
-from broker.network.guests import ASKED_BETWEEN_BROKERS
 from broker.network.turns import can_pause
 from broker.security.authorizer import CLUSTER_NAME
 from protocol.acl import ResourceType

@@ -19,8 +19,8 @@ from broker.clock import SystemClock
 from broker.http.application import start_http
 from broker.metadata.local import local_metadata
 from broker.metrics.counters import Metrics
+from broker.network.accepting.listener import Listener
 from broker.network.connection import Connection
-from broker.network.listener import Listener
 from broker.node import Node
 from broker.topics.startup import open_topics
 from config import BrokerConfig

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from broker.network.connections import Connections
+from broker.network.accepting.connections import Connections
 from broker.repeats import _MOST_KEYS, SHOWN, SPAN_S, Repeated, Repeats
 from broker.security.session import ANONYMOUS, Session
 from tests.broker.raw import frame, header

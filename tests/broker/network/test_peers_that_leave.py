@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from broker.network.ahead import Served
 from broker.network.context import Later
 from broker.network.dispatch import dispatch
+from broker.network.stream.ahead import Served
 from tests.broker.asking import create, fetch_fields, new_name
 from tests.broker.inside import Inside
 from tests.broker.network.test_connection import LONG_MS

@@ -14,13 +14,13 @@ import pytest
 
 from broker.memory.memory import Memory
 from broker.metrics.counters import Metrics
-from broker.network.connections import Connections
+from broker.network.accepting.connections import Connections
 from config import BrokerConfig
 from tests.broker import asking
 from tests.broker.api.test_alter_client_quotas import alter, described, entity, removal, setting
 from tests.broker.asking import create, fetch_fields, new_name, produce_fields
 from tests.broker.conftest import healthy
-from tests.broker.network.test_admission import seconds_to_serve
+from tests.broker.network.accepting.test_admission import seconds_to_serve
 from tests.broker.raw import Pipe
 from tests.oracle import recordset
 

@@ -29,9 +29,9 @@ from broker.http.application import start_http
 from broker.maintenance.retention_rounds import delete_due
 from broker.metadata.local import local_metadata
 from broker.metrics.counters import Metrics
+from broker.network.accepting.listener import Listener
+from broker.network.accepting.sockets import listen
 from broker.network.connection import Connection
-from broker.network.listener import Listener
-from broker.network.sockets import listen
 from broker.node import Node
 from broker.partitions.openings import Openings
 from broker.topics.startup import open_topics

@@ -22,8 +22,8 @@ from broker.metadata.names import new_id
 from broker.metadata.records import PartitionRecord
 from broker.metadata.store import Delete
 from broker.metrics.counters import Metrics
+from broker.network.accepting.listener import Listener
 from broker.network.connection import Connection
-from broker.network.listener import Listener
 from broker.node import Node
 from broker.replication.lease import Lease
 from client import apis

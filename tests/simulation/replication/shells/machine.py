@@ -18,8 +18,8 @@ from broker.maintenance.retention_rounds import Rounds
 from broker.metadata.cluster import ClusterMetadata
 from broker.metadata.store import MetadataError
 from broker.metrics.counters import Metrics
+from broker.network.accepting.listener import Listener
 from broker.network.connection import Connection
-from broker.network.listener import Listener
 from broker.node import Node
 from broker.topics.startup import open_topics
 from config import load

@@ -9,8 +9,8 @@ import pytest
 from broker.metadata.brokers.members import LiveBroker
 from broker.metadata.brokers.records import Endpoint, LiveBrokerRecord
 from broker.metadata.brokers.visible import VisibleBroker
+from broker.network.accepting.listener import Listener
 from broker.network.context import listed_brokers
-from broker.network.listener import Listener
 
 ME = 1
 

@@ -19,8 +19,8 @@ import mmap
 from collections import deque
 from typing import Final
 
-from broker.network.ahead import Served
 from broker.network.context import CloseConnection, Excessive
+from broker.network.stream.ahead import Served
 from protocol.message import MIB, api_of
 
 LARGE_BYTES: Final = 64 << 10

@@ -10,7 +10,7 @@ import errno
 import socket
 from typing import TYPE_CHECKING, Final
 
-from broker.network.listener import HTTP, Listener
+from broker.network.accepting.listener import HTTP, Listener
 from config.broker.listeners import EVERY_INTERFACE
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ import logging
 import pytest
 
 from broker.api import produce_single
-from broker.network import ahead
-from broker.network.ahead import MOST_AHEAD, Served, serve_ahead
 from broker.network.context import CloseConnection, Later
-from broker.network.frames import COPY_BYTES, Frames
+from broker.network.stream import ahead
+from broker.network.stream.ahead import MOST_AHEAD, Served, serve_ahead
+from broker.network.stream.frames import COPY_BYTES, Frames
 from protocol.errors import ErrorCode
 from protocol.message import api_of, codec
 from tests.broker import raw

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from broker.network.admission import MOST_WAIT_S, Admission
+from broker.network.accepting.admission import MOST_WAIT_S, Admission
 from config import ConfigError, load
 from tests.broker.asking import BROKER, alter
 from tests.broker.raw import Pipe

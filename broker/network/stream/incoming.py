@@ -16,8 +16,8 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Final
 
-from broker.network.frames import COPY_BYTES, LEAST_BYTES, Frames
-from broker.network.held import Held
+from broker.network.stream.frames import COPY_BYTES, LEAST_BYTES, Frames
+from broker.network.stream.held import Held
 
 if TYPE_CHECKING:
     import asyncio

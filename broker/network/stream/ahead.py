@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from broker.network.frames import Frames
+    from broker.network.stream.frames import Frames
 
 log = logging.getLogger("tidelog.connection")
 

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from broker.memory.share import Share
-from broker.network.incoming import ARRIVING_BYTES, Incoming
+from broker.network.stream.incoming import ARRIVING_BYTES, Incoming
 from tests.broker.raw import frame
 
 MIB = 1 << 20

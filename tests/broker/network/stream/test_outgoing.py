@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from broker.memory.share import Share
-from broker.network.outgoing import UNREAD_S, Outgoing
+from broker.network.stream.outgoing import UNREAD_S, Outgoing
 
 
 def unread(share, size):

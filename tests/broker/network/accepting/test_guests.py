@@ -7,9 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from broker.network.admission import MOST_WAIT_S
-from broker.network.connections import Connections
-from broker.network.guests import FOR_EACH_BROKER
+from broker.network.accepting.admission import MOST_WAIT_S
+from broker.network.accepting.connections import Connections
+from broker.network.accepting.guests import FOR_EACH_BROKER
 from broker.topics.settings import Settings
 from config import load
 from tests.broker.cluster.brokers import Brokers

@@ -7,8 +7,8 @@ import random
 import pytest
 
 from broker.memory.share import Share
-from broker.network.frames import LARGE_BYTES, Frames
-from broker.network.held import IDLE_S, Held
+from broker.network.stream.frames import LARGE_BYTES, Frames
+from broker.network.stream.held import IDLE_S, Held
 from tests.broker.raw import frame
 
 MIB = 1 << 20

@@ -6,10 +6,10 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from broker.network.admission import TOO_FAST, TOO_MANY, Admission
+from broker.network.accepting.admission import TOO_FAST, TOO_MANY, Admission
+from broker.network.accepting.guests import Guests
 from broker.network.context import Excessive, Folded, NoRoom
-from broker.network.guests import Guests
-from broker.network.incoming import ARRIVING_BYTES
+from broker.network.stream.incoming import ARRIVING_BYTES
 from broker.repeats import Repeats
 
 if TYPE_CHECKING:

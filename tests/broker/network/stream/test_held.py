@@ -7,8 +7,8 @@ import struct
 import pytest
 
 from broker.memory.share import Share
-from broker.network.frames import Frames
-from broker.network.held import IDLE_S, Held
+from broker.network.stream.frames import Frames
+from broker.network.stream.held import IDLE_S, Held
 
 SHARE, OTHERS, LARGEST = 2 << 20, (2 << 20) - 400_000, 100 << 20
 
