@@ -2,8 +2,8 @@
 
 Both clusters run on all CPUs. Each row runs uncounted until the Java brokers are warm, then its
 repetitions alternate between the clusters; the ratio is taken repetition by repetition. The cluster
-that is not measured is idle. Free memory is touched before each repetition (pages.py). At the end,
-one, two and three brokers of tidelog are compared by the clock. Only loopback is used, all files
+that is not measured is idle. Free memory is touched before each repetition of a row (pages.py). At the
+end, one, two and three brokers of tidelog are compared by the clock. Only loopback is used, all files
 are in a temporary directory, and only processes started here are ended.
 """
 

@@ -148,6 +148,7 @@ def old_fetches(size: int, **configs: str) -> Callable[[Subject], str]:
         with broker.connect() as connection:
             asking.fetch(connection, "stored", 1)
         measured.set()
+        felt_by_neighbour.wait(_ROW_S)
         codes: dict[int, int] = {}
         with contextlib.ExitStack() as stack:
             clients = [stack.enter_context(Pipe(broker)) for _ in range(20)]
@@ -181,6 +182,7 @@ ROWS: dict[str, Callable[[Subject], str]] = {
     "20 v2 fetches of a stored 40 MB": old_fetches(40 * 10**6),
 }
 measured = threading.Event()  # set when a row begins that prepares something first
+felt_by_neighbour = threading.Event()  # set when the neighbour of such a row is at work
 
 
 # --- measuring ----------------------------------------------------------------------------------------
@@ -193,34 +195,52 @@ def bound(broker: Subject) -> None:
 
 @contextlib.contextmanager
 def neighbour(broker: Subject) -> Iterator[list[float]]:
-    """Runs a client, a process of its own; the list has its answer times in seconds after the block."""
+    """Runs a client, a process of its own. After the block, the list holds its answer times in seconds."""
     times: list[float] = []
     spawning = multiprocessing.get_context("spawn")
     ended = spawning.Event()
     receiving, sending = spawning.Pipe(duplex=False)
-    process = spawning.Process(target=_ask, args=(broker.bootstrap, ended, sending))
+    process = spawning.Process(target=_ask, args=(broker.bootstrap, ended, sending), daemon=True)
     process.start()
-    receiving.recv()
+    sending.close()  # so that the end of the process is seen
     try:
+        _received(receiving)  # it has had its first answer
         yield times
     finally:
         ended.set()
-        times += receiving.recv()
+        times += _received(receiving)
         process.join(_ROW_S)
+        if process.is_alive():
+            process.kill()
+
+
+def _received(receiving: Connection) -> list[float]:
+    """Returns what the client sends next; nothing if it has ended, or takes too long."""
+    with contextlib.suppress(EOFError):
+        if receiving.poll(_ROW_S):
+            times: list[float] = receiving.recv()
+            return times
+    return []
 
 
 def _ask(bootstrap: str, ended: Event, sending: Connection) -> None:
-    """Produces and fetches until it is told to end; sends its answer times."""
+    """Produces and fetches until it is told to end, or gets no answer; sends its answer times then.
+
+    It sends an empty list first, when it has had one answer.
+    """
     times: list[float] = []
-    with contextlib.suppress(OSError), wire.Connection(bootstrap, timeout_s=_ROW_S) as connection:
-        sending.send("connected")
-        while not ended.is_set():
-            began = time.monotonic()
-            told = asking.produce(connection, "neighbour", asking.batch_of("x" * 100))
-            asking.fetch(connection, "neighbour", told["base_offset"], max_wait_ms=0)
-            times.append(time.monotonic() - began)
-            ended.wait(0.005)
-    sending.send(times)
+    try:
+        with wire.Connection(bootstrap, timeout_s=_ROW_S) as connection:
+            asking.produce(connection, "neighbour", asking.batch_of("x" * 100))
+            sending.send([])
+            while not ended.is_set():
+                began = time.monotonic()
+                told = asking.produce(connection, "neighbour", asking.batch_of("x" * 100))
+                asking.fetch(connection, "neighbour", told["base_offset"], max_wait_ms=0)
+                times.append(time.monotonic() - began)
+                ended.wait(0.005)
+    finally:
+        sending.send(times)
 
 
 def felt(name: str) -> Felt:
@@ -243,12 +263,14 @@ def felt(name: str) -> Felt:
 
 def _felt_after_restart(broker: Subject, row: Callable[[Subject], str]) -> Felt:
     measured.clear()
+    felt_by_neighbour.clear()
     told: list[str] = []
     thread = threading.Thread(target=lambda: told.append(row(broker)))
     thread.start()
     assert measured.wait(_ROW_S)
     idle = broker.rss_mb()
     with neighbour(broker) as times:
+        felt_by_neighbour.set()
         thread.join(_ROW_S)
     return _summary(broker, idle, times, told[0] if told else "no answer")
 

@@ -109,7 +109,7 @@ class ScrubRounds(DueRounds):
         self._figures.keep_logs(set(names))
         self._at, ended_ms = None, self._node.clock.now_ms()
         await self._store(ended_ms)
-        # Not before: who sees the end of a pass may count on the next one to be due an interval later.
+        # Set after the write: a reader who sees the end may expect the next pass one interval later.
         self._figures.ended_ms = ended_ms
         damaged = len(self._figures.damage())
         log.info("all closed segments were read", extra={"damaged_segments": damaged})

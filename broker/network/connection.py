@@ -63,9 +63,8 @@ class Connection(asyncio.BufferedProtocol):
         self.client_id: str | None = None
         self.software = ""  # name and version from ApiVersions v3
         self.last_active_s = 0.0
-        self.is_guest = (
-            False  # whether it is beyond the limits, and for another broker (accepting/guests.py)
-        )
+        # Whether it is beyond the limits, and for another broker (accepting/guests.py).
+        self.is_guest = False
         self._transport: asyncio.Transport | None = None
         self._turns = node.turns
         self._incoming = Incoming(

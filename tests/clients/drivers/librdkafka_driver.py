@@ -338,7 +338,7 @@ def committed(command):
 
 
 def ask_leaders(handle):
-    """Ask every leader for an offset; other clients may delete the topic meanwhile, then once more."""
+    """Ask every leader for an offset; ask again if another client deletes the topic meanwhile."""
     over = time.monotonic() + CALL_MS / 1000
     while True:
         try:

@@ -114,15 +114,15 @@ def test_the_rate_of_throttled_replicas_is_a_metric(cluster, client):
     lists = {LEADERS: "*", FOLLOWERS: "*"}  # without a rate: nothing waits, the bytes count
     client.perform(setting_calls.alter(Resource("measured"), lists))
 
-    def rates():
-        """Copies the log; broker 1 or 2 may not have heard of the lists before, and then counts nothing."""
+    def rates_while_copied():
+        """The rates of both sides. A broker that has not heard of the lists yet counts nothing."""
         seconds_to_move(client, "measured", [1, 2])
         found = byte_rate(cluster, 1, "leader"), byte_rate(cluster, 2, "follower")
         seconds_to_move(client, "measured", [1])
         return found
 
     try:
-        assert any(min(rates()) > 50_000 for _ in range(5))
+        assert any(min(rates_while_copied()) > 50_000 for _ in range(5))
     finally:
         client.perform(setting_calls.alter(Resource("measured"), dict.fromkeys(lists)))
 
