@@ -29,6 +29,7 @@ PREPARED = ("PrepareCommit", "PrepareAbort")
 DEADLINE_S = 60
 TIMEOUT_MS = 600_000  # nothing times out while the table is played
 LATER_COORDINATOR = 1_000_000  # the epoch of one that has taken over
+_strangers = itertools.count(6_000_000)  # producer ids that no broker has given
 
 
 class Cell(NamedTuple):
@@ -187,8 +188,11 @@ def renew(_: Stage, one: Subject) -> None:
 
 
 def unknown(_: Stage, one: Subject) -> None:
-    """Nobody has asked for the id."""
-    one.given = Given(6_000_000, 3)
+    """Nobody has asked for the id.
+
+    Each has a producer id of its own: a partition knows one to which a marker was written before.
+    """
+    one.given = Given(next(_strangers), 3)
 
 
 def add(stage: Stage, one: Subject) -> None:
