@@ -8,6 +8,7 @@ pay this: its new segments take the pages of old ones from a page cache that is 
 from __future__ import annotations
 
 import mmap
+import os
 from pathlib import Path
 
 _TOUCHED_BYTES_MAX = 4 << 30  # more than any row writes in one repetition
@@ -20,23 +21,16 @@ def touch_free_memory() -> None:
     Without a hypervisor that takes pages back this only costs time.
     """
     flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | mmap.MAP_POPULATE
-    size = min(_TOUCHED_BYTES_MAX, min(_free_bytes(), _allowed_bytes()) // 2)
+    free_bytes = os.sysconf("SC_AVPHYS_PAGES") * mmap.PAGESIZE  # which not even the page cache uses
+    size = int(min(_TOUCHED_BYTES_MAX, free_bytes / 2, _allowed_bytes() / 2))
     if size > 0:
         mmap.mmap(-1, size, flags=flags).close()
 
 
-def _free_bytes() -> int:
-    """Returns the memory that nothing uses, not even the page cache; see proc(5)."""
-    for line in Path("/proc/meminfo").read_text().splitlines():
-        if line.startswith("MemFree:"):
-            return int(line.split()[1]) * 1024
-    return 0
-
-
-def _allowed_bytes() -> int:
-    """Returns what a container may still take; without a limit, as much as is touched at most, twice."""
+def _allowed_bytes() -> float:
+    """Returns how much memory the container may still take; infinity where it has no limit."""
     try:
         limit_bytes = int((_CGROUP / "memory.max").read_text())
         return limit_bytes - int((_CGROUP / "memory.current").read_text())
     except (OSError, ValueError):  # no control group, or the limit is "max"
-        return 2 * _TOUCHED_BYTES_MAX
+        return float("inf")

@@ -299,7 +299,7 @@ class Node:
         return [each for each in self.store.opened() if each.offline is not None]
 
     def _count(self, partition: Partition, appended: Appended) -> None:
-        """Counts an append that others may read now."""
+        """Counts an append that has become readable for consumers."""
         self.metrics.appended(partition.topic, appended)
         if appended.anomaly is not None:
             self.time_watch.note_anomaly(partition, appended, appended.anomaly)

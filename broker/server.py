@@ -344,7 +344,7 @@ async def _chores(node: Node) -> None:
 
 
 async def _drain(node: Node) -> None:
-    """Lets requests under way finish, for a bounded time, then closes every connection."""
+    """Waits until requests under way are answered, for a limited time; then closes every connection."""
     node.waiting.wake_all()
     started_s = node.clock.monotonic_s()
     while node.connections and node.clock.monotonic_s() < started_s + _DRAIN_S:

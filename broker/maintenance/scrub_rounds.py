@@ -134,7 +134,7 @@ class ScrubRounds(DueRounds):
             scrubbing = partition.scrubber.first(base_offset)
 
     def _opened(self, topic: str, index: int) -> Partition | None:
-        """Returns a log that has closed segments; for a thread. Raises BrokerError."""
+        """Opens a log, if it has closed segments; runs in a thread. Raises BrokerError."""
         store = self._node.store
         if not self._node.ready or not store.has_sealed_segments(topic, index):
             return None

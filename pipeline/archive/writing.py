@@ -125,7 +125,7 @@ def write(chunk: Chunk) -> Written:
 def write_dates(
     store: Store, topic: str, partition: int, table: Any, sizes: Any, span: tuple[int, int]
 ) -> Iterator[File]:
-    """Writes a table of one partition to one file for each date, named after the `span`."""
+    """Writes the records of one partition, one file for each date; `span` is a part of each file's name."""
     sized = table.append_column("size", pa.array(sizes))
     for date, part in layout.by_date(sized):
         column_bytes = int(np.sum(part.column("size").to_numpy()))

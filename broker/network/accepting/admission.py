@@ -65,7 +65,7 @@ class Admission:
         return max(0.0, max(due_s, own_due_s) - _BURST_S - now_s)
 
     def admit_guest(self, host: str) -> float | str:
-        """Counts a new connection that the limits of all connections do not concern.
+        """Admits a new connection beyond the limits of all connections, and counts it.
 
         Returns 0.0, or why it is refused: those of its address are limited all the same.
         """

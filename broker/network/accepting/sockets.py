@@ -50,7 +50,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def _bind(host: str, port: int) -> socket.socket:
-    """Returns a socket with an address, which does not listen yet; raises OSError with the address."""
+    """Binds a socket that does not listen yet. Raises OSError that names the address."""
     is_ipv6 = ":" in host
     bound = socket.socket(socket.AF_INET6 if is_ipv6 else socket.AF_INET)
     try:

@@ -27,7 +27,7 @@ _PRODUCE = b"\0\0"
 
 
 class Served(bytes):
-    """What stands for a frame that was served ahead of its turn: the API key, and the outcome."""
+    """Takes the place of a frame that was served before its turn: its API key, and how serving it ended."""
 
     outcome: Any
     """An answer, a coroutine or `Later` of one, or the CloseConnection that serving it has raised."""

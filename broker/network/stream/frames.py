@@ -153,7 +153,7 @@ class Frames:
         return frame
 
     def replace(self, number: int, other: bytes) -> None:
-        """Puts something else in the place of a frame that waits."""
+        """Replaces a waiting frame, by its number in the queue."""
         self.waiting_bytes += len(other) - len(self.waiting[number])
         self.waiting[number] = other
 
