@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from broker.metadata.image import Image
     from broker.node import Node
     from broker.replicas.replicas import Replicas
+    from config import BrokerConfig
     from storage.log.partition import Partition
 
 NO_REPLICA = -1
@@ -62,11 +63,7 @@ class ConsumerReads:
         Only the leader knows what others have. One in the consumer's rack is read from itself.
         """
         rack, config = self._rack, self._node.config
-        if (
-            not rack
-            or config.replication.replica_selector_class != RACK_AWARE_SELECTOR
-            or config.cluster.broker_rack == rack
-        ):
+        if not rack or not directs_consumers(config) or config.cluster.broker_rack == rack:
             return NO_REPLICA
         led = self._replicas.led(partition)
         if led is None:
@@ -74,6 +71,11 @@ class ConsumerReads:
         nearby = brokers_in(rack, self._node.metadata.image, self._listener)
         found = led.leader.preferred_read_replica(nearby, offset)
         return NO_REPLICA if found is None else found
+
+
+def directs_consumers(config: BrokerConfig) -> bool:
+    """Returns whether leaders send consumers to the replicas in their racks."""
+    return config.replication.replica_selector_class == RACK_AWARE_SELECTOR
 
 
 def brokers_in(rack: str, image: Image, listener: str) -> list[int]:

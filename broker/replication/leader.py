@@ -91,8 +91,7 @@ class Leader(Leadership):
     def has_news(self, request: FetchRequest) -> bool:
         """Returns whether a parked fetch is worth an answer: records, or a high watermark.
 
-        Otherwise the follower would learn of the high watermark when its fetch times out (KAFKA-8443,
-        KIP-1166).
+        News of the high watermark alone may wait for records to go with (KAFKA-9952).
         """
         if not self.is_leading or request.fetch_offset < self.fetchable_end:
             return True

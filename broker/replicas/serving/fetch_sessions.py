@@ -18,6 +18,7 @@ from operator import length_hint
 from typing import TYPE_CHECKING
 
 from broker.replicas.alarm import Alarm
+from broker.replicas.consumers import directs_consumers
 from broker.replicas.serving.throttled import Throttled
 from broker.replicas.views import received_fetch
 from protocol.errors import (
@@ -137,7 +138,7 @@ class Ask:
         self.session.wake(self)
 
     def wake_soon(self) -> None:
-        """Notes that there may be news, which can wait a moment for more."""
+        """Notes that there may be news, which can wait for more."""
         self.session.wake(self, at_once=False)
 
     def park(self) -> None:
@@ -185,6 +186,7 @@ class FetchSession:
         "_told",
         "_woken",
         "alarm",
+        "directs_consumers",
         "new_leaders",
         "throttled",
         "waiting",
@@ -193,11 +195,12 @@ class FetchSession:
     def __init__(self, node: Node, replicas: Replicas) -> None:
         self._node, self._replicas = node, replicas
         self.new_leaders = replicas.new_leaders
+        self.directs_consumers = directs_consumers(node.config)  # so they read from followers
         self._epoch = FIRST
         self._is_alone = False  # the fetch has no session
         self._asks: dict[Name, Ask] = {}
         self._woken: dict[Name, Ask] = {}  # open questions for which there may be news
-        self._late: dict[Name, Ask] = {}  # those for which there is news that can wait a moment
+        self._late: dict[Name, Ask] = {}  # those for which there is news that can wait
         self._told: dict[Name, tuple[float, object]] = {}  # when and what, the oldest first
         self._looked_s = 0.0
         self._to_look_at: Iterator[Name] = iter(())
@@ -215,7 +218,7 @@ class FetchSession:
 
     @property
     def has_late(self) -> bool:
-        """Whether there is news that can wait a moment."""
+        """Whether there is news that can wait."""
         return bool(self._late)
 
     # --- questions --------------------------------------------------------------------------------

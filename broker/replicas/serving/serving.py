@@ -45,7 +45,9 @@ if TYPE_CHECKING:
     from protocol.topic_partition import TopicPartition
 
 SINCE_VERSION = 15  # the follower's broker epoch
-_HIGH_WATERMARK_DELAY_S = 0.01  # news of the high watermark alone may come with the next records
+# News of the high watermark alone may come with the next records. So long it waits for them where consumers
+# read from followers; elsewhere nobody misses it, and it waits until the fetch ends anyway (KAFKA-9952).
+_HIGH_WATERMARK_DELAY_S = 0.01
 
 
 class FollowerFetch:
@@ -122,9 +124,10 @@ class FollowerFetch:
             self._woken.set_result(None)
 
     def wake_soon(self) -> None:
-        """Ends the wait in a moment, unless something ends it before."""
-        loop = asyncio.get_running_loop()
-        self._session.alarm.set_sooner(loop.time() + _HIGH_WATERMARK_DELAY_S)
+        """Ends the wait in a moment where consumers read from followers, unless something ends it before."""
+        if self._session.directs_consumers:
+            loop = asyncio.get_running_loop()
+            self._session.alarm.set_sooner(loop.time() + _HIGH_WATERMARK_DELAY_S)
 
     # --- reading ----------------------------------------------------------------------------------
 

@@ -15,11 +15,13 @@ from client import apis
 from client.async_connection import AsyncConnection, open_connection
 from client.calls.replication import replica_fetch
 from client.errors import ConnectionBroken
+from config import BrokerConfig
 from protocol.api.fetch import FetchPartition, FetchRequest
 from protocol.errors import ErrorCode
 from protocol.message import codec
 from storage.would_block import WouldBlock
 from tests.broker.replicas.inside import brokers, eventually, produce, values_of
+from tests.broker.replicas.test_consumers_of_followers import RACKS
 
 WIDE = 20
 
@@ -208,25 +210,53 @@ async def test_what_a_fetch_without_a_session_asked_is_forgotten_with_its_connec
         await eventually(lambda: len(led.parked) == 1)
 
 
-async def test_a_high_watermark_waits_a_moment_for_records_to_go_with(tmp_path, monkeypatch):
+async def test_a_high_watermark_waits_a_moment_for_records_where_consumers_read_from_followers(
+    tmp_path, monkeypatch
+):
     monkeypatch.setattr(fetch_sessions, "_LOOK_S", 1e9)
     monkeypatch.setattr(serving, "_HIGH_WATERMARK_DELAY_S", 60)
-    async with brokers(tmp_path) as three:
-        for each in three.all.values():
-            each.replicas.fetch_wait_ms = 60_000
-        await three.create("t")
-        led = three[1].replicas.led(three[1].log("t"))
-        await eventually(lambda: len(led.parked) == 2)
-        for count in (1, 2):
-            assert (await produce(three[1], "t", b"a")).error_code == 0
-            await eventually(lambda: len(led.parked) == 2)
-            for number in (2, 3):
-                log = three[number].log("t")
-                assert (log.log_end_offset, log.high_watermark) == (count, count - 1)
+    async with brokers(tmp_path, settings=RACKS) as three:
+        led = await led_alone(three, wait_ms=60_000)
+        await produce_twice(three, led)
         monkeypatch.setattr(serving, "_HIGH_WATERMARK_DELAY_S", 0.01)
         assert (await produce(three[1], "t", b"a")).error_code == 0
         for number in (2, 3):
             await eventually(lambda at=three[number]: at.log("t").high_watermark == 3)
+
+
+async def test_a_high_watermark_waits_for_the_end_of_the_fetch_where_consumers_read_from_leaders(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(fetch_sessions, "_LOOK_S", 1e9)
+    monkeypatch.setattr(serving, "_HIGH_WATERMARK_DELAY_S", 0)
+    async with brokers(tmp_path) as three:
+        led = await led_alone(three, wait_ms=60_000)
+        await produce_twice(three, led)
+        for number in (2, 3):
+            three[number].replicas.fetch_wait_ms = 50
+        assert (await produce(three[1], "t", b"a")).error_code == 0
+        for number in (2, 3):
+            await eventually(lambda at=three[number]: at.log("t").high_watermark == 3)
+
+
+async def led_alone(three, *, wait_ms):
+    """Makes a topic whose followers fetch with this wait; returns the leader's side of it."""
+    for each in three.all.values():
+        each.replicas.fetch_wait_ms = wait_ms
+    await three.create("t")
+    led = three[1].replicas.led(three[1].log("t"))
+    await eventually(lambda: len(led.parked) == 2)
+    return led
+
+
+async def produce_twice(three, led):
+    """Produces two records; followers hear of the first high watermark with the second record."""
+    for count in (1, 2):
+        assert (await produce(three[1], "t", b"a")).error_code == 0
+        await eventually(lambda: len(led.parked) == 2)
+        for number in (2, 3):
+            log = three[number].log("t")
+            assert (log.log_end_offset, log.high_watermark) == (count, count - 1)
 
 
 async def test_a_partition_that_becomes_ready_as_its_connection_breaks_is_asked_for_anew(tmp_path):
@@ -275,7 +305,8 @@ async def test_a_read_that_waited_until_another_broker_led_is_refused(tmp_path, 
 
 
 def test_a_session_forgets_what_it_told_of_partitions_that_are_not_asked_for_any_more():
-    session = fetch_sessions.FetchSession(SimpleNamespace(), SimpleNamespace(new_leaders=None))
+    node = SimpleNamespace(config=BrokerConfig())
+    session = fetch_sessions.FetchSession(node, SimpleNamespace(new_leaders=None))
     many = 2 * fetch_sessions._TOLD_LOOKED_AT
     session._told = {(0, index): (0.0, ()) for index in range(many)}
     kept = session._told[0, many] = (1_000.0, ())
