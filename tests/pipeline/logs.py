@@ -19,6 +19,7 @@ from tests.storage.conftest import TOPIC_ID
 FORMATS = {0: "0.9.0", 1: "0.10.0", 2: "3.0"}
 SMALL = {"segment_bytes": 2000, "index_interval_bytes": 200, "segment_index_bytes": 4096}
 NEVER = -(2**63)
+ABORT = 0  # the type of a marker that ends a transaction (KIP-98); 1 commits it
 
 
 class Seen(NamedTuple):
@@ -111,6 +112,24 @@ def truth(directory):
                 known = row.timestamp
             seen.append(Seen(*row[:3], known, *row[3:6]))
     return seen
+
+
+def committed(directory):
+    """What `truth` has, without the records of transactions that were aborted or never ended."""
+    lost, open_offsets = (
+        set(),
+        {},
+    )  # offsets of data records; those of open transactions, by producer
+    for log in segments(directory):
+        for row in rows_of(log.read_bytes()):
+            if row.is_control:
+                ended = open_offsets.pop(row.producer_id, ())
+                if int.from_bytes(row.key[2:4], "big") == ABORT:
+                    lost.update(ended)
+            elif row.is_transactional:
+                open_offsets.setdefault(row.producer_id, []).append(row.offset)
+    lost.update(*open_offsets.values())
+    return [one for one in truth(directory) if one.offset not in lost]
 
 
 def seen_in(columns):
