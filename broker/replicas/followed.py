@@ -1,15 +1,18 @@
 """A partition that follows a leader, in one leader epoch: what the leader sends, on the real log.
 
 Small answers are appended on the event loop; what waits for the disk, or takes long, is done in a
-thread, and the partition asks for nothing meanwhile.
+thread, and the partition asks for nothing meanwhile. Records that unpack to much wait for memory first.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections import deque
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from broker.memory.unpacking import reserved
 from broker.partitions import replication_state
 from broker.replicas.views import follower_log, received_answer
 from broker.replication.messages import (
@@ -21,10 +24,12 @@ from broker.replication.messages import (
     Truncate,
     WaitBefore,
 )
-from protocol.errors import BrokerError, CorruptMessage
+from protocol.errors import BrokerError, CorruptMessage, UnpackedTooLarge
+from protocol.records.batch import count_batches
+from protocol.records.compression import STORED_LIMIT
+from storage.log.appender import SHORT_UNPACK_BYTES
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Callable
 
     from broker.replicas.local_replica import Name
@@ -37,7 +42,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("tidelog.replicas")
 
-_LOOP_BYTES = 262_144
+# What is appended on the event loop at once: some 4 ms of work each. Large batches cost less CPU there than
+# in a thread.
+_LOOP_BYTES, _LOOP_BATCHES = 1 << 20, 256
 _RETRY_S = 1.0  # after records that could not be stored
 
 
@@ -56,6 +63,7 @@ class Followed:
         "_host",
         "_readable",
         "_unreadable",
+        "_waits_for_memory",
         "follower",
         "is_stopped",
         "name",
@@ -75,10 +83,17 @@ class Followed:
         self.is_stopped = False
         self.waits = False  # until `go_on`
         self.work: asyncio.Future[None] | None = None  # what is done to its log in a thread
+        self._waits_for_memory = False  # before a thread takes what it has got
         self._readable = (
             partition.high_watermark
         )  # up to where consumers were told that they may read
         self._unreadable: deque[_Appended] = deque()  # what was appended, and may not be read yet
+
+    def stop(self) -> None:
+        """Follows no more. Work in a thread goes on; what waits for memory is given up."""
+        self.is_stopped = True
+        if self.work is not None and self._waits_for_memory:
+            self.work.cancel()
 
     def next_fetch(self) -> FetchRequest | None:
         """Returns what to ask the leader now; None while there is something else to do or wait for."""
@@ -102,19 +117,20 @@ class Followed:
                 self._finish(answer)
                 return
             try:
-                is_short = self._may_append_on_loop(data)
-                if is_short:
-                    self._append(data)
+                is_appended = self._append_on_loop(data)
             except BrokerError as error:
                 self._failed(error)
                 return
-            if is_short:
+            if is_appended:
                 self._finish(answer)
                 return
         if isinstance(actions[0], WaitBefore):
             self._wait(actions[0].ms / 1000)
             return
-        self._in_thread(self._carry_out, actions, data, answer)
+        if Append() in actions:
+            self._goes_on(asyncio.ensure_future(self._append_in_thread(actions, data, answer)))
+        else:
+            self._in_thread(self._carry_out, actions, data, answer)
 
     # --- on the loop ------------------------------------------------------------------------------
 
@@ -147,11 +163,22 @@ class Followed:
         else:  # how many bytes there are is not known: they look
             self._host.waiting.wake(self.partition)
 
-    def _may_append_on_loop(self, data: PartitionData) -> bool:
-        """Returns whether nothing of an answer waits for the disk or takes long.
+    def _append_on_loop(self, data: PartitionData) -> bool:
+        """Stores an answer if nothing of it waits for the disk or takes long; returns whether it has.
 
-        Raises CorruptMessage.
+        Raises CorruptMessage and KafkaStorageError.
         """
+        batches = count_batches(_records_of(data), _LOOP_BATCHES + 1)
+        if batches > _LOOP_BATCHES or not self._is_quick(data):
+            return False
+        try:
+            self._append(data, SHORT_UNPACK_BYTES // max(batches, 1))
+        except UnpackedTooLarge:  # nothing is stored
+            return False
+        return True
+
+    def _is_quick(self, data: PartitionData) -> bool:
+        """Returns whether nothing of an answer waits for the disk. Raises CorruptMessage."""
         state, told = self.partition.state, _state_of(data)
         records = _records_of(data)
         return (
@@ -189,10 +216,11 @@ class Followed:
 
     # --- anywhere ---------------------------------------------------------------------------------
 
-    def _append(self, data: PartitionData) -> None:
+    def _append(self, data: PartitionData, unpack_limit: int = STORED_LIMIT) -> None:
         """Stores the records of an answer, and what the leader says of its log.
 
-        Raises CorruptMessage and KafkaStorageError.
+        Raises CorruptMessage, KafkaStorageError and, if a batch unpacks to more than `unpack_limit`
+        bytes, UnpackedTooLarge; then nothing is stored.
         """
         told, records = _state_of(data), _records_of(data)
         start_offset = self.partition.log_end_offset
@@ -202,6 +230,7 @@ class Followed:
             replication_state.received_epochs(told),
             replication_state.received_state(data, told),
             now_ms=self._host.clock_ms(),
+            unpack_limit=unpack_limit,
         )
         if records:
             end_offset = self.partition.log_end_offset
@@ -216,16 +245,48 @@ class Followed:
 
     def _in_thread(self, work: Callable[..., None], *arguments: Any) -> None:
         """Runs work on the log in a thread; the partition asks again when that has ended."""
-        pools = self._host.pools
-        pool = pools.syncs.of(self.partition)
-        if arguments and arguments[0] == [Append()]:
-            pool = pools.appends if self.partition.is_read else pools.first_appends
+        pool = self._host.pools.syncs.of(self.partition)
         try:
-            self.work = pool.submit(work, *arguments)
+            self._goes_on(pool.submit(work, *arguments))
         except RuntimeError:  # the broker stops
             self.is_stopped = True
-            return
-        self.work.add_done_callback(self._done)
+
+    async def _append_in_thread(
+        self, actions: list[FollowerAction], data: PartitionData, answer: FetchAnswer
+    ) -> None:
+        """Carries out actions that append records, in a thread.
+
+        Few records unpack to much. They are tried again with memory for it. The leader has accepted
+        them, so the last attempt takes all memory there is for records, and refuses nothing.
+        """
+        pools, memory = self._host.pools, self._host.unpacked
+        some_bytes = memory.limit_bytes // 4
+        attempts = (
+            (SHORT_UNPACK_BYTES, 0),
+            (some_bytes, some_bytes),
+            (STORED_LIMIT, memory.limit_bytes),
+        )
+        for unpack_limit, reserved_bytes in attempts:
+            pool = pools.appends if self.partition.is_read else pools.first_appends
+            self._waits_for_memory = bool(reserved_bytes)
+            async with reserved(memory, reserved_bytes) if reserved_bytes else nullcontext():
+                self._waits_for_memory = False
+                try:
+                    work = pool.submit(self._carry_out, actions, data, answer, unpack_limit)
+                except RuntimeError:  # the broker stops
+                    self.is_stopped = True
+                    return
+                try:
+                    await work
+                except UnpackedTooLarge:
+                    if unpack_limit == STORED_LIMIT:
+                        raise
+                else:
+                    return
+
+    def _goes_on(self, work: asyncio.Future[None]) -> None:
+        self.work = work
+        work.add_done_callback(self._done)
 
     def _done(self, work: asyncio.Future[None]) -> None:
         self.work = None
@@ -252,7 +313,11 @@ class Followed:
         self._wait(_RETRY_S)
 
     def _carry_out(
-        self, actions: list[FollowerAction], data: PartitionData | None, answer: FetchAnswer
+        self,
+        actions: list[FollowerAction],
+        data: PartitionData | None,
+        answer: FetchAnswer,
+        unpack_limit: int = STORED_LIMIT,
     ) -> None:
         """Carries out actions, in their order. Raises BrokerError."""
         partition = self.partition
@@ -260,7 +325,7 @@ class Followed:
             action, *actions = actions
             if isinstance(action, Append):
                 assert data is not None
-                self._append(data)
+                self._append(data, unpack_limit)
                 actions += self.follower.on_appended(answer, follower_log(partition))
             elif isinstance(action, Truncate):
                 self._truncate(action)

@@ -112,7 +112,7 @@ class LocalReplica:
         if led is not None:
             led.stop(reason)
         if followed is not None:
-            followed.is_stopped = True
+            followed.stop()
             self._host.follows_no_more(followed)
             self._host.waiting.wake(followed.partition)  # consumers wait here, too
 

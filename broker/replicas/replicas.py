@@ -74,6 +74,7 @@ class Replicas:
         self.fetch_wait_ms = config.replica_fetch_wait_max_ms
         self.partition_max_bytes = config.replica_fetch_max_bytes
         self.received = received = node.memory.received
+        self.unpacked = node.memory.records
         self.response_max_bytes = min(config.replica_fetch_response_max_bytes, received.limit_bytes)
         session_ms = node.config.cluster.broker_session_timeout_ms
         self._tick_s = min(session_ms / 3, config.replica_lag_time_max_ms / 2) / 1000

@@ -12,6 +12,7 @@ is inconsistent.
 from __future__ import annotations
 
 from itertools import pairwise
+from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
 from protocol.checksum import crc32c
@@ -56,6 +57,7 @@ __all__ = [
     "Summary",
     "build",
     "build_plain",
+    "count_batches",
     "find_last",
     "find_offset",
     "find_time",
@@ -64,6 +66,8 @@ __all__ = [
     "summarize",
     "verify",
 ]
+
+_PREFIX = Struct(">qi")  # the offset, and the size of what follows
 
 
 class Summary(NamedTuple):
@@ -90,6 +94,21 @@ def scan(buffer: Buffer, start: int = 0, end: int | None = None) -> list[Batch]:
     Stops before a partial batch at the end. Raises CorruptMessage for an impossible size or magic.
     """
     return kernels.scan(buffer, start, len(buffer) if end is None else end)
+
+
+def count_batches(buffer: Buffer, most: int) -> int:
+    """Returns how many batches there are, at most `most`; a partial one at the end counts.
+
+    Only their sizes are read: the count ends at an impossible one.
+    """
+    position = count = 0
+    while count < most and position + PREFIX_SIZE <= len(buffer):
+        _, size = _PREFIX.unpack_from(buffer, position)
+        if size <= 0:
+            break
+        position += PREFIX_SIZE + size
+        count += 1
+    return count
 
 
 def find_offset(buffer: Buffer, offset: int, start: int = 0) -> int:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from protocol.errors import CorruptMessage
 from protocol.records.batch import scan, summarize, verify
+from protocol.records.compression import STORED_LIMIT
 from protocol.records.plan import PreparedBatch
 from storage.segment.appended import layout
 from storage.time.timestamp import or_none
@@ -45,15 +46,18 @@ class Received(NamedTuple):
     is_true: bool  # the header agrees with the records
 
 
-def receive(data: Buffer, append_times: Sequence[AppendedFrom]) -> list[Received]:
+def receive(
+    data: Buffer, append_times: Sequence[AppendedFrom], unpack_limit: int = STORED_LIMIT
+) -> list[Received]:
     """Parses and verifies the whole batches of fetched bytes.
 
-    Raises CorruptMessage if a batch fails its checksum, or offsets do not ascend.
+    Raises CorruptMessage if a batch fails its checksum, or offsets do not ascend, and
+    UnpackedTooLarge if one unpacks to more than `unpack_limit` bytes.
     """
     received: list[Received] = []
     for batch in scan(data):
         verify(data, batch)
-        summary = summarize(data, batch)
+        summary = summarize(data, batch, unpack_limit)
         base_offset = batch.base_offset if batch.base_offset >= 0 else summary.base_offset
         expected = received[-1].prepared.last_offset + 1 if received else 0
         if not expected <= base_offset <= batch.last_offset:

@@ -13,6 +13,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from protocol.errors import CorruptMessage, KafkaStorageError
+from protocol.records.compression import STORED_LIMIT
 from storage import files
 from storage.checkpoints import EpochStart
 from storage.log.failures import storage_error, write_error
@@ -65,21 +66,23 @@ class Replica:
         leader: LeaderState,
         *,
         now_ms: int,
+        unpack_limit: int = STORED_LIMIT,
     ) -> int:
         """Stores batches as the leader has them, and applies the leader's facts about its log.
 
         A partial batch at the end of the bytes is left for the next fetch. `epochs` are the
         leader's entries for these offsets, because formats 0 and 1 have none in their bytes. A
         batch with an unknown append time ages from when the leader adopted it, or from `now_ms` if
-        the leader does not say. Returns the log end offset. Raises
-        CorruptMessage for batches that cannot follow this log, and then nothing is stored;
-        KafkaStorageError, and then the batches before the one that failed may be stored.
+        the leader does not say. Returns the log end offset. Raises CorruptMessage for batches that
+        cannot follow this log, and UnpackedTooLarge for one that unpacks to more than
+        `unpack_limit` bytes; then nothing is stored. Raises KafkaStorageError, and then the batches
+        before the one that failed may be stored.
         """
         state = self._state
         state.check_online()
         if not state.is_follower:
             state.take_role(Role.FOLLOWER)
-        received = receive(records, append_times)
+        received = receive(records, append_times, unpack_limit)
         if received:
             self._begin_at_first(received[0])
             self._check_times(received, leader.back_offset)

@@ -24,6 +24,7 @@ from tests.broker.replicas.inside import (
     produce,
     values_of,
 )
+from tests.broker.replicas.test_consumers_of_followers import RACKS
 
 
 async def test_acks_all_is_answered_when_all_replicas_have_the_records(tmp_path):
@@ -90,8 +91,10 @@ async def test_followers_that_keep_up_share_what_is_read(tmp_path, monkeypatch):
         assert [values_of(broker.log("t")) for broker in three.all.values()] == [wanted] * 3
 
 
-async def test_followers_learn_of_the_high_watermark_without_another_append(tmp_path):
-    async with brokers(tmp_path) as three:
+async def test_followers_that_consumers_read_learn_of_the_high_watermark_without_another_append(
+    tmp_path,
+):
+    async with brokers(tmp_path, settings=RACKS) as three:
         for each in three.all.values():
             each.replicas.fetch_wait_ms = 60_000  # longer than this test waits for anything
         await three.create("t")

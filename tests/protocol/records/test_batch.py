@@ -18,6 +18,7 @@ from protocol.records.batch import (
     Record,
     build,
     build_plain,
+    count_batches,
     find_last,
     find_offset,
     find_time,
@@ -245,6 +246,19 @@ def test_find_last():
     for end in range(len(data) + 1):
         whole = [batch.position for batch in batches if batch.position + batch.size <= end]
         assert find_last(data[:end]) == (whole[-1] if whole else -1)
+
+
+def test_count_batches():
+    data = b"".join(
+        build([Record(base + i, NOW, None, b"x") for i in range(3)], magic=magic, compression=codec)
+        for base, magic, codec in ((0, 2, 0), (10, 1, 1), (20, 2, 3), (30, 0, 1))
+    )
+    starts = [batch.position for batch in scan(data)]
+    for end in range(len(data) + 1):
+        begun = sum(start + 12 <= end for start in starts)
+        assert count_batches(data[:end], 9) == begun
+        assert count_batches(memoryview(data)[:end], 2) == min(begun, 2)
+    assert count_batches(data + b"\0" * 100, 9) == 4  # it ends at an impossible size
 
 
 def test_verify_and_readers_refuse_damage():

@@ -93,9 +93,9 @@ async def test_a_leader_with_little_room_serves_partitions_in_turn(tmp_path, mon
     append, send, served = Followed._append, Fetcher._send, []
     ends = [("busy", 0), ("busy", 1), ("other", 0)]
 
-    def noted(self, data):
+    def noted(self, data, *limit):
         served.append((self.partition.topic, self.partition.index))
-        append(self, data)
+        append(self, data, *limit)
 
     def send_together(self):
         # Replicas begin to follow one after another: nothing is asked for before all are ready.

@@ -1,0 +1,163 @@
+"""A follower appends in a thread what would hold its loop up, with memory for what unpacks to much."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from typing import NamedTuple
+
+import pytest
+
+from broker.memory.share import Share
+from broker.replicas import followed as followed_module
+from broker.replicas.followed import Followed
+from client import apis
+from protocol.api import produce as produce_api
+from protocol.records.batch import build
+from protocol.records.compression import STORED_LIMIT
+from protocol.records.layout import Compression, Record
+from storage.log.appender import SHORT_UNPACK_BYTES
+from tests.broker.replicas.inside import ask, brokers, eventually, produce, values_of
+
+MIB = 1 << 20
+
+
+class Attempt(NamedTuple):
+    """One attempt to append an answer: where, what a batch might unpack to, and what was reserved."""
+
+    is_on_loop: bool
+    unpack_limit: int
+    reserved_bytes: int
+
+
+@pytest.fixture
+def attempts(monkeypatch):
+    """What the followers have attempted, for answers with records."""
+    seen = []
+    append = Followed._append
+
+    def watched(self, data, *more):
+        if data.records:
+            is_on_loop = threading.current_thread() is threading.main_thread()
+            (unpack_limit,) = more
+            seen.append(Attempt(is_on_loop, unpack_limit, self._host.unpacked.reserved_bytes))
+        append(self, data, *more)
+
+    monkeypatch.setattr(Followed, "_append", watched)
+    return seen
+
+
+@contextlib.asynccontextmanager
+async def one_follower(directory):
+    """Brokers of which 2 follows 1, has read its log and is in sync."""
+    async with brokers(directory) as three:
+        await three.create("t", [(1, 2)])
+        assert (await produce(three[1], "t", b"first")).error_code == 0
+        (following,) = (
+            each
+            for fetcher in three[2].replicas._fetchers.values()
+            for each in fetcher._followed.values()
+            if each.partition.topic == "t"
+        )
+        yield three, following
+
+
+async def produce_packed(leader, value, *, acks=-1):
+    """Produces a record in a batch of its own, compressed with LZ4."""
+    records = build([Record(0, 1_000, None, value)], compression=Compression.LZ4)
+    partition = produce_api.PartitionProduceData(index=0, records=records)
+    topic = produce_api.TopicProduceData(name="t", partition_data=[partition])
+    request = produce_api.ProduceRequest(acks=acks, timeout_ms=20_000, topic_data=[topic])
+    answer = await ask(leader, request, apis.PRODUCE)
+    assert answer.responses[0].partition_responses[0].error_code == 0
+
+
+@pytest.mark.parametrize(("batches", "is_on_loop"), [(4, True), (5, False)])
+async def test_many_batches_are_appended_in_a_thread(
+    tmp_path, monkeypatch, attempts, batches, is_on_loop
+):
+    monkeypatch.setattr(followed_module, "_LOOP_BATCHES", 4)
+    async with one_follower(tmp_path) as (three, following):
+        leader, follower = three[1], three[2]
+        following.waits = True  # it asks for nothing, so that all come in one answer
+        assert (await produce(leader, "t", b"0", acks=1)).error_code == 0
+        await eventually(lambda: follower.log("t").log_end_offset == 2)
+        attempts.clear()
+        for number in range(batches):
+            assert (await produce(leader, "t", b"%d" % number, acks=1)).error_code == 0
+        following.go_on()
+        await eventually(lambda: follower.log("t").log_end_offset == 2 + batches)
+        assert [each.is_on_loop for each in attempts] == [is_on_loop]
+        expected = [b"first", b"0", *(b"%d" % number for number in range(batches))]
+        assert values_of(follower.log("t")) == expected
+
+
+async def test_what_unpacks_to_little_is_appended_on_the_loop(tmp_path, attempts):
+    async with one_follower(tmp_path) as (three, _):
+        leader, follower = three[1], three[2]
+        attempts.clear()
+        await produce_packed(leader, b"x" * MIB)
+        assert attempts == [Attempt(True, SHORT_UNPACK_BYTES, 0)]
+        assert values_of(follower.log("t"))[1:] == [b"x" * MIB]
+
+
+async def test_what_unpacks_to_much_is_appended_in_a_thread_with_memory(tmp_path, attempts):
+    large = b"x" * (6 * MIB)
+    async with one_follower(tmp_path) as (three, following):
+        leader, follower = three[1], three[2]
+        share = following._host.unpacked = Share(32 * MIB)
+        attempts.clear()
+        await produce_packed(leader, large)
+        assert attempts == [
+            Attempt(True, SHORT_UNPACK_BYTES, 0),
+            Attempt(False, SHORT_UNPACK_BYTES, 0),
+            Attempt(False, 8 * MIB, 8 * MIB),
+        ]
+        assert values_of(follower.log("t"))[1:] == [large]
+        await eventually(lambda: share.reserved_bytes == 0)
+
+
+async def test_what_unpacks_to_more_than_a_follower_has_memory_for_takes_all_of_it(
+    tmp_path, attempts
+):
+    large = b"x" * (6 * MIB)
+    async with one_follower(tmp_path) as (three, following):
+        leader, follower = three[1], three[2]
+        share = following._host.unpacked = Share(MIB)
+        attempts.clear()
+        await produce_packed(leader, large)
+        assert attempts[-1] == Attempt(False, STORED_LIMIT, MIB)
+        assert values_of(follower.log("t"))[1:] == [large]
+        await eventually(lambda: share.reserved_bytes == 0)
+
+
+async def test_it_waits_until_there_is_memory(tmp_path, attempts):
+    large = b"x" * (6 * MIB)
+    async with one_follower(tmp_path) as (three, following):
+        leader, follower = three[1], three[2]
+        share = following._host.unpacked = Share(32 * MIB)
+        assert share.take(32 * MIB)
+        attempts.clear()
+        await produce_packed(leader, large, acks=1)
+        await eventually(lambda: share.waiting == 1)
+        assert len(attempts) == 2  # neither of which reserves memory
+        assert follower.log("t").log_end_offset == 1
+        share.release(32 * MIB)
+        await eventually(lambda: follower.log("t").log_end_offset == 2)
+        assert values_of(follower.log("t"))[1:] == [large]
+
+
+async def test_who_waits_for_memory_leads_at_once_when_the_leader_is_gone(tmp_path):
+    async with one_follower(tmp_path) as (three, following):
+        leader, follower = three[1], three[2]
+        share = following._host.unpacked = Share(32 * MIB)
+        assert share.take(32 * MIB)
+        await produce_packed(leader, b"x" * (6 * MIB), acks=1)
+        await eventually(lambda: share.waiting == 1)
+        await leader.lose_session()
+        await three.elect("t", 2)
+        await eventually(lambda: follower.leads("t"))
+        assert share.waiting == 0
+        assert share.reserved_bytes == 32 * MIB
+        assert values_of(follower.log("t")) == [b"first"]
+        assert (await produce(follower, "t", b"second", acks=1)).error_code == 0
