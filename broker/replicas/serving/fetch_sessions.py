@@ -45,6 +45,9 @@ SESSIONLESS = -1  # the epoch of a fetch that asks for all its partitions, and n
 FIRST = 0  # the epoch that begins a session
 _LAST_EPOCH = 2**31 - 1
 
+_ANSWERED = (
+    100  # partitions with news in one answer, at most: some 5 ms of work here, and for the follower
+)
 _LOOK_S = 0.5  # how often what leaders know is compared with what was told
 _LOOKED_AT, _LOOKS = 100, 8  # partitions at once: so many, or all in so many looks
 _TELL_AGAIN_S = 120.0
@@ -56,7 +59,8 @@ class Ask:
     """One question: from which offset a follower would go on in one partition.
 
     `led` is None if the partition is not led here; then `error` says why, unless it `is_coming`: it
-    soon will be, which is sooner than the follower would ask again.
+    soon will be, which is sooner than the follower would ask again. It `is_open` until it is answered,
+    or the follower asks for the partition anew.
     """
 
     __slots__ = (
@@ -64,6 +68,7 @@ class Ask:
         "error",
         "is_coming",
         "is_judged",
+        "is_open",
         "led",
         "name",
         "request",
@@ -85,6 +90,7 @@ class Ask:
         """Tells the leader of the partition what the question says of the follower's log."""
         self.session, self.name, self.wanted, self.request = session, name, wanted, request
         self.led, self.error, self.is_coming = led, error, is_coming
+        self.is_open = True
         self.answer = None if led is None else led.on_fetch(request)
         self.is_judged = self.is_urgent()  # and answered before anything else happens
 
@@ -199,8 +205,8 @@ class FetchSession:
         self._epoch = FIRST
         self._is_alone = False  # the fetch has no session
         self._asks: dict[Name, Ask] = {}
-        self._woken: dict[Name, Ask] = {}  # open questions for which there may be news
-        self._late: dict[Name, Ask] = {}  # those for which there is news that can wait
+        self._woken: dict[Ask, None] = {}  # open questions for which there may be news
+        self._late: dict[Ask, None] = {}  # those for which there is news that can wait
         self._told: dict[Name, tuple[float, object]] = {}  # when and what, the oldest first
         self._looked_s = 0.0
         self._to_look_at: Iterator[Name] = iter(())
@@ -264,17 +270,24 @@ class FetchSession:
                 error = UnknownTopicId
         before = self._asks.get(name)
         if before is not None:
-            before.unpark()
+            self._end(before)
         sent = received_fetch(wanted, replica)
         ask = Ask(self, name, wanted, sent, led, error, is_coming=is_coming)
         self._asks[name] = ask
         if ask.is_judged:
             if not self.throttled.holds(ask):
-                self._woken[name] = ask
+                self._woken[ask] = None
             return
         ask.park()
         if ask.has_news():
-            self._late[name] = ask
+            self._late[ask] = None
+
+    def _end(self, ask: Ask) -> None:
+        """Ends a question: it is open no more."""
+        ask.is_open = False
+        ask.unpark()
+        self._woken.pop(ask, None)
+        self._late.pop(ask, None)
 
     def _wait_is_over(self) -> None:
         if self.waiting is not None:
@@ -285,41 +298,44 @@ class FetchSession:
         self.alarm.close()
         self.throttled.close()
         for ask in self._asks.values():
-            ask.unpark()
-        self._asks, self._woken, self._late, self._told = {}, {}, {}, {}
+            self._end(ask)
+        self._asks, self._told = {}, {}
 
     # --- news -------------------------------------------------------------------------------------
 
     def wake(self, ask: Ask, *, at_once: bool = True) -> None:
         """Marks that there may be something new, and makes the waiting fetch look for it."""
-        if self._asks.get(ask.name) is not ask or self.throttled.keeps(ask):
+        if not ask.is_open or self.throttled.keeps(ask):
             return
         if at_once:
-            self._woken[ask.name] = ask
+            self._woken[ask] = None
             if self.waiting is not None:
                 self.waiting.wake()
         else:
-            self._late[ask.name] = ask
+            self._late[ask] = None
             if self.waiting is not None:
                 self.waiting.wake_soon()
 
     def answerable(self, now_s: float) -> list[Ask]:
-        """Returns the questions to answer now; they are open no more."""
-        woken = {**self._late, **self._woken}
-        self._woken, self._late = {}, {}
-        found = {
-            name: ask
-            for name, ask in woken.items()
-            if ask.look_again() and not self.throttled.holds(ask)
-        }
+        """Returns the questions to answer now; they are open no more.
+
+        If they are many, those that have waited longest; the next fetch is answered the rest at once.
+        """
+        woken = [*self._woken, *(ask for ask in self._late if ask not in self._woken)]
+        self._woken, self._late = dict.fromkeys(woken[_ANSWERED:]), {}
+        found = [
+            ask for ask in woken[:_ANSWERED] if ask.look_again() and not self.throttled.holds(ask)
+        ]
         if now_s - self._looked_s >= _LOOK_S:
             self._looked_s = now_s
+            known = set(found)
             for ask in (*self._worth_an_answer(), *self._told_long_ago(now_s)):
-                if ask.name not in found:
+                if ask not in known and len(found) < _ANSWERED:
+                    known.add(ask)
                     ask.look_again()
-                    found[ask.name] = ask
-        self._answered(found.values(), now_s)
-        return list(found.values())
+                    found.append(ask)
+        self._answered(found, now_s)
+        return found
 
     def all_of_them(self, now_s: float) -> list[Ask]:
         """Returns all questions; they are open no more.
@@ -335,10 +351,8 @@ class FetchSession:
     def _answered(self, asks: Collection[Ask], now_s: float) -> None:
         for ask in asks:
             name = ask.name
-            ask.unpark()
+            self._end(ask)
             self._asks.pop(name, None)
-            self._woken.pop(name, None)
-            self._late.pop(name, None)
             self._told.pop(name, None)
             self.throttled.discard(name)
             if ask.led is not None:

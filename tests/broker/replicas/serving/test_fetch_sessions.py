@@ -20,7 +20,14 @@ from protocol.api.fetch import FetchPartition, FetchRequest
 from protocol.errors import ErrorCode
 from protocol.message import codec
 from storage.would_block import WouldBlock
-from tests.broker.replicas.inside import brokers, eventually, produce, values_of
+from tests.broker.replicas.inside import (
+    ask,
+    brokers,
+    eventually,
+    produce,
+    produce_request,
+    values_of,
+)
 from tests.broker.replicas.test_consumers_of_followers import RACKS
 
 WIDE = 20
@@ -257,6 +264,30 @@ async def produce_twice(three, led):
         for number in (2, 3):
             log = three[number].log("t")
             assert (log.log_end_offset, log.high_watermark) == (count, count - 1)
+
+
+async def test_news_of_many_partitions_comes_in_several_answers(tmp_path, monkeypatch):
+    answerable, sizes = fetch_sessions.FetchSession.answerable, []
+
+    def counted(self, now_s):
+        found = answerable(self, now_s)
+        sizes.append(len(found))
+        return found
+
+    monkeypatch.setattr(fetch_sessions, "_ANSWERED", 3)
+    monkeypatch.setattr(fetch_sessions.FetchSession, "answerable", counted)
+    count = 20
+    async with brokers(tmp_path, settings=RACKS) as three:
+        await three.create("t", [(1, 2, 3)] * count)
+        request = produce_request("t", {index: b"%d" % index for index in range(count)})
+        answer = await ask(three[1], request, apis.PRODUCE)
+        assert {part.error_code for part in answer.responses[0].partition_responses} == {0}
+        for number in (2, 3):
+            for index in range(count):
+                log = three[number].log("t", index)
+                await eventually(lambda at=log: at.high_watermark == 1)
+                assert values_of(log) == [b"%d" % index]
+    assert max(sizes) == 3
 
 
 async def test_a_partition_that_becomes_ready_as_its_connection_breaks_is_asked_for_anew(tmp_path):
