@@ -2,7 +2,8 @@
 
 An entry is written before the batch it describes and is truncated with the log. So a crash leaves
 at most one entry too many, and recovery removes it. The file can never be rebuilt. Memory holds the
-number of entries and the last one; others are looked up in the file.
+number of entries, the last one, and a few that were appended before it, because followers that keep
+up ask for these; others are looked up in the file.
 
 An END entry says that all append times before its offset are in the file. A segment that is closed
 gets one: without it nothing is known behind the last entry. In flush mode the active file has one,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _LOST_POWER = checks.Stop()
+_RECENT = 8  # entries in memory
 
 
 class AppendTimes:
@@ -54,6 +56,7 @@ class AppendTimes:
         "_last_known",
         "_layout",
         "_lost_from",
+        "_recent",
         "base_offset",
         "file",
     )
@@ -74,6 +77,7 @@ class AppendTimes:
         self._is_durable = False
         self._is_torn = False  # a write has failed, and may have left a part over the END
         self._last = Entry(UNKNOWN, -1)
+        self._recent: tuple[Entry, ...] = ()  # the last entries, as they were appended
         self._last_known: int | None = None
         self._complete: bool | None = False  # None: not known yet
 
@@ -112,14 +116,14 @@ class AppendTimes:
             return
         entries = entries._replace(size=count)
         last, known = entries.last(), entries.last_known()
-        self._last, self._count = last, count
+        self._last, self._count, self._recent = last, count, ()
         self._last_known, self._complete = known, None
         self._end, self._lost_from, self._is_durable = None, None, False
 
     def _lose(self, relative_offset: int | None) -> None:
         """Takes all append times from an offset on as unknown, without changing the file."""
         if relative_offset is not None:
-            self._lost_from, self._complete = relative_offset, False
+            self._lost_from, self._complete, self._recent = relative_offset, False, ()
             self._last = Entry(UNKNOWN, relative_offset)
             self._last_known = self._last_known if relative_offset else None
 
@@ -262,6 +266,12 @@ class AppendTimes:
         first_offset, last_offset = first_offset - self.base_offset, last_offset - self.base_offset
         if first_offset >= last_entry.offset >= 0:
             return ENTRY.pack(*last_entry)
+        recent = self._recent
+        if recent and recent[0].offset <= first_offset and self._lost_from is None:
+            held = [entry for entry in recent if entry.offset <= last_offset]
+            while len(held) > 1 and held[1].offset <= first_offset:
+                del held[0]
+            return b"".join(ENTRY.pack(*entry) for entry in held)
         return self._entries().between(first_offset, last_offset)
 
     @property
@@ -303,7 +313,9 @@ class AppendTimes:
             self._complete = False
         else:
             self._last_known = append_time_ms
-        self._last, self._count = Entry(append_time_ms, relative_offset), count + 1
+        self._last = last = Entry(append_time_ms, relative_offset)
+        self._count = count + 1
+        self._recent = (*self._recent[1 - _RECENT :], last)
         self._is_durable = False
 
     def mark_end(self, end_offset: int) -> None:

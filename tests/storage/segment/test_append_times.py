@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from storage import files
 from storage.segment.append_times import AppendTimes
 from storage.segment.appended.cursor import Cursor
-from storage.segment.appended.layout import END, UNKNOWN, Layout
+from storage.segment.appended.layout import END, ENTRY, UNKNOWN, Layout
 
 SIZE = {1: 12, 2: 16}
 
@@ -98,6 +98,45 @@ def test_every_batch_has_its_own_time_and_every_change_one_entry(tmp_path_factor
         assert both.last_time == time
         assert both.is_complete
         assert len(both) == len(set(expected.values()))
+
+
+STEPS = st.tuples(st.sampled_from([0, 0, 1, 3, None]), st.integers(1, 5))  # None: unknown
+
+
+@given(st.lists(STEPS, min_size=1, max_size=25), st.none() | st.integers(101, 150), st.lists(STEPS))
+def test_what_followers_ask_for_is_the_same_from_memory_and_from_the_file(
+    tmp_path_factory, steps, cut_offset, more
+):
+    path = tmp_path_factory.mktemp("a") / "a"
+    times, time, offset = AppendTimes(path, 100), 50, 100
+
+    def append(steps):
+        nonlocal time, offset
+        for time_step, count in steps:
+            time += time_step or 0
+            times.append(UNKNOWN if time_step is None else time, offset)
+            offset += count
+
+    append(steps)
+    if cut_offset is not None and cut_offset < offset:
+        times.truncate(cut_offset)
+        offset = cut_offset
+    append(more)
+    read = AppendTimes(path, 100)
+    assert read.load()
+    for first in range(100, offset):
+        for last in range(first, min(first + 12, offset)):
+            assert times.entries_between(first, last) == read.entries_between(first, last)
+
+
+def test_the_last_entries_are_sent_without_the_file(tmp_path, monkeypatch):
+    times = made(tmp_path / "a", [(2 * i, 100 + 3 * i) for i in range(100)])
+    expected = [(2 * i, 3 * i) for i in range(94, 98)]
+    with monkeypatch.context() as patched:
+        patched.setattr(files, "read_at", None)  # it is not called
+        assert list(ENTRY.iter_unpack(times.entries_between(383, 391))) == expected
+    first, *_ = ENTRY.iter_unpack(times.entries_between(100, 391))
+    assert first == (0, 0)  # that is in the file alone
 
 
 def test_before_the_first_offset_nothing_is_known(tmp_path):
