@@ -3,7 +3,7 @@
 A watch that ends, for whatever reason, goes on at the next member, after the last revision that was
 heard. If etcd has compacted what comes next, the log starts anew at what is read. Once a minute, and
 when a watch has gone on, all keys are compared with those that the watch has told, because etcd has
-had faults that lost events (etcd issues 17529, 18089); a difference starts the log anew, too.
+had faults that lost events (etcd issue 17529); a difference starts the log anew, too.
 
 All methods run in the loop of gRPC.
 """
@@ -193,11 +193,7 @@ class Follower:
         await self._members.call(lambda at: at.kv.Range, request, is_repeatable=True)
 
     async def _compare_often(self) -> None:
-        """Compares now and then, and soon after a watch was resumed.
-
-        A watch that resumes at the revision to which etcd was compacted is not told what that
-        revision deleted: compaction removes the deletion as well (etcd issue 18089, in 3.4 and 3.5).
-        """
+        """Compares now and then, and soon after a watch was resumed."""
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_COMPARE_S):

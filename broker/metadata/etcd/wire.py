@@ -60,9 +60,15 @@ class Keys:
         )
 
     def watch(self, after: int) -> Any:
-        """Returns the request for all changes after a revision."""
+        """Returns the request for all changes after a revision, and for those of the revision itself.
+
+        A watch that begins at the revision to which etcd was compacted is not refused, and not told
+        what that revision has deleted (etcd issue 18089, in 3.4 and 3.5). One that begins a revision
+        earlier is refused.
+        """
         first, end = self.range_of()
-        creation = rpc.WatchCreateRequest(key=first, range_end=end, start_revision=after + 1)
+        start = max(after, 1)  # 0: from now on
+        creation = rpc.WatchCreateRequest(key=first, range_end=end, start_revision=start)
         return rpc.WatchRequest(create_request=creation)
 
     def pairs(self, found: Iterable[Any]) -> list[KeyValue]:
