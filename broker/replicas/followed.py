@@ -112,7 +112,7 @@ class Followed:
         actions = self.follower.on_answer(request, answer, follower_log(self.partition))
         if not actions:
             return
-        if actions == [Append()]:
+        if len(actions) == 1 and isinstance(actions[0], Append):
             if not data.records and self._is_as_told(data):
                 self._finish(answer)
                 return
@@ -127,7 +127,7 @@ class Followed:
         if isinstance(actions[0], WaitBefore):
             self._wait(actions[0].ms / 1000)
             return
-        if Append() in actions:
+        if any(isinstance(each, Append) for each in actions):
             self._goes_on(asyncio.ensure_future(self._append_in_thread(actions, data, answer)))
         else:
             self._in_thread(self._carry_out, actions, data, answer)
