@@ -6,8 +6,8 @@ that are done with the answer. The others are asked for already. So an idle part
 A partition that is ready while the leader parks a fetch does not wait for its answer: the next fetch
 is sent at once, and ends the wait of the first.
 
-Answers wait for memory that all fetchers share. Who has it waits for nothing but its leader and the disk,
-so each has its turn.
+Answers wait for memory that all fetchers share. Who has it waits for nothing but its leader, the disk
+and, for a large compressed batch, memory to unpack it, so each has its turn.
 
 An answer is taken, and the next fetch sent, in the very read of the socket that brings the answer:
 producers with acks=all wait for both.

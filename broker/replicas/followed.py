@@ -1,7 +1,7 @@
 """A partition that follows a leader, in one leader epoch: what the leader sends, on the real log.
 
 Small answers are appended on the event loop; what waits for the disk, or takes long, is done in a
-thread, and the partition asks for nothing meanwhile. Records that unpack to much wait for memory first.
+thread, and the partition asks for nothing meanwhile. Large compressed batches wait for memory first.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Followed:
         self.is_stopped = False
         self.waits = False  # until `go_on`
         self.work: asyncio.Future[None] | None = None  # what is done to its log in a thread
-        self._waits_for_memory = False  # before a thread takes what it has got
+        self._waits_for_memory = False  # True until the memory is reserved
         self._readable = (
             partition.high_watermark
         )  # up to where consumers were told that they may read
@@ -256,18 +256,21 @@ class Followed:
     ) -> None:
         """Carries out actions that append records, in a thread.
 
-        Few records unpack to much. They are tried again with memory for it. The leader has accepted
-        them, so the last attempt takes all memory there is for records, and refuses nothing.
+        Few batches unpack to more than the first attempt allows. They are tried again with memory
+        reserved. The leader has accepted them, so the last attempt takes all memory there is for
+        records, and refuses nothing. Nothing is tried any more once the role has ended.
         """
         pools, memory = self._host.pools, self._host.unpacked
         some_bytes = memory.limit_bytes // 4
-        attempts = (
-            (SHORT_UNPACK_BYTES, 0),
-            (some_bytes, some_bytes),
-            (STORED_LIMIT, memory.limit_bytes),
-        )
+        attempts = [(SHORT_UNPACK_BYTES, 0), (STORED_LIMIT, memory.limit_bytes)]
+        if some_bytes > SHORT_UNPACK_BYTES:
+            attempts.insert(1, (some_bytes, some_bytes))
         for unpack_limit, reserved_bytes in attempts:
+            if self.is_stopped:
+                return
             pool = pools.appends if self.partition.is_read else pools.first_appends
+            if len(actions) > 1:  # the log restarts before, which waits for its disk
+                pool = pools.syncs.of(self.partition)
             self._waits_for_memory = bool(reserved_bytes)
             async with reserved(memory, reserved_bytes) if reserved_bytes else nullcontext():
                 self._waits_for_memory = False

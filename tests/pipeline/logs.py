@@ -116,10 +116,8 @@ def truth(directory):
 
 def committed(directory):
     """What `truth` has, without the records of transactions that were aborted or never ended."""
-    lost, open_offsets = (
-        set(),
-        {},
-    )  # offsets of data records; those of open transactions, by producer
+    lost = set()  # offsets of records in transactions that were aborted
+    open_offsets = {}  # offsets of records in open transactions, by producer
     for log in segments(directory):
         for row in rows_of(log.read_bytes()):
             if row.is_control:

@@ -45,8 +45,8 @@ if TYPE_CHECKING:
     from protocol.topic_partition import TopicPartition
 
 SINCE_VERSION = 15  # the follower's broker epoch
-# News of the high watermark alone may come with the next records. So long it waits for them where consumers
-# read from followers; elsewhere nobody misses it, and it waits until the fetch ends anyway (KAFKA-9952).
+# How long news of the high watermark alone waits for records to go with, where consumers read from followers.
+# Elsewhere it waits until the parked fetch ends (KAFKA-9952).
 _HIGH_WATERMARK_DELAY_S = 0.01
 
 

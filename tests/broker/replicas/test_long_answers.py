@@ -51,6 +51,8 @@ def attempts(monkeypatch):
 async def one_follower(directory):
     """Brokers of which 2 follows 1, has read its log and is in sync."""
     async with brokers(directory) as three:
+        for each in three.all.values():
+            each.replicas.fetch_wait_ms = 60_000  # no fetch ends by itself
         await three.create("t", [(1, 2)])
         assert (await produce(three[1], "t", b"first")).error_code == 0
         (following,) = (
@@ -129,6 +131,24 @@ async def test_what_unpacks_to_more_than_a_follower_has_memory_for_takes_all_of_
         assert attempts[-1] == Attempt(False, STORED_LIMIT, MIB)
         assert values_of(follower.log("t"))[1:] == [large]
         await eventually(lambda: share.reserved_bytes == 0)
+
+
+async def test_nothing_is_tried_again_once_the_role_has_ended(tmp_path, monkeypatch):
+    append = Followed._append
+    async with one_follower(tmp_path) as (three, following):
+        share = following._host.unpacked = Share(32 * MIB)
+
+        def ends(self, data, *more):
+            if data.records and threading.current_thread() is not threading.main_thread():
+                self.is_stopped = True
+            append(self, data, *more)
+
+        monkeypatch.setattr(Followed, "_append", ends)
+        assert share.take(32 * MIB)
+        await produce_packed(three[1], b"x" * (6 * MIB), acks=1)
+        await eventually(lambda: following.is_stopped and following.work is None)
+        assert share.waiting == 0
+        assert three[2].log("t").log_end_offset == 1
 
 
 async def test_it_waits_until_there_is_memory(tmp_path, attempts):
