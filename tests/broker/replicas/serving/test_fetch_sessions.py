@@ -348,3 +348,37 @@ def test_a_session_forgets_what_it_told_of_partitions_that_are_not_asked_for_any
     for _ in range(3):
         assert session._told_long_ago(1_000.0) == []
     assert session._told == {(0, many): kept}
+
+
+class Question:
+    """An open question that there is always news for."""
+
+    def __init__(self, number):
+        self.name, self.is_open, self.led, self.is_held = (0, number), True, None, False
+
+    def look_again(self):
+        return True
+
+    def hold(self):
+        self.is_held = True
+
+    def unpark(self):
+        pass
+
+
+def test_what_a_look_finds_is_answered_beside_many_partitions_with_news(monkeypatch):
+    node = SimpleNamespace(config=BrokerConfig())
+    replicas = SimpleNamespace(new_leaders=None, quotas=SimpleNamespace(leader=None))
+    session = fetch_sessions.FetchSession(node, replicas)
+    busy = [Question(number) for number in range(3 * fetch_sessions._ANSWERED)]
+    idle = Question(-1)
+    session._asks = {each.name: each for each in (*busy, idle)}
+    session._woken = dict.fromkeys(busy)
+    monkeypatch.setattr(fetch_sessions.FetchSession, "_worth_an_answer", lambda _: [idle])
+    first = session.answerable(1_000.0)
+    assert first == [*busy[: fetch_sessions._ANSWERED], idle]
+    assert [each for each in busy if each.is_held] == busy[fetch_sessions._ANSWERED :]
+    assert (
+        session.answerable(1_000.1) == busy[fetch_sessions._ANSWERED : 2 * fetch_sessions._ANSWERED]
+    )
+    assert session.has_woken
