@@ -300,8 +300,9 @@ def test_append_times_that_cannot_be_read_fail_the_partition_alone(broker, conne
     create(connection, topic)
     fill(broker, connection, topic, [broker_time(broker)] * 3)
     path = broker.log_dir / f"{topic}-0" / f"{0:020}.appendtimes"
-    broker.clock.freeze(broker.clock.now_ms() + 1)
-    assert produce(connection, topic, batch_of("x"))["error_code"] == 0
+    for _ in range(9):  # more append times than are in memory
+        broker.clock.freeze(broker.clock.now_ms() + 1)
+        assert produce(connection, topic, batch_of("x"))["error_code"] == 0
     whole, before = path.read_bytes(), told(connection, topic)[0]
     path.write_bytes(whole[:8])  # somebody else cut it
     try:

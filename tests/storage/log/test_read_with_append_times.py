@@ -113,17 +113,19 @@ def test_one_entry_tells_of_many_batches(make_log):
 
 def test_who_reads_at_the_end_costs_no_read(make_log, monkeypatch):
     log = make_log().create()
-    for number in range(9):
+    for number in range(20):
         log.append([5], now=1000 + number)
     times = log.partition.segments[0].append_times
     monkeypatch.setattr(times, "_descriptor", None)
     monkeypatch.setattr(
         "storage.segment.append_times.files.Descriptor", None
     )  # fails if it is opened
-    _, (one,) = read(log.partition, 8)
-    assert one.entries == struct.pack(">qi", 1008, 8)
+    for first in range(12, 20):  # the last eight append times are in memory
+        _, (one,) = read(log.partition, first)
+        expected = [struct.pack(">qi", 1000 + number, number) for number in range(first, 20)]
+        assert one.entries == b"".join(expected)
     with pytest.raises(TypeError):
-        read(log.partition, 7)
+        read(log.partition, 11)
 
 
 def test_what_nobody_knows_is_told_as_unknown(make_log):
