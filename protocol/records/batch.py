@@ -12,7 +12,6 @@ is inconsistent.
 from __future__ import annotations
 
 from itertools import pairwise
-from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
 from protocol.checksum import crc32c
@@ -30,6 +29,7 @@ from protocol.records.layout import (
     LOG_APPEND_TIME_BIT,
     NO_PRODUCER_ID,
     NO_TIMESTAMP,
+    PREFIX,
     PREFIX_SIZE,
     TRANSACTIONAL_BIT,
     V2_HEADER,
@@ -67,8 +67,6 @@ __all__ = [
     "verify",
 ]
 
-_PREFIX = Struct(">qi")  # the offset, and the size of what follows
-
 
 class Summary(NamedTuple):
     """What the records of a batch say, read in one pass; nothing is taken from the batch's header.
@@ -103,7 +101,7 @@ def count_batches(buffer: Buffer, most: int) -> int:
     """
     position = count = 0
     while count < most and position + PREFIX_SIZE <= len(buffer):
-        _, size = _PREFIX.unpack_from(buffer, position)
+        _, size = PREFIX.unpack_from(buffer, position)
         if size <= 0:
             break
         position += PREFIX_SIZE + size

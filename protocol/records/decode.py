@@ -29,6 +29,7 @@ from protocol.records.layout import (
     NO_TIMESTAMP,
     NUMBER_CUT,
     NUMBER_LONG,
+    PREFIX,
     PREFIX_SIZE,
     RECORD_LONG,
     RECORD_NOT_FILLED,
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
 
     from protocol.records.layout import Region
 
-_PREFIX = Struct(">qi")
 _INT32 = Struct(">i")
 _INT64 = Struct(">q")
 _CRC = Struct(">I")
@@ -158,7 +158,7 @@ def _raw_messages(
     while position < end:
         if end - position < PREFIX_SIZE:
             raise InvalidRecord(MESSAGE_CUT)
-        offset, size = _PREFIX.unpack_from(data, position)
+        offset, size = PREFIX.unpack_from(data, position)
         if size < SMALLEST[0] or size > end - position - PREFIX_SIZE:
             raise InvalidRecord(MESSAGE_SIZE)
         if data[position + 16] != magic:

@@ -27,7 +27,8 @@ NO_TIMESTAMP = -1
 NO_PRODUCER_ID = -1
 NEWEST_MAGIC = 2  # the newest message format
 
-PREFIX_SIZE = 12
+PREFIX = Struct(">qi")  # the offset, and the size of the rest
+PREFIX_SIZE = PREFIX.size
 V2_HEADER_SIZE = 61
 MESSAGE_OVERHEAD = (14, 22)  # bytes after the prefix that every format 0 / 1 message has
 SMALLEST = (*MESSAGE_OVERHEAD, V2_HEADER_SIZE - PREFIX_SIZE)

@@ -16,6 +16,7 @@ from protocol.records.layout import (
     CONTROL_BIT,
     LOG_APPEND_TIME_BIT,
     NO_TIMESTAMP,
+    PREFIX,
     PREFIX_SIZE,
     SMALLEST,
     TRANSACTIONAL_BIT,
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from protocol.records.layout import Batch
     from protocol.wire import Buffer
 
-_PREFIX = Struct(">qi")
 _CRC = Struct(">I")
 _ROW = Struct("=14q")
 _NUMBER = Struct("=q")
@@ -56,7 +56,7 @@ def append_set(
             return position, FULL
         if end - position < PREFIX_SIZE:
             return position, MORE
-        offset, size = _PREFIX.unpack_from(data, position)
+        offset, size = PREFIX.unpack_from(data, position)
         if size < SMALLEST[0]:
             raise BrokenBatch(position, offset, f"claims {size} bytes")
         if size > end - position - PREFIX_SIZE:

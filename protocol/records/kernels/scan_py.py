@@ -10,6 +10,7 @@ from protocol.records.decode import check_span
 from protocol.records.layout import (
     CODEC_MASK,
     NO_TIMESTAMP,
+    PREFIX,
     PREFIX_SIZE,
     SMALLEST,
     V2_HEADER,
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
     from protocol.wire import Buffer
 
-_PREFIX = Struct(">qi")
 _INT64 = Struct(">q")
 
 
@@ -35,7 +35,7 @@ def whole_batches(data: Buffer, start: int, end: int) -> Iterator[tuple[int, int
     check_span(data, start, end)
     position = start
     while end - position >= PREFIX_SIZE:
-        offset, size = _PREFIX.unpack_from(data, position)
+        offset, size = PREFIX.unpack_from(data, position)
         if size < SMALLEST[0]:
             raise CorruptMessage(f"a batch at byte {position} claims {size} bytes")
         following = position + PREFIX_SIZE + size
