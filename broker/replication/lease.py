@@ -41,8 +41,7 @@ class Lease:
         Once lost, it stays lost: the broker registers anew.
         """
         if not self._is_lost:
-            if now_ms >= self._ends_ms or now_ms - self._last_run_ms >= self._duration_ms // 3:
-                self._is_lost = self._was_paused_past_end(now_ms) or self._is_cut_off(now_ms)
+            self._is_lost = self._was_paused_past_end(now_ms) or self._is_cut_off(now_ms)
             self._last_run_ms = max(self._last_run_ms, now_ms)
         return self._is_lost
 
