@@ -255,7 +255,7 @@ class Node:
         return self.opened_partition(topic, index)
 
     def topic_name(self, topic_id: UUID) -> str:
-        """The name of a topic; raises UnknownTopicId."""
+        """Returns the name of the topic with an id. Raises UnknownTopicId."""
         name = self.metadata.image.topic_name(topic_id)
         if name is None:
             raise UnknownTopicId(f"there is no topic with id {topic_id}")

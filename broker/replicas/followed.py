@@ -96,7 +96,7 @@ class Followed:
             self.work.cancel()
 
     def next_fetch(self) -> FetchRequest | None:
-        """Returns what to ask the leader now; None while there is something else to do or wait for."""
+        """Returns what to ask the leader for, or None while the partition works or waits."""
         if self.work is not None or self.is_stopped or self.waits:
             return None
         request = self.follower.next_fetch(follower_log(self.partition))

@@ -109,7 +109,7 @@ class Replicas:
                 self._applied = None  # the next image is applied whole
 
     def _applying(self, image: Image) -> Iterator[None]:
-        """Gives each replica here the role that an image says; yields after some partitions each."""
+        """Gives the replicas on this broker the roles that an image assigns; yields after every few."""
         self._reconciled = image
         self.quotas.apply(image, self._node.config, self._node.store.config_of)
         cluster = self.cluster
@@ -338,7 +338,7 @@ class Replicas:
         self._led_of(partition).leader.check_end_known(self.now_ms())
 
     async def deleted_everywhere(self, partition: Partition, offset: int, timeout_ms: int) -> int:
-        """Waits until all live replicas have deleted what is before an offset (KIP-107).
+        """Waits until all live replicas have deleted the records before an offset (KIP-107).
 
         Returns the low watermark. Raises NotLeaderOrFollower and RequestTimedOut.
         """

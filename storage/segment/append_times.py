@@ -121,7 +121,7 @@ class AppendTimes:
         self._end, self._lost_from, self._is_durable = None, None, False
 
     def _lose(self, relative_offset: int | None) -> None:
-        """Takes all append times from an offset on as unknown, without changing the file."""
+        """Treats all append times from an offset on as unknown; does not change the file."""
         if relative_offset is not None:
             self._lost_from, self._complete, self._recent = relative_offset, False, ()
             self._last = Entry(UNKNOWN, relative_offset)
@@ -361,7 +361,7 @@ class AppendTimes:
             files.sync_data(self._reader())
 
     def truncate(self, end_offset: int) -> None:
-        """Forgets the times of offsets from `end_offset` on, and all after the last whole entry.
+        """Removes the append times from `end_offset` on, and what follows the last whole entry.
 
         Raises OSError; then it is to be called again before the next append.
         """

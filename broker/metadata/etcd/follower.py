@@ -1,6 +1,6 @@
 """Follows etcd's watch: every change, once and in order, into the change log.
 
-A watch that ends, for whatever reason, goes on at the next member, after the last revision that was
+A watch that ends, for whatever reason, goes on at the next member, at the last revision that was
 heard. If etcd has compacted what comes next, the log starts anew at what is read. Once a minute, and
 when a watch has gone on, all keys are compared with those that the watch has told, because etcd has
 had faults that lost events (etcd issue 17529); a difference starts the log anew, too.

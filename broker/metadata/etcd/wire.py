@@ -59,15 +59,15 @@ class Keys:
             failure=[self._look()],
         )
 
-    def watch(self, after: int) -> Any:
-        """Returns the request for all changes after a revision, and for those of the revision itself.
+    def watch(self, revision: int) -> Any:
+        """Returns the request to watch the changes from a revision on: the last one that was heard.
 
         A watch that begins at the revision to which etcd was compacted is not refused, and not told
         what that revision has deleted (etcd issue 18089, in 3.4 and 3.5). One that begins a revision
         earlier is refused.
         """
         first, end = self.range_of()
-        start = max(after, 1)  # 0: from now on
+        start = max(revision, 1)  # 0: from now on
         creation = rpc.WatchCreateRequest(key=first, range_end=end, start_revision=start)
         return rpc.WatchRequest(create_request=creation)
 

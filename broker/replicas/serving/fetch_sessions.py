@@ -293,7 +293,7 @@ class FetchSession:
             self.waiting.wake()
 
     def close(self) -> None:
-        """Forgets all questions."""
+        """Ends the session: nothing that the follower has asked for is answered any more."""
         self.alarm.close()
         self.throttled.close()
         for ask in self._asks.values():

@@ -115,7 +115,7 @@ class Replica:
         self._truncater.start_at(base_offset)
 
     def _check_times(self, received: Sequence[Received], back_offset: int) -> None:
-        """Raises CorruptMessage if append times decrease without a reset of the append clock."""
+        """Raises CorruptMessage if append times decrease and the append clock was not reset before."""
         last: int | None = None
         if self._state.back_offset >= back_offset:
             last = self._last_stored_time()

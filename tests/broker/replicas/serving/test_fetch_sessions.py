@@ -261,9 +261,8 @@ async def produce_twice(three, led):
     for count in (1, 2):
         assert (await produce(three[1], "t", b"a")).error_code == 0
         await eventually(lambda: len(led.parked) == 2)
-        await asyncio.sleep(
-            0.1
-        )  # an answer that says the high watermark too early has arrived by then
+        # An answer that says the high watermark too early has arrived by then.
+        await asyncio.sleep(0.1)
         for number in (2, 3):
             log = three[number].log("t")
             assert (log.log_end_offset, log.high_watermark) == (count, count - 1)
