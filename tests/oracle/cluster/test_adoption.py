@@ -14,7 +14,7 @@ import sys
 import time
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
 from protocol.records import batch
@@ -27,6 +27,14 @@ FIRST_MS = 1_600_000_000_000  # of 2020: only retention.ms=-1 of the topic keeps
 BROKERS = (1, 2, 3)
 GROUP = "readers"
 WITHIN_S = 120
+COORDINATOR_MOVES = (
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError._WAIT_COORD,
+    KafkaError._TRANSPORT,
+    KafkaError._TIMED_OUT,
+)
 SETTINGS = {
     "broker.session.timeout.ms": 9000,
     "offsets.topic.num.partitions": 3,
@@ -89,9 +97,18 @@ def committed(bootstrap):
 
 
 def commit(bootstrap, offsets):
+    """Commits `offsets`, again while the group's coordinator moves: librdkafka leaves that to its caller."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": GROUP})
     given = [TopicPartition("orders", at, offset) for at, offset in enumerate(offsets)]
-    consumer.commit(offsets=given, asynchronous=False)
+    deadline = time.monotonic() + WITHIN_S
+    while True:
+        try:
+            consumer.commit(offsets=given, asynchronous=False)
+            break
+        except KafkaException as error:
+            if error.args[0].code() not in COORDINATOR_MOVES or time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)
     consumer.close()
 
 
