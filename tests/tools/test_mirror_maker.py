@@ -13,9 +13,11 @@ from typing import NamedTuple
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
+from tests import committing
 from tests.broker.asking import alter, create, produce
 from tests.broker.subject import Subject, eventually
 from tests.oracle import apache_kafka, recordset, wire
+from tests.oracle.brokers import wait_for_coordinators, wait_for_leaders
 from tests.oracle.recordset import Rec
 from tests.tools.connect import MIRROR_MAKER, PATIENT, Program, properties
 
@@ -77,22 +79,14 @@ def write(bootstrap, topic, times, first=0):
             assert produce(connection, topic, recordset.batch([rec]))["error_code"] == 0
 
 
-def commit(bootstrap, group, offset):
-    config = {"bootstrap.servers": bootstrap, "group.id": group}
-    consumer = Consumer(config)
-    (part,) = consumer.commit(offsets=[TopicPartition("kept", 0, offset)], asynchronous=False)
-    consumer.close()
-    assert part.error is None
-
-
 def committed(bootstrap, group):
     """What the group has committed for the mirrored partition; negative if nothing."""
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
-    try:
-        part = TopicPartition("source.kept", 0)
-        return consumer.committed([part], timeout=DEADLINE_S)[0].offset
-    finally:
-        consumer.close()
+    (offset,) = committing.committed(of_group(bootstrap, group), "source.kept", 1)
+    return offset
+
+
+def of_group(bootstrap, group):
+    return {"bootstrap.servers": bootstrap, "group.id": group}
 
 
 def own_settings(bootstrap, topic):
@@ -147,6 +141,7 @@ def kafka(directory):
     if not usable:
         pytest.skip(usable.reason)
     with apache_kafka.ApacheKafka("3.9.1", directory, jvm=apache_kafka.QUICK) as running:
+        wait_for_coordinators(running.bootstrap)
         yield running.bootstrap
 
 
@@ -171,10 +166,11 @@ def prepare(source, target):
         create(here, "stamped", 1)
         create(here, "latest", 1, cleanup_policy="compact", min_cleanable_dirty_ratio="0.9")
         create(there, "source.stamped", 1, message_timestamp_type="LogAppendTime")
+        wait_for_leaders(here, {"kept": 2, "stamped": 1, "latest": 1})
     for topic in ("kept", "stamped", "latest"):
         write(source, topic, TIMES)
-    commit(source, "all-read", len(TIMES))
-    commit(source, "one-left", len(TIMES) - 1)
+    for group, offset in (("all-read", len(TIMES)), ("one-left", len(TIMES) - 1)):
+        committing.commit(of_group(source, group), "kept", {0: offset})
 
 
 def check_records(target, began_ms):

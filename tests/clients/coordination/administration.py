@@ -11,9 +11,10 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 
+from tests import committing
 from tests.clients.coordination.grouping import FIRST_MS, STEP_MS
 from tests.clients.session import ANSWER_TIMEOUT_S, DriverError
 from tests.clients.topics import REPLICAS
@@ -81,16 +82,17 @@ class Administrator:
 
     def prepare(self) -> None:
         """What the other calls act on: records, a group that is idle."""
-        if self.topic not in self.judge.list_topics(timeout=TIMEOUT_S).topics:
-            (future,) = self.judge.create_topics([NewTopic(self.topic, 2, REPLICAS)]).values()
+        (future,) = self.judge.create_topics([NewTopic(self.topic, 2, REPLICAS)]).values()
+        try:
             future.result(TIMEOUT_S)
+        except KafkaException as error:
+            if error.args[0].code() != TOPIC_ALREADY_EXISTS:
+                raise
         producer = Producer({**self.options, "enable.idempotence": True})
         for offset in range(RECORDS):
             producer.produce(self.topic, b"v", partition=0, timestamp=FIRST_MS + offset * STEP_MS)
         self.require(producer.flush(TIMEOUT_S) == 0, "nothing could be written")
-        client = Consumer({**self.options, "group.id": self.idle})
-        client.commit(offsets=[TopicPartition(self.topic, 0, 3)], asynchronous=False)
-        client.close()
+        committing.commit({**self.options, "group.id": self.idle}, self.topic, {0: 3})
 
     def create_topic(self) -> None:
         configs = {RETENTION: "86400001"}
@@ -149,17 +151,25 @@ class Administrator:
 
     def delete_topic(self) -> None:
         self.ask("delete_topic", topic=self.topic)
-        topics = self.judge.list_topics(timeout=TIMEOUT_S).topics
-        self.require(self.topic not in topics, "it is still there")
+        self.until(lambda: self.count() == 0, "it is still there")
 
     def check_partitions(self, expected: int) -> None:
+        self.until(lambda: self.count() == expected, f"not {expected} partitions")
+
+    def count(self) -> int:
+        """How many partitions the topic has as the judge sees it; 0 if there is no such topic."""
         topics = self.judge.list_topics(timeout=TIMEOUT_S).topics
-        self.require(self.topic in topics, "there is no such topic")
-        found = len(topics[self.topic].partitions)
-        self.require(found == expected, f"{found} partitions")
+        return len(topics[self.topic].partitions) if self.topic in topics else 0
 
     def check_retention(self, expected: str) -> None:
-        self.require(self.retention() == expected, f"{RETENTION} is {self.retention()}")
+        self.until(lambda: self.retention() == expected, f"{RETENTION} is not {expected}")
+
+    def until(self, condition: Callable[[], bool], otherwise: str) -> None:
+        """Waits: the judge may ask a broker that has not heard of the change yet."""
+        deadline = time.monotonic() + TIMEOUT_S
+        while not condition():
+            self.require(time.monotonic() < deadline, otherwise)
+            time.sleep(0.1)
 
     def retention(self) -> str:
         """The topic's retention.ms as the judge sees it."""

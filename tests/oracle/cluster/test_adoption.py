@@ -14,10 +14,11 @@ import sys
 import time
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
 from protocol.records import batch
+from tests import committing
 from tests.oracle import apache_kafka as launcher
 from tests.oracle.apache_kafka_cluster import ApacheKafkaCluster
 from tidelog.cluster import BrokerCluster
@@ -27,14 +28,6 @@ FIRST_MS = 1_600_000_000_000  # of 2020: only retention.ms=-1 of the topic keeps
 BROKERS = (1, 2, 3)
 GROUP = "readers"
 WITHIN_S = 120
-COORDINATOR_MOVES = (
-    KafkaError.NOT_COORDINATOR,
-    KafkaError.COORDINATOR_NOT_AVAILABLE,
-    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-    KafkaError._WAIT_COORD,
-    KafkaError._TRANSPORT,
-    KafkaError._TIMED_OUT,
-)
 SETTINGS = {
     "broker.session.timeout.ms": 9000,
     "offsets.topic.num.partitions": 3,
@@ -88,28 +81,16 @@ def read_all(bootstrap, count):
     return found
 
 
-def committed(bootstrap):
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": GROUP})
-    asked = [TopicPartition("orders", index) for index in range(PARTITIONS)]
-    found = [each.offset for each in consumer.committed(asked, WITHIN_S)]
-    consumer.close()
-    return found
+def of_the_group(bootstrap):
+    return {"bootstrap.servers": bootstrap, "group.id": GROUP}
 
 
 def commit(bootstrap, offsets):
-    """Commits `offsets`, again while the group's coordinator moves: librdkafka leaves that to its caller."""
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": GROUP})
-    given = [TopicPartition("orders", at, offset) for at, offset in enumerate(offsets)]
-    deadline = time.monotonic() + WITHIN_S
-    while True:
-        try:
-            consumer.commit(offsets=given, asynchronous=False)
-            break
-        except KafkaException as error:
-            if error.args[0].code() not in COORDINATOR_MOVES or time.monotonic() > deadline:
-                raise
-            time.sleep(0.1)
-    consumer.close()
+    committing.commit(of_the_group(bootstrap), "orders", dict(enumerate(offsets)))
+
+
+def committed(bootstrap):
+    return committing.committed(of_the_group(bootstrap), "orders", PARTITIONS)
 
 
 def live_through(directory, sent):
