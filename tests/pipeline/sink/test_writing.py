@@ -8,6 +8,7 @@ from kafka.partitioner.default import murmur2
 from client import Client
 from protocol.records.batch import Record, build
 from tests.pipeline.logs import truth
+from tests.pipeline.streams import available_now
 
 pytestmark = pytest.mark.spark
 
@@ -157,9 +158,7 @@ def streamed(spark, broker, topic, target, checkpoint, **options):
     frame = source.option("subscribe", topic).option("maxOffsetsPerTrigger", "30").load()
     writer = frame.writeStream.format("timelog").option("topic", target).options(**options)
     writer = writer.option("kafka.bootstrap.servers", broker.bootstrap)
-    query = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
-    assert query.awaitTermination(200)
-    return [one.numInputRows for one in query.recentProgress if one.numInputRows]
+    return available_now(writer.option("checkpointLocation", str(checkpoint)))
 
 
 def test_a_stream_of_micro_batches(spark, broker, topic, tmp_path):

@@ -13,12 +13,12 @@ from pipeline.source.splits import SourceError
 from protocol.records.batch import Record, build, scan
 from tests.pipeline.logs import Writer, segments, truth
 from tests.pipeline.source.test_brokers import fill
+from tests.pipeline.streams import available_now, drained
 
 pytestmark = pytest.mark.spark
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "kafka-0.10.2.2"
 ROOT = Path(__file__).parents[3]
-WORKER_CONNECTS_WITHIN_S = 10
 EDGES = (
     -62135596800000,  # 0001-01-01
     -377705116800000,  # year -9999
@@ -226,40 +226,6 @@ def test_brokers(spark, source, broker, topic):
     assert None not in {row.append_time_ms for row in found}
     with pytest.raises(ValueError, match="level segment needs a path"):
         source({"brokers": "h:1", "level": "segment"}).schema()
-
-
-def drained(writer):
-    """Run a streaming query until it has read all; how many rows each of its batches had.
-
-    Spark gives the process of a source ten seconds to import PySpark and to say so, and no setting gives it
-    more: a query that has ended for that, and not sooner, is begun again.
-    """
-    from pyspark.errors import StreamingQueryException
-
-    for tries_left in (3, 2, 1, 0):
-        began = time.monotonic()
-        query = writer.start()
-        try:
-            query.processAllAvailable()
-            return [one.numInputRows for one in query.recentProgress if one.numInputRows]
-        except StreamingQueryException as error:
-            was_late = "worker failed to connect back" in str(error)
-            if (
-                not was_late
-                or time.monotonic() - began < WORKER_CONNECTS_WITHIN_S
-                or not tries_left
-            ):
-                raise
-        finally:
-            query.stop()
-    raise AssertionError
-
-
-def available_now(writer):
-    """Run a query with `availableNow` to its end; how many rows each of its batches had."""
-    query = writer.trigger(availableNow=True).start()
-    assert query.awaitTermination(120)
-    return [one.numInputRows for one in query.recentProgress if one.numInputRows]
 
 
 def test_available_now_in_batches(spark, broker, topic, tmp_path):

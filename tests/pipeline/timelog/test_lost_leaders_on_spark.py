@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections import Counter
 
 import pytest
@@ -12,6 +11,7 @@ from client import Client
 from protocol.records.batch import Record, build
 from tests.broker.subject import eventually
 from tests.pipeline.jobs.test_mirror import everything
+from tests.pipeline.streams import available_now
 from tidelog.cluster import BrokerCluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
@@ -95,18 +95,19 @@ def test_a_stream_writes_once_when_leaders_are_killed(spark, cluster, tmp_path):
     writer = frame.writeStream.format("timelog").option("topic", "copy")
     writer = writer.option("kafka.bootstrap.servers", cluster.bootstrap)
     writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
-    query = writer.trigger(availableNow=True).start()
-    try:
+
+    def kill():
         with Client(cluster.bootstrap) as client:
-            end = time.monotonic() + 240
-            while not client.end_offset("copy", 0):
-                assert time.monotonic() < end
-                time.sleep(0.01)
+            eventually(lambda: client.end_offset("copy", 0), 240)
         cluster.kill(leader(cluster, "copy", 0))
-        assert query.awaitTermination(240)
-        assert query.exception() is None
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    try:
+        available_now(writer)
     finally:
-        query.stop()
+        killer.join()
+    assert not all(broker.is_running for broker in cluster)
     with Client(cluster.bootstrap) as client:
         for partition in range(PARTITIONS):
             wanted = [(one.timestamp, one.value) for one in everything(client, "t", partition)]

@@ -12,6 +12,7 @@ from client.security import Security
 from pipeline.timelog.names import OptionError
 from pipeline.timelog.options import TimelogOptions
 from protocol.records.batch import Record, build
+from tests.pipeline.streams import available_now
 from tests.secured_kafka import PASSWORD, login
 
 COUNT = 300
@@ -113,9 +114,8 @@ class TestOnSpark:
         reader = reader.option("startingOffsets", "earliest")
         settings = of_spark(secured.settings("SASLPLAIN") | login("PLAIN"))
         frame = reader.options(**settings).load()
-        writer = frame.writeStream.format("memory").queryName("secured").trigger(availableNow=True)
-        query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
-        assert query.awaitTermination(60)
+        writer = frame.writeStream.format("memory").queryName("secured")
+        available_now(writer.option("checkpointLocation", str(tmp_path / "checkpoint")))
         assert spark.sql("select count(*) from secured").first()[0] == COUNT
         for path in (tmp_path / "checkpoint").rglob("*"):
             if path.is_file():
