@@ -13,7 +13,9 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from tests.certificates import Authority, Issued
+from tests.oracle import wire
 from tests.oracle.apache_kafka import QUICK, ApacheKafka
+from tests.oracle.brokers import wait_for_changes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,10 +30,10 @@ LISTENERS = {
     "ELSEWHERE": "SSL",  # its certificate is of another host
     "SASLTLS": "SASL_SSL",
     "SASLPLAIN": "SASL_PLAINTEXT",
-    "BRIEF": "SASL_PLAINTEXT",  # sessions of two seconds
+    "BRIEF": "SASL_PLAINTEXT",  # sessions of four seconds
 }
 MECHANISMS = "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER"
-SESSION_MS = 2000
+SESSION_MS = 4000
 _MODULES = "org.apache.kafka.common.security."
 _SCRAM = f"{_MODULES}scram.ScramLoginModule required;"
 _BEARER = f"{_MODULES}oauthbearer.OAuthBearerLoginModule required;"
@@ -168,3 +170,6 @@ def _add_users(kafka: ApacheKafka) -> None:
         change = UserScramCredentialUpsertion(USER, info, PASSWORD.encode())
         for done in admin.alter_user_scram_credentials([change]).values():
             done.result(30)
+    # The controller answers before the broker knows the users.
+    with wire.Connection(kafka.bootstrap, timeout_s=60) as connection:
+        wait_for_changes(connection)

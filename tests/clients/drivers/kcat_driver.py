@@ -26,6 +26,7 @@ TYPES = {"create": "create", "logappend": "append", "unknown": "none"}
 KEY_END, RECORD_END = "\x1f", "\x1e"
 PARALLEL = 3
 RUN_TIMEOUT_S = 100
+METADATA_TIMEOUT_S = "60"  # of itself it waits for 5 s
 LEAVE_TIMEOUT_S = 60
 
 # librdkafka's sentence for the errors the matrix expects; kcat prints no numbers.
@@ -50,7 +51,7 @@ def kcat(arguments, stdin=None):
     name, environment = program()
     command = [name, *arguments]
     if arguments != ["-V"]:
-        command += ["-b", SERVER]
+        command += ["-b", SERVER, "-m", METADATA_TIMEOUT_S]
     done = subprocess.run(
         command,
         input=stdin,
@@ -180,7 +181,7 @@ class Member:
         self.news = threading.Condition()
         self.process = subprocess.Popen(
             [
-                *(name, "-b", SERVER, "-J", "-u", *options(settings)),
+                *(name, "-b", SERVER, "-m", METADATA_TIMEOUT_S, "-J", "-u", *options(settings)),
                 *("-G", command["group"], command["topic"]),
             ],
             env=environment,

@@ -24,6 +24,7 @@ TOPIC = "hinted"
 LEADER, FOLLOWER, STRANGER = 2, 1, 3  # after the preferred replica was changed
 EPOCHS = {"none": None, "older": -1, "same": 0, "newer": 1}
 NOT_LEADER = 6
+PATIENT = {"broker.session.timeout.ms": 30_000}  # leaders stay where they are on a busy machine
 WITHIN_S = 60
 NO_HINT = (-1, -1)
 
@@ -176,7 +177,7 @@ def kafka(tmp_path_factory):
     if not usable:
         pytest.skip(usable.reason)
     with ApacheKafkaCluster(
-        "3.9.1", tmp_path_factory.mktemp("kafka"), jvm=launcher.QUICK
+        "3.9.1", tmp_path_factory.mktemp("kafka"), properties=PATIENT, jvm=launcher.QUICK
     ) as cluster:
         asked = Asked({node: f"127.0.0.1:{port}" for node, port in cluster.ports.items()})
         asked.prepare()
@@ -186,7 +187,7 @@ def kafka(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def tidelog(tmp_path_factory):
-    with BrokerCluster(tmp_path_factory.mktemp("tidelog")) as cluster:
+    with BrokerCluster(tmp_path_factory.mktemp("tidelog"), settings=PATIENT) as cluster:
         asked = Asked({node: cluster[node].bootstrap for node in (1, 2, 3)})
         asked.prepare()
         yield asked

@@ -23,10 +23,10 @@ final class Producing {
         long lingerMs = command.get("linger_ms") == null ? 100 : ((Number) command.get("linger_ms")).longValue();
         settings.put("linger.ms", String.valueOf(lingerMs));
         settings.put("batch.size", String.valueOf(1 << 20));
-        settings.put("max.block.ms", "20000");
+        settings.put("max.block.ms", "60000");
         settings.put("max.in.flight.requests.per.connection", "1");
-        settings.put("request.timeout.ms", "15000");
-        settings.put("delivery.timeout.ms", String.valueOf(20_000 + lingerMs)); // less is refused
+        settings.put("request.timeout.ms", "60000");
+        settings.put("delivery.timeout.ms", String.valueOf(60_000 + lingerMs)); // less is refused
         if (command.get("idempotent") != null) {
             settings.put("enable.idempotence", String.valueOf(command.get("idempotent")));
         }
@@ -57,7 +57,7 @@ final class Producing {
                 try {
                     List<Object> offsets = new ArrayList<>();
                     for (Future<RecordMetadata> future : pending.get(i)) {
-                        offsets.add(future.get(30, TimeUnit.SECONDS).offset());
+                        offsets.add(future.get(90, TimeUnit.SECONDS).offset());
                     }
                     answer.put("offsets", offsets);
                 } catch (ExecutionException error) {

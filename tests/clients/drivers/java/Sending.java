@@ -31,6 +31,8 @@ final class Sending {
         } else { // before 2.1 nothing is sent again by default
             settings.put("retries", String.valueOf(Integer.MAX_VALUE));
             settings.put("max.in.flight.requests.per.connection", "1");
+            // A broker that is silent for less than this must not make it send a record twice.
+            settings.put("request.timeout.ms", "120000");
         }
         return new KafkaProducer<>(settings);
     }
