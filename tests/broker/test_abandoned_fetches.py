@@ -24,8 +24,8 @@ ABANDONED = 6  # fetches, as many as asyncio's own pool has threads on two proce
 RECORDS = 100_000  # of a batch: converting it takes some 50 ms
 NAMINGS = 1_500  # of one partition: over a minute of work for each request
 PARTITIONS = 200  # distinct ones: over ten seconds of work for each request
-IN_TIME_S = 5.0  # for what takes a fraction of a second while nobody else needs the processors
-STOP_IN_TIME_S = 2.0  # 0.1 to 0.8 with ten processes on two processors
+IN_TIME_S = 8.0  # for what takes a fraction of a second while nobody else needs the processors
+STOP_IN_TIME_S = 8.0  # 0.1 to 0.8 with ten processes on two processors
 IDLE_MS = 4_000  # a checkpoint is due every quarter of it
 
 

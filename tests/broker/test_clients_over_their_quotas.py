@@ -55,9 +55,17 @@ def test_producer_and_consumer(broker):
     limits = {"fetch_message_max_bytes": 100_000, "fetch_wait_max_ms": 10}
     consumer = Consumer(config(broker, waits, group_id="g", enable_auto_commit=False, **limits))
     consumer.assign([TopicPartition("t", 0, 0)])
-    got, until = 0, time.monotonic() + 1.5
-    while time.monotonic() < until:
+    got = 0
+
+    def consumed():
+        nonlocal got
         got += sum(each.error() is None for each in consumer.consume(50, timeout=0.05))
+        return got
+
+    eventually(lambda: consumed() >= 50 and waits)
+    until = time.monotonic() + 1
+    while time.monotonic() < until:
+        consumed()
     consumer.close()
     assert 50 <= got <= 112  # of 116: ten seconds' worth, and a little of the eleventh
     assert max(waits) > 0

@@ -199,6 +199,12 @@ class _Slow(System):
         self.synced.release()
 
 
+async def ended(disks):
+    """Waits until the loop knows of the end of each probe."""
+    probes = [one.probing for one in disks._known.values() if one.probing is not None]
+    await asyncio.wait(probes)
+
+
 async def test_a_disk_is_slow_after_one_slow_probe_and_fast_after_several_fast_ones(tmp_path):
     pools, system = Pools([tmp_path]), _Slow()
     before = files.use(system)
@@ -209,7 +215,7 @@ async def test_a_disk_is_slow_after_one_slow_probe_and_fast_after_several_fast_o
         system.takes_ms, begun_ms = next_takes_ms, system.now_ms
         disks.look()
         await asyncio.to_thread(system.synced.acquire)
-        await asyncio.sleep(0.02)  # until the loop knows of its end
+        await ended(disks)
         system.now_ms = begun_ms + max(next_takes_ms, 300)
         return set(disks.slow)
 
@@ -237,7 +243,7 @@ async def test_a_disk_is_not_slow_because_its_broker_has_much_to_sync(tmp_path):
     try:
         disks.look()
         assert await asyncio.to_thread(system.synced.acquire, timeout=5), "the probe waits"
-        await asyncio.sleep(0.02)  # until the loop knows of its end
+        await ended(disks)
         system.now_ms += 901
         disks.look()
         assert disks.slow == set()

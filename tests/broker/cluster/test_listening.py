@@ -100,13 +100,13 @@ def test_a_broker_that_waits_to_be_unfenced_can_be_stopped(held):
 
 
 def test_a_broker_whose_session_is_lost_is_not_ready(tmp_path):
-    with BrokerCluster(tmp_path, 2, {"broker.session.timeout.ms": 500}) as cluster:
+    with BrokerCluster(tmp_path, 2, {"broker.session.timeout.ms": 4000}) as cluster:
         http = cluster[2].http
         assert page(http, "/readyz") == (200, "ready\n")
         # A broker that is only cut off goes on; one that was paused past its lease steps down.
         cluster.cut(2)
         cluster.pause(2)
-        time.sleep(1)
+        time.sleep(5)
         cluster.resume(2)
         eventually(lambda: page(http, "/readyz")[0] == 503)
         assert page(http, "/readyz")[1] == (

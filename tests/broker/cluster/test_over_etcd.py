@@ -157,14 +157,14 @@ def test_without_a_majority_of_etcd_data_goes_on_and_admin_says_why_not(
 
 def test_an_etcd_without_space_stops_admin_and_no_data(tmp_path, capsys):
     with running_etcd(options=("--quota-backend-bytes", str(1 << 20))) as etcd:
-        settings = {"metadata.store": etcd.url(), "broker.session.timeout.ms": LEASE_MS}
+        settings = {"metadata.store": etcd.url(), "broker.session.timeout.ms": LONG_LEASE_MS}
         with BrokerCluster(tmp_path / "data", settings=settings) as cluster:
             create(cluster, "t", configs=TOPIC)
             load = started_load(cluster)
             for _ in range(30):  # somebody else fills it
                 with contextlib.suppress(urllib.error.HTTPError):
                     etcd.control("kv/put", {"key": "Zm9v", "value": "A" * 100_000})
-            end = time.monotonic() + 2 * LEASE_MS / 1000
+            end = time.monotonic() + 2 * LONG_LEASE_MS / 1000
             while time.monotonic() < end:
                 load.send("t", 50)
                 load.flush()

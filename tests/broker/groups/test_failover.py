@@ -220,7 +220,7 @@ def test_a_commit_waits_for_the_replicas_that_are_in_sync(tmp_path):
 
 
 def test_a_coordinator_that_was_paused_serves_no_more(tmp_path):
-    with brokers_in(tmp_path, *ALL, **{"broker.session.timeout.ms": 500}) as cluster:
+    with brokers_in(tmp_path, *ALL, **{"broker.session.timeout.ms": 4000}) as cluster:
         create(cluster, "t")
         home = coordinator_of(cluster, "g")
         commit_once_known(cluster, home, "g", 1)

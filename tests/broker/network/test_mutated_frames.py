@@ -217,7 +217,7 @@ def play(broker, frames):
 
 
 # A mutated AlterClientQuotas may give everybody a quota: then connections are muted for this long.
-SETTINGS = {"max.partitions.per.topic": 20, "connections.max.idle.ms": 1_000}
+SETTINGS = {"max.partitions.per.topic": 20, "connections.max.idle.ms": 5_000}
 
 
 def test_mutated_frames(start):

@@ -14,7 +14,6 @@ from tidelog.cluster import BrokerCluster
 
 NOT_LEADER_OR_FOLLOWER = 6
 PREFERRED, TRANSACTION = 0, 1
-LATE_MS = 1_500
 
 
 @pytest.fixture(scope="module")
@@ -97,8 +96,8 @@ def test_nothing_is_appended_when_another_broker_leads_by_then(cluster, asked, v
     errors = []
     with ExitStack() as stack:
         sending = stack.enter_context(wire.Connection(cluster[1].bootstrap, timeout_s=60))
-        stack.enter_context(
-            cluster.faults(2).add(api="AddPartitionsToTxn", delay=LATE_MS, when="before")
+        held = stack.enter_context(
+            cluster.faults(2).add(api="AddPartitionsToTxn", delay="1h", when="before")
         )
         producer = Transactional(sending, named)
         producer.given = coordinator.given
@@ -106,9 +105,11 @@ def test_nothing_is_appended_when_another_broker_leads_by_then(cluster, asked, v
             target=lambda: errors.append(producer.send(topic, "late", version=version))
         )
         thread.start()
+        eventually(lambda: held.hits == 1)
         lead(asked[2], topic, [2, 1])
         eventually(lambda: [leader_of(each, topic) for each in asked.values()] == [2, 2])
         assert not errors, "the leader has changed while the coordinator is asked"
+        held.lift()
         thread.join(60)
     assert errors == [NOT_LEADER_OR_FOLLOWER]
     for broker in cluster:

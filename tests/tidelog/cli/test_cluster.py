@@ -65,6 +65,8 @@ def test_the_table_names_a_broker_that_is_away(cluster, capsys):
         shown = told(capsys, cluster[1].http)
         rows = [line.split() for line in shown.splitlines() if line[:1].isdigit()]
     cluster.restart(2)
+    while "away" in told(capsys, cluster[1].http):
+        assert time.monotonic() < deadline + 60
     assert f"Cluster {cluster.cluster_id}" in shown
 
 

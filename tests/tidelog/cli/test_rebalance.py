@@ -272,7 +272,9 @@ NO_THROTTLE = ([], {LEADERS: "", FOLLOWERS: ""})
 @pytest.mark.parametrize("again", [["--throttle", "800000"], []])
 def test_a_throttle_limits_the_moves_and_is_gone_when_they_are_done(cluster, capsys, again):
     """Also if the command is interrupted, and given again with or without it."""
-    producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"})
+    # Small batches: a quota that one fetch of a whole partition exceeds would not hold the rest back.
+    small = {"batch.size": 20_000}
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all", **small})
     for number in range(240):
         producer.produce("t", bytes([number]) * 20_000, partition=number % 6)
     assert producer.flush(30) == 0
@@ -326,7 +328,9 @@ def interrupted(cluster, command):
 
 
 def test_a_rebalance_is_cancelled(cluster, capsys):
-    producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"})
+    # Small batches: a quota that one fetch of a whole partition exceeds would not hold the rest back.
+    small = {"batch.size": 20_000}
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all", **small})
     for number in range(240):
         producer.produce("t", bytes([number]) * 20_000, partition=number % 6)
     assert producer.flush(30) == 0

@@ -17,6 +17,7 @@ import pytest
 from kafka import KafkaAdminClient, KafkaProducer
 
 from broker.metadata.liveness.lock_holders import holders, is_stopped
+from tidelog.kept_ports import KeptPorts
 
 ROOT = Path(__file__).parents[3]
 WITHIN_S = 60
@@ -238,10 +239,13 @@ def taken_behind_a_free_one():
 
 def test_a_port_in_use_ends_them_all(tmp_path):
     with taken_behind_a_free_one() as taken:
-        options = ("--listeners", f"PLAINTEXT://127.0.0.1:{taken.getsockname()[1] - 1}")
-        with serving(tmp_path, *options, brokers="2") as subject:
+        free = f"127.0.0.1:{taken.getsockname()[1] - 1}"
+        kept = KeptPorts()
+        kept.keep([free])  # until the first broker listens on it
+        with serving(tmp_path, "--listeners", f"PLAINTEXT://{free}", brokers="2") as subject:
             assert subject.process.wait(WITHIN_S) == 1
             assert subject.said == {}
+        kept.release()
     assert re.search(r"broker=2 .*address already in use", subject.log(), re.IGNORECASE)
     assert '"a broker did not start" broker=2 status=1' in subject.log()
 

@@ -23,6 +23,7 @@ from pathlib import Path
 import pytest
 
 from tests.oracle.apache_kafka import free_ports
+from tidelog.kept_ports import KeptPorts
 
 PROGRAM = "etcd"
 START_S = 60
@@ -53,6 +54,7 @@ class Etcd:
         self._election_ms, self._options = election_ms, tuple(options)
         self._ports = [(0, 0)] * size
         self._processes = [None] * size
+        self._kept = [KeptPorts() for _ in self.numbers]  # for a restart
         self._compacted = 1
         self._root_password = None
         self._scheme, self._context = "http", None
@@ -77,6 +79,7 @@ class Etcd:
         for last in (False, False, True):
             free = free_ports(2 * len(self.numbers))
             self._ports = list(zip(free[::2], free[1::2], strict=True))
+            self._release_ports()
             for number in self.numbers:
                 self._begin(number)
             try:
@@ -96,6 +99,7 @@ class Etcd:
         """Ends all members, and removes their data."""
         for number in self.numbers:
             self.kill(number)
+        self._release_ports()
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def kill(self, number):
@@ -216,6 +220,11 @@ class Etcd:
                 process.send_signal(signal.SIGCONT)
             process.wait(20)
             self._processes[number] = None
+            self._kept[number].keep(f"127.0.0.1:{port}" for port in self._ports[number])
+
+    def _release_ports(self):
+        for kept in self._kept:
+            kept.release()
 
     def _is_healthy(self, number):
         address = f"{self._scheme}://{self.endpoints[number]}/health"

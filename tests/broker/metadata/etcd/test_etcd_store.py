@@ -79,9 +79,9 @@ async def test_a_lease_ends_after_its_span_and_not_before_with_all_its_keys_at_o
 async def test_a_lease_that_is_kept_alive_stays(etcd):
     store = await opened(etcd, "kept")
     try:
-        lease = await store.grant(1_000)
+        lease = await store.grant(4_000)
         await store.transact((), (Put("a", b"", lease),))
-        for _ in range(8):
+        for _ in range(10):
             await asyncio.sleep(0.5)
             assert await store.keep_alive(lease)
         assert (await store.read("a")).pairs
