@@ -7,8 +7,12 @@ most memory that the broker took; how much time other machines on the same hardw
 CPU, in ms (`stolen`), which no program can prevent; and what became of the hostile requests. Every row
 starts a broker of its own on loopback, and is bounded in time and in count.
 
-    python benchmarks/hostile/neighbour.py               every row
-    python benchmarks/hostile/neighbour.py tags flood    some of them
+With `--brokers 3` each row starts a cluster. The hostile clients and the neighbour ask its first broker. Lag
+and memory are those of the broker that has most, and `stolen` is of all CPUs.
+
+    python benchmarks/hostile/neighbour.py                     every row
+    python benchmarks/hostile/neighbour.py tags flood-20       some of them
+    python benchmarks/hostile/neighbour.py --brokers 3 wide    the same, asked of a cluster
 
 Times mean little on a machine that does other work: the row `quiet` has no hostile client, and shows
 what the machine itself does to the neighbour.
@@ -34,7 +38,9 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 sys.path[:0] = [str(Path(__file__).resolve().parents[up]) for up in (1, 2)]
 
 import partition_requests
+import replicated_requests
 from brokers import Tidelog
+from cluster.clusters import TidelogCluster
 from prepared import frame_of, request_head, uvarint
 from printing import add_json, print_each
 
@@ -226,6 +232,7 @@ ROWS: dict[str, Callable[[int], str]] = {
     "metadata": _metadata,
     "creation": _creation,
     **partition_requests.ROWS,
+    **replicated_requests.ROWS,
 }
 _TWENTY = ("elements", "allowed", "describe")  # also from 20 clients at once
 
@@ -261,29 +268,56 @@ def neighbour(port: int) -> Iterator[list[float]]:
         waits += json.loads(out or "[]")
 
 
-def measure(row: str, attack: Callable[[int], str], clients: int) -> Seen:
-    """Starts a broker, lets the hostile clients loose on it, and stops it."""
+class Subject(NamedTuple):
+    """What is asked: one broker, or the first of several."""
+
+    port: int
+    http: list[str]  # host:port of the HTTP of each broker
+    pids: list[int]
+    cpu: str  # as /proc/stat names it
+
+
+@contextlib.contextmanager
+def started(brokers: int) -> Iterator[Subject]:
+    """Starts a broker on one CPU, or several on all; stops them in the end."""
+    settings = {"max.connections": "2000"}
     with tempfile.TemporaryDirectory() as directory:
-        broker = Tidelog(Path(directory), cpu=0, settings={"max.connections": "2000"})
-        broker.start()
-        stolen_ms = _stolen_ms(broker.cpu)
+        if brokers == 1:
+            broker = Tidelog(Path(directory), cpu=0, settings=settings)
+            broker.start()
+            try:
+                yield Subject(broker.port, [broker.http], [broker.pid], f"cpu{broker.cpu}")
+            finally:
+                broker.stop()
+            return
+        cluster = TidelogCluster(Path(directory), brokers, settings)
+        cluster.start()
         try:
-            with neighbour(broker.port) as waits:
-                time.sleep(_PAUSE_S)  # some waits before it, and some after it
-                heard = attack_with(attack, broker.port, clients)
-                time.sleep(_PAUSE_S)
-            return Seen(
-                row if clients == 1 else f"{row} x {clients}",
-                waits[len(waits) // 2],
-                waits[len(waits) * 99 // 100],
-                waits[-1],
-                1000 * metric(broker, "tidelog_loop_lag_longest_seconds"),
-                peak_mb(broker.pid),
-                _stolen_ms(broker.cpu) - stolen_ms,
-                heard,
-            )
+            port = int(cluster.bootstrap.partition(",")[0].rpartition(":")[2])
+            yield Subject(port, cluster.http, cluster.brokers, "cpu")
         finally:
-            broker.stop()
+            cluster.stop()
+
+
+def measure(row: str, attack: Callable[[int], str], clients: int, brokers: int) -> Seen:
+    """Starts brokers, lets the hostile clients loose on the first, and stops them."""
+    with started(brokers) as subject:
+        stolen_ms = _stolen_ms(subject.cpu)
+        with neighbour(subject.port) as waits:
+            time.sleep(_PAUSE_S)  # some waits before it, and some after it
+            heard = attack_with(attack, subject.port, clients)
+            time.sleep(_PAUSE_S)
+        lags_s = (metric(http, "tidelog_loop_lag_longest_seconds") for http in subject.http)
+        return Seen(
+            row if clients == 1 else f"{row} x {clients}",
+            waits[len(waits) // 2],
+            waits[len(waits) * 99 // 100],
+            waits[-1],
+            1000 * max(lags_s),
+            max(map(peak_mb, subject.pids)),
+            _stolen_ms(subject.cpu) - stolen_ms,
+            heard,
+        )
 
 
 def attack_with(attack: Callable[[int], str], port: int, clients: int) -> str:
@@ -301,9 +335,9 @@ def attack_with(attack: Callable[[int], str], port: int, clients: int) -> str:
     return heard[0]
 
 
-def metric(broker: Tidelog, name: str) -> float:
+def metric(http: str, name: str) -> float:
     """Returns a metric without labels; -1 where the broker has none of that name."""
-    with urllib.request.urlopen(f"http://{broker.http}/metrics", timeout=_DEADLINE_S) as page:
+    with urllib.request.urlopen(f"http://{http}/metrics", timeout=_DEADLINE_S) as page:
         for line in page.read().decode().splitlines():
             if line.startswith(name + " "):
                 return float(line.split()[1])
@@ -318,10 +352,10 @@ def peak_mb(pid: int) -> float:
     return 0.0
 
 
-def _stolen_ms(cpu: int) -> int:
+def _stolen_ms(cpu: str) -> int:
     """Returns the time that was taken from a CPU until now, in steps of a clock tick; see proc(5)."""
     for line in Path("/proc/stat").read_text().splitlines():
-        if line.startswith(f"cpu{cpu} "):
+        if line.startswith(f"{cpu} "):
             return int(line.split()[8]) * 1000 // os.sysconf("SC_CLK_TCK")
     return 0
 
@@ -332,13 +366,14 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("rows", nargs="*", help=f"of: {', '.join(ROWS)}")
+    parser.add_argument("--brokers", type=int, default=1, help="of a cluster (1)")
     add_json(parser)
     options = parser.parse_args()
     unknown = set(options.rows) - set(ROWS)
     if unknown:
         parser.error(f"there is no row {', '.join(sorted(unknown))}")
     found = (
-        measure(row, ROWS[row], clients)
+        measure(row, ROWS[row], clients, options.brokers)
         for row in options.rows or ROWS
         for clients in ((1, 20) if row in _TWENTY else (1,))
     )
