@@ -236,6 +236,11 @@ def _unseen(
                 yield Kind.UNSEEN, place, f"{group}: {entry.value[:60]!r} at {entry.offset}"
 
 
+def has_got_everything(history: History, group: str) -> bool:
+    """Returns whether members of a group have got all that EVERYTHING has read."""
+    return not any(_unseen(history, _logs(history), group))
+
+
 def commits_back(events: Iterable[object]) -> Iterator[tuple[Place, str]]:
     """Compares what groups were told, or committed, with commits that were over before."""
     by_group: defaultdict[tuple[str, Place], list[Committed | Told]] = defaultdict(list)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from tests.nemesis import view
 from tests.nemesis.brokers import Unhealthy, end, started, stop
-from tests.nemesis.checker import Kind, Problem, problems
+from tests.nemesis.checker import Kind, Problem, has_got_everything, problems
 from tests.nemesis.consumers import Alone, Member, read_everything
 from tests.nemesis.etcd_faults import EtcdFaults
 from tests.nemesis.faults import Faults
@@ -51,6 +51,7 @@ HEALTHY_WITHIN_S = 60.0
 MEMBERS = 0.2  # of the rounds have a member that leaves and another that joins
 _MORE = 10  # records that each client has to get through after a fault
 _POLL_S = 0.05
+_DRAINED_AFTER_S = 60
 
 
 class Life:
@@ -220,8 +221,14 @@ class Life:
         return problems(history, groups=[GROUP])
 
     def _drain(self) -> None:
-        """Waits until the group has got everything, or gets no more."""
-        last = -1
-        while (now := self._progress()[GROUP]) != last:
-            last = now
-            time.sleep(2)
+        """Waits until the group has got everything, or has got nothing more for a minute.
+
+        A member that is gone is missed after its session; until then the others get nothing.
+        """
+        got, until_s = -1, 0.0
+        while not has_got_everything(self.history, GROUP):
+            if (now := self._progress()[GROUP]) != got:
+                got, until_s = now, time.monotonic() + _DRAINED_AFTER_S
+            elif time.monotonic() > until_s:
+                return
+            time.sleep(1)

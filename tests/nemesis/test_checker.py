@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.nemesis.checker import EVERYTHING, Kind, problems
+from tests.nemesis.checker import EVERYTHING, Kind, has_got_everything, problems
 from tests.nemesis.history import (
     NO_OFFSET,
     Acknowledged,
@@ -43,11 +43,15 @@ def right():
     return events + [polled(EVERYTHING, 0, offset) for offset in range(COUNT)]
 
 
-def kinds(events):
+def history_of(events):
     history = History(stamped=["stamped"])
     for event in events:
         history.add(event)
-    return {problem.kind for problem in problems(history, groups=[GROUP])}
+    return history
+
+
+def kinds(events):
+    return {problem.kind for problem in problems(history_of(events), groups=[GROUP])}
 
 
 def altered(change, reader=None):
@@ -151,6 +155,11 @@ PLANTED = {
 def test_what_is_planted_is_found(name):
     events, expected = PLANTED[name]
     assert kinds(events) == expected
+
+
+def test_a_group_that_misses_a_record_has_not_got_everything():
+    assert has_got_everything(history_of(right()), GROUP)
+    assert not has_got_everything(history_of(altered(without(5), f"{GROUP}/2")), GROUP)
 
 
 def test_each_kind_of_problem_is_planted():
