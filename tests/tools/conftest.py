@@ -40,6 +40,14 @@ def tools(request, tmp_path_factory):
 
 
 @pytest.fixture
+def patient_client(tmp_path):
+    """Options for a tool whose client waits for 5 s of itself, and has no option for that alone."""
+    path = tmp_path / "client.properties"
+    path.write_text("request.timeout.ms=60000\n")
+    return "--command-config", str(path)
+
+
+@pytest.fixture
 def run(broker, tools):
     """Run a tool against the broker; it must succeed, unless it is expected to fail."""
 

@@ -311,10 +311,8 @@ class TestTheCluster:
         done = tools.run("kafka-cluster", "list-endpoints", *at)
         assert done.lines[1].split()[:3] == ["1", "127.0.0.1", str(broker.port)]
 
-    def test_versions(self, run, tmp_path):
-        patient = tmp_path / "client.properties"
-        patient.write_text("request.timeout.ms=60000\n")  # of itself it waits for 5 s
-        done = run("kafka-broker-api-versions", "--command-config", str(patient))
+    def test_versions(self, run, patient_client):
+        done = run("kafka-broker-api-versions", *patient_client)
         for line in ("Produce(0): 0 to 13", "Metadata(3): 0 to 13", "DescribeLogDirs(35): 0 to 4"):
             assert line in done.out
 

@@ -269,15 +269,22 @@ sys.exit(main(sys.argv[1:]))
 NO_THROTTLE = ([], {LEADERS: "", FOLLOWERS: ""})
 
 
-@pytest.mark.parametrize("again", [["--throttle", "800000"], []])
-def test_a_throttle_limits_the_moves_and_is_gone_when_they_are_done(cluster, capsys, again):
-    """Also if the command is interrupted, and given again with or without it."""
-    # Small batches: a quota that one fetch of a whole partition exceeds would not hold the rest back.
+def fill(cluster):
+    """Writes 800 kB to each partition.
+
+    In small batches: if one fetch brought a whole partition, a throttle would not hold it back.
+    """
     small = {"batch.size": 20_000}
     producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all", **small})
     for number in range(240):
         producer.produce("t", bytes([number]) * 20_000, partition=number % 6)
     assert producer.flush(30) == 0
+
+
+@pytest.mark.parametrize("again", [["--throttle", "800000"], []])
+def test_a_throttle_limits_the_moves_and_is_gone_when_they_are_done(cluster, capsys, again):
+    """Also if the command is interrupted, and given again with or without it."""
+    fill(cluster)
     line = ["cluster", "rebalance", "--broker", cluster[1].bootstrap]
     limited = [*line, "--throttle", "200000"]
     assert main([*limited, "--plan"]) == 0
@@ -328,12 +335,7 @@ def interrupted(cluster, command):
 
 
 def test_a_rebalance_is_cancelled(cluster, capsys):
-    # Small batches: a quota that one fetch of a whole partition exceeds would not hold the rest back.
-    small = {"batch.size": 20_000}
-    producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all", **small})
-    for number in range(240):
-        producer.produce("t", bytes([number]) * 20_000, partition=number % 6)
-    assert producer.flush(30) == 0
+    fill(cluster)
     line = ["cluster", "rebalance", "--broker", cluster[1].bootstrap]
     interrupted(cluster, [*line, "--throttle", "200000"])
     assert main([*line, "--cancel"]) == 0

@@ -136,12 +136,10 @@ def test_settings(run_tool, topic):
     assert "min.insync.replicas=2" in run_tool("kafka-configs", *which, "--describe").out
 
 
-def test_the_brokers(run_tool, brokers, tools, tmp_path):
+def test_the_brokers(run_tool, brokers, tools, patient_client):
     expected = f"Cluster ID: {brokers[1].cluster_id}\n"
     assert run_tool("kafka-cluster", "cluster-id").out == expected
-    patient = tmp_path / "client.properties"
-    patient.write_text("request.timeout.ms=60000\n")  # of itself it waits for 5 s
-    out = run_tool("kafka-broker-api-versions", "--command-config", str(patient)).out
+    out = run_tool("kafka-broker-api-versions", *patient_client).out
     told = re.findall(r"^127\.0\.0\.1:(\d+) \(id: (\d) rack: null", out, re.MULTILINE)
     assert sorted((int(each), int(port)) for port, each in told) == [
         (each, brokers[each].port) for each in ALL
