@@ -69,7 +69,7 @@ print(json.dumps(sorted(waits)))
 
 
 class Hostile:
-    """One connection of a hostile client."""
+    """A connection that a hostile client has opened to a broker."""
 
     def __init__(self, port: int) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port), timeout=_DEADLINE_S)
@@ -345,7 +345,7 @@ def metric(http: str, name: str) -> float:
 
 
 def peak_mb(pid: int) -> float:
-    """Returns the most memory that a process has had so far."""
+    """Returns the peak resident memory of a process in MB; see VmHWM in proc(5)."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("VmHWM:"):
             return int(line.split()[1]) * 1024 / 1e6
@@ -353,7 +353,7 @@ def peak_mb(pid: int) -> float:
 
 
 def _stolen_ms(cpu: str) -> int:
-    """Returns the time that was taken from a CPU until now, in steps of a clock tick; see proc(5)."""
+    """Returns the time that was taken from a CPU, or from all (`cpu`), since boot; see proc(5)."""
     for line in Path("/proc/stat").read_text().splitlines():
         if line.startswith(f"{cpu} "):
             return int(line.split()[8]) * 1000 // os.sysconf("SC_CLK_TCK")
@@ -366,7 +366,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("rows", nargs="*", help=f"of: {', '.join(ROWS)}")
-    parser.add_argument("--brokers", type=int, default=1, help="of a cluster (1)")
+    parser.add_argument("--brokers", type=int, default=1, help="how many each row starts (1)")
     add_json(parser)
     options = parser.parse_args()
     unknown = set(options.rows) - set(ROWS)

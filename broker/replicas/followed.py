@@ -135,7 +135,7 @@ class Followed:
     # --- on the loop ------------------------------------------------------------------------------
 
     def _finish(self, answer: FetchAnswer) -> None:
-        """Does what follows an append on the loop."""
+        """Completes an append: advances the high watermark, and wakes the fetches that wait for it."""
         actions = self.follower.on_appended(answer, follower_log(self.partition))
         left: list[FollowerAction] = []
         for action in actions:
@@ -149,7 +149,7 @@ class Followed:
             self._in_thread(self._carry_out, left, None, answer)
 
     def _tell_readers(self) -> None:
-        """Wakes the consumers who wait here, if the high watermark has risen."""
+        """Wakes the fetches of consumers that wait on this broker, if the high watermark has risen."""
         before, now = self._readable, self.partition.state.ends[1]
         if now == before:
             return

@@ -402,7 +402,7 @@ class Replicas:
         appended: Appended | asyncio.Future[Appended],
         timeout_ms: int,
     ) -> Appended | asyncio.Future[Appended]:
-        """Returns the append if all in-sync replicas have its records, else a future of it (acks=all).
+        """Returns the append, or a future that ends when all in-sync replicas have its records (acks=all).
 
         Raises NotLeaderOrFollower, NotEnoughReplicasAfterAppend and RequestTimedOut, or the future does.
         """

@@ -138,7 +138,7 @@ class Batch(NamedTuple):
 
     @property
     def is_empty(self) -> bool:
-        """Whether compaction left only the header; then no record has the header's time."""
+        """Whether compaction removed all records and kept the header, whose times are then of no record."""
         return self.magic > 1 and not self.count
 
     @property

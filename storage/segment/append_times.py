@@ -280,7 +280,7 @@ class AppendTimes:
         return next((entry.time for entry in self.entries() if entry.time != UNKNOWN), None)
 
     def first_reaching(self, append_time_ms: int) -> Reached:
-        """Finds the first batches appended at a time or later; raises OSError."""
+        """Returns where the first batches begin that were appended at a time or later. Raises OSError."""
         if not self._count:
             return Reached(None, self.base_offset)
         return self._entries().reached(append_time_ms, self._last_known)

@@ -54,7 +54,7 @@ class Follower:
         self._has_lost = False  # changes that nobody else will tell
 
     async def start(self) -> None:
-        """Reads the keys, and follows them from there. Raises KafkaStorageError."""
+        """Reads all keys, then begins to watch them from that revision. Raises KafkaStorageError."""
         self._restart(await read_keys(self._members, self._keys, keys_only=True))
         self._work = [asyncio.create_task(work) for work in (self._follow(), self._compare_often())]
 

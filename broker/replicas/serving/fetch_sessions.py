@@ -111,7 +111,7 @@ class Ask:
         return self.led is not None and self.led.leader.has_news(self.request)
 
     def is_out_of_sync(self) -> bool:
-        """Returns whether the follower is not in the ISR, and would join by asking again."""
+        """Returns whether the follower is outside the ISR; it may join the ISR with its next fetch."""
         return self.led is not None and self.request.replica not in self.led.leader.isr
 
     def look_again(self) -> bool:

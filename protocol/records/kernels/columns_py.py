@@ -110,7 +110,7 @@ def _append_batch(
 
 
 def _is_outside(batch: Batch, low: int, high: int) -> bool:
-    """Returns whether the header proves that no record has a time from `low` to `high`."""
+    """Returns whether, by the header of the batch alone, no record has a time from `low` to `high`."""
     if batch.magic == 0:
         return True
     time = batch.max_timestamp
