@@ -3,12 +3,16 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-STAMP := $(VENV)/.stamp
+# What is in the environment: each stage is a file, made when what the stage installs is there.
+SERVE := $(VENV)/.serve
+TEST := $(VENV)/.test
+CHECK := $(VENV)/.check
+SPARK := $(VENV)/.spark
+INSTALL := $(PYTHON) tools/pip_from_outside.py --python $(BIN)/python install --quiet --disable-pip-version-check
 # Jars for the tests, fetched before any of them waits; again where that fails, for a mirror may falter.
 FETCH := $(BIN)/python tests/oracle/apache_kafka.py fetch
 ORACLES := 3.9.1 4.1.1 0.10.2.2
 TOOLS := tools-3.9.1 tools-4.1.1 connect-3.9.1 connect-4.1.1
-PACKAGES := config protocol storage client broker pipeline tidelog
 # Many tests wait for a broker or a disk, so two more than there are cores keep the cores busy.
 WORKERS ?= $(shell echo $$(( $$(nproc) + 2 )))
 # Two that start JVMs need some 5 GB; more are for machines with more (tests/heavy.py shares the tests out).
@@ -29,66 +33,81 @@ MINUTES ?= 60
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: $(STAMP) ## make .venv with everything needed to serve, test and check
+setup: $(CHECK) ## make .venv with everything needed to serve, test and check
 
-$(STAMP): pyproject.toml setup.py protocol/records/_kernels.pyx $(wildcard protocol/records/*.pxi)
+# Byte code is not compiled ahead: a broker needs a fifth of it, and Python keeps what it compiles.
+$(SERVE): pyproject.toml setup.py protocol/records/_kernels.pyx $(wildcard protocol/records/*.pxi)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "tidelog needs Python 3.11 or newer ($(PYTHON) is older)"; exit 1; }
-	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { echo "cannot make a virtual environment (on Debian: apt install python3-venv)"; exit 1; }
-	$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --editable '.[dev]'
-	$(BIN)/python setup.py --quiet build_ext --inplace || echo "no compiled kernels: the Python twin will serve"
-	$(BIN)/python -m compileall -q $(PACKAGES)
+	@$(PYTHON) -c 'import ensurepip' || { echo "cannot make a virtual environment (on Debian: apt install python3-venv)"; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv --without-pip $(VENV)
+	@echo "Installing the broker into $(VENV), and compiling its kernels: 70 MB, half a minute."
+	@PIP_COMPILE=0 $(INSTALL) --editable .
 	@touch $@
 
-serve: setup ## serve on 127.0.0.1:9092, HTTP on 127.0.0.1:8080, logs below ./data
+$(TEST): $(SERVE)
+	@echo "Installing what the tests need into $(VENV): 600 MB more, a minute."
+	@PIP_COMPILE=0 $(INSTALL) 'tidelog[test]'
+	@touch $@
+
+$(CHECK): $(TEST)
+	@echo "Installing what the checks need into $(VENV): 90 MB more."
+	@PIP_COMPILE=0 $(INSTALL) 'tidelog[check]'
+	@touch $@
+
+$(SPARK): $(TEST)
+	@echo "Installing PySpark, and what its tests need, into $(VENV): 500 MB more."
+	@PIP_COMPILE=0 $(INSTALL) 'tidelog[spark,avro,iceberg]'
+	@touch $@
+
+serve: $(SERVE) ## serve on 127.0.0.1:9092, HTTP on 127.0.0.1:8080, logs below ./data
 	$(BIN)/tidelog serve --listeners PLAINTEXT://$(LISTEN) --log-dirs $(DATA) --http $(HTTP)
 
-fetch: setup ## fetch what oracle, test-clients and test-spark need: jars, and the clients' environments
+fetch: $(TEST) ## fetch what oracle, test-clients and test-spark need: jars, and the clients' environments
 	@$(BIN)/python tests/clients/environments.py
 	@for version in $(ORACLES) $(TOOLS); do $(FETCH) $$version >/dev/null || $(FETCH) $$version >/dev/null || true; done
 	@$(BIN)/python -m tests.pipeline.spark_kafka
 	@$(BIN)/python -m tests.pipeline.iceberg_spark
 
-test: setup ## run the tests (heavy parts that are missing are skipped with a reason)
+test: $(TEST) ## run the tests (heavy parts that are missing are skipped with a reason)
 	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m 'not (oracle or clients or docker or spark or long)'
 
-test-long: setup ## the long profiles: a million mutated frames, more kills, 900 rounds of faults
+test-long: $(TEST) ## the long profiles: a million mutated frames, more kills, 900 rounds of faults
 	TIDELOG_EVERY_CASE=1 TIDELOG_FUZZ_FRAMES=1000000 TIDELOG_FUZZ_TCP_FRAMES=1000000 TIDELOG_MODEL_LOOKUPS=100000 TIDELOG_MODEL_DECISIONS=10000 TIDELOG_LOG_MODEL_RUNS=10000 TIDELOG_REPLICA_RUNS=10000 $(BIN)/python -m pytest -q -m 'long or not (oracle or clients or docker or spark)' --timeout 3600
 
-test-clients: setup ## every real client against every other; Kafka's tools, Connect and Streams on three brokers
+test-clients: $(TEST) ## every real client against every other; Kafka's tools, Connect and Streams on three brokers
 	@$(BIN)/python tests/clients/environments.py
 	@for version in $(TOOLS); do $(FETCH) $$version >/dev/null || $(FETCH) $$version >/dev/null || true; done
 	$(BIN)/python -m pytest -q $(HEAVY) -m clients --timeout 1800 tests/clients tests/field tests/tools
 
-test-docker: setup ## the image and the compose stack, with docker or podman
+test-docker: $(TEST) ## the image and the compose stack, with docker or podman
 	$(BIN)/python -m pytest -q -s -m docker --timeout 900 tests/docker
 
-fuzz-kernels: setup ## the kernels with address and undefined-behaviour sanitizers, and the fuzz of records
+fuzz-kernels: $(TEST) ## the kernels with address and undefined-behaviour sanitizers, and the fuzz of records
 	$(BIN)/python tools/fuzz_kernels.py
 
-simulate: setup ## lives of a cluster with faults: SEEDS=10000 FROM=1; PLANT=list names mistakes to plant
+simulate: $(TEST) ## lives of a cluster with faults: SEEDS=10000 FROM=1; PLANT=list names mistakes to plant
 	@SEEDS=$(SEEDS) FROM=$(FROM) PLANT="$(PLANT)" STORAGE="$(STORAGE)" $(BIN)/python -m tests.simulation.replication.lives
 
-simulate-clocks: setup ## lives with wrong clocks: SEEDS=20000 FROM=1; PLANT=list names mistakes to plant
+simulate-clocks: $(TEST) ## lives with wrong clocks: SEEDS=20000 FROM=1; PLANT=list names mistakes to plant
 	@SEEDS=$(SEEDS) FROM=$(FROM) PLANT="$(PLANT)" $(BIN)/python -m tests.simulation.clocks.lives
 
-nemesis: setup ## rounds of faults under load: ROUNDS=200 SEED=1; STORE=etcd over etcd; TRANSACTIONS=1
+nemesis: $(TEST) ## rounds of faults under load: ROUNDS=200 SEED=1; STORE=etcd over etcd; TRANSACTIONS=1
 	@$(BIN)/python -m tests.nemesis$(if $(TRANSACTIONS),.transactions) --rounds $(ROUNDS) --seed $(SEED) $(if $(filter etcd,$(STORE)),--etcd)
 
-soak: setup ## one broker under a mixed load: nothing lost, and memory, descriptors, threads level: MINUTES=60
+soak: $(TEST) ## one broker under a mixed load: nothing lost, and memory, descriptors, threads level: MINUTES=60
 	@$(BIN)/python -m tests.soak --minutes $(MINUTES)
 
-test-spark: setup ## the pipeline's jobs on Spark; installs PySpark into .venv, needs Java
-	$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --editable '.[dev,spark,avro,iceberg]'
+test-spark: $(SPARK) ## the pipeline's jobs on Spark; installs PySpark into .venv, needs Java
 	@$(FETCH) 3.9.1 >/dev/null || $(FETCH) 3.9.1 >/dev/null || true
 	@$(BIN)/python -m tests.pipeline.spark_kafka
 	@$(BIN)/python -m tests.pipeline.iceberg_spark
 	$(BIN)/python -m pytest -q $(HEAVY) -m spark --timeout 600 tests/pipeline tests/tidelog
 
-oracle: setup ## the same requests to Apache Kafka and to tidelog, differences classified
+oracle: $(TEST) ## the same requests to Apache Kafka and to tidelog, differences classified
 	@for version in $(ORACLES) $(TOOLS); do $(FETCH) $$version >/dev/null || $(FETCH) $$version >/dev/null || true; done
 	$(BIN)/python -m pytest -q $(HEAVY) -m 'oracle and not spark' --timeout 1800 tests
 
-check: setup style types imports derived ## lint, types, imports, derived pages
+check: $(CHECK) style types imports derived ## lint, types, imports, derived pages
 
 style:
 	$(BIN)/ruff check .
@@ -110,7 +129,7 @@ derived:
 	$(BIN)/python tools/derive_time_picture.py --check
 	$(BIN)/python tools/check_links.py
 
-derive: setup ## write the derived pages anew
+derive: $(TEST) ## write the derived pages anew
 	$(BIN)/python tools/derive_configuration.py
 	$(BIN)/python tools/derive_compatibility.py
 	$(BIN)/python tools/derive_metrics.py
@@ -119,37 +138,34 @@ derive: setup ## write the derived pages anew
 	$(BIN)/python tools/derive_job_options.py
 	$(BIN)/python tools/derive_time_picture.py
 
-rewrite: setup ## rewrite the expected output of the time scripts (then read the diff)
+rewrite: $(TEST) ## rewrite the expected output of the time scripts (then read the diff)
 	TIDELOG_REWRITE=1 $(BIN)/python -m pytest -q tests/time
 
-bench: setup bench-cluster ## ratios against Apache Kafka, under 13 minutes
+bench: $(TEST) bench-cluster ## ratios against Apache Kafka, under 13 minutes
 	$(BIN)/python benchmarks/run.py
 	$(BIN)/python benchmarks/logs/measure.py --small
 	@echo "The pipeline beside stock Spark is measured by: make bench-pipeline (needs Java)"
 
-bench-cluster: setup ## three brokers beside three of Apache Kafka, under 5 minutes
+bench-cluster: $(TEST) ## three brokers beside three of Apache Kafka, under 5 minutes
 	$(BIN)/python benchmarks/cluster/measure.py
 
-bench-silence: setup ## how long producers wait when a leader is killed, beside Apache Kafka; needs a JDK
+bench-silence: $(TEST) ## how long producers wait when a leader is killed, beside Apache Kafka; needs a JDK
 	$(BIN)/python benchmarks/cluster/silence.py
 
-bench-partitions: setup ## 10,000 partitions of three brokers over etcd: creation, fail-over, start
+bench-partitions: $(TEST) ## 10,000 partitions of three brokers over etcd: creation, fail-over, start
 	$(BIN)/python benchmarks/cluster/many_partitions.py
 
-bench-logs: setup ## lookups in 100 M records, 10,000 partitions, recovery, flushing; resumable
+bench-logs: $(TEST) ## lookups in 100 M records, 10,000 partitions, recovery, flushing; resumable
 	$(BIN)/python benchmarks/logs/measure.py
 
-bench-pipeline: setup ## the pipeline beside stock Spark; installs PySpark into .venv, needs Java
-	$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --editable '.[dev,spark]'
+bench-pipeline: $(SPARK) ## the pipeline beside stock Spark; installs PySpark into .venv, needs Java
 	$(BIN)/python benchmarks/spark/pipeline_rows.py
 
-bench-streaming: setup ## ten million records streamed with kills, compared; installs PySpark, needs Java
-	$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --editable '.[dev,spark]'
+bench-streaming: $(SPARK) ## ten million records streamed with kills, compared; installs PySpark, needs Java
 	$(BIN)/python benchmarks/spark/streaming.py
 
-bench-full: setup bench-logs ## every factor, more repetitions, resumable
+bench-full: $(SPARK) bench-logs ## every factor, more repetitions, resumable
 	$(BIN)/python benchmarks/run.py --full
-	$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --editable '.[dev,spark]'
 	$(BIN)/python benchmarks/spark/pipeline_rows.py --full
 
 image: ## build the image tidelog:latest with docker or podman
@@ -168,4 +184,4 @@ compose-cluster-down: ## stop and remove them; their volumes stay
 	@docker/containers.sh cluster-down
 
 clean: ## remove what was built
-	rm -rf $(STAMP) build *.egg-info protocol/records/_kernels*.so protocol/records/_kernels.c .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(SERVE) build *.egg-info protocol/records/_kernels*.so protocol/records/_kernels.c .mypy_cache .ruff_cache .pytest_cache .hypothesis

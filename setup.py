@@ -15,7 +15,7 @@ def kernels() -> list[Extension]:
     extension = Extension(
         "tidelog._house.protocol.records._kernels",
         ["protocol/records/_kernels.pyx"],
-        extra_compile_args=["-O3"],
+        extra_compile_args=["-O3", "-g0"],  # debugging symbols take seconds and megabytes
     )
     built = list(cythonize([extension], language_level=3))
     for each in built:
