@@ -7,6 +7,12 @@ pool, which has a few threads for everything.
 Work on behalf of a request gets a `Permit`. It asks the permit, between partitions and between
 batches, whether anybody still wants the result; when the client has left or the broker stops, the
 permit raises `Abandoned`.
+
+The event loop goes on meanwhile, so a thread never iterates step by step over a dictionary or a set that
+others change: it copies it first, in one call that runs no Python, so that the interpreter's lock is
+kept: `list(d)`, `list(d.values())`, `dict(d).items()`. `list(d.items())` is no such call: it makes a tuple
+for each item, at which Python 3.11 may collect garbage and switch threads. What cannot be copied so is
+immutable, and is replaced whole, as the image of the metadata is.
 """
 
 from __future__ import annotations

@@ -85,7 +85,7 @@ def _states(partition: Partition) -> list[ProducerState]:
             coordinator_epoch=producer.coordinator_epoch,
             current_txn_start_offset=producer.transaction_first_offset,
         )
-        for producer in list(partition.state.read_producers())
+        for producer in partition.state.read_producers()
     ]
 
 

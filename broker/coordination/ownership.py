@@ -197,4 +197,4 @@ class Ownership:
     def is_loading(self) -> bool:
         """Whether a partition has not been read yet, so that keys are missing."""
         phases = (Phase.AWAITED, Phase.LOADING)
-        return any(each.phase in phases for each in self._partitions.values())
+        return any(each.phase in phases for each in list(self._partitions.values()))

@@ -53,10 +53,10 @@ class CompactionCounters:
 
     def forget_others(self, topics: Mapping[str, Topic]) -> None:
         """Drops uncleanable logs whose topic was deleted, or replaced by one of the same name."""
-        for (name, index), given_up in list(self.uncleanable.items()):
+        for (name, index), given_up in dict(self.uncleanable).items():
             known = topics.get(name)
             if known is None or known.topic_id != given_up.topic_id:
-                del self.uncleanable[name, index]
+                self.uncleanable.pop((name, index), None)
 
     def end_look(self, steady_ms: int) -> None:
         """Notes that a round has examined all logs."""

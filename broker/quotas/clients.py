@@ -119,7 +119,7 @@ class ClientQuotas:
 
     def used(self, now_ms: int) -> Iterator[Used]:
         """Yields what the buckets show now."""
-        for (key, _), bucket in list(self._buckets.items()):
+        for (key, _), bucket in dict(self._buckets).items():
             counted, limit = bucket.counted, bucket.limit
             rate = (
                 counted.left(limit.value, now_ms)

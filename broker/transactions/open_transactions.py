@@ -33,7 +33,7 @@ def opened(partitions: Iterable[Partition], now_ms: int) -> Iterator[OpenTransac
         producers = state.producers
         if producers is None or state.unstable is None:
             continue
-        for each in list(producers):  # appends continue meanwhile
+        for each in producers:  # those of now: appends continue meanwhile
             start_offset = each.transaction_first_offset
             if each.has_transaction and start_offset >= 0:
                 yield OpenTransaction(

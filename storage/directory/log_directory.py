@@ -106,7 +106,7 @@ class LogDirectory:
     def delays_ms(self, opened: Mapping[TopicPartition, Partition]) -> Offsets:
         """Returns the longest delays of its logs, as they are now where a log is open."""
         found = dict(self.longest_delays_ms)
-        for key, partition in list(opened.items()):
+        for key, partition in dict(opened).items():
             if partition.arrivals.longest_delay_ms is not None:
                 found[key] = partition.arrivals.longest_delay_ms
         return found
@@ -135,16 +135,16 @@ class LogDirectory:
         self.noted |= here  # first: a thread that creates one of these again waits for this one
         points = {key: self.recovery_points.get(key, 0) for key in here}
         starts = {
-            key: offset for key, offset in list(self.log_start_offsets.items()) if key in here
+            key: offset for key, offset in dict(self.log_start_offsets).items() if key in here
         }
-        cleaned = {key: offset for key, offset in list(self.cleaned_offsets.items()) if key in here}
-        delays = {key: ms for key, ms in list(self.longest_delays_ms.items()) if key in here}
+        cleaned = {key: offset for key, offset in dict(self.cleaned_offsets).items() if key in here}
+        delays = {key: ms for key, ms in dict(self.longest_delays_ms).items() if key in here}
         marks = points | {
-            key: offset for key, offset in list(self.high_watermarks.items()) if key in here
+            key: offset for key, offset in dict(self.high_watermarks).items() if key in here
         }
         marks |= {
             key: partition.believed_high_watermark
-            for key, partition in list(opened.items())
+            for key, partition in dict(opened).items()
             if key in here
         }
         for name, offsets in (

@@ -43,7 +43,7 @@ class PartitionIndex:
 
     def items(self) -> list[tuple[TopicPartition, LogDirectory]]:
         """Lists the partitions with their log directories, as of now."""
-        return list(self._directories.items())
+        return list(dict(self._directories).items())
 
     def names(self) -> list[TopicPartition]:
         """Lists the partitions in order."""

@@ -438,7 +438,7 @@ class LogStore:
 
     def _write_checkpoints(self) -> None:
         """Writes the checkpoints, with the offsets read at start for partitions that are closed."""
-        for key, partition in list(self._table.opened.items()):
+        for key, partition in dict(self._table.opened).items():
             with self._table.changing:
                 place = self._table.index.get(key)
                 # Meanwhile it may have been deleted and another one of its name created.

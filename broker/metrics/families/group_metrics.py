@@ -66,7 +66,7 @@ def _lags(scrape: Scrape) -> list[_Lag]:
 
 def _lags_of(scrape: Scrape, groups: Iterator[StoredGroup]) -> Iterator[_Lag]:
     for kept in groups:
-        for (topic, index), committed in list(kept.offsets.items()):
+        for (topic, index), committed in dict(kept.offsets).items():
             lag = _lag(scrape, kept.group.group_id, topic, index, committed.offset)
             if lag is not None:
                 yield lag

@@ -34,7 +34,7 @@ def _of_topics(attribute: str) -> Read:
     value = attrgetter(attribute)
 
     def read(scrape: Scrape) -> Samples:
-        for topic, counts in list(scrape.node.metrics.topics.items()):
+        for topic, counts in dict(scrape.node.metrics.topics).items():
             yield (topic,), value(counts)
 
     return read
@@ -54,7 +54,7 @@ def _of_partitions(attribute: str) -> Read:
 
 
 def _clients(scrape: Scrape) -> Samples:
-    yield from list(scrape.node.metrics.clients.items())
+    yield from dict(scrape.node.metrics.clients).items()
 
 
 def _sessions(attribute: str) -> Read:
@@ -69,14 +69,14 @@ def _sessions(attribute: str) -> Read:
 
 def _requests(scrape: Scrape) -> Samples:
     names = {entry.key: entry.name for entry in known_apis()}
-    for (key, version), count in list(scrape.node.metrics.requests.items()):
+    for (key, version), count in dict(scrape.node.metrics.requests).items():
         yield (names[key], str(version)), count
 
 
 def _times(scrape: Scrape) -> Samples:
     names = {entry.key: entry.name for entry in known_apis()}
     metrics = scrape.node.metrics
-    for key, counts in list(metrics.times.items()):
+    for key, counts in dict(metrics.times).items():
         yield (names[key],), Buckets(BUCKETS_S, counts, metrics.times_sum_s[key])
 
 
@@ -90,7 +90,7 @@ def _longest_lag(scrape: Scrape) -> Samples:
 
 
 def _fetched(scrape: Scrape) -> Samples:
-    for topic, counts in list(scrape.node.metrics.topics.items()):
+    for topic, counts in dict(scrape.node.metrics.topics).items():
         for place, size_bytes in enumerate(counts.fetched):
             if size_bytes:
                 magic, is_converted = divmod(place, 2)
@@ -100,7 +100,7 @@ def _fetched(scrape: Scrape) -> Samples:
 def _failed(attribute: str) -> Read:
     def read(scrape: Scrape) -> Samples:
         failed: dict[ErrorCode, int] = getattr(scrape.node.metrics, attribute)
-        for code, count in list(failed.items()):
+        for code, count in dict(failed).items():
             yield (code.name,), count
 
     return read

@@ -169,14 +169,14 @@ def _of_odds(attribute: str) -> Read:
 def _by_kind(attribute: str) -> Read:
     def read(scrape: Scrape) -> Samples:
         for topic, anomalies in _anomalies(scrape):
-            for kind, count in list(getattr(anomalies, attribute).items()):
+            for kind, count in dict(getattr(anomalies, attribute)).items():
                 yield (topic, kind), count
 
     return read
 
 
 def _anomalies(scrape: Scrape) -> list[tuple[str, TopicAnomalies]]:
-    return list(scrape.node.time_watch.topics.items())
+    return list(dict(scrape.node.time_watch.topics).items())
 
 
 def _delays(scrape: Scrape) -> Samples:

@@ -53,7 +53,7 @@ def _expired(scrape: Scrape) -> Samples:
 
 
 def _refused(scrape: Scrape) -> Samples:
-    for (api, code), count in list(scrape.node.metrics.transactions.refused.items()):
+    for (api, code), count in dict(scrape.node.metrics.transactions.refused).items():
         yield (api, code.name), count
 
 

@@ -112,7 +112,7 @@ class Sequenced(NamedTuple):
 
 
 class Producers:
-    """All producers of a partition. Not thread-safe."""
+    """All producers of a partition. Not thread-safe, but any thread may iterate over those of now."""
 
     def __init__(self, expiration_ms: int) -> None:
         """Begins without producers; a producer expires after `expiration_ms` without appends."""
@@ -125,7 +125,7 @@ class Producers:
         return len(self._known)
 
     def __iter__(self) -> Iterator[Producer]:
-        return iter(self._known.values())
+        return iter(list(self._known.values()))
 
     def get(self, producer_id: int) -> Producer | None:
         """Returns the state of a producer; None if it is unknown."""
@@ -239,7 +239,7 @@ class Producers:
 
     def open_transactions(self) -> list[Producer]:
         """Returns the producers with an open transaction, the oldest transaction first."""
-        opened = [known for known in list(self) if known.has_transaction]
+        opened = [known for known in self if known.has_transaction]
         return sorted(opened, key=lambda known: known.transaction_first_offset)
 
     def expire(self, now_ms: int) -> None:
