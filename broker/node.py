@@ -18,6 +18,7 @@ from broker.maintenance.clock_watch import ClockWatch
 from broker.memory.memory import Memory
 from broker.metrics.time_watch import TimeWatch
 from broker.network.accepting.connections import Connections
+from broker.network.accepting.descriptors import Descriptors
 from broker.network.encoded import EncodedOnce
 from broker.network.turns import Turns
 from broker.partitions.appends import Appends
@@ -76,7 +77,10 @@ class Node:
         store: LogStore,
         metadata: ClusterMetadata,
         metrics: Metrics,
+        descriptors: Descriptors | None = None,
     ) -> None:
+        """Without `descriptors` there is no limit of them."""
+        self.descriptors = descriptors or Descriptors()
         self.settings = Settings(config)
         self.clock = clock
         self.store = store
@@ -95,7 +99,7 @@ class Node:
         self.openings = Openings(store, self.open_log, pools.reads)
         self.coordinator = Coordinator(self)
         self.transactions = TransactionCoordinator(self)
-        self.connections = Connections(self.settings, metrics, memory)
+        self.connections = Connections(self.settings, metrics, memory, self.descriptors)
         self.fetch_sessions = FetchSessions(
             config.fetches.max_incremental_fetch_session_cache_slots,
             config.fetches.fetch_session_cache_max_partitions,

@@ -8,11 +8,9 @@ of several brokers waits for the others.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import ipaddress
 import logging
 import os
-import resource
 import signal
 import sys
 from functools import partial
@@ -33,6 +31,7 @@ from broker.memory.heap import keep_freed_memory
 from broker.metadata.local import metadata_of
 from broker.metadata.store import MetadataError
 from broker.metrics.counters import Metrics
+from broker.network.accepting import descriptors
 from broker.network.accepting.sockets import BACKLOG, bound_listeners, http_listener, listen
 from broker.network.connection import Connection
 from broker.node import Node
@@ -43,6 +42,7 @@ from protocol.errors import BrokerError
 from protocol.records import kernels
 from storage.directory.log_directory import LogDirectoryError
 from storage.directory.store import LogStore
+from storage.segment import log_file
 
 if TYPE_CHECKING:
     import socket
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("tidelog.server")
 
+_FEW_DESCRIPTORS = 4_096
 _DRAIN_S = 3.0
 _LINGER_S = 0.5  # how long peers may take to close their side
 # How long a thread of a pool may compute in Python while the event loop waits. Python's 5 ms would
@@ -65,7 +66,6 @@ _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 def run(config: BrokerConfig, clock: Clock | None = None) -> int:
     """Serves until SIGTERM or SIGINT. Returns the exit status: 0, or 1 if the start failed."""
     logs.set_up(config.log_level)
-    _raise_descriptor_limit()
     keep_freed_memory()
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -86,14 +86,6 @@ def _clock(config: BrokerConfig) -> Clock:
     if config.clock != "manual":
         return system
     return ManualClock(system.now_ms() if config.clock_start_ms is None else config.clock_start_ms)
-
-
-def _raise_descriptor_limit() -> None:
-    """Uses every descriptor the machine allows: each connection and open segment needs one."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        with contextlib.suppress(ValueError, OSError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 async def _main(config: BrokerConfig, clock: Clock) -> int:
@@ -120,6 +112,13 @@ async def _run(config: BrokerConfig, clock: Clock, faults: Faults | None) -> int
     if kernels.IMPLEMENTATION != "compiled":
         log.warning("the compiled record kernels are missing: serving with the slower Python twin")
     directories = [Path(directory) for directory in config.log_dirs]
+    allowed = descriptors.of_process()
+    if allowed.limit < _FEW_DESCRIPTORS:
+        log.warning(
+            "few open files are allowed (ulimit -n): connections are refused early",
+            extra={"limit": allowed.limit},
+        )
+    log_file.RECENT.capacity = allowed.segments
     store = LogStore(
         directories,
         default_config=config.topic_defaults,
@@ -138,7 +137,7 @@ async def _run(config: BrokerConfig, clock: Clock, faults: Faults | None) -> int
         await metadata.open()
         try:
             log_unenforced_in(metadata.image)
-            node = Node(config, clock, store, metadata, Metrics())
+            node = Node(config, clock, store, metadata, Metrics(), allowed)
             member = member_of(node)
             node.clock_watch.begin()
             await open_topics(node)

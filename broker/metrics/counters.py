@@ -76,6 +76,7 @@ class Metrics:
         self.connections_made = 0
         self.connections_refused = 0
         self.connections_delayed = 0
+        self.connections_silent = 0  # closed to make room
         self.http_connections_refused = 0
         self.segments_deleted = 0
         self.commits = 0

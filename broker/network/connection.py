@@ -93,6 +93,13 @@ class Connection(asyncio.BufferedProtocol):
         return bool(self._waiting)
 
     @property
+    def descriptor(self) -> int:
+        """Returns the number of its socket; -1 if it has none any more."""
+        transport = self._transport
+        opened = None if transport is None else transport.get_extra_info("socket")
+        return -1 if opened is None else int(opened.fileno())
+
+    @property
     def is_busy(self) -> bool:
         """Returns whether a request is being served, or its answer waits.
 

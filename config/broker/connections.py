@@ -48,7 +48,8 @@ class ConnectionsConfig:
         "max.connections",
         Type.INT,
         INT_MAX,
-        "How many connections may be open at once; more are closed.",
+        "How many connections may be open at once; more are closed. Never more than the limit of "
+        "open files leaves for clients.",
         low=0,
         for_one_broker=True,
     )

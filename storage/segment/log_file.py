@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 _FIRST_WINDOW = 8 * 1024  # read first when iterating: often a few batches are enough
 _WINDOW = 256 * 1024  # read at once at most
 
-RECENT = files.Recent(384)  # segments that may hold a descriptor or two
+# Segments that may hold a descriptor or two; the program that opens logs sets how many.
+RECENT = files.Recent(384)
 
 
 class Tail(NamedTuple):

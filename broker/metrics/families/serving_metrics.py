@@ -110,6 +110,10 @@ def _connections(scrape: Scrape) -> Samples:
     yield (), len(scrape.node.connections)
 
 
+def _connections_limit(scrape: Scrape) -> Samples:
+    yield (), scrape.node.connections.most(scrape.node.metadata.image)
+
+
 def _offline_logs(scrape: Scrape) -> Samples:
     yield (), len(scrape.node.offline())
 
@@ -180,6 +184,20 @@ FAMILIES = (
         "Connections that a limit of connections refused",
         (),
         _count("connections_refused"),
+    ),
+    Family(
+        "tidelog_connections_limit",
+        GAUGE,
+        "Connections that clients may have: max.connections, or what the limit of open files leaves",
+        (),
+        _connections_limit,
+    ),
+    Family(
+        "tidelog_connections_silent_closed",
+        COUNTER,
+        "Connections closed for others, because they had been silent for longest",
+        (),
+        _count("connections_silent"),
     ),
     Family(
         "tidelog_connections_delayed",

@@ -1,4 +1,4 @@
-"""Which new connections are served, and when: the limits of all, of one address, and of a second.
+"""Which new connections are served, and when: the limits of one address, and of a second.
 
 A refusal is a sentence. Of max.connection.creation.rate, and of the quota connection_creation_rate of an
 address (KIP-612), so many connections as come in a second are served
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from broker.topics.settings import Settings
 
 TOO_MANY: Final = "max.connections reached"
+TOO_FEW_DESCRIPTORS: Final = "the limit of open files (ulimit -n) leaves no room"
 TOO_FAST: Final = "max.connection.creation.rate reached"
 MOST_WAIT_S: Final = 10.0
 _BURST_S = 1.0
@@ -34,21 +35,16 @@ class Admission:
         self._due_s = 0.0  # when so many connections will have been due, at the rate
         self._due_of: dict[str, float] = {}  # the same of addresses that have a rate of their own
 
-    def admit(
-        self, host: str, open_connections: int, now_s: float, quotas: Quotas = NO_QUOTAS
-    ) -> float | str:
+    def admit(self, host: str, now_s: float, quotas: Quotas = NO_QUOTAS) -> float | str:
         """Counts a new connection; returns for how many seconds it waits, or why it is refused.
 
-        `open_connections` are those of all addresses; `now_s` is the time of the monotonic clock;
-        `quotas` have the rates of single addresses. A connection that is refused is not counted.
+        `now_s` is the time of the monotonic clock; `quotas` have the rates of single addresses. A connection
+        that is refused is not counted.
         """
-        config = self._settings.broker.connections
-        if open_connections >= config.max_connections:
-            return TOO_MANY
-        address = _address(host)
-        if refusal := self._refusal(address):
+        if refusal := self.refusal(host):
             return refusal
-        due_s, rate = now_s, config.max_connection_creation_rate
+        address, due_s = _address(host), now_s
+        rate = self._settings.broker.connections.max_connection_creation_rate
         if rate < INT_MAX:
             due_s = _next_due_s(self._due_s, rate, now_s)
             if due_s - _BURST_S - now_s > MOST_WAIT_S:
@@ -69,13 +65,14 @@ class Admission:
 
         Returns 0.0, or why it is refused: those of its address are limited all the same.
         """
-        address = _address(host)
-        if refusal := self._refusal(address):
+        if refusal := self.refusal(host):
             return refusal
-        self._count(address)
+        self._count(_address(host))
         return 0.0
 
-    def _refusal(self, address: str) -> str | None:
+    def refusal(self, host: str) -> str | None:
+        """Returns why an address may have no more connections, None if it may."""
+        address = _address(host)
         is_full = self._open.get(address, 0) >= self._most(address)
         return "max.connections.per.ip reached" if is_full else None
 

@@ -1,4 +1,7 @@
-"""The open connections: their limit, the idle ones, responses not read yet, and what was refused."""
+"""The open connections: their limit, the idle ones, responses not read yet, and what was refused.
+
+When there are as many as there may be, one that has been silent for long is closed for the next one.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,15 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from broker.network.accepting.admission import TOO_FAST, TOO_MANY, Admission
+from broker.network.accepting.admission import (
+    TOO_FAST,
+    TOO_FEW_DESCRIPTORS,
+    TOO_MANY,
+    Admission,
+)
+from broker.network.accepting.descriptors import Descriptors
 from broker.network.accepting.guests import Guests
+from broker.network.accepting.silent import Silent, is_silent
 from broker.network.context import Excessive, Folded, NoRoom
 from broker.network.stream.incoming import ARRIVING_BYTES
 from broker.repeats import Repeats
@@ -17,6 +27,7 @@ if TYPE_CHECKING:
 
     from broker.clock import Clock
     from broker.memory.memory import Memory
+    from broker.metadata.image import Image
     from broker.metrics.counters import Metrics
     from broker.network.connection import Connection
     from broker.network.context import CloseConnection
@@ -33,13 +44,21 @@ _WATCH_INTERVAL_S = 1.0
 class Connections:
     """The connections of one broker."""
 
-    def __init__(self, settings: Settings, metrics: Metrics, memory: Memory) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        metrics: Metrics,
+        memory: Memory,
+        descriptors: Descriptors | None = None,
+    ) -> None:
         """`memory` counts the bytes of answers that peers have not read."""
         self._settings = settings
+        self._descriptors = descriptors or Descriptors()
         self._metrics = metrics
         self._open: set[Connection] = set()
         self._admission = Admission(settings)
         self.guests = Guests()  # of the open connections, those that are beyond the limits
+        self._silent = Silent()
         self._refusals = Repeats()
         self._memory = memory
         self.arriving = memoryview(bytearray(ARRIVING_BYTES))  # see `Incoming`
@@ -57,9 +76,11 @@ class Connections:
         """
         now_s = connection.node.clock.monotonic_s()
         host, image = connection.session.host, connection.node.metadata.image
-        within = len(self._open) - len(self.guests)
-        wait_s = self._admission.admit(host, within, now_s, image.quotas)
-        if wait_s in (TOO_MANY, TOO_FAST):
+        full = self._why_full(connection, image)
+        if full and not self._admission.refusal(host) and self._close_silent(now_s):
+            full = None
+        wait_s = full or self._admission.admit(host, now_s, image.quotas)
+        if wait_s in (TOO_MANY, TOO_FEW_DESCRIPTORS, TOO_FAST):
             wait_s = self._admit_guest(connection, str(wait_s))
         if isinstance(wait_s, str):
             self._no_room(connection, wait_s)
@@ -69,6 +90,32 @@ class Connections:
         if wait_s:
             self._metrics.connections_delayed += 1
             connection.delay(wait_s)
+        return True
+
+    def most(self, image: Image) -> int:
+        """Returns how many connections clients may have: max.connections, or what descriptors allow."""
+        config, others = self._settings.broker, len(image.registrations) - 1
+        http = config.http.http_max_connections if config.http.address else 0
+        allowed = self._descriptors.clients(http=http, other_brokers=max(others, 0))
+        return min(config.connections.max_connections, allowed)
+
+    def _why_full(self, connection: Connection, image: Image) -> str | None:
+        """Returns why there is no room for a new connection beside those of clients, None if there is."""
+        within, most = len(self._open) - len(self.guests), self.most(image)
+        if within >= most:
+            is_set = most == self._settings.broker.connections.max_connections
+            return TOO_MANY if is_set else TOO_FEW_DESCRIPTORS
+        are_short = self._descriptors.are_short(connection.descriptor)
+        return TOO_FEW_DESCRIPTORS if are_short else None
+
+    def _close_silent(self, now_s: float) -> bool:
+        """Closes the connection that has been silent for longest; returns whether there was one."""
+        silent = self._silent.longest(self._open, now_s)
+        if silent is None:
+            return False
+        self._metrics.connections_silent += 1
+        self.discard(silent)
+        silent.expire()
         return True
 
     def _admit_guest(self, connection: Connection, refusal: str) -> float | str:
@@ -138,9 +185,7 @@ class Connections:
         Returns their number.
         """
         oldest_s = clock.monotonic_s() - self._settings.broker.connections_max_idle_ms / 1000
-        idle = [
-            c for c in self._open if c.last_active_s < oldest_s and not (c.is_busy or c.is_muted)
-        ]
+        idle = [each for each in self._open if is_silent(each, oldest_s)]
         for connection in idle:
             connection.expire()
         return len(idle)

@@ -26,29 +26,29 @@ def admission(**settings):
 class TestAddresses:
     def test_each_address_for_itself(self):
         limited = admission(max_connections_per_ip=2)
-        assert [limited.admit("10.0.0.1", 0, 0.0) for _ in range(3)] == [
+        assert [limited.admit("10.0.0.1", 0.0) for _ in range(3)] == [
             0.0,
             0.0,
             "max.connections.per.ip reached",
         ]
-        assert limited.admit("10.0.0.2", 2, 0.0) == 0.0
+        assert limited.admit("10.0.0.2", 0.0) == 0.0
         limited.discard("10.0.0.1")
-        assert limited.admit("10.0.0.1", 2, 0.0) == 0.0
+        assert limited.admit("10.0.0.1", 0.0) == 0.0
 
     def test_exceptions(self):
         limited = admission(
             max_connections_per_ip=0, max_connections_per_ip_overrides="10.0.0.1:1, ::1:2"
         )
         for host in ("10.0.0.2", "fe80::1%eth0"):
-            assert limited.admit(host, 0, 0.0) == "max.connections.per.ip reached"
-        assert limited.admit("::ffff:10.0.0.1", 0, 0.0) == 0.0
-        assert limited.admit("10.0.0.1", 1, 0.0) == "max.connections.per.ip reached"
-        assert [limited.admit("::1", 1, 0.0) for _ in range(2)] == [0.0, 0.0]
+            assert limited.admit(host, 0.0) == "max.connections.per.ip reached"
+        assert limited.admit("::ffff:10.0.0.1", 0.0) == 0.0
+        assert limited.admit("10.0.0.1", 0.0) == "max.connections.per.ip reached"
+        assert [limited.admit("::1", 0.0) for _ in range(2)] == [0.0, 0.0]
 
     def test_an_address_that_has_left_is_forgotten(self):
         limited = admission()
         for number in range(100):
-            limited.admit(f"10.0.0.{number}", 0, 0.0)
+            limited.admit(f"10.0.0.{number}", 0.0)
             limited.discard(f"10.0.0.{number}")
         assert not limited._open
 
@@ -73,22 +73,22 @@ class TestAddresses:
 class TestRate:
     def test_so_many_at_once_and_the_others_in_turn(self):
         limited = admission(max_connection_creation_rate=2)
-        waits = [limited.admit("10.0.0.1", 0, 100.0) for _ in range(5)]
+        waits = [limited.admit("10.0.0.1", 100.0) for _ in range(5)]
         assert waits == pytest.approx([0, 0, 0.5, 1.0, 1.5])
-        assert limited.admit("10.0.0.1", 0, 101.5) == pytest.approx(0.5)
-        assert limited.admit("10.0.0.1", 0, 200.0) == 0
+        assert limited.admit("10.0.0.1", 101.5) == pytest.approx(0.5)
+        assert limited.admit("10.0.0.1", 200.0) == 0
 
     def test_who_would_wait_too_long_is_refused_and_takes_no_turn(self):
         limited = admission(max_connection_creation_rate=1)
-        waits = [limited.admit("10.0.0.1", 0, 5.0) for _ in range(20)]
+        waits = [limited.admit("10.0.0.1", 5.0) for _ in range(20)]
         assert waits[:11] == pytest.approx([*range(11)])
         assert waits[10] == MOST_WAIT_S
         assert set(waits[11:]) == {"max.connection.creation.rate reached"}
-        assert limited.admit("10.0.0.1", 0, 6.0) == pytest.approx(MOST_WAIT_S)
+        assert limited.admit("10.0.0.1", 6.0) == pytest.approx(MOST_WAIT_S)
 
     def test_a_rate_of_0_serves_nobody(self):
         limited = admission(max_connection_creation_rate=0)
-        assert limited.admit("10.0.0.1", 0, 5.0) == "max.connection.creation.rate reached"
+        assert limited.admit("10.0.0.1", 5.0) == "max.connection.creation.rate reached"
 
 
 def is_served(broker):

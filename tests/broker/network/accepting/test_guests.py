@@ -28,13 +28,17 @@ class Client:
         self.session = SimpleNamespace(host=host)
         self.peer = f"{host}:1"
         self.last_active_s = node.clock.monotonic_s()
-        self.is_guest = self.is_aborted = False
+        self.is_guest = self.is_aborted = self.is_expired = False
+        self.is_busy, self.is_muted, self.descriptor = True, False, 10
 
     def delay(self, _wait_s):
         pass
 
     def abort(self):
         self.is_aborted = True
+
+    def expire(self):
+        self.is_expired = True
 
 
 class Cluster:
@@ -47,6 +51,7 @@ class Cluster:
         self.metrics = SimpleNamespace(
             connections_refused=0, connections_made=0, connections_delayed=0, bad_requests=0
         )
+        self.metrics.connections_silent = 0
         brokers = {number: SimpleNamespace(epoch=EPOCH) for number in range(ME, ME + 1 + others)}
         self.image = SimpleNamespace(quotas={}, brokers=brokers, registrations=brokers)
         self.node = SimpleNamespace(
