@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("tidelog.http")
 
 _MACHINE = socket.gethostname()
+_TOO_MANY = "http.max.connections reached"
 _SHUTDOWN_S = 3.0  # how long a stop waits for responses in progress
 
 
@@ -74,15 +75,20 @@ async def start_http(node: Node, listening: socket.socket) -> Any:
 
 
 def _limits(node: Node) -> Limits:
-    def count_refused() -> None:
+    def most() -> int:
+        return node.descriptors.http(node.settings.broker.http.http_max_connections)
+
+    def note_refused(host: str) -> None:
         node.metrics.http_connections_refused += 1
+        if node.connections.refusals.is_shown(host, _TOO_MANY, node.clock.monotonic_s()):
+            log.warning("HTTP connection refused: %s", _TOO_MANY, extra={"host": host})
 
     def names() -> frozenset[str]:
         told = (each.advertised[0] for each in node.listeners)
         known = (_MACHINE, *told, *node.settings.broker.http.http_allowed_hosts)
         return frozenset(map(str.lower, known))
 
-    return Limits(node.settings.broker.http.http_max_connections, names, count_refused)
+    return Limits(most, names, note_refused)
 
 
 def _not_ready(node: Node) -> Iterator[str]:

@@ -1,8 +1,8 @@
 """How an HTTP port of the broker takes connections: a few at a time, for a bounded time, by known names.
 
 A connection must send the whole head of its first request within `HEAD_TIMEOUT_S`, and the next one within
-`KEEP_ALIVE_S` of an answer. Beyond a number of open connections new ones are closed at once. A request that
-aiohttp cannot read is answered with 400, and is one line of the log.
+`KEEP_ALIVE_S` of an answer. `slots.py` says who may connect beyond a number of open connections. A request
+that aiohttp cannot read is answered with 400, and is one line of the log.
 
 If a page in a browser was served under a name that now resolves to this machine, the browser sends that
 name as Host (DNS rebinding). So only plain addresses and known names are answered.
@@ -15,6 +15,7 @@ import logging
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from broker.http.answers import Refused, is_address_or_local, line
+from broker.http.slots import HEALTH_PATHS, Kind, Slots
 
 if TYPE_CHECKING:
     import socket
@@ -31,12 +32,13 @@ log = logging.getLogger("tidelog.http")
 class Limits(NamedTuple):
     """What a port allows: how many connections, and which Host names beside addresses and localhost.
 
-    `names` is called for each request, `refused` for each connection too many.
+    `connections` is called for each connection, `names` for each request, and `refused` with the address
+    of each connection too many.
     """
 
-    connections: int
+    connections: Callable[[], int]
     names: Callable[[], frozenset[str]]
-    refused: Callable[[], None]
+    refused: Callable[[str], None]
     head_timeout_s: float = HEAD_TIMEOUT_S
 
 
@@ -48,24 +50,31 @@ class HttpServer:
         self._limits = limits
         self._runner: Any = None
         self._server: asyncio.Server | None = None
-        self._silent_since_s: dict[Any, float] = {}  # connections without a request so far
+        self._slots: Slots[Any] = Slots()
         self._look: asyncio.TimerHandle | None = None
 
     def middleware(self) -> Any:
         """Returns what answers known Host names alone, and no GET that has a body."""
 
         async def check(request: Any, handler: Any) -> Any:
-            self._silent_since_s.pop(request.protocol, None)
+            kind = self._slots.begin(request.protocol)
             try:
-                self._check(request)
+                self._check(request, kind)
+                answer = await handler(request)
             except Refused as refused:
-                answer = {"error": refused.name, "message": str(refused)}
-                return self._web.json_response(answer, status=refused.status, dumps=line)
-            return await handler(request)
+                said = {"error": refused.name, "message": str(refused)}
+                answer = self._web.json_response(said, status=refused.status, dumps=line)
+            finally:
+                self._slots.end(request.protocol, asyncio.get_running_loop().time())
+            if kind is not Kind.USUAL:
+                answer.force_close()
+            return answer
 
         return self._web.middleware(check)
 
-    def _check(self, request: Any) -> None:
+    def _check(self, request: Any, kind: Kind) -> None:
+        if kind is Kind.HEALTH and request.path not in HEALTH_PATHS:
+            raise Refused(503, "BUSY", "http.max.connections reached: health alone is answered")
         host = request.headers.get("Host")
         if not is_address_or_local(host, self._limits.names()):
             raise Refused(
@@ -91,7 +100,7 @@ class HttpServer:
         )
         await self._runner.setup()
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(self._connect, sock=listening)
+        self._server = await loop.create_server(lambda: _Gate(self._admit), sock=listening)
 
     async def cleanup(self) -> None:
         """Takes no more connections, and ends those that are there."""
@@ -101,16 +110,27 @@ class HttpServer:
             self._server.close()
         await self._runner.cleanup()
 
-    def _connect(self) -> asyncio.BaseProtocol:
-        if len(self._runner.server.connections) >= self._limits.connections:
-            self._limits.refused()
-            log.warning("HTTP connection refused: http.max.connections reached")
-            return _Refused()
+    def _admit(self, transport: asyncio.Transport) -> None:
+        """Serves a new connection, or closes it."""
+        now_s, host = asyncio.get_running_loop().time(), transport.get_extra_info("peername")[0]
+        self._slots.retain(set(self._runner.server.connections))
+        taken = self._slots.take(host, self._limits.connections(), now_s)
+        if taken is None:
+            self._limits.refused(host)
+            transport.abort()
+            return
+        if taken.leaves is not None:
+            self._close(taken.leaves)
         protocol: asyncio.Protocol = self._runner.server()
-        self._silent_since_s[protocol] = asyncio.get_running_loop().time()
+        self._slots.put(protocol, host, taken.kind, now_s)
+        transport.set_protocol(protocol)
+        protocol.connection_made(transport)
         if self._look is None:
             self._look_later()
-        return protocol
+
+    def _close(self, protocol: Any) -> None:
+        self._slots.remove(protocol)
+        protocol.force_close()
 
     def _look_later(self) -> None:
         wait_s = self._limits.head_timeout_s / _LOOKS_PER_TIMEOUT
@@ -118,24 +138,23 @@ class HttpServer:
 
     def _close_silent(self) -> None:
         self._look = None
+        self._slots.retain(set(self._runner.server.connections))
         oldest_s = asyncio.get_running_loop().time() - self._limits.head_timeout_s
-        # One that is not among the server's connections has ended, or is just being made.
-        for protocol in [
-            each for each, since_s in self._silent_since_s.items() if since_s < oldest_s
-        ]:
-            del self._silent_since_s[protocol]
-            if protocol in self._runner.server.connections:
-                protocol.force_close()
-        if self._silent_since_s:
+        for protocol in self._slots.without_request(oldest_s):
+            self._close(protocol)
+        if self._slots.has_silent:
             self._look_later()
 
 
-class _Refused(asyncio.Protocol):
-    """A connection that is not served."""
+class _Gate(asyncio.Protocol):
+    """A new connection, whose address is not known yet."""
+
+    def __init__(self, admit: Callable[[asyncio.Transport], None]) -> None:
+        self._admit = admit
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Closes it."""
-        cast("asyncio.Transport", transport).abort()
+        """Hands it over."""
+        self._admit(cast("asyncio.Transport", transport))
 
 
 def _without_traceback(record: logging.LogRecord) -> bool:

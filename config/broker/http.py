@@ -25,7 +25,8 @@ class HttpConfig:
         "http.max.connections",
         Type.INT,
         100,
-        "How many HTTP connections may be open at once; more are closed. Not a Kafka setting.",
+        "How many HTTP connections may be open at once, half of them of one address. For more, those are "
+        "closed that have been quiet for longest, and some are kept for health. Not a Kafka setting.",
         low=1,
     )
     http_allowed_hosts: tuple[str, ...] = setting(

@@ -59,7 +59,7 @@ class Connections:
         self._admission = Admission(settings)
         self.guests = Guests()  # of the open connections, those that are beyond the limits
         self._silent = Silent()
-        self._refusals = Repeats()
+        self.refusals = Repeats()  # by host, those of HTTP too
         self._memory = memory
         self.arriving = memoryview(bytearray(ARRIVING_BYTES))  # see `Incoming`
 
@@ -148,7 +148,7 @@ class Connections:
     def is_shown(self, connection: Connection, reason: str) -> bool:
         """Counts a log line that a client can cause at will; returns whether it is still to be logged."""
         now_s = connection.node.clock.monotonic_s()
-        return self._refusals.is_shown(connection.session.host, reason, now_s)
+        return self.refusals.is_shown(connection.session.host, reason, now_s)
 
     def refused(self, connection: Connection, reason: str | CloseConnection) -> None:
         """Counts and logs that a connection is closed because of invalid data, or for lack of room."""
@@ -169,7 +169,7 @@ class Connections:
 
     def tell_repeated(self, clock: Clock) -> None:
         """Logs how often requests were refused that were not logged each time."""
-        for host, reason, times in self._refusals.take_repeated(clock.monotonic_s()):
+        for host, reason, times in self.refusals.take_repeated(clock.monotonic_s()):
             log.warning("connections closed: %s", reason, extra={"host": host, "more": times})
 
     def discard(self, connection: Connection) -> None:

@@ -14,7 +14,7 @@ from typing import Final
 from config.setting import INT_MAX
 
 _OWN: Final = 64
-"""For the process: its ports, standard streams, metadata, pools, and processes that compact."""
+"""For the process: its ports, standard streams, metadata, processes that compact, and HTTP's kept slots."""
 _MOST_SEGMENTS: Final = 384
 _OF_ONE_SEGMENT: Final = 2  # its log and its append times
 _OF_ONE_BROKER: Final = 8  # connections to it, and from it beyond the limit of clients
