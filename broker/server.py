@@ -8,7 +8,6 @@ of several brokers waits for the others.
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import logging
 import os
 import signal
@@ -22,6 +21,7 @@ import uvloop
 from broker import structured_log as logs
 from broker.clock import ManualClock, SystemClock, machine_boot_id
 from broker.http.application import start_http
+from broker.ignored_settings import log_ignored
 from broker.joining import check_directories, leave, member_of
 from broker.maintenance.compaction_rounds import CompactionRounds
 from broker.maintenance.retention_rounds import Rounds
@@ -32,12 +32,17 @@ from broker.metadata.local import metadata_of
 from broker.metadata.store import MetadataError
 from broker.metrics.counters import Metrics
 from broker.network.accepting import descriptors
-from broker.network.accepting.sockets import BACKLOG, bound_listeners, http_listener, listen
+from broker.network.accepting.sockets import (
+    BACKLOG,
+    bound_listeners,
+    http_listener,
+    is_open,
+    listen,
+)
 from broker.network.connection import Connection
 from broker.node import Node
 from broker.pools import NoDefaultPool
 from broker.topics.startup import open_topics
-from broker.unenforced_settings import log_ignored, log_unenforced_in
 from protocol.errors import BrokerError
 from protocol.records import kernels
 from storage.directory.log_directory import LogDirectoryError
@@ -136,7 +141,6 @@ async def _run(config: BrokerConfig, clock: Clock, faults: Faults | None) -> int
             faults.cuts = Cuts(metadata)
         await metadata.open()
         try:
-            log_unenforced_in(metadata.image)
             node = Node(config, clock, store, metadata, Metrics(), allowed)
             member = member_of(node)
             node.clock_watch.begin()
@@ -264,7 +268,9 @@ async def _bound_servers(node: Node) -> list[asyncio.Server]:
     What a broker knows before it is unfenced would mislead clients.
     """
     servers = []
-    for waiting, listener in bound_listeners(node.config):
+    bound = bound_listeners(node.config)
+    _warn_of_open([listener.name for waiting, listener in bound if is_open(waiting)])
+    for waiting, listener in bound:
         node.listeners.append(listener)
         servers.append(
             await asyncio.get_running_loop().create_server(
@@ -277,6 +283,16 @@ async def _bound_servers(node: Node) -> list[asyncio.Server]:
     return servers
 
 
+def _warn_of_open(listeners: list[str]) -> None:
+    """Warns, once for all listeners, that other machines may do whatever clients can do."""
+    if listeners:
+        log.warning(
+            "listeners can be reached from other machines, and have neither encryption nor login: "
+            "bind them to 127.0.0.1, or keep them in a network of trusted clients (docs/security.md)",
+            extra={"listeners": ",".join(listeners)},
+        )
+
+
 async def _start_control(
     node: Node,
     rounds: tuple[Rounds, CompactionRounds],
@@ -285,8 +301,8 @@ async def _start_control(
 ) -> Any:
     from broker.testing.control import Control, start_control
 
-    host = listening.getsockname()[0]
-    if not ipaddress.ip_address(host).is_loopback:
+    if is_open(listening):
+        host = listening.getsockname()[0]
         log.warning("control.listener is open to others: they may stop time", extra={"host": host})
     return await start_control(Control(node, *rounds, faults), listening)
 

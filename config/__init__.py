@@ -10,8 +10,8 @@ sentence. The usual questions:
 - properties files: `properties.py`; which source wins: `load.py`
 - format versions (message.format.version): `versions.py`; times as people write them: `instants.py`
 - a second name of a setting: `aliases` at its declaration; two names that disagree: `load.py`
-- settings of Kafka that do nothing here: `ignored.py`; those of them that promise safety and get a
-  warning: `unenforced.py`, logged by `broker/unenforced_settings.py`
+- settings of Kafka that do nothing here: `ignored.py`, logged by `broker/ignored_settings.py`; those
+  that promise safety and stop the start: `unserved.py`
 - rates of throttled replication, and which replicas they hold for: `replication_quota.py`
 - what DescribeConfigs shows of them: `describe.py`
 Who enforces a setting is found by its field: max_message_bytes leads to protocol/records/prepare.py.
@@ -19,7 +19,15 @@ Who enforces a setting is found by its field: max_message_bytes leads to protoco
 
 from config.broker.listeners import Listener
 from config.broker.settings import BROKER_SETTINGS, BrokerConfig
-from config.describe import ONLY_AT_START, Entry, Source, Synonym, broker_entries, topic_entries
+from config.describe import (
+    ONLY_AT_START,
+    Entry,
+    Source,
+    Synonym,
+    broker_entries,
+    topic_entries,
+    unused_entries,
+)
 from config.load import (
     BROKER_ALIASES,
     FOR_ONE_BROKER,
@@ -29,11 +37,11 @@ from config.load import (
     reconfigured,
     stored_as,
     topic_config,
+    usable,
     without_aliases,
 )
 from config.setting import ConfigError, Setting, Type
 from config.topic import TOPIC_SETTINGS, TopicConfig
-from config.unenforced import unenforced
 
 __all__ = [
     "BROKER_ALIASES",
@@ -58,6 +66,7 @@ __all__ = [
     "stored_as",
     "topic_config",
     "topic_entries",
-    "unenforced",
+    "unused_entries",
+    "usable",
     "without_aliases",
 ]

@@ -11,13 +11,14 @@ from enum import IntEnum
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
+from config import ignored
 from config.broker.settings import BROKER_SETTINGS
-from config.load import DYNAMIC, DYNAMIC_HERE
+from config.load import BROKER_NAMES, DEFAULT_NAMES, DYNAMIC, DYNAMIC_HERE
 from config.setting import Setting, Type, written
 from config.topic import TOPIC_SETTINGS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from config.broker.settings import BrokerConfig
     from config.setting import Given
@@ -52,6 +53,7 @@ class Entry(NamedTuple):
     read_only: bool
     doc: str
     synonyms: tuple[Synonym, ...]
+    is_sensitive: bool = False  # it may be a secret, so its value is not shown
 
     @property
     def is_default(self) -> bool:
@@ -109,12 +111,27 @@ def broker_entries(broker: BrokerConfig) -> list[Entry]:
     return entries
 
 
+def unused_entries(stored: Iterable[str], entries: Iterable[Entry], source: Source) -> list[Entry]:
+    """Returns an entry for each name under which something is stored that is not among the `entries`.
+
+    An older tidelog has stored it. As in Kafka it may be a secret, so nobody is told its value.
+    """
+    known = {each.name for each in entries}.union(BROKER_NAMES, DEFAULT_NAMES)
+    doc = "It is stored, and not a setting that is used here: it can be removed."
+    return [
+        Entry(name, None, source, Type.UNKNOWN, False, doc, (), is_sensitive=True)
+        for name in sorted(stored)
+        if name not in known
+    ]
+
+
 def _only_at_start() -> frozenset[str]:
     """Returns the names of broker settings that clients cannot change.
 
     As in Kafka, the weaker names of a span, log.retention.hours beside log.retention.ms, are among them.
     """
     fixed = {each.name for each in BROKER_SETTINGS.values() if not each.dynamic}
+    fixed |= ignored.ONLY_AT_START
     for setting in TOPIC_SETTINGS.values():
         names = setting.broker_names[1:] if setting.dynamic else setting.broker_names
         fixed |= {each.name for each in names}

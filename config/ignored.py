@@ -2,8 +2,8 @@
 
 The names are those of the broker and topic settings of Apache Kafka 3.9.1, 4.1.1 and 4.4.0 that
 neither broker/ nor topic.py declares. So a properties file written for Kafka is accepted: the
-broker logs one line for each of these settings, and warns of those that promise safety
-(unenforced.py). Any other name is an error.
+broker logs one line for each of these settings. Those that promise safety stop the start, unless they
+ask for nothing (unserved.py). Any other name is an error.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _IGNORED_BROKER_NAMES = """
     group.streams.num.standby.replicas group.streams.num.warmup.replicas
     group.streams.rack.aware.assignment.tags group.streams.session.timeout.ms
     group.streams.task.offset.interval.ms group.streams.topology.description.plugin.class
-    initial.broker.registration.timeout.ms inter.broker.listener.name
+    initial.broker.registration.timeout.ms
     internal.metadata.delete.delay.millis internal.metadata.log.segment.bytes
     internal.metadata.max.batch.size.in.bytes internal.metadata.max.fetch.size.in.bytes
     kafka.metrics.polling.interval.secs kafka.metrics.reporters
@@ -163,6 +163,20 @@ _IGNORED_BROKER_NAMES = """
 """
 IGNORED_BROKER_NAMES = frozenset(_IGNORED_BROKER_NAMES.split())
 
+# Of these, what Kafka lets clients change while a broker runs; without what has to do with TLS and SASL.
+_CHANGEABLE_NAMES = """
+    background.threads log.cleaner.io.max.bytes.per.second log.local.retention.bytes
+    log.local.retention.ms log.remote.copy.lag.bytes log.remote.copy.lag.ms metric.reporters
+    num.io.threads num.network.threads num.recovery.threads.per.data.dir num.replica.fetchers
+    remote.fetch.max.wait.ms remote.list.offsets.request.timeout.ms
+    remote.log.index.file.cache.total.size.bytes remote.log.manager.copier.thread.pool.size
+    remote.log.manager.copy.max.bytes.per.second remote.log.manager.expiration.thread.pool.size
+    remote.log.manager.fetch.max.bytes.per.second remote.log.manager.follower.thread.pool.size
+    remote.log.reader.threads transaction.partition.verification.enable
+"""
+ONLY_AT_START = IGNORED_BROKER_NAMES - frozenset(_CHANGEABLE_NAMES.split())
+"""The ignored settings that clients cannot set while a broker runs, as in Kafka."""
+
 _IGNORED_TOPIC_NAMES = """
     errors.deadletterqueue.group.enable internal.segment.bytes local.retention.bytes
     local.retention.ms remote.copy.lag.bytes remote.copy.lag.ms remote.log.copy.disable
@@ -181,7 +195,16 @@ REPLACED = {
     "advertised.host.name": "advertised.listeners",
 }
 
-_SECRET_WORDS = ("password", "secret", "jaas", "keystore.key", "master.key", "passphrase")
+HIDDEN = "(hidden)"
+_SECRET_WORDS = (
+    "password",
+    "secret",
+    "jaas",
+    "store.key",
+    "store.cert",
+    "master.key",
+    "passphrase",
+)
 
 
 def is_ignored(name: str) -> bool:
@@ -190,5 +213,7 @@ def is_ignored(name: str) -> bool:
 
 
 def shown(name: str, value: str) -> str:
-    """The value as it may appear in a log: secrets do not."""
-    return "(hidden)" if any(word in name for word in _SECRET_WORDS) else value
+    """Returns a value as others may see it: secrets are hidden, and what nobody here knows may be one."""
+    is_secret = any(word in name for word in _SECRET_WORDS)
+    is_foreign = name not in IGNORED_BROKER_NAMES and name not in IGNORED_TOPIC_NAMES
+    return HIDDEN if is_secret or is_foreign else value

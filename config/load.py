@@ -22,12 +22,13 @@ from config.broker.checks import (
     check_memory,
     check_message_format,
     check_metadata_files,
+    check_undoable,
 )
 from config.broker.cluster import SESSION_TIMEOUT_WITH_ETCD_MS
 from config.broker.etcd_address import is_etcd
 from config.broker.settings import BROKER_SETTINGS, BrokerConfig
 from config.environment import from_environment
-from config.ignored import IGNORED_TOPIC_NAMES, REPLACED, is_ignored, shown
+from config.ignored import IGNORED_PREFIXES, IGNORED_TOPIC_NAMES, REPLACED, is_ignored, shown
 from config.properties import parse_properties
 from config.setting import (
     INT_MAX,
@@ -41,6 +42,7 @@ from config.setting import (
     unknown,
 )
 from config.topic import TOPIC_SETTINGS, TopicConfig
+from config.unserved import check_served, is_promise
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -113,8 +115,8 @@ def reconfigured(
 ) -> BrokerConfig:
     """Returns the broker's settings with changes made while it runs: of all brokers, and its `own`.
 
-    They hold all changes in force, not only the newest. Raises ConfigError as `load` does, and for a
-    setting that needs a restart.
+    They hold all changes in force, not only the newest. Raises ConfigError as `load` does, for a
+    setting that needs a restart, one that is not Kafka's nor ours, and a value that nobody could undo.
     """
     given = {name: value for name, value in broker.given.items() if value.rank < DYNAMIC}
     for rank, changed in ((DYNAMIC, changes), (DYNAMIC_HERE, own or {})):
@@ -122,8 +124,38 @@ def reconfigured(
             owner = BROKER_NAMES.get(name)
             if owner is not None and not owner.dynamic:
                 raise ConfigError(f"{name} cannot be changed while the broker runs")
+            if owner is not None:
+                check_undoable(name, owner, value)
+            elif name.startswith(IGNORED_PREFIXES):
+                raise unknown(name, _known_names())
             given[name] = Given(value, _DYNAMIC_ORIGIN, rank, given.get(name))
     return _build(given, {})
+
+
+def usable(
+    broker: BrokerConfig, changes: Mapping[str, str], own: Mapping[str, str] | None = None
+) -> tuple[BrokerConfig, dict[str, str]]:
+    """Returns the broker's settings with those of stored changes that can be used.
+
+    With them comes why each of the others cannot, by name. An older tidelog has stored what is refused
+    now, and what was given at the start may contradict a change: the broker has to start all the same.
+    """
+    try:
+        return reconfigured(broker, changes, own), {}
+    except ConfigError:
+        pass
+    refused: dict[str, str] = {}
+    kept: tuple[dict[str, str], dict[str, str]] = {}, {}
+    config = reconfigured(broker, {})
+    for taken, stored in zip(kept, (changes, own or {}), strict=True):
+        for name, value in sorted(stored.items()):
+            taken[name] = value
+            try:
+                config = reconfigured(broker, *kept)
+            except ConfigError as error:
+                refused[name] = str(error)
+                del taken[name]
+    return config, refused
 
 
 def topic_config(broker: BrokerConfig, overrides: Mapping[str, str]) -> TopicConfig:
@@ -182,12 +214,15 @@ def _build(given: Mapping[str, Given], strays: Mapping[str, str]) -> BrokerConfi
             )
         if not _is_known(name):
             raise unknown(name, _known_names(), value.origin)
-        if is_ignored(name):
+        if is_ignored(name) or is_promise(name):
             ignored[name] = shown(name, value.value)
     values, sources = _resolve(BROKER_SETTINGS, partial(_candidates, given))
     values["topic_defaults"] = _topic_defaults(given)
     parts = arguments_of(BrokerConfig, values)
     config = BrokerConfig(**parts, given=dict(given), ignored=ignored, sources=sources)
+    controllers = {name.upper() for name in config.controller_listener_names}
+    for name, value in given.items():
+        check_served(name, value.value, value.origin, controllers=controllers)
     check_clock(config)
     check_connections(config.connections)
     check_memory(config.limits)
@@ -197,6 +232,7 @@ def _build(given: Mapping[str, Given], strays: Mapping[str, str]) -> BrokerConfi
         config.advertised_listeners,
         config.listener_security_protocol_map,
         config.controller_listener_names,
+        config.inter_broker_listener_name,
     )
     object.__setattr__(config, "listeners", bound)
     if is_etcd(config.cluster.metadata_store) and "broker.session.timeout.ms" not in sources:
@@ -369,7 +405,13 @@ def _contradiction(
 
 
 def _is_known(name: str) -> bool:
-    return name in BROKER_NAMES or name in DEFAULT_NAMES or name in REPLACED or is_ignored(name)
+    return (
+        name in BROKER_NAMES
+        or name in DEFAULT_NAMES
+        or name in REPLACED
+        or is_ignored(name)
+        or is_promise(name)
+    )
 
 
 def _known_names() -> tuple[str, ...]:

@@ -48,8 +48,12 @@ class Given(NamedTuple):
 
 
 class Type(IntEnum):
-    """Kafka's types of settings, by their numbers in DescribeConfigs v3+."""
+    """Kafka's types of settings, by their numbers in DescribeConfigs v3+.
 
+    UNKNOWN is that of what is stored and not a setting here.
+    """
+
+    UNKNOWN = 0
     BOOLEAN = 1
     STRING = 2
     INT = 3
@@ -92,6 +96,9 @@ class Setting:
     convert: Callable[[str], Any] | None = None  # from the text; raises ValueError(reason)
     dynamic: bool = True  # may be changed while the broker runs
     for_one_broker: bool = False  # and for one of several brokers alone
+    # The least value that clients may set while the broker runs: with less, nobody might be able to
+    # connect and undo it. `low` holds at the start.
+    least_live: int | None = None
     effective: bool = True  # False: accepted, kept and described, but nothing acts on it yet
 
     @property

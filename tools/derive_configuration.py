@@ -22,7 +22,7 @@ from config.ignored import (
     IGNORED_TOPIC_NAMES,
 )
 from config.setting import INT_MAX, LONG_MAX, Type
-from config.unenforced import CONSEQUENCES
+from config.unserved import CONSEQUENCES
 from tools.derived import write_or_check
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def page() -> str:
     topics = "\n".join(_topic_row(setting) for setting in TOPIC_SETTINGS.values())
     brokers = "\n".join(_broker_row(setting) for setting in BROKER_SETTINGS.values())
     prefixes = ", ".join(f"`{prefix}*`" for prefix in IGNORED_PREFIXES)
-    unenforced = "\n".join(_row((f"`{name}`", what)) for name, what in CONSEQUENCES.items())
+    unserved = "\n".join(_row((f"`{name}`", what)) for name, what in CONSEQUENCES.items())
     return f"""{_HEAD}
 ## Topic settings
 
@@ -104,12 +104,17 @@ Topic settings:
 
 {_wrapped(IGNORED_TOPIC_NAMES)}
 
-The start logs a line for each that is set. These promise safety and do not give it yet, so that each of
-them is a warning, at the start and when it is changed; so is whatever begins with `listener.name.`:
+The start logs a line for each that is set; what may be a secret is shown as `(hidden)`.
 
-| setting | what stays open |
+## Refused
+
+These promise safety that a broker here does not have. One that is set, to more than nothing or Kafka's
+default, stops the start with a sentence, and clients cannot set it; so does one for a listener
+(`listener.name.*`), but for those of `controller.listener.names`, which are not bound:
+
+| setting | what would stay open |
 |---|---|
-{unenforced}
+{unserved}
 """
 
 

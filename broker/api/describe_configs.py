@@ -4,7 +4,8 @@ Behaviour: resources are topics (type 2) and brokers (type 4: this one by its id
 defaults). Subscriptions to clients' metrics (type 16, KIP-714) have no settings, as in a Kafka in which
 nobody has made any; others are INVALID_REQUEST. A request without keys asks for all settings, each under
 its own name, and for broker.id; one with keys gets the entry of a second name too, under that name.
-advertised.listeners are what clients are told, also if nobody has set them. Each resource succeeds or fails
+advertised.listeners are what clients are told, also if nobody has set them. What is stored and is no
+setting here has no value and is sensitive, as in Kafka: it may be a secret. Each resource succeeds or fails
 on its own; one that is named more than once is answered once. What was changed while the brokers run holds
 for all of them: where there are several, its source is their default, and what another broker has changed
 is seen at once. Only the rates of throttled replication (KIP-73) can be changed for one of several brokers
@@ -19,6 +20,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
+from broker.metadata import own_configs
 from broker.metadata.names import check_topic_name
 from broker.network.per_partition import per_partition
 from broker.network.turns import paced
@@ -31,6 +33,7 @@ from config import (
     Source,
     broker_entries,
     topic_entries,
+    unused_entries,
 )
 from protocol.acl import Operation, ResourceType
 from protocol.api.describe_configs import (
@@ -143,17 +146,30 @@ def _entries(node: Node, resource: DescribeConfigsResource) -> list[Entry]:
         )
     if resource.resource_type == BROKER:
         check_broker(node, name)
-        entries = broker_entries(node.config)
-        if name:
-            return _of_this_broker(node, entries)
-        live = Source.DYNAMIC_BROKER if node.cluster is None else Source.DYNAMIC_DEFAULT_BROKER
-        of_all = (_of_all(entry, live) for entry in entries)
-        return [entry for entry in of_all if entry is not None]
+        return _of_brokers(node, name)
     if resource.resource_type == _CLIENT_METRICS:
         if not name:
             raise InvalidRequest("Client metrics subscription name must not be empty")
         return []
     raise no_such_resource(resource.resource_type)
+
+
+def _of_brokers(node: Node, name: str) -> list[Entry]:
+    """Returns the settings of this broker by its name, or of all brokers, and what is stored beside them."""
+    image, entries = node.metadata.image, broker_entries(node.config)
+    live = Source.DYNAMIC_BROKER if node.cluster is None else Source.DYNAMIC_DEFAULT_BROKER
+    stored = image.broker_configs
+    if name:
+        own = own_configs.of(image, node.metadata.node_id)
+        own_unused = unused_entries(own, entries, Source.DYNAMIC_BROKER)
+        return [
+            *_of_this_broker(node, entries),
+            *own_unused,
+            *unused_entries(stored.keys() - own.keys(), entries, live),
+        ]
+    of_all = (_of_all(entry, live) for entry in entries)
+    unused = unused_entries(stored, entries, Source.DYNAMIC_DEFAULT_BROKER)
+    return [*(entry for entry in of_all if entry is not None), *unused]
 
 
 def _of_this_broker(node: Node, entries: Iterable[Entry]) -> list[Entry]:
@@ -237,7 +253,7 @@ def _shown(entry: Entry, request: DescribeConfigsRequest) -> DescribeConfigsReso
         read_only=entry.read_only,
         is_default=entry.is_default,
         config_source=entry.source,
-        is_sensitive=False,
+        is_sensitive=entry.is_sensitive,
         synonyms=[
             DescribeConfigsSynonym(name=each.name, value=each.value, source=each.source)
             for each in entry.synonyms

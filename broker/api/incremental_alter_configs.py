@@ -22,6 +22,7 @@ from broker.api.describe_configs import (
     no_such_resource,
     require_on,
 )
+from broker.metadata import own_configs
 from broker.metadata.names import check_topic_name
 from broker.network.per_partition import per_partition_async
 from broker.network.turns import paced
@@ -135,7 +136,8 @@ def check_changeable(node: Node, changes: Mapping[str, str | None]) -> None:
 
     One that was changed all the same, by an earlier release, can be removed.
     """
-    now = node.metadata.image.broker_configs
+    image = node.metadata.image
+    now = image.broker_configs.keys() | own_configs.of(image, node.metadata.node_id).keys()
     for name, value in changes.items():
         if name in ONLY_AT_START and (value is not None or name not in now):
             raise InvalidRequest(f"{name} can only be set when the broker starts")

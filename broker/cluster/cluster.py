@@ -147,7 +147,10 @@ class Cluster:
 
     async def start(self, listeners: Iterable[Listener]) -> None:
         """Registers, and returns when this broker is unfenced in its own image."""
-        self._endpoints = tuple(Endpoint(at.name, *at.advertised) for at in listeners)
+        wanted = self._node.config.inter_broker_listener_name
+        # Brokers connect to the first one.
+        ordered = sorted(listeners, key=lambda at: at.name != wanted)
+        self._endpoints = tuple(Endpoint(at.name, *at.advertised) for at in ordered)
         loop = asyncio.get_running_loop()
         self._work = [
             loop.create_task(work)

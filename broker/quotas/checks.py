@@ -13,6 +13,7 @@ from broker.quotas.entity import (
     FETCH,
     IP,
     KINDS,
+    LEAST,
     PRODUCE,
     USER,
 )
@@ -79,6 +80,10 @@ def _checked(key: str, value: float) -> float:
     """Returns the value of a quota. Raises InvalidRequest."""
     if not math.isfinite(value) or value <= 0:
         raise InvalidRequest(f"{key} must be greater than 0, and finite: it is {value}")
+    if value < LEAST[key]:
+        raise InvalidRequest(
+            f"{key} must be at least {LEAST[key]}, so that whoever is held can undo it: it is {value}"
+        )
     largest = _WHOLE.get(key)
     if largest is None:
         return value

@@ -25,6 +25,13 @@ MUTATION: Final = "controller_mutation_rate"
 CONNECTION: Final = "connection_creation_rate"
 CLIENT_QUOTAS: Final = (PRODUCE, FETCH, REQUEST, MUTATION)
 """The quotas of users and client ids; CONNECTION is that of addresses."""
+LEAST: Final[Mapping[str, float]] = MappingProxyType(
+    {PRODUCE: 1.0, FETCH: 1.0, REQUEST: 0.01, MUTATION: 0.01, CONNECTION: 1.0}
+)
+"""The least value of each: with less, whoever is held would wait for ever, and could not undo it.
+
+An older tidelog has stored smaller ones, which hold as these.
+"""
 
 Entity: TypeAlias = tuple[tuple[str, str | None], ...]
 """The parts of an entity, (kind, name), in the order of their kinds; a name of None is the default."""
@@ -72,7 +79,7 @@ def limit_of(quotas: Quotas, key: str, user: str, client_id: str) -> Limit | Non
     for entity, bucket in _candidates(user, client_id):
         value = quotas.get(entity, {}).get(key)
         if value is not None:
-            return Limit(value, entity, bucket)
+            return Limit(max(value, LEAST[key]), entity, bucket)
     return None
 
 
@@ -91,5 +98,5 @@ def connection_rate(quotas: Quotas, address: str) -> float | None:
     for name in (address, None):
         value = quotas.get(((IP, name),), {}).get(CONNECTION)
         if value is not None:
-            return value
+            return max(value, LEAST[CONNECTION])
     return None

@@ -25,7 +25,6 @@ from broker.topics.settings import (
     replacing_implied,
     topic_changes,
 )
-from broker.unenforced_settings import warn_unenforced
 from protocol.errors import InvalidPartitions, UnknownTopicOrPartition
 
 if TYPE_CHECKING:
@@ -235,7 +234,7 @@ class Controller:
             image = metadata.image
             if of_one:
                 current, wanted = own_configs.of(image, metadata.node_id), dict(changes)
-                settings.check_own(image, merged(current, changes))
+                settings.check_own(image, current, changes)
                 if any(value is not None for value in differing(current, wanted).values()):
                     own_configs.check_readable(image)
             else:
@@ -253,7 +252,6 @@ class Controller:
                 except ChangedMeanwhileError:
                     continue
             log.info("broker settings changed", extra={"changes": altered, "of_one": of_one})
-            warn_unenforced(altered)
             return
 
     @_in_order

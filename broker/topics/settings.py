@@ -1,8 +1,9 @@
 """Settings in force: the broker's own, and each topic's over them.
 
 The broker's settings are those given at start, overridden by later changes in the metadata: those of
-all brokers, and over them those of this one alone. This module writes nothing: a setting that a change
-implies (a retention basis) is returned, and the controller writes it.
+all brokers, and over them those of this one alone. What is stored there and cannot be used, because an
+older tidelog took what is refused now, is left out with a warning. This module writes nothing: a setting
+that a change implies (a retention basis) is returned, and the controller writes it.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from config import (
     reconfigured,
     stored_as,
     topic_config,
+    usable,
     without_aliases,
 )
 from config.broker.checks import check_message_format, parse_broker_ids
@@ -29,7 +31,7 @@ from protocol.errors import InvalidConfig, InvalidRequest
 from storage.time.retention import APPEND_BASIS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from broker.metadata.image import Image, Topic
     from config import BrokerConfig, TopicConfig
@@ -89,15 +91,28 @@ class Settings:
         self._start = config
         self.broker = config  # with the changes since the start
         self._lowered: dict[str, str] = {}  # the format versions that were warned of, by topic
+        self._unused: Mapping[str, str] = {}  # why stored settings are not used, by name
 
     def use(self, image: Image) -> None:
-        """Uses the broker settings of an image. Raises InvalidConfig if they are inconsistent."""
+        """Uses the broker settings of an image, without those that cannot be used."""
         own = own_configs.of(image, self._start.cluster.node_id)
-        self.broker = self._reconfigured(image.broker_configs, own)
+        self.broker, unused = usable(self._start, image.broker_configs, own)
+        for name in unused.keys() - self._unused.keys():
+            log.warning(
+                "a stored setting is not used: %s (tidelog configs unset --of-broker removes it)",
+                unused[name],
+                extra={"setting": name},
+            )
+        self._unused = unused
 
-    def check_own(self, image: Image, own: Mapping[str, str]) -> None:
-        """Checks settings that this broker would have alone. Raises InvalidConfig."""
-        self._reconfigured(image.broker_configs, own)
+    def check_own(
+        self, image: Image, current: Mapping[str, str], changes: Mapping[str, str | None]
+    ) -> None:
+        """Checks changes of the settings that this broker has alone. Raises InvalidConfig."""
+        _, unused = usable(self._start, image.broker_configs, current)
+        self._reconfigured(
+            _without(image.broker_configs, unused), merged(_without(current, unused), changes)
+        )
 
     def cordoned(self, image: Image) -> frozenset[int]:
         """Returns the brokers that get no new replicas, by an image that may not be used yet."""
@@ -169,7 +184,8 @@ class Settings:
 
         They are those of all brokers, and are checked as such with an `image`. Raises InvalidConfig.
         """
-        config = self._reconfigured(merged(current, changes))
+        _, unused = usable(self._start, current)
+        config = self._reconfigured(merged(_without(current, unused), changes))
         if changes.get(_BROKER_FORMAT) is not None:
             with _as_invalid():
                 check_formats(config)
@@ -177,7 +193,7 @@ class Settings:
         if not config.topic_defaults.lacks_basis:
             return dict(changes)
         brought = {**changes, **_BROKER_BASIS}
-        self._reconfigured(merged(current, brought))
+        self._reconfigured(merged(_without(current, unused), brought))
         return brought
 
     def _check_others(self, image: Image | None, name: str, config: TopicConfig) -> None:
@@ -240,6 +256,10 @@ class Settings:
     ) -> BrokerConfig:
         with _as_invalid():
             return reconfigured(self._start, changes, own)
+
+
+def _without(settings: Mapping[str, str], unused: Collection[str]) -> dict[str, str]:
+    return {name: value for name, value in settings.items() if name not in unused}
 
 
 def check_size(configs: Sequence[Named]) -> None:

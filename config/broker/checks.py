@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from config.broker.connections import ConnectionsConfig
     from config.broker.limits import LimitsConfig
     from config.broker.settings import BrokerConfig
+    from config.setting import Setting
 
 RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 LEADER_SELECTOR = "org.apache.kafka.common.replica.LeaderSelector"
@@ -87,6 +88,23 @@ def check_connections(config: ConnectionsConfig) -> None:
         )
 
 
+def check_undoable(name: str, setting: Setting, text: str) -> None:
+    """Checks that clients can still connect, and undo a change made while brokers run.
+
+    Raises ConfigError.
+    """
+    least = setting.least_live
+    if least is None:
+        return
+    value = setting.parse(text, name)
+    limits = [each.most for each in value] if isinstance(value, tuple) else [value]
+    if any(limit < least for limit in limits):
+        raise ConfigError(
+            f"{name}={text.strip()}: the least possible value while the broker runs is {least}, because with "
+            "less nobody might be able to connect and undo it; less can be given when the broker starts"
+        )
+
+
 def check_clock(config: BrokerConfig) -> None:
     """Checks that a manual clock can be moved and no other has a start; raises ConfigError."""
     if config.clock == "manual":
@@ -121,11 +139,12 @@ def check_listeners(
     advertised: tuple[Listener, ...],
     protocol_map: str,
     controllers: tuple[str, ...],
+    inter_broker: str,
 ) -> tuple[Listener, ...]:
     """Returns the listeners to bind, after checking that they agree with the settings around them.
 
     Raises ConfigError for a protocol other than PLAINTEXT, a listener without a protocol, and an
-    advertised listener that is not bound.
+    advertised listener, or one of the other brokers, that is not bound.
     """
     ours = tuple(at for at in listeners if at.name not in {name.upper() for name in controllers})
     if not ours:
@@ -150,4 +169,9 @@ def check_listeners(
             raise ConfigError(
                 f"advertised.listeners names {listener.name}, which is not among the listeners"
             )
+    if inter_broker and inter_broker not in names:
+        raise ConfigError(
+            f"inter.broker.listener.name={inter_broker} is not among the listeners: name one of "
+            f"{', '.join(sorted(names))}, or none"
+        )
     return ours

@@ -8,6 +8,9 @@ from typing import NamedTuple
 
 from config.setting import INT_MAX, Type, setting
 
+_LEAST = 10  # Kafka's tools need some connections each, and other clients hold theirs
+_LEAST_OF_ONE = 4
+
 
 class AddressLimit(NamedTuple):
     """How many connections one address may have."""
@@ -51,6 +54,7 @@ class ConnectionsConfig:
         "How many connections may be open at once; more are closed. Never more than the limit of "
         "open files leaves for clients.",
         low=0,
+        least_live=_LEAST,
         for_one_broker=True,
     )
     max_connections_per_ip: int = setting(
@@ -59,6 +63,7 @@ class ConnectionsConfig:
         INT_MAX,
         "How many connections one address may have open at once; more are closed.",
         low=0,
+        least_live=_LEAST_OF_ONE,
         for_one_broker=True,
     )
     max_connections_per_ip_overrides: tuple[AddressLimit, ...] = setting(
@@ -68,6 +73,7 @@ class ConnectionsConfig:
         "The same for single addresses, as ADDRESS:COUNT,ADDRESS:COUNT. Names of hosts are not "
         "looked up, other than in Kafka.",
         convert=parse_address_limits,
+        least_live=_LEAST_OF_ONE,
         for_one_broker=True,
     )
     max_connection_creation_rate: int = setting(
@@ -77,5 +83,6 @@ class ConnectionsConfig:
         "How many new connections are served in a second. A connection beyond waits for its turn "
         "without being read; one that would wait for more than 10 s is closed.",
         low=0,
+        least_live=_LEAST,
         for_one_broker=True,
     )

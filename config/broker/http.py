@@ -28,6 +28,7 @@ class HttpConfig:
         "How many HTTP connections may be open at once, half of them of one address. For more, those are "
         "closed that have been quiet for longest, and some are kept for health. Not a Kafka setting.",
         low=1,
+        dynamic=False,
     )
     http_allowed_hosts: tuple[str, ...] = setting(
         "http.allowed.hosts",
@@ -35,6 +36,7 @@ class HttpConfig:
         (),
         "The names, separated by commas, under which HTTP is asked (the Host header), beside plain "
         "addresses, localhost, the name of the machine and advertised.listeners. Not a Kafka setting.",
+        dynamic=False,
     )
 
     @property

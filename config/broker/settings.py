@@ -83,6 +83,15 @@ class BrokerConfig:
         "The listeners of a KRaft controller; tidelog has none, so these are not bound.",
         dynamic=False,
     )
+    inter_broker_listener_name: str = setting(
+        "inter.broker.listener.name",
+        Type.STRING,
+        "",
+        "The listener, by name, by which the other brokers of the cluster reach this one; if not set, "
+        "the first of the listeners.",
+        convert=str.upper,
+        dynamic=False,
+    )
     log_dirs: tuple[str, ...] = setting(
         "log.dirs",
         Type.LIST,

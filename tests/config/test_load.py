@@ -12,6 +12,7 @@ from config import (
     load,
     reconfigured,
     topic_config,
+    usable,
 )
 from config.ignored import IGNORED_BROKER_NAMES, IGNORED_TOPIC_NAMES
 from config.load import BROKER_NAMES, DEFAULT_NAMES, TOPIC_NAMES
@@ -202,15 +203,15 @@ def test_kafkas_other_settings_are_accepted_and_named():
     config = with_flags(
         {
             "zookeeper.connect": "zk:2181",
-            "ssl.keystore.password": "hunter2",
-            "listener.name.internal.ssl.keystore.location": "/k",
+            "password.encoder.secret": "hunter2",
+            "confluent.license": "hunter3",
             "num.io.threads": "8",
         }
     )
     assert config.ignored == {
         "zookeeper.connect": "zk:2181",
-        "ssl.keystore.password": "(hidden)",
-        "listener.name.internal.ssl.keystore.location": "/k",
+        "password.encoder.secret": "(hidden)",
+        "confluent.license": "(hidden)",
         "num.io.threads": "8",
     }
 
@@ -405,3 +406,41 @@ def test_attributes_are_the_names_with_underscores():
 def test_no_name_is_declared_and_ignored():
     assert not IGNORED_BROKER_NAMES & {*BROKER_NAMES, *DEFAULT_NAMES}
     assert not IGNORED_TOPIC_NAMES & set(TOPIC_NAMES)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "least"),
+    [
+        ("max.connections", "0", "10"),
+        ("max.connections", "1", "10"),
+        ("max.connections.per.ip.overrides", "192.0.2.1:9,127.0.0.1:0", "4"),
+        ("max.connection.creation.rate", "0", "10"),
+    ],
+)
+def test_what_nobody_could_connect_to_undo_is_for_the_start_alone(name, value, least):
+    assert with_flags({name: value})
+    with pytest.raises(ConfigError, match=f"the least possible value .* is {least}"):
+        reconfigured(with_flags({}), {name: value})
+
+
+@pytest.mark.parametrize("name", ["confluent.a", "rsm.config.a", "no.such.setting"])
+def test_what_kafka_does_not_have_cannot_be_stored(name):
+    with pytest.raises(ConfigError, match="there is no setting"):
+        reconfigured(with_flags({}), {name: "1"})
+
+
+def test_what_is_stored_and_refused_now_is_left_out():
+    stored = {"max.connections": "0", "confluent.a": "b", "log.retention.ms": "7"}
+    here = {"max.connections.per.ip.overrides": "127.0.0.1:0", "max.connections.per.ip": "9"}
+    config, refused = usable(with_flags({"max.connections": "50"}), stored, here)
+    assert set(refused) == {"max.connections", "confluent.a", "max.connections.per.ip.overrides"}
+    assert config.connections.max_connections == 50
+    assert config.connections.max_connections_per_ip == 9
+    assert config.topic_defaults.retention_ms == 7
+
+
+def test_what_contradicts_the_start_is_left_out():
+    only_one = {"max.connections.per.ip": "0", "max.connections.per.ip.overrides": "10.0.0.1:5"}
+    config, refused = usable(with_flags(only_one), {"max.connections.per.ip.overrides": ""})
+    assert set(refused) == {"max.connections.per.ip.overrides"}
+    assert config == with_flags(only_one)

@@ -7,6 +7,7 @@ connect to a socket that is bound and does not listen.
 from __future__ import annotations
 
 import errno
+import ipaddress
 import socket
 from typing import TYPE_CHECKING, Final
 
@@ -40,6 +41,12 @@ def http_listener(bound: socket.socket) -> Listener:
     host, port = bound.getsockname()[:2]
     told = socket.gethostname() if host in EVERY_INTERFACE else host
     return Listener(HTTP, host, port, (told, port))
+
+
+def is_open(bound: socket.socket) -> bool:
+    """Returns whether other machines can reach a bound socket."""
+    host = str(bound.getsockname()[0])
+    return not ipaddress.ip_address(host.partition("%")[0]).is_loopback
 
 
 def listen(host: str, port: int) -> socket.socket:
