@@ -1,9 +1,9 @@
 """JSON over HTTP, as every HTTP listener of the broker sends it.
 
 The body of an error is `{"error": NAME, "message": sentence}`. The status is 400, for a missing
-object 404, for an offline log 503, and 403 without the right to a change, or for a request of a
-page in a browser if something can be changed (`guarding`). Times are shown twice: as `*_ms`, exact,
-and as ISO 8601 in UTC.
+object 404, for an offline log or a leader that gives no answer 503, and 403 without the right to a
+change, or for a request of a page in a browser if something can be changed (`guarding`). Times are
+shown twice: as `*_ms`, exact, and as ISO 8601 in UTC.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ _STATUS = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: 404,
     ErrorCode.OFFSET_OUT_OF_RANGE: 404,
     ErrorCode.KAFKA_STORAGE_ERROR: 503,
+    ErrorCode.LEADER_NOT_AVAILABLE: 503,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: 503,
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: 403,
 }
 

@@ -8,7 +8,7 @@ there, when it will be deleted, and what other settings would delete (`explain`)
 with times (`doctor`); what the broker's clock shows, and how far it is trusted (`clock`);
 and who leads what in the cluster (`broker/cluster/facts.py`). ROUTES lists the routes, and
 docs/http.md shows each. A time is given as milliseconds, as ISO 8601 with its zone, or relative to
-the broker's now ("-2h").
+the broker's now ("-2h"). In a cluster every broker gives the answer of the leaders (`gathering`).
 
 All lookups, and the formatting of their results, run in a pool of their own, so that neither
 requests nor the lookups of Kafka's protocol wait for them. A diagnosis of all logs has another one.
@@ -16,22 +16,23 @@ requests nor the lookups of Kafka's protocol wait for them. A diagnosis of all l
 
 from __future__ import annotations
 
-import json
 import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker.cluster.facts import cluster
-from broker.http import changes
-from broker.http.answers import Refused, answering, line, twice
+from broker.http import changes, gathering
+from broker.http.answers import Refused, answering, twice
 from broker.http.clock import clock, topic_clock
 from broker.http.doctor import doctor
 from broker.http.explain import explain
+from broker.http.gathering import Question
+from broker.http.others import ANSWERED_BY, ASKED_BY, Others, name_of
 from broker.http.question import Asked
 from protocol.errors import OffsetOutOfRange
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from broker.node import Node
     from storage.log.lookup import AppendedSince
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("tidelog.http")
 
-_ROWS = ("partitions", "findings")  # what an answer may have many of
 _NONE = -1  # the offset if nothing is found
 _ISOLATION = ("read_uncommitted", "read_committed")
 
@@ -174,11 +174,12 @@ def record_times(asked: Asked) -> dict[str, Any]:
 
 
 class _Route(NamedTuple):
-    """One route, and the parameters that it accepts."""
+    """One route, the parameters that it accepts, and how the answers of several brokers are gathered."""
 
     path: str
     handle: Callable[[Asked], dict[str, Any]]
     parameters: tuple[str, ...] = ()
+    gather: Callable[[Question], Awaitable[str]] = gathering.own
     is_long: bool = False  # it looks at every log, and has a pool of its own
 
 
@@ -187,15 +188,19 @@ ROUTES = (
         "/v1/topics/{topic}/offsets",
         offsets,
         ("at", "appended-at", "capped", "partition", "isolation", "shift"),
+        gathering.by_partition,
     ),
     _Route(
-        "/v1/topics/{topic}/partitions/{partition}/records/{offset}/times", record_times, ("next",)
+        "/v1/topics/{topic}/partitions/{partition}/records/{offset}/times",
+        record_times,
+        ("next",),
+        gathering.of_one,
     ),
-    _Route("/v1/topics/{topic}/explain", explain, ("partition", "set")),
+    _Route("/v1/topics/{topic}/explain", explain, ("partition", "set"), gathering.by_partition),
     _Route("/v1/cluster", cluster),
     _Route("/v1/clock", clock),
-    _Route("/v1/topics/{topic}/clock", topic_clock, ("partition",)),
-    _Route("/v1/doctor", doctor, ("topic", "partition"), is_long=True),
+    _Route("/v1/topics/{topic}/clock", topic_clock, ("partition",), gathering.by_partition),
+    _Route("/v1/doctor", doctor, ("topic", "partition"), gathering.diagnosis, is_long=True),
 )
 
 
@@ -210,15 +215,23 @@ def api(web: Any, node: Node) -> Any:
         + [f"POST {route.path}" for route in changes.ROUTES]
     )
     app = web.Application(middlewares=[answering(web, log, routes, failed)])
+    others = Others(node)
+    app.on_cleanup.append(others.close)
+    app.on_response_prepare.append(partial(_sign, node))
     for route in ROUTES:
         app.router.add_get(
-            route.path.removeprefix("/v1"), _handler(node, route, web), allow_head=True
+            route.path.removeprefix("/v1"), _handler(node, route, others, web), allow_head=True
         )
     changes.add_changes(app, web, node)
     return app
 
 
-def _handler(node: Node, route: _Route, web: Any) -> Any:
+async def _sign(node: Node, _request: Any, response: Any) -> None:
+    """Names the broker that answers."""
+    response.headers[ANSWERED_BY] = name_of(node)
+
+
+def _handler(node: Node, route: _Route, others: Others, web: Any) -> Any:
     async def handle(request: Any) -> Any:
         given: dict[str, list[str]] = {}
         for name, value in request.query.items():
@@ -231,22 +244,15 @@ def _handler(node: Node, route: _Route, web: Any) -> Any:
                     + (f"it may have {known}" if known else "it takes none"),
                 )
             given.setdefault(name, []).append(value)
-        asked = Asked(node, request.match_info, given, node.clock.now_ms())
-        pool = node.pools.doctor if route.is_long else node.pools.http
-        text = await pool.run(_response_text, route, asked)
-        return web.Response(text=text, content_type="application/json")
+        question = Question(
+            Asked(node, request.match_info, given, node.clock.now_ms()),
+            route.handle,
+            route.path,
+            node.pools.doctor if route.is_long else node.pools.http,
+            others,
+            is_long=route.is_long,
+            is_of_broker=ASKED_BY in request.headers,
+        )
+        return web.Response(text=await route.gather(question), content_type="application/json")
 
     return handle
-
-
-def _response_text(route: _Route, asked: Asked) -> str:
-    """Returns the response's text, built in the thread, row by row.
-
-    One call that formats all of a long response would hold the interpreter's lock for too long.
-    """
-    answer = route.handle(asked)
-    name = next((name for name in _ROWS if name in answer), None)
-    if name is None:
-        return line(answer)
-    rows = ", ".join(json.dumps(row) for row in answer.pop(name))
-    return f'{json.dumps(answer)[:-1]}, "{name}": [{rows}]}}\n'

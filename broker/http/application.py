@@ -1,8 +1,7 @@
 """HTTP: /metrics for Prometheus, /healthz (process serves), /readyz (clients may connect), /v1.
 
-/readyz warns of a clock that has leapt, and is 200 all the same. One of several brokers is not ready
-while it is fenced or has no session; both pages answer then, too. Neither is one whose writes fail for
-lack of space.
+/readyz warns of a clock that has leapt, and is 200 all the same; `readiness.py` has what makes it 503. Both
+pages answer then, too.
 
 The socket listens from the beginning. The libraries behind it are imported, in a thread, when the
 first request arrives. So a start does not wait for them, and a broker without HTTP clients does not
@@ -17,12 +16,11 @@ import logging
 import socket
 from typing import TYPE_CHECKING, Any
 
+from broker.http.readiness import reasons
 from broker.http.server import HttpServer, Limits
 from broker.metrics.exposition import metrics_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from broker.node import Node
 
 log = logging.getLogger("tidelog.http")
@@ -54,15 +52,11 @@ async def start_http(node: Node, listening: socket.socket) -> Any:
         return web.Response(text="ok\n")
 
     async def readyz(_request: Any) -> Any:
-        reasons = [*_not_ready(node)]
-        reasons += [
-            f"{each.topic}-{each.index} is offline: {each.offline}" for each in node.offline()
-        ]
-        reasons += [f"not ready: no space left in {path}" for path in node.store.full_directories()]
+        found = [each.line for each in reasons(node)]
         warning = node.clock_watch.warning
-        lines = (reasons or ["ready"]) + ([] if warning is None else [f"warning: {warning}"])
+        lines = (found or ["ready"]) + ([] if warning is None else [f"warning: {warning}"])
         text = "".join(f"{line}\n" for line in lines)
-        return web.Response(text=text, status=503 if reasons else 200)
+        return web.Response(text=text, status=503 if found else 200)
 
     server = HttpServer(web, _limits(node))
     app = web.Application(middlewares=[server.middleware()])
@@ -89,15 +83,6 @@ def _limits(node: Node) -> Limits:
         return frozenset(map(str.lower, known))
 
     return Limits(most, names, note_refused)
-
-
-def _not_ready(node: Node) -> Iterator[str]:
-    """Yields why clients get nothing here: the broker starts or stops, or has lost its session."""
-    why = None if node.cluster is None else node.cluster.why_not_serving
-    if why is not None:
-        yield f"not ready: {why}"
-    elif not node.ready:
-        yield "not ready"
 
 
 async def readable(listening: socket.socket) -> None:

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker.http import clock
 from broker.http.answers import Refused, body_of, fields_of, line, refuse_pages, twice
+from broker.http.leading import answering_for
 from broker.security.authorizer import CLUSTER_NAME
 from broker.security.session import ANONYMOUS, Session
 from protocol.acl import Operation, ResourceType
-from protocol.errors import BrokerError, UnknownTopicOrPartition
+from protocol.errors import BrokerError, NotLeaderOrFollower, UnknownTopicOrPartition
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -49,8 +50,8 @@ async def accept_clock(node: Node, given: Mapping[str, Any]) -> dict[str, Any]:
 async def reset_topic(node: Node, given: Mapping[str, Any]) -> dict[str, Any]:
     """Lets append times and largest event times that are ahead of the clock go back to it.
 
-    `topic_id` names the topic whose preview was seen, `partition` one partition. Raises Refused,
-    UnknownTopicOrPartition.
+    `topic_id` names the topic whose preview was seen, `partition` one partition. Those that another
+    broker leads are left alone. Raises Refused, UnknownTopicOrPartition.
     """
     topic = node.metadata.image.topics.get(given["topic"])
     if topic is None:
@@ -60,10 +61,18 @@ async def reset_topic(node: Node, given: Mapping[str, Any]) -> dict[str, Any]:
     index = given.get("partition")
     if index is not None and (type(index) is not int or not 0 <= index < topic.partitions):
         raise UnknownTopicOrPartition(f"partition={index!r}: the topic has {topic.partitions}")
-    rows = [
-        await node.pools.maintenance.run_to_end(_reset, node, topic.name, each)
-        for each in (range(topic.partitions) if index is None else [index])
-    ]
+    indexes = range(topic.partitions) if index is None else [index]
+    answering = answering_for(node, topic, indexes)
+    leaders = {each: broker for broker, led in answering.others.items() for each in led}
+    rows = []
+    for each in indexes:
+        if each in answering.here:
+            row = await node.pools.maintenance.run_to_end(_reset, node, topic.name, each)
+        elif each in answering.unknown:
+            row = _failed(each, answering.unknown[each])
+        else:
+            row = _failed(each, NotLeaderOrFollower(f"broker {leaders[each]} leads it: ask there"))
+        rows.append(row)
     return {
         "topic": topic.name,
         "topic_id": str(topic.topic_id),
@@ -77,8 +86,12 @@ def _reset(node: Node, topic: str, index: int) -> dict[str, Any]:
         partition = node.partition(topic, index)
         reset = partition.append_clock.reset(node.clock.now_ms())
     except BrokerError as error:  # the other partitions go on
-        return {"partition": index, "error": error.code.name, "message": error.message}
+        return _failed(index, error)
     return {"partition": index, "reset": clock.reset_shown(reset)}
+
+
+def _failed(index: int, error: BrokerError) -> dict[str, Any]:
+    return {"partition": index, "error": error.code.name, "message": error.message}
 
 
 class _Route(NamedTuple):

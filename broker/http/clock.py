@@ -64,9 +64,13 @@ def _state(status: ClockStatus) -> str:
 
 
 def topic_clock(asked: Asked) -> dict[str, Any]:
-    """Returns for each partition what a reset would change; null where nothing is ahead."""
+    """Returns for each partition what a reset would change; null where nothing is ahead.
+
+    A reset changes the partitions that this broker leads: one of several brokers says which it is.
+    """
     return {
         **asked.about(),
+        **({} if asked.here is None else {"broker": asked.node.metadata.node_id}),
         **twice("now", asked.now_ms),
         "partitions": asked.each(partial(_preview, now_ms=asked.now_ms)),
     }

@@ -1,9 +1,11 @@
-"""What is wrong with a broker's clock, its logs and their times, as JSON: a route of `api`.
+"""What is wrong with a broker, its clock, its logs and their times, as JSON: a route of `api`.
 
-Each finding has a sentence, a figure, and the command that helps. A log that is open is judged as it
-is; one that a clean stop closed is judged by what the stop wrote down, and stays closed. Times of
-segments that nobody has read yet are read, up to a bound for each request. Batches that have gone bad are
-those that scrubbing has found; none is looked for here.
+What keeps clients from the broker comes first (`readiness`). One of several brokers examines the logs
+that it leads, and names what scrubbing has found in any replica here. Each finding has a sentence, a
+figure, and the command that helps. A log that is open is judged as it is; one that a clean stop closed is
+judged by what the stop wrote down, and stays closed. Times of segments that nobody has read yet are read,
+up to a bound for each request. Batches that have gone bad are those that scrubbing has found; none is
+looked for here.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from broker.http.answers import Refused, twice
+from broker.http.readiness import reasons
 from config.instants import to_iso
 from protocol.errors import BrokerError
 from storage.log.retention import diagnosis
@@ -32,12 +35,13 @@ _BREATH_S = 0.0002
 LEAPT = "clock has leapt"
 BEHIND = "clock is behind"
 BAD_BATCHES = "bad batches"
-_ACCEPT, _STATUS, _SCRUB = "accept", "status", "scrub"
+_ACCEPT, _STATUS, _SCRUB, _CLUSTER = "accept", "status", "scrub", "cluster"
 
 # The command that helps, by what helps.
 COMMANDS = {
     _ACCEPT: "tidelog clock accept",
     _STATUS: "tidelog clock status",
+    _CLUSTER: "tidelog cluster doctor",
     _SCRUB: "tidelog scrub --log-dirs {directory} --topic {topic}",
     diagnosis.RESET: "tidelog clock reset {topic}",
     diagnosis.END_BY_AGE: "tidelog configs set {topic} segment.ms=7d",
@@ -62,32 +66,28 @@ def doctor(asked: Asked) -> dict[str, Any]:
     if topic is None and "partition" in asked.given:
         raise Refused(400, "BAD_REQUEST", "partition=N needs topic=NAME")
     names = sorted(asked.node.metadata.image.topics) if topic is None else [topic]
-    findings = [_shown(None, None, each) for each in _of_clock(asked.node.clock_watch.status())]
+    node = asked.node
+    findings = [*_of_readiness(node)]
+    findings += (_shown(node, None, None, each) for each in _of_clock(node.clock_watch.status()))
     errors: list[dict[str, Any]] = []
     partitions = unread_segments = 0
     left_bytes = _MOST_READ_BYTES
     for name, index in _partitions(asked, names):
-        try:
-            log = _examined(asked, name, index, left_bytes)
-        except BrokerError as error:
-            if "partition" in asked.given:
-                raise
-            errors.append(
-                {
-                    "topic": name,
-                    "partition": index,
-                    "error": error.code.name,
-                    "message": error.message,
-                }
-            )
-            continue
-        finally:
-            time.sleep(_BREATH_S)  # releases the interpreter's lock for the loop
-        partitions += 1
-        left_bytes -= log.read_bytes
-        unread_segments += log.unread_segments
-        findings += (_shown(name, index, finding) for finding in log.findings)
-        findings += _of_scrubbing(asked.node, name, index)
+        if asked.is_here(name, index):
+            try:
+                log = _examined(asked, name, index, left_bytes)
+            except BrokerError as error:
+                if "partition" in asked.given:
+                    raise
+                errors.append(unexamined(name, index, error))
+            else:
+                partitions += 1
+                left_bytes -= log.read_bytes
+                unread_segments += log.unread_segments
+                findings += (_shown(node, name, index, finding) for finding in log.findings)
+            finally:
+                time.sleep(_BREATH_S)  # releases the interpreter's lock for the loop
+        findings += _of_scrubbing(node, name, index)
     return {
         "topic": topic,
         **twice("now", asked.now_ms),
@@ -98,8 +98,17 @@ def doctor(asked: Asked) -> dict[str, Any]:
     }
 
 
+def unexamined(topic: str, index: int, error: BrokerError) -> dict[str, Any]:
+    """Returns why a log could not be examined, as JSON."""
+    named = {"topic": topic, "partition": index}
+    return {**named, "error": error.code.name, "message": error.message}
+
+
 def _partitions(asked: Asked, names: list[str]) -> Iterator[tuple[str, int]]:
-    """Yields the partitions of topics. Raises UnknownTopicOrPartition and Refused."""
+    """Yields the partitions of topics, none while the broker starts or stops.
+
+    Raises UnknownTopicOrPartition and Refused.
+    """
     for name in names:
         try:
             indexes = asked._replace(path={"topic": name}).partitions()
@@ -109,7 +118,7 @@ def _partitions(asked: Asked, names: list[str]) -> Iterator[tuple[str, int]]:
             continue  # it has just been deleted
         for index in indexes:
             if not asked.node.ready:
-                raise Refused(503, "NOT_READY", "the broker starts or stops")
+                return
             yield name, index
 
 
@@ -128,6 +137,14 @@ def _examined(asked: Asked, topic: str, index: int, left_bytes: int) -> _Log:
         asked.now_ms, node.clock_watch.deletion_ms(), node.config.log_retention_check_interval_ms
     )
     return _Log(diagnose(facts, config, readings), facts.unread_segments, read_bytes)
+
+
+def _of_readiness(node: Node) -> Iterator[dict[str, Any]]:
+    """Yields why /readyz is 503, as JSON."""
+    for each in reasons(node):
+        sentence = f"Clients are sent elsewhere (/readyz is 503): {each.line}."
+        finding = Finding(each.kind, 1, "reasons", sentence, _CLUSTER)
+        yield _shown(node, each.topic, each.partition, finding)
 
 
 def _of_clock(status: ClockStatus) -> Iterator[Finding]:
@@ -164,14 +181,19 @@ def _of_scrubbing(node: Node, topic: str, index: int) -> Iterator[dict[str, Any]
                 "brokers have replicas, move the partition off this broker and back: it is copied anew."
             )
             finding = Finding(BAD_BATCHES, damage.bad_batches, "places", sentence, _SCRUB)
-            yield _shown(topic, index, finding, directory)
+            yield _shown(node, topic, index, finding, directory)
 
 
 def _shown(
-    topic: str | None, index: int | None, finding: Finding, directory: Path | None = None
+    node: Node,
+    topic: str | None,
+    index: int | None,
+    finding: Finding,
+    directory: Path | None = None,
 ) -> dict[str, Any]:
-    """Returns a finding as JSON, with the command that helps; without a topic, of the clock."""
+    """Returns a finding as JSON, with the command that helps; without a topic, of the broker."""
     return {
+        "broker": node.metadata.node_id,
         "topic": topic,
         "partition": index,
         "finding": finding.kind,

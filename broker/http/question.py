@@ -32,6 +32,12 @@ class Asked(NamedTuple):
     path: Mapping[str, str]
     given: Mapping[str, list[str]]
     now_ms: int
+    here: Mapping[str, frozenset[int]] | None = None
+    """The partitions for which this broker answers, by topic; None: for all."""
+
+    def is_here(self, topic: str, index: int) -> bool:
+        """Returns whether this broker answers for a partition."""
+        return self.here is None or index in self.here.get(topic, ())
 
     def one(self, name: str) -> str | None:
         """Returns a parameter that may be given once. Raises Refused."""
@@ -106,13 +112,16 @@ class Asked(NamedTuple):
         return [index]
 
     def each(self, answer_of: Callable[[Partition], dict[str, Any]]) -> list[dict[str, Any]]:
-        """Returns the result of `answer_of` for every requested partition.
+        """Returns the result of `answer_of` for every requested partition that this broker answers for.
 
         A partition that fails has its error in its place. If it is the only one requested, its
         BrokerError is raised. Raises Refused when the broker stops.
         """
         rows: list[dict[str, Any]] = []
+        leader = {} if self.here is None else {"leader": self.node.metadata.node_id}
         for index in self.partitions():
+            if not self.is_here(self.path["topic"], index):
+                continue
             if not self.node.ready:
                 raise Refused(503, "NOT_READY", "the broker starts or stops")
             try:
@@ -121,12 +130,17 @@ class Asked(NamedTuple):
                     row = answer_of(partition)
                 except OffsetOutOfRange:  # retention deleted it meanwhile: describe what remains
                     row = answer_of(partition)
-                rows.append({"partition": index, **row})
+                rows.append({"partition": index, **row, **leader})
             except BrokerError as error:
                 if "partition" in self.given:
                     raise
                 rows.append(
-                    {"partition": index, "error": error.code.name, "message": error.message}
+                    {
+                        "partition": index,
+                        "error": error.code.name,
+                        "message": error.message,
+                        **leader,
+                    }
                 )
             time.sleep(_BREATH_S)  # releases the interpreter's lock for the loop
         return rows

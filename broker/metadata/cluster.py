@@ -87,6 +87,8 @@ class ClusterMetadata:
         self._builder: ImageBuilder | None = None
         self._newer = asyncio.Event()  # set, and replaced, when there is a newer image
         self._watch: asyncio.Task[None] | None = None
+        self.went_back: str | None = None
+        """That the store has gone back to an older revision, as a sentence; None while it has not."""
 
     async def open(self) -> None:
         """Opens the store and reads it; a new store gets a cluster id.

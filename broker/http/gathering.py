@@ -1,0 +1,267 @@
+"""Answers of several brokers made one: each partition is answered for by its leader.
+
+The broker that is asked answers for the partitions that it leads, and asks the other leaders for theirs
+(`others.py`). What nobody answers for has an error in its place that names the leader and says why, so a
+part is never taken for the whole. Each way to gather is one of the functions that a route of `api` names.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import quote, urlencode
+
+from broker.http.answers import Refused, line
+from broker.http.doctor import unexamined
+from broker.http.leading import Answering, answering_for
+from broker.http.others import NotAskedError, Told
+from protocol.errors import LeaderNotAvailable, NotLeaderOrFollower
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from broker.http.others import Others
+    from broker.http.question import Asked
+    from broker.pools import Pool
+
+_ROWS = ("partitions", "findings")  # what an answer may have many of
+_TIMES = ("at", "appended-at")
+_OK = 200
+
+Answer = dict[str, Any]
+Heard = Told | NotAskedError
+
+
+class Question(NamedTuple):
+    """A request, and what answers it: here in a thread of `pool`, and at other brokers."""
+
+    asked: Asked
+    handle: Callable[[Asked], Answer]
+    path: str
+    """The route, with names for the parts of the path."""
+    pool: Pool
+    others: Others
+    is_long: bool
+    is_of_broker: bool
+    """Another broker asks, for what this one answers for by itself."""
+
+    async def answered_here(self) -> str:
+        """Returns the answer of this broker alone."""
+        return await self.pool.run(self._text, self.handle, self.asked)
+
+    async def answered_by(
+        self, brokers: Iterable[int], merge: Callable[[Answer, Mapping[int, Heard]], Answer]
+    ) -> str:
+        """Returns what `merge` makes of the answer here, and of what other brokers answer meanwhile."""
+        loop = asyncio.get_running_loop()
+        asking = {broker: loop.create_task(self.heard(broker)) for broker in brokers}
+        try:
+            answer = await self.pool.run(self.handle, self.asked)
+            heard = {broker: await task for broker, task in asking.items()}
+        finally:
+            for task in asking.values():
+                task.cancel()
+        return await self.pool.run(self._text, lambda given: merge(given, heard), answer)
+
+    async def heard(self, broker: int) -> Heard:
+        """Returns the answer of another broker, or why there is none."""
+        try:
+            return await self.others.ask(broker, self._url(), is_long=self.is_long)
+        except NotAskedError as error:
+            return error
+
+    def _url(self) -> str:
+        """Returns the path and the query for other brokers; times by this broker's clock."""
+        path = self.path.format_map(
+            {name: quote(each, safe="") for name, each in self.asked.path.items()}
+        )
+        given = {name: list(values) for name, values in self.asked.given.items()}
+        for name in _TIMES:
+            if (at := self.asked.time(name)) is not None:
+                given[name] = [str(at)]
+        return f"{path}?{urlencode(given, doseq=True)}" if given else path
+
+    def _text(self, make: Callable[[Any], Answer], given: Any) -> str:
+        """Returns a response's text, built in the thread, row by row.
+
+        One call that formats all of a long response would hold the interpreter's lock for too long.
+        Neither would one that reads it: another broker gets each row on a line of its own.
+        """
+        answer = make(given)
+        name = next((name for name in _ROWS if name in answer), None)
+        if name is None:
+            return line(answer)
+        first, between, last = ("\n", ",\n", "\n") if self.is_of_broker else ("", ", ", "")
+        rows = between.join(json.dumps(row) for row in answer.pop(name))
+        return f'{json.dumps(answer)[:-1]}, "{name}": [{first}{rows}{last}]}}\n'
+
+
+# --- ways to gather ------------------------------------------------------------------------------
+
+
+async def own(question: Question) -> str:
+    """Answers for this broker alone."""
+    return await question.answered_here()
+
+
+async def by_partition(question: Question) -> str:
+    """Gathers the row of each partition from its leader."""
+    asked = question.asked
+    if asked.node.cluster is None:
+        return await question.answered_here()
+    answering = _answering(question)
+    asked = asked._replace(here={asked.topic.name: answering.here})
+
+    def merged(answer: Answer, heard: Mapping[int, Heard]) -> Answer:
+        rows = {row["partition"]: row for row in answer["partitions"]}
+        for index, error in answering.unknown.items():
+            if "partition" in asked.given:
+                raise error
+            rows[index] = {"partition": index, **_error(error.code.name, error.message)}
+        for broker, indexes in answering.others.items():
+            rows |= _rows_of(question, broker, indexes, heard[broker])
+        return {**answer, "partitions": [rows[index] for index in sorted(rows)]}
+
+    return await question._replace(asked=asked).answered_by(answering.others, merged)
+
+
+async def of_one(question: Question) -> str:
+    """Passes the answer of the one leader on."""
+    asked = question.asked
+    if asked.node.cluster is None:
+        return await question.answered_here()
+    answering = _answering(question)
+    for error in answering.unknown.values():
+        raise error
+    for broker, (index,) in answering.others.items():
+        heard = await question.heard(broker)
+        return await question.pool.run(_passed_on, broker, f"{asked.topic.name}-{index}", heard)
+    return await question.answered_here()
+
+
+async def diagnosis(question: Question) -> str:
+    """Gathers the findings of all brokers that have a session."""
+    asked = question.asked
+    node = asked.node
+    if node.cluster is None:
+        return await question.answered_here()
+    topics = node.metadata.image.topics
+    name = asked.one("topic")
+    wanted = topics if name is None else {name: asked._replace(path={"topic": name}).topic}
+    answering = {
+        each: answering_for(node, topic, asked._replace(path={"topic": each}).partitions())
+        for each, topic in wanted.items()
+    }
+    asked = asked._replace(here={each: found.here for each, found in answering.items()})
+    is_of_broker, me = question.is_of_broker, node.metadata.node_id
+    others = [] if is_of_broker else sorted(node.metadata.image.brokers.keys() - {me})
+
+    def merged(answer: Answer, heard: Mapping[int, Heard]) -> Answer:
+        for each, found in answering.items():
+            for index, error in found.unknown.items():
+                if "partition" in asked.given:
+                    raise error
+                if not is_of_broker or topics[each].assignments[index].leader == me:
+                    answer["errors"].append(unexamined(each, index, error))
+        for broker in others:
+            led = sum(len(found.others.get(broker, ())) for found in answering.values())
+            _add_diagnosis(answer, broker, led, heard[broker])
+        return answer
+
+    return await question._replace(asked=asked).answered_by(others, merged)
+
+
+# --- answers of others ---------------------------------------------------------------------------
+
+
+def _answering(question: Question) -> Answering:
+    """Returns who answers for the partitions of a question; a broker asks nobody on for another one."""
+    asked = question.asked
+    topic = asked.topic
+    found = answering_for(asked.node, topic, asked.partitions())
+    if not question.is_of_broker:
+        return found
+    led = {index: broker for broker, indexes in found.others.items() for index in indexes}
+    elsewhere = {
+        index: NotLeaderOrFollower(f"broker {broker} leads {topic.name}-{index}")
+        for index, broker in led.items()
+    }
+    return Answering(found.here, {}, {**found.unknown, **elsewhere})
+
+
+def _rows_of(
+    question: Question, broker: int, indexes: list[int], heard: Heard
+) -> dict[int, Answer]:
+    """Returns the rows that a leader has answered with, or errors in their place.
+
+    Raises Refused, and LeaderNotAvailable, if it is the only one that was asked for.
+    """
+    asked = question.asked
+    topic, topic_id = asked.topic.name, str(asked.topic.topic_id)
+    found: dict[int, Answer] = {}
+    status, error = 503, _error("LEADER_NOT_AVAILABLE", "")
+    try:
+        status, answer, rows = _read(heard)
+        if status != _OK:
+            error = _error(answer["error"], answer["message"])
+        elif answer["topic_id"] != topic_id:
+            raise NotAskedError("has another topic of this name")
+        else:
+            found = {row["partition"]: {**row, "leader": broker} for row in rows}
+            error["message"] = f"broker {broker} leads {topic}, and has not answered for it"
+    except NotAskedError as why:
+        error["message"] = f"broker {broker}, which leads it, {why}"
+    if status != _OK and "partition" in asked.given:
+        raise Refused(status, error["error"], error["message"])
+    return {
+        index: found.get(index, {"partition": index, "leader": broker, **error})
+        for index in indexes
+    }
+
+
+def _passed_on(broker: int, name: str, heard: Heard) -> str:
+    """Returns the answer of a leader as a line. Raises Refused as it does, and LeaderNotAvailable."""
+    try:
+        status, answer, _ = _read(heard)
+    except NotAskedError as why:
+        raise LeaderNotAvailable(f"broker {broker}, which leads {name}, {why}") from None
+    if status != _OK:
+        raise Refused(status, answer["error"], answer["message"])
+    return line(answer)
+
+
+def _add_diagnosis(answer: Answer, broker: int, led: int, heard: Heard) -> None:
+    """Adds what another broker, which leads so many of the partitions, has found to a diagnosis."""
+    try:
+        status, other, findings = _read(heard)
+        if status != _OK:
+            raise NotAskedError(f"answers: {other['message']}")
+        answer["findings"] += findings
+        answer["errors"] += other["errors"]
+        for name in ("partitions_examined", "segments_unread"):
+            answer[name] += other[name]
+        missing = led - other["partitions_examined"] - len(other["errors"])
+        if missing > 0:
+            raise NotAskedError(f"has not examined {missing} of the {led} partitions that it leads")
+    except NotAskedError as why:
+        error = _error("LEADER_NOT_AVAILABLE", f"broker {broker} {why}")
+        answer["errors"].append({"topic": None, "partition": None, "broker": broker, **error})
+
+
+def _read(heard: Heard) -> tuple[int, Answer, list[Any]]:
+    """Returns the status, the answer without its rows, and the rows. Raises NotAskedError."""
+    if isinstance(heard, NotAskedError):
+        raise heard
+    try:
+        first, *rows = heard.text.rstrip(b"\n").split(b"\n")
+        answer = json.loads(first + rows.pop() if rows else first)
+        if heard.status != _OK:
+            answer = _error(str(answer["error"]), str(answer["message"]))
+        return heard.status, answer, [json.loads(row.rstrip(b",")) for row in rows if row]
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise NotAskedError(f"gives an answer that cannot be read ({error})") from None
+
+
+def _error(name: str, message: str) -> Answer:
+    return {"error": name, "message": message}

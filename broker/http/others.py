@@ -1,0 +1,117 @@
+"""The HTTP ports of the other brokers of the cluster, as this one asks them.
+
+Only brokers that are registered and have a session are asked, at the address in their session, for a path
+below /v1 that this broker has read from a route of its own. No redirect is followed. A request names the
+broker that asks (ASKED_BY); one that does so is never passed on, so no request goes in a circle. An answer
+counts only if it names the broker that was meant, and its cluster (ANSWERED_BY): an address that means
+another program here, as 127.0.0.1 does on another machine, is found out.
+
+Each request takes a bounded time, and each broker gets a few at once. No thread waits for them: two brokers
+whose threads all waited for each other would wait for ever.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from aiohttp import ClientError, ClientSession, ClientTimeout, DummyCookieJar, TCPConnector
+from yarl import URL
+
+from broker.network.accepting.listener import HTTP
+
+if TYPE_CHECKING:
+    from broker.node import Node
+
+ASKED_BY: Final = "Tidelog-Asked-By"
+ANSWERED_BY: Final = "Tidelog-Broker"
+
+_WITHIN_S = 60.0
+_LONG_WITHIN_S = 300.0  # a diagnosis
+_CONNECT_S = 5.0
+_AT_ONCE = 4  # of each broker
+_MOST_BYTES = 64 << 20
+_PIECE = 1 << 16
+
+
+class NotAskedError(Exception):
+    """A broker has given no answer that counts; the text says why, after its name."""
+
+
+class Told(NamedTuple):
+    """The answer of a broker, as its JSON is."""
+
+    status: int
+    text: bytes
+
+
+def name_of(node: Node) -> str:
+    """Returns what this broker calls itself in ANSWERED_BY."""
+    return _name(node, node.metadata.node_id)
+
+
+class Others:
+    """The other brokers; `close` in the end. All methods run on the event loop."""
+
+    def __init__(self, node: Node) -> None:
+        """Connects to nothing yet."""
+        self._node = node
+        self._sessions: dict[bool, ClientSession] = {}  # by whether the requests are long
+
+    async def ask(self, broker: int, path: str, *, is_long: bool) -> Told:
+        """Asks a broker for a path with its query. Raises NotAskedError."""
+        live = self._node.metadata.image.brokers.get(broker)
+        endpoints = () if live is None else live.record.endpoints
+        at = next((each for each in endpoints if each.listener == HTTP), None)
+        if live is None:
+            raise NotAskedError("has no session")
+        if at is None:
+            raise NotAskedError("has no HTTP port (http.listener)")
+        host = f"[{at.host}]" if ":" in at.host else at.host
+        where = f"{host}:{at.port}"
+        try:
+            return await self._get(broker, where, path, is_long=is_long)
+        except TimeoutError:
+            raise NotAskedError(f"gives no answer at {where} in time") from None
+        except (ClientError, OSError, ValueError) as error:
+            raise NotAskedError(f"gives no answer at {where} ({error})") from None
+
+    async def _get(self, broker: int, where: str, path: str, *, is_long: bool) -> Told:
+        url = URL(f"http://{where}{path}", encoded=True)
+        headers = {ASKED_BY: str(self._node.metadata.node_id)}
+        session = self._session(is_long=is_long)
+        async with session.get(url, headers=headers, allow_redirects=False) as answer:
+            named = answer.headers.get(ANSWERED_BY)
+            if named is None:
+                raise NotAskedError(
+                    f"runs an older version, which does not answer for it, or is not what is at {where}"
+                )
+            if named != _name(self._node, broker):
+                raise NotAskedError(f"is not what answers at {where}")
+            text = bytearray()
+            async for piece in answer.content.iter_chunked(_PIECE):
+                text += piece
+                if len(text) > _MOST_BYTES:
+                    raise NotAskedError(f"answers with more than {_MOST_BYTES} bytes")
+            return Told(answer.status, bytes(text))
+
+    def _session(self, *, is_long: bool) -> ClientSession:
+        session = self._sessions.get(is_long)
+        if session is None:
+            session = self._sessions[is_long] = ClientSession(
+                connector=TCPConnector(limit_per_host=_AT_ONCE),
+                cookie_jar=DummyCookieJar(),
+                timeout=ClientTimeout(
+                    total=_LONG_WITHIN_S if is_long else _WITHIN_S, sock_connect=_CONNECT_S
+                ),
+            )
+        return session
+
+    async def close(self, _app: Any = None) -> None:
+        """Ends the connections."""
+        for session in self._sessions.values():
+            await session.close()
+        self._sessions.clear()
+
+
+def _name(node: Node, broker: int) -> str:
+    return f"{node.metadata.image.cluster_id}/{broker}"

@@ -1,0 +1,53 @@
+"""Why clients get nothing from this broker, or not all: the reasons for which /readyz is 503.
+
+They are listed here alone. /readyz, /v1/doctor and /v1/cluster show them, so a state that one of them names,
+all name. A clock that has leapt is no reason: it is a warning.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from broker.node import Node
+
+NOT_SERVING = "broker not serving"
+OFFLINE = "log offline"
+FULL = "directory full"
+WENT_BACK = "metadata went back"
+
+
+class Reason(NamedTuple):
+    """One reason, as a line without its end; `topic` and `partition` are those of a log."""
+
+    kind: str
+    line: str
+    topic: str | None = None
+    partition: int | None = None
+
+
+def reasons(node: Node) -> list[Reason]:
+    """Returns why /readyz is 503, without reading a file of a log; nothing if it is 200."""
+    return [*_of_session(node), *_of_logs(node)]
+
+
+def _of_session(node: Node) -> Iterator[Reason]:
+    """Yields that the broker starts or stops, has lost its session, or cannot trust the metadata."""
+    why = None if node.cluster is None else node.cluster.why_not_serving
+    if why is not None:
+        yield Reason(NOT_SERVING, f"not ready: {why}")
+    elif not node.ready:
+        yield Reason(NOT_SERVING, "not ready")
+    if node.metadata.went_back is not None:
+        yield Reason(WENT_BACK, f"not ready: {node.metadata.went_back}")
+
+
+def _of_logs(node: Node) -> Iterator[Reason]:
+    """Yields the logs that a failed write has put offline, and the directories that are full."""
+    for each in node.offline():
+        line = f"{each.topic}-{each.index} is offline: {each.offline}"
+        yield Reason(OFFLINE, line, each.topic, each.index)
+    for path in node.store.full_directories():
+        yield Reason(FULL, f"not ready: no space left in {path}")
