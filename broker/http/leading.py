@@ -36,7 +36,8 @@ def answering_for(node: Node, topic: Topic, indexes: Iterable[int]) -> Answering
     others: dict[int, list[int]] = {}
     unknown: dict[int, BrokerError] = {}
     for index in indexes:
-        leader = topic.assignments[index].leader
+        record = topic.assignments[index]
+        leader = record.leader
         if leader == node.metadata.node_id:
             try:
                 _check_led(node, topic, index)
@@ -47,7 +48,10 @@ def answering_for(node: Node, topic: Topic, indexes: Iterable[int]) -> Answering
         elif leader in live:
             others.setdefault(leader, []).append(index)
         else:
-            unknown[index] = LeaderNotAvailable(_no_leader(topic.name, index, leader))
+            replicas = ", ".join(map(str, record.replicas))
+            unknown[index] = LeaderNotAvailable(
+                f"nobody leads {topic.name}-{index}, which has replicas on {replicas}"
+            )
     return Answering(frozenset(here), others, unknown)
 
 
@@ -64,10 +68,3 @@ def _check_led(node: Node, topic: Topic, index: int) -> None:
             pass
     why = node.cluster.why_not_serving or "has not begun to"
     raise NotLeaderOrFollower(f"broker {me} should lead {topic.name}-{index}, but {why}")
-
-
-def _no_leader(topic: str, index: int, leader: int) -> str:
-    name = f"{topic}-{index}"
-    if leader < 0:
-        return f"nobody leads {name}"
-    return f"nobody leads {name}: broker {leader}, which led it last, has no session"

@@ -71,7 +71,8 @@ class Cluster:
         with raised_as_sentences(prefix):
             return self.client.perform(call)
 
-    def _node_ids(self) -> list[int]:
+    def node_ids(self) -> list[int]:
+        """Returns the ids of the brokers that have a session."""
         answer = self._perform(topic_calls.describe([]))
         return [one.node_id for one in answer.brokers]
 
@@ -109,7 +110,7 @@ class Cluster:
     def sizes(self, name: str, numbers: Sequence[int]) -> dict[int, int]:
         """Returns the bytes of each partition's log; empty if the broker does not report them."""
         found: dict[int, int] = {}
-        for node_id in self._node_ids():
+        for node_id in self.node_ids():
             with contextlib.suppress(ClientError):
                 sizes = self.client.perform(topic_calls.log_sizes(name, numbers, node_id))
                 found.update(sizes)
@@ -181,7 +182,7 @@ class Cluster:
     def _resource(self, topic: str | None) -> setting_calls.Resource:
         if topic is not None:
             return setting_calls.Resource(topic)
-        return setting_calls.Resource(node_id=self._node_ids()[0])
+        return setting_calls.Resource(node_id=self.node_ids()[0])
 
     # --- groups ------------------------------------------------------------------------------
 
@@ -189,7 +190,7 @@ class Cluster:
         """Returns every group by name, with its `state` and `protocol_type`."""
         listed = [
             each
-            for node_id in self._node_ids()
+            for node_id in self.node_ids()
             for each in self._perform(group_calls.list_on(node_id))
         ]
         return {

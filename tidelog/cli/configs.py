@@ -1,8 +1,8 @@
 """`tidelog configs`: shows and changes settings of a topic or of the broker, with their sources.
 
 The broker first validates a change. If the next round of retention would delete more with it than
-without it, the command says how much, and asks for confirmation. The numbers come from the broker's
-own preview, as in `tidelog explain --set`.
+without it, the command says how much, and asks for confirmation. The numbers come from the preview of
+the leaders, as in `tidelog explain --set`. It asks too if one of them is not known.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 Changes = dict[str, str | None]
 
+_NAMED = 3  # reasons in one sentence
 _OWN = "topic"  # the source of a setting of the topic itself
 _DELETING = ("retention.", "cleanup.policy", "log.retention.", "log.cleanup.policy")
 
@@ -195,23 +196,21 @@ def alter(
     """
     _check_unset(cluster, topic, changes)
     cluster.alter(topic, changes, validate_only=True)
-    deletions = _deletions(cluster, topic, changes, options)
-    if deletions is None:
+    deletions, unknown = _deletions(cluster, topic, changes, options)
+    going = f"for good {'; '.join(map(str, deletions))}" if deletions else "nothing more"
+    sentence = f"with {_listed(changes)} the next round of retention deletes {going}"
+    if unknown:
+        known = f". It deletes for good {'; '.join(map(str, deletions))}" if deletions else ""
         sentence = (
-            f"what {_listed(changes)} would delete is unknown, because no HTTP port of this "
-            f"broker answers at {options.http}"
+            f"what {_listed(changes)} would delete is unknown, because {_some(unknown)}{known}"
         )
-        refusal = f"{sentence}: name it with --http, or add --yes"
-    else:
-        going = f"for good {'; '.join(map(str, deletions))}" if deletions else "nothing more"
-        sentence = f"with {_listed(changes)} the next round of retention deletes {going}"
-        refusal = f"{sentence}: add --yes to change it, --dry-run to look only"
+    refusal = f"{sentence}: add --yes to change it, --dry-run to look only"
     sentence = f"{sentence[0].upper()}{sentence[1:]}."
     if options.dry_run:
         if not options.json:
             print_lines(sentence)
     else:
-        if deletions != []:
+        if deletions or unknown:
             confirm(
                 f"{sentence} Change it?",
                 refusal=refusal,
@@ -223,8 +222,14 @@ def alter(
         "topic": topic,
         "changes": changes,
         "changed": not options.dry_run,
-        "deletes": None if deletions is None else [each._asdict() for each in deletions],
+        "deletes": None if unknown else [each._asdict() for each in deletions],
+        "unknown": unknown,
     }
+
+
+def _some(reasons: Sequence[str]) -> str:
+    more = len(reasons) - _NAMED
+    return "; ".join(reasons[:_NAMED]) + (f"; and {more} more" if more > 0 else "")
 
 
 def _check_unset(cluster: Cluster, topic: str | None, changes: Changes) -> None:
@@ -240,25 +245,31 @@ def _check_unset(cluster: Cluster, topic: str | None, changes: Changes) -> None:
 
 def _deletions(
     cluster: Cluster, topic: str | None, changes: Changes, options: argparse.Namespace
-) -> list[Deletion] | None:
-    """Returns what the changes would delete, by topic; None if unknown. Raises CommandError."""
+) -> tuple[list[Deletion], list[str]]:
+    """Returns what the changes would delete, by topic, and why more of it is unknown.
+
+    Raises CommandError.
+    """
+    found: list[Deletion] = []
+    unknown: list[str] = []
     if not any(name.startswith(_DELETING) for name in changes):
-        return []
-    topics = cluster.topics(None if topic is None else [topic])
-    found = []
-    for each in topics:
+        return found, unknown
+    is_one_of_several = len(cluster.node_ids()) > 1
+    for each in cluster.topics(None if topic is None else [topic]):
         entries = cluster.settings(each.name)
         effective = _own(entries, changes) if topic else _inherited(entries, changes)
         if effective:
             try:
-                deletion = _preview(options.http, each, effective)
+                deletion, reasons = _preview(
+                    options.http, each, effective, is_one_of_several=is_one_of_several
+                )
             except CommandError as error:
                 if error.status == USAGE:
                     raise
-                return None
-            if deletion is not None:
-                found.append(deletion)
-    return found
+                return found, [*unknown, str(error)]
+            found += [] if deletion is None else [deletion]
+            unknown += reasons
+    return found, unknown
 
 
 def _own(entries: Sequence[Entry], changes: Changes) -> dict[str, str]:
@@ -290,20 +301,31 @@ def _inherited(entries: Sequence[Entry], changes: Changes) -> dict[str, str]:
     return found
 
 
-def _preview(address: str, topic: Topic, settings: Mapping[str, str]) -> Deletion | None:
-    """Returns what is deleted only with these settings; None if nothing. Raises CommandError."""
+def _preview(
+    address: str, topic: Topic, settings: Mapping[str, str], *, is_one_of_several: bool
+) -> tuple[Deletion | None, list[str]]:
+    """Returns what is deleted only with these settings, None if nothing, and why more is unknown.
+
+    Raises CommandError.
+    """
     query = [("set", f"{name}={value}") for name, value in settings.items()]
     answer = ask(address, "topics", topic.name, "explain", query=query)
     if answer["topic_id"] != topic.topic_id:
         raise CommandError(f"what answers at {address} is another broker")
     sums = dict.fromkeys(("segments", "records", "bytes"), 0)
     policies: set[str] = set()
+    unknown: list[str] = []
     for partition in answer["partitions"]:
+        number = partition["partition"]
         if "error" in partition:
-            raise CommandError(f"{topic.name}-{partition['partition']}: {partition['message']}")
+            unknown.append(f"{topic.name}-{number}: {partition['message']}")
+            continue
+        if is_one_of_several and "leader" not in partition:
+            unknown.append(f"the broker at {address} has an older version, which asks no leader")
+            break
         for name in sums:
             sums[name] += partition["going"][name] - partition["going_as_it_is"][name]
         policies.update(partition["going"]["policies"])
     if sums["bytes"] <= 0 and sums["records"] <= 0:
-        return None
-    return Deletion(topic.name, **sums, policies=tuple(sorted(policies)))
+        return None, unknown
+    return Deletion(topic.name, **sums, policies=tuple(sorted(policies))), unknown

@@ -154,7 +154,9 @@ def _spans(
         begin = {**cluster.offsets(name, numbers, start.time_ms)}
     elif is_here:
         answer = ask(options.http, "topics", name, "offsets", query=[("at", str(start.time_ms))])
-        begin = {row["partition"]: row.get("offset") for row in answer["partitions"]}
+        begin = {
+            row["partition"]: row.get("offset") for row in answer["partitions"]
+        }  # None: an error
     else:
         raise CommandError(
             f"Kafka's protocol cannot look {start.time_ms} ms up, and no HTTP port of this broker "

@@ -160,8 +160,13 @@ def _plan(topic: str, row: dict[str, Any], ends: dict[str, Any]) -> Plan:
 
 
 def _with_obstacle(plan: Plan, row: dict[str, Any], capped: dict[str, Any]) -> Plan:
-    """Returns the plan, and in `kept` the record from the future that ends it, if there is one."""
-    more = capped.get("offsets_before", 0) - row["offsets_before"]
+    """Returns the plan, and in `kept` the record from the future that ends it, if there is one.
+
+    Raises CommandError if the broker does not know it.
+    """
+    if "error" in capped:
+        raise CommandError(f"partition {plan.partition}: {capped['message']}")
+    more = capped["offsets_before"] - row["offsets_before"]
     if plan.kept is not None or row["offset"] == NONE or more <= 0:
         return plan
     time, append = shown(row, "timestamp"), shown(row, "append_time", "unknown")

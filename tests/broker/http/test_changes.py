@@ -113,6 +113,7 @@ async def test_a_partition_is_reset_to_what_the_clock_shows_at_its_turn(maintena
     topic = SimpleNamespace(name="t", topic_id=topic_id, partitions=3)
     node = SimpleNamespace(
         metadata=SimpleNamespace(image=SimpleNamespace(topics={"t": topic})),
+        cluster=None,
         clock=SimpleNamespace(now_ms=now_ms),
         pools=SimpleNamespace(maintenance=maintenance),
         partition=lambda topic, index: SimpleNamespace(append_clock=SimpleNamespace(reset=reset)),

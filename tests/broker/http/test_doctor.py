@@ -55,7 +55,7 @@ def test_every_illness_at_once_is_found_and_nothing_else(broker):
     assert (answer["errors"], answer["now_ms"]) == ([], NOW_MS)
     for each in answer["findings"]:
         assert set(each) == {
-            *("topic", "partition", "finding", "figure", "unit", "sentence", "command"),
+            *("broker", "topic", "partition", "finding", "figure", "unit", "sentence", "command"),
         }
         assert each["figure"] > 0
         assert re.fullmatch(r"[A-Z].*\.", each["sentence"])
@@ -174,5 +174,5 @@ def test_every_remedy_has_a_command_that_there_is():
         getattr(diagnosis, name)
         for name in ("RESET", "END_BY_AGE", "APPEND", "REFUSE_OLD", "REFUSE_FUTURE", "EXPLAIN")
     }
-    assert set(COMMANDS) == {*remedies, "accept", "status", "scrub"}
+    assert set(COMMANDS) == {*remedies, "accept", "status", "scrub", "cluster"}
     assert {command.split()[1] for command in COMMANDS.values()} <= set(_ASKING)

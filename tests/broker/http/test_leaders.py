@@ -5,14 +5,20 @@ Every route below /v1 and every command that reads a log's state gives the same 
 
 from __future__ import annotations
 
+import asyncio
 import json
+import threading
 import urllib.error
 import urllib.request
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from broker.metadata.brokers.records import Endpoint, live_key, put_live
+from broker.metadata.local import local_metadata
+from tests.broker.subject import eventually
 from tidelog.cli.parser import main
 from tidelog.cluster import BrokerCluster
 
@@ -163,3 +169,172 @@ def test_a_change_that_deletes_is_refused_at_every_broker_with_the_sum_of_all(
     (refusal,) = refusals
     assert f"{3 * RECORDS} records" in refusal
     assert "add --yes" in refusal
+
+
+# --- leaders that cannot be asked ----------------------------------------------------------------
+
+
+class Stranger(ThreadingHTTPServer):
+    """A program at the address of a broker's HTTP port; it answers everything, and says that nothing goes."""
+
+    def __init__(self, headers, status=200):
+        super().__init__(("127.0.0.1", 0), _Answer)
+        self.headers, self.status, self.requests = headers, status, []
+
+    @property
+    def port(self):
+        return self.server_address[1]
+
+
+class _Answer(BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.server.requests.append((self.path, dict(self.headers)))
+        going = dict.fromkeys(("segments", "records", "bytes"), 0) | {"policies": []}
+        row = {"going": going, "going_as_it_is": going, "segments": [], "reset": None}
+        rows = [{"partition": number, **row} for number in range(3)]
+        body = json.dumps(
+            {"topic_id": "?", "partitions": rows, "findings": [], "errors": []}
+        ).encode()
+        self.send_response(self.server.status)
+        for name, value in {**self.server.headers, "Content-Length": len(body)}.items():
+            self.send_header(name, str(value))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_args):
+        pass
+
+
+async def set_http(cluster, broker, port):
+    """Lets a broker's session name another HTTP port; none with None."""
+    metadata = local_metadata(cluster.directory / "tidelog.sqlite", 99, is_shared=True)
+    await metadata.open()
+    try:
+        live = metadata.image.brokers[broker]
+        lease = next(pair.lease for pair in (await metadata.store.read(live_key(broker))).pairs)
+        others = tuple(each for each in live.record.endpoints if each.listener != "HTTP")
+        http = () if port is None else (Endpoint("HTTP", "127.0.0.1", port),)
+        put = put_live(broker, live.record._replace(endpoints=others + http), lease)
+        assert await metadata.transact((), (put,)) is not None
+    finally:
+        await metadata.close()
+
+
+@pytest.fixture
+def renamed(cluster):
+    """A function that gives broker 3 another HTTP port, until the end of the test."""
+
+    def rename(port):
+        asyncio.run(set_http(cluster, 3, port))
+        known = None if port is None else f"127.0.0.1:{port}"
+        for broker in (1, 2):
+            eventually(lambda broker=broker: http_of_3(cluster[broker]) == known)
+
+    yield rename
+    rename(int(cluster[3].http.rpartition(":")[2]))
+
+
+def http_of_3(broker):
+    _, answer = ask(broker, "/cluster")
+    return answer["brokers"][2]["http"]
+
+
+def led_by_3(cluster, topic):
+    """The partition that broker 3 leads."""
+    _, answer = ask(cluster[1], "/cluster")
+    (found,) = [
+        each["partition"]
+        for each in answer["partitions"]
+        if each["topic"] == topic and each["leader"] == 3
+    ]
+    return found
+
+
+def stranger_of(cluster, case):
+    headers = {
+        "an older version": {},
+        "another broker": {"Tidelog-Broker": f"{cluster.cluster_id}/2"},
+        "another cluster": {"Tidelog-Broker": "AAAAAAAAAAAAAAAAAAAAAA/3"},
+        "a redirect": {
+            "Tidelog-Broker": f"{cluster.cluster_id}/3",
+            "Location": f"http://{cluster[3].http}/v1/topics/lone/explain",
+        },
+    }[case]
+    return Stranger(headers, 302 if case == "a redirect" else 200)
+
+
+@pytest.mark.parametrize(
+    "case", ["an older version", "another broker", "another cluster", "a redirect"]
+)
+def test_what_is_no_answer_of_the_leader_is_none(cluster, renamed, case, capsys):
+    number = led_by_3(cluster, "lone")
+    with stranger_of(cluster, case) as stranger:
+        threading.Thread(target=stranger.serve_forever, daemon=True).start()
+        renamed(stranger.port)
+        check_unknown(cluster[1], number, capsys)
+        stranger.shutdown()
+    assert stranger.requests
+    for path, headers in stranger.requests:
+        assert path.startswith("/v1/")
+        assert headers["Tidelog-Asked-By"] == "1"
+
+
+@pytest.mark.parametrize("port", [None, 1])
+def test_a_leader_without_an_http_port_is_named(cluster, renamed, port, capsys):
+    renamed(port)
+    check_unknown(cluster[1], led_by_3(cluster, "lone"), capsys)
+
+
+def check_unknown(broker, number, capsys):
+    """Checks that a broker names the partition of which broker 3 alone knows, in all that it answers."""
+    for path in ("explain", "offsets", "offsets?at=now", "clock"):
+        status, answer = ask(broker, f"/topics/lone/{path}")
+        failed = [row["partition"] for row in answer["partitions"] if "error" in row]
+        assert (status, failed) == (200, [number])
+        assert "broker 3, which leads it, " in answer["partitions"][number]["message"]
+        alone = f"{path}{'&' if '?' in path else '?'}partition={number}"
+        status, answer = ask(broker, f"/topics/lone/{alone}")
+        assert (status, answer["error"]) == (503, "LEADER_NOT_AVAILABLE")
+    assert ask(broker, f"/topics/lone/partitions/{number}/records/0/times")[0] == 503
+    status, out, _ = run(capsys, broker, "doctor", "lone")
+    assert status == 2
+    assert "broker 3 could not be examined: broker 3 " in out
+    status, out, err = run(
+        capsys, broker, "configs", "set", "lone", "retention.ms=1h", "--broker", broker.bootstrap
+    )
+    assert (status, out) == (2, "")
+    assert f"is unknown, because lone-{number}: broker 3, which leads it, " in err
+    assert f"{2 * RECORDS} records" in err
+    _, answer = ask(broker, "/topics/lone/explain")
+    assert answer["settings"]["retention.ms"] == -1
+
+
+def test_a_question_of_a_broker_is_passed_on_to_nobody(cluster):
+    request = urllib.request.Request(
+        f"http://{cluster[1].http}/v1/topics/lone/explain", headers={"Tidelog-Asked-By": "2"}
+    )
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        rows = json.load(answer)["partitions"]
+    assert [row.get("error") for row in rows].count("NOT_LEADER_OR_FOLLOWER") == 2
+
+
+def test_what_nobody_leads_is_unknown_and_changes_only_with_yes(tmp_path, capsys):
+    with BrokerCluster(tmp_path / "data", 2) as cluster:
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+        admin.create_topics([NewTopic("t", 2, 1)])["t"].result(30)
+        at = cluster[1]
+        _, answer = ask(at, "/cluster")
+        number = next(each["partition"] for each in answer["partitions"] if each["leader"] == 2)
+        cluster.kill(2)
+        told = f"nobody leads t-{number}, which has replicas on 2"
+        path = f"/topics/t/offsets?partition={number}"
+        eventually(lambda: ask(at, path)[1].get("message") == told, 60)
+        assert ask(at, path)[0] == 503
+        assert run(capsys, at, "doctor")[0] == 2
+        change = ("configs", "set", "t", "retention.ms=1h", "--broker", at.bootstrap)
+        status, out, err = run(capsys, at, *change)
+        assert (status, out) == (2, "")
+        assert told in err
+        status, out, err = run(capsys, at, *change, "--yes")
+        assert (status, out) == (0, "Changed t: retention.ms=3600000.\n")
+        cluster.restart(2)

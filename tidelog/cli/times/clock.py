@@ -7,7 +7,8 @@ the leap. If the clock is right, `accept` says so. It asks for confirmation, bec
 deletes by the clock's time.
 
 `reset TOPIC` lets append times, and largest event times, that are ahead of the clock go back to it.
-The broker does so by itself when it sees that its clock went back; the command is for the rest.
+The broker does so by itself when it sees that its clock went back; the command is for the rest. In a
+cluster a broker resets the partitions that it leads, and the command names the others.
 """
 
 from __future__ import annotations
@@ -150,9 +151,13 @@ def _reset(options: argparse.Namespace) -> None:
     ahead = [row for row in rows if row["reset"] is not None]
     if not options.json:
         _print_preview(found, ahead)
+    elsewhere = [row for row in ahead if row.get("leader") != found.get("broker")]
+    ahead = [row for row in ahead if row not in elsewhere]
     if not ahead or options.dry_run:
         if options.json:
             print_json({**found, "done": False})
+        if not options.dry_run:
+            _refuse(found["topic"], elsewhere)
         return
     what = f"{counted(len(ahead), 'partition')} of {found['topic']}"
     confirm(
@@ -166,11 +171,25 @@ def _reset(options: argparse.Namespace) -> None:
         "partition": None if options.partition is None else int(options.partition),
     }
     answer = change(options.http, "topics", options.topic, "clock", "reset", body=body)
-    done = [row for row in _checked(answer) if row["reset"] is not None]
+    numbers = {row["partition"] for row in ahead}
+    tried = [row for row in answer["partitions"] if row["partition"] in numbers]
+    done = [row for row in _checked({**answer, "partitions": tried}) if row["reset"] is not None]
     if options.json:
         print_json({**answer, "done": True})
     else:
         print_lines("", f"Reset: {counted(len(done), 'partition')}.")
+    _refuse(answer["topic"], elsewhere)
+
+
+def _refuse(topic: str, elsewhere: list[dict[str, Any]]) -> None:
+    """Raises CommandError if there are partitions that other brokers lead."""
+    if elsewhere:
+        named = ", ".join(
+            f"{topic}-{row['partition']} (broker {row['leader']})" for row in elsewhere
+        )
+        raise CommandError(
+            f"only its leader resets a partition, so run this there as well: {named}"
+        )
 
 
 def _checked(answer: dict[str, Any]) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""`tidelog doctor`: what is wrong with the times of a broker's logs, and which command helps.
+"""`tidelog doctor`: what is wrong with brokers and the times of their logs, and which command helps.
 
 Exit status: 0 if nothing was found, 1 if something was, 2 if the broker or one of its logs could not
 be asked, or for a mistake in the command line.
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 FOUND, UNKNOWN = 1, USAGE
 _WIDTH = 100
+_NAMED = 20  # of what could not be examined
 _COLUMNS = ("where", "finding", "figure", "command")
 
 
@@ -68,8 +69,10 @@ def _print(answer: dict[str, Any]) -> None:
         print_table(_COLUMNS, [_row(each) for each in findings], right=("figure",), wraps="command")
         told = [f"{_where(each)}: {each['sentence']}" for each in findings]
         print_lines("", *(line for text in told for line in _folded(text)), "")
-    for error in answer["errors"]:
+    for error in answer["errors"][:_NAMED]:
         print_lines(f"{_where(error)} could not be examined: {error['message']}.")
+    if (more := len(answer["errors"]) - _NAMED) > 0:
+        print_lines(f"{more} more could not be examined: --json names all.")
     if answer["segments_unread"]:
         print_lines(
             f"The times of {counted(answer['segments_unread'], 'segment')} are not known yet, and "
@@ -93,8 +96,10 @@ def _row(finding: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _where(entry: dict[str, Any]) -> str:
-    """Returns a partition's name; a finding of the whole broker is about its clock."""
-    return "the clock" if entry["topic"] is None else f"{entry['topic']}-{entry['partition']}"
+    """Returns a partition's name; without one, that of the broker (older brokers do not say)."""
+    if entry["topic"] is not None:
+        return f"{entry['topic']}-{entry['partition']}"
+    return f"broker {entry['broker']}" if "broker" in entry else "the broker"
 
 
 def _figure(finding: dict[str, Any]) -> str:
