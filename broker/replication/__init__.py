@@ -7,7 +7,7 @@ returns actions, which the shell carries out in their order. The usual questions
 - what a leader knows of one follower, and when that is caught up (KIP-16): `remote.py`
 - the ISR, stored and proposed (KIP-497): `in_sync.py`
 - a follower: what it asks, what it appends, when it truncates (KIP-101, 279, 320, 595): `follower.py`
-- whether this broker may still hold its lease after a pause: `lease.py`
+- whether this broker may still hold its lease, after a pause or when it is cut off: `lease.py`
 
 What is written about partitions is decided by pure functions on an image of the metadata:
 

@@ -1,8 +1,9 @@
 """The leader of one partition in one leader epoch: events in, actions out.
 
 It forgets everything when the epoch ends: a new epoch, even of the same broker, is a new `Leader`.
-Nothing is answered as leader before the lease of the broker's registration was looked at. The rules
-are in `leadership.py`.
+Nothing is answered as leader before the lease of the broker's registration was looked at. A leader
+that is cut off from the coordinator, and that no in-sync replica follows, is suspended: it answers
+followers alone until one of these is over. The rules are in `leadership.py`.
 """
 
 from __future__ import annotations
@@ -11,7 +12,14 @@ from typing import TYPE_CHECKING
 
 from broker.replication.in_sync import is_same
 from broker.replication.leadership import Leadership
-from broker.replication.messages import AdvanceHighWatermark, FetchAnswer, StepDown, WakeFetches
+from broker.replication.messages import (
+    AdvanceHighWatermark,
+    FetchAnswer,
+    Resume,
+    StepDown,
+    Suspend,
+    WakeFetches,
+)
 from broker.replication.remote import RemoteReplica
 from protocol.errors import ErrorCode, NotEnoughReplicas, NotLeaderOrFollower, OffsetNotAvailable
 
@@ -50,6 +58,9 @@ class Leader(Leadership):
         self._lease = lease
         self._nonces = 0
         self._may_propose = True
+        self.is_suspended = False
+        """Whether it answers no client: another broker may lead by now."""
+        self.suspensions = 0  # in this epoch
         self._end: str | None = None  # why it has stepped down
         self._is_end_told = False
 
@@ -80,6 +91,8 @@ class Leader(Leadership):
         remote = self._remotes[request.replica]
         remote.on_fetch(request, self.fetchable_end, now_ms)
         actions = [*self._join(remote, now_ms), *self._advance(now_ms)]
+        if self.is_suspended:
+            actions = [*self._stand(now_ms), *actions]
         return answer._replace(high_watermark=self.high_watermark), actions
 
     def on_wake(self, request: FetchRequest, now_ms: int) -> FetchAnswer:
@@ -87,6 +100,24 @@ class Leader(Leadership):
         if self._has_ended(now_ms):
             return self._refused(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return self._answer(request)
+
+    def on_session(self, replica: int, fetched_ms: int) -> None:
+        """Takes when the session of a follower fetched last in which its question is open.
+
+        The shell tells this before a tick, at least while the lease is overdue.
+        """
+        remote = self._remotes.get(replica)
+        if remote is not None:
+            remote.on_session(fetched_ms)
+
+    def on_forgotten(self, replica: int) -> None:
+        """A follower asks for the partition no more: it follows another leader, or its session is over.
+
+        The next tick judges by that.
+        """
+        remote = self._remotes.get(replica)
+        if remote is not None:
+            remote.asked_ms = None
 
     def has_news(self, request: FetchRequest) -> bool:
         """Returns whether a parked fetch is worth an answer: records, or a high watermark.
@@ -203,7 +234,7 @@ class Leader(Leadership):
     # --- time -----------------------------------------------------------------------------------
 
     def on_tick(self, now_ms: int) -> list[LeaderAction]:
-        """Looks at what time has changed: the lease, followers that lag, unsettled proposals.
+        """Looks at what time has changed: the lease, followers that lag or left, unsettled proposals.
 
         Called at least twice in `lag_time_max_ms`, and at least every third of a lease: a longer
         silence may count as a pause in which the lease ended (`lease.py`).
@@ -211,7 +242,29 @@ class Leader(Leadership):
         if self._has_ended(now_ms):
             return self._told()
         self._may_propose = True
-        return [*self._settle(self._members_after_lag(now_ms)), *self._advance(now_ms)]
+        return [
+            *self._stand(now_ms),
+            *self._settle(self._members_after_lag(now_ms)),
+            *self._advance(now_ms),
+        ]
+
+    def _stand(self, now_ms: int) -> list[LeaderAction]:
+        """Suspends this leader, or lets it go on, by what is known now.
+
+        It is suspended while no renewal was confirmed for a lease time, another broker could be
+        elected, and no in-sync replica has asked for the partition for as long in this epoch.
+        """
+        lease = self._lease
+        is_suspended = (
+            lease.is_overdue(now_ms)
+            and self._has_rival()
+            and not self._is_followed(now_ms, lease.duration_ms)
+        )
+        if is_suspended == self.is_suspended:
+            return []
+        self.is_suspended = is_suspended
+        self.suspensions += is_suspended
+        return [Suspend() if is_suspended else Resume()]
 
     def _settle(self, members: Collection[int]) -> list[LeaderAction]:
         """Proposes what the stored state should be, or settles an earlier proposal by it."""
@@ -268,9 +321,13 @@ class Leader(Leadership):
     # --- what clients ask -----------------------------------------------------------------------
 
     def check_leading(self, now_ms: int) -> None:
-        """Checks any answer that only the leader gives. Raises NotLeaderOrFollower."""
+        """Checks any answer to a client that only the leader gives. Raises NotLeaderOrFollower."""
         if self._has_ended(now_ms):
             raise NotLeaderOrFollower
+        if self.is_suspended:
+            raise NotLeaderOrFollower(
+                "the leader is cut off from the metadata: another may lead by now"
+            )
 
     def check_append(self, acks: int, now_ms: int) -> None:
         """Checks an append before anything is appended.
@@ -289,7 +346,7 @@ class Leader(Leadership):
         After NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS_AFTER_APPEND and REQUEST_TIMED_OUT the
         records may be there all the same.
         """
-        if self._has_ended(now_ms):
+        if self._has_ended(now_ms) or self.is_suspended:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         if self._is_committed(end_offset):
             is_enough = self._has_enough_to_acknowledge()

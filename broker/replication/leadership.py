@@ -238,6 +238,27 @@ class Leadership:
         record = with_isr(self.record, members, self.rules.min_insync)
         return record._replace(is_recovering=False)
 
+    # --- may another lead by now ----------------------------------------------------------------
+
+    def _has_rival(self) -> bool:
+        """Returns whether another broker could be elected, as far as this leader knows."""
+        record = self.record
+        able = record.replicas if self.rules.allows_unclean else (*self.maximal_isr, *record.elr)
+        return any(broker != self._me for broker in able)
+
+    def _is_followed(self, now_ms: int, within_ms: int) -> bool:
+        """Returns whether a member of the maximal ISR has asked for the partition within a time.
+
+        One that knows of a newer leader epoch asks no more. A replica outside the ISR shows nothing:
+        another broker can be elected without it.
+        """
+        maximal = self.maximal_isr
+        return any(
+            remote.has_asked(now_ms, within_ms)
+            for remote in self._remotes.values()
+            if remote.broker in maximal
+        )
+
     # --- the high watermark ---------------------------------------------------------------------
 
     def _high_watermark(self, now_ms: int) -> int:

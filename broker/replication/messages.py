@@ -88,6 +88,7 @@ class LeaderRules(NamedTuple):
     lag_time_max_ms: int  # replica.lag.time.max.ms
     needs_flush: bool = False  # flush.messages=1: only what is flushed counts
     cannot_store: frozenset[int] = frozenset()  # replicas whose log has failed, or disk is full
+    allows_unclean: bool = False  # unclean.leader.election.enable
 
 
 # --- logs -----------------------------------------------------------------------------------------
@@ -164,7 +165,18 @@ class StepDown(NamedTuple):
     reason: str
 
 
-LeaderAction = AdvanceHighWatermark | ChangeIsr | WakeFetches | StepDown
+class Suspend(NamedTuple):
+    """Answer no client until `Resume`. Waiting requests get NOT_LEADER_OR_FOLLOWER.
+
+    Followers are answered as before, and no role ends.
+    """
+
+
+class Resume(NamedTuple):
+    """Answer clients again, in the same leader epoch."""
+
+
+LeaderAction = AdvanceHighWatermark | ChangeIsr | WakeFetches | StepDown | Suspend | Resume
 
 
 # --- actions of a follower ------------------------------------------------------------------------

@@ -22,6 +22,7 @@ class RemoteReplica:
     __slots__ = (
         "_end_at_last_fetch",
         "_last_fetch_ms",
+        "asked_ms",
         "broker",
         "broker_epoch",
         "caught_up_ms",
@@ -39,6 +40,9 @@ class RemoteReplica:
         self.log_end_offset = NO_OFFSET  # NO_OFFSET: it has not fetched in this leader epoch
         self.log_start_offset = NO_OFFSET
         self.caught_up_ms = caught_up_ms  # the last time at which it had the whole log; None: never
+        self.asked_ms: int | None = (
+            None  # the last fetch of the session that asks for the partition
+        )
         self._last_fetch_ms = 0
         self._end_at_last_fetch: int | None = None
 
@@ -49,6 +53,16 @@ class RemoteReplica:
         self.log_start_offset = request.log_start_offset
         self.broker_epoch = request.broker_epoch
         self._last_fetch_ms, self._end_at_last_fetch = now_ms, leader_end
+        if request.leader_epoch != NO_EPOCH:  # else it may know of a newer one
+            self.on_session(now_ms)
+
+    def on_session(self, fetched_ms: int) -> None:
+        """Takes when the session fetched last in which the follower asks for the partition.
+
+        A follower that has all asks once. Its session goes on to fetch, and asks by that.
+        """
+        if self.asked_ms is None or fetched_ms > self.asked_ms:
+            self.asked_ms = fetched_ms
 
     def _take_caught_up_time(self, fetch_offset: int, leader_end: int, now_ms: int) -> None:
         """Notes when the follower had all of the leader's log.
@@ -73,6 +87,10 @@ class RemoteReplica:
         """
         if self.log_end_offset >= leader_end:
             self.caught_up_ms = now_ms
+
+    def has_asked(self, now_ms: int, within_ms: int) -> bool:
+        """Returns whether it has asked for the partition within a time, and not ended that since."""
+        return self.asked_ms is not None and now_ms - self.asked_ms < within_ms
 
     def is_caught_up(self, leader_end: int, now_ms: int, lag_time_max_ms: int) -> bool:
         """Returns whether it has the leader's log, or had it within `lag_time_max_ms`."""

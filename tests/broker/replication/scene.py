@@ -80,11 +80,20 @@ def record(isr=(ME, ONE, TWO), *, replicas=(ME, ONE, TWO), leader=ME, epoch=EPOC
 class Led:
     """A leader of one partition, as its broker drives it. The clock is an attribute."""
 
-    def __init__(self, isr=(ME, ONE, TWO), log=None, *, min_insync=2, flush=False, **fields):
+    def __init__(
+        self,
+        isr=(ME, ONE, TWO),
+        log=None,
+        *,
+        min_insync=2,
+        flush=False,
+        allows_unclean=False,
+        **fields,
+    ):
         self.now_ms = 0
         self.log = log if log is not None else Log()
         self.log.begin(EPOCH)
-        self.rules = LeaderRules(min_insync, LAG_MS, flush)
+        self.rules = LeaderRules(min_insync, LAG_MS, flush, allows_unclean=allows_unclean)
         self.brokers = {broker: BrokerStatus(100 + broker) for broker in (ME, ONE, TWO, 3)}
         self.revision = 10
         self.stored = record(isr, **fields)
@@ -138,6 +147,14 @@ class Led:
         self.now_ms += ms
         self.actions = self.leader.on_tick(self.now_ms)
         return self.actions
+
+    def pass_a_lease(self, *asking):
+        """A lease time passes in ticks, in which the sessions of some followers go on to fetch."""
+        for _ in range(4):
+            self.now_ms += LEASE_MS // 4
+            for broker in asking:
+                self.leader.on_session(broker, self.now_ms)
+            self.tick()
 
     def store(self, stored=None, **fields):
         """A newer image comes."""

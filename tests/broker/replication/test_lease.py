@@ -40,17 +40,14 @@ def test_it_stays_lost():
     assert not lease.may_renew(10_001)
 
 
-def test_a_broker_that_is_cut_off_goes_on():
-    """As Kafka's: its ISR changes lose, so nothing with acks=all is answered."""
+def test_a_broker_that_is_cut_off_keeps_its_lease_which_is_overdue():
+    """Each of its leaders judges whether it goes on."""
     lease = Lease(LEASE_MS, 0)
     for now_ms in range(0, 60_000, 500):
+        assert lease.is_overdue(now_ms) == (now_ms >= LEASE_MS)
         assert not lease.is_lost(now_ms)
-
-
-def test_unless_it_is_to_be_fenced_then():
-    lease = Lease(LEASE_MS, 0, fences_when_cut_off=True)
-    assert not lease.is_lost(5_999)
-    assert lease.is_lost(6_000)
+    lease.on_renewed(60_000)
+    assert not lease.is_overdue(60_000 + LEASE_MS - 1)
 
 
 def test_told_that_it_is_gone():

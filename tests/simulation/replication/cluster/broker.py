@@ -21,7 +21,7 @@ from tests.simulation.replication.cluster.coordinating import Coordinating
 from tests.simulation.replication.cluster.coordinator import UNKNOWN, Pushed
 from tests.simulation.replication.cluster.disk import Clock
 from tests.simulation.replication.cluster.failed_logs import FailedLogs
-from tests.simulation.replication.cluster.governing import Governing
+from tests.simulation.replication.cluster.governing import Governing, rules_of
 from tests.simulation.replication.cluster.replica import Replica
 from tests.simulation.replication.cluster.session import Session
 from tests.simulation.replication.cluster.settings import settings_of
@@ -307,7 +307,13 @@ class Broker:
             return
         lag_ms, ids = self.world.lag_time_max_ms, self.world.ids[key]
         unable = cannot_store(self.image, assignment.record.replicas, *ids)
-        rules = LeaderRules(settings.min_insync, lag_ms, settings.needs_flush, unable)
+        rules = LeaderRules(
+            settings.min_insync,
+            lag_ms,
+            settings.needs_flush,
+            unable,
+            allows_unclean=rules_of(topic).allows_unclean,
+        )
         replica.assign(assignment, rules, may_lead=self._may_lead())
 
     def _may_lead(self) -> bool:

@@ -134,6 +134,14 @@ class Replica:
         for request in parked:
             request.reply(self._not_leader(), EMPTY)
 
+    def _suspend(self) -> None:
+        """Answers no client until the leader goes on."""
+        self.world.say("suspended", self, self.epoch)
+        self.broker.coordinating.on_stopped(self)
+        waiting, self.waiting = self.waiting, []
+        for each in waiting:
+            each.reply(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
     def _not_leader(self) -> FetchAnswer:
         return messages.FetchAnswer(ErrorCode.NOT_LEADER_OR_FOLLOWER, self.epoch)
 
@@ -150,6 +158,11 @@ class Replica:
                 self.broker.change_isr(self, action)
             elif isinstance(action, messages.WakeFetches):
                 self._wake()
+            elif isinstance(action, messages.Suspend):
+                self._suspend()
+            elif isinstance(action, messages.Resume):
+                self.world.say("goes on", self, self.epoch)
+                self.broker.coordinating.on_led(self)
             elif isinstance(action, messages.StepDown):
                 self.resign(action.reason)
                 self.broker.look_again(self)
@@ -302,7 +315,7 @@ class Replica:
 
     def read(self, offset: int, reply: Callable[..., None]) -> None:
         """Answers a consumer with what is below the high watermark."""
-        if self.leader is None or self.broker.lease.is_lost(self.now_ms):
+        if not self._may_answer():
             reply(ErrorCode.NOT_LEADER_OR_FOLLOWER, ())
         elif offset < self.log.start or offset > self.log.end:
             self.world.checker.answers_as_leader(self.broker)
@@ -311,6 +324,16 @@ class Replica:
             batches = self.log.read_for_consumer(offset, self.world.most_batches)
             self.world.checker.reads(self, batches)
             reply(ErrorCode.NONE, batches)
+
+    def _may_answer(self) -> bool:
+        """Returns whether a client may be answered as by the leader."""
+        if self.leader is None:
+            return False
+        try:
+            self.leader.check_leading(self.now_ms)
+        except BrokerError:
+            return False
+        return True
 
     # --- the follower's side ----------------------------------------------------------------------
 

@@ -159,9 +159,7 @@ class Session:
             self.is_asking = False
             if result != UNKNOWN:
                 self.lease_id, self.renewed_ms = result, sent_ms
-                self.lease = Lease(
-                    LEASE_MS, sent_ms, fences_when_cut_off=self.world.fences_when_cut_off
-                )
+                self.lease = Lease(LEASE_MS, sent_ms)
                 self._renew_again(result)
                 self.look()
 
