@@ -50,7 +50,8 @@ class Following:
         self._carry_out = carry_out
         self._followed = followed
         self._news = asyncio.Event()
-        self._led: dict[tuple[UUID, int], int] = {}  # the leader epochs of logs that lead
+        # Of logs that lead: the leader epoch, and how often it was suspended in it.
+        self._led: dict[tuple[UUID, int], tuple[int, int]] = {}
 
     def look_again(self) -> None:
         """The image is newer, or the role of a log has changed."""
@@ -89,23 +90,28 @@ class Following:
         by_image = {} if topic is None else _led_by(self._node.metadata.node_id, topic)
         self._carry_out(self._ownership.on_image(topic and topic.topic_id, by_image))
         led = {} if topic is None else self._led_logs(topic)
-        for key, epoch in self._led.items():
-            if led.get(key) != epoch:
+        for key, known in self._led.items():
+            if led.get(key) != known:
                 self._carry_out(self._ownership.on_stopped(*key))
-        for key, epoch in led.items():
-            if self._led.get(key) != epoch:
-                self._carry_out(self._ownership.on_led(*key, epoch))
+        for key, known in led.items():
+            if self._led.get(key) != known:
+                self._carry_out(self._ownership.on_led(*key, known[0]))
         self._led = led
 
-    def _led_logs(self, topic: Topic) -> dict[tuple[UUID, int], int]:
-        """Returns the leader epochs of the topic's logs that lead now."""
+    def _led_logs(self, topic: Topic) -> dict[tuple[UUID, int], tuple[int, int]]:
+        """Returns the topic's logs that lead now, and are not suspended.
+
+        What a log has is read again after a suspension, however short: it may have taken records
+        whose writers were refused.
+        """
         replicas = self._node.replicas
         assert replicas is not None
         found = {}
         for index in range(topic.partitions):
             led = replicas.led_by_id(topic.topic_id, index)
-            if led is not None:
-                found[topic.topic_id, index] = led.leader.leader_epoch
+            if led is not None and not led.leader.is_suspended:
+                leader = led.leader
+                found[topic.topic_id, index] = leader.leader_epoch, leader.suspensions
         return found
 
     async def _raise_replicas(self, image: Image) -> None:

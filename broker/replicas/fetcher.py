@@ -3,6 +3,9 @@
 Each fetch names the partitions that can be asked for anew: those that the leader has answered, and
 that are done with the answer. The others are asked for already. So an idle partition costs nothing.
 
+A partition that is fetched no more is forgotten: its leader must not take the session for a question
+about it (`Leader.on_forgotten`).
+
 A partition that is ready while the leader parks a fetch does not wait for its answer: the next fetch
 is sent at once, and ends the wait of the first.
 
@@ -79,6 +82,7 @@ class Fetcher:
         self._followed: dict[Name, Followed] = {}
         self._to_ask: dict[Name, Followed] = {}  # in the order in which they became ready
         self._asked: dict[Name, _Asked] = {}
+        self._to_forget: dict[Name, None] = {}  # until the next fetch, which says so
         self._sent: deque[_Sent] = deque()
         self._number = 0  # of the last fetch on this connection
         self._session_id = 0
@@ -98,6 +102,7 @@ class Fetcher:
     def add(self, followed: Followed) -> None:
         """Fetches a partition from now on."""
         self._followed[followed.name] = followed
+        self._to_forget.pop(followed.name, None)  # it is asked for anew
         self._retry_s = _FIRST_RETRY_S
         self.ask_again(followed)
 
@@ -109,6 +114,10 @@ class Fetcher:
             self._to_ask.pop(name, None)
             self._asked.pop(name, None)
             self._held_back.pop(name, None)
+            if self._session_id:
+                if not self._to_forget:  # all of this turn are forgotten together
+                    asyncio.get_running_loop().call_soon(self._send_soon)
+                self._to_forget[name] = None
 
     def ask_again(self, followed: Followed) -> None:
         """Includes a partition that is ready in a fetch at once."""
@@ -116,6 +125,10 @@ class Fetcher:
         if self._followed.get(name) is not followed:
             return
         self._to_ask[name] = followed
+        self._send_soon()
+
+    def _send_soon(self) -> None:
+        """Sends a fetch beside the one under way, or lets the loop send one."""
         if self._sent:
             with contextlib.suppress(ClientError, OSError):  # what is under way fails, too
                 self._send()
@@ -153,6 +166,7 @@ class Fetcher:
             self._connection = None
         self._sent.clear()
         self._asked.clear()
+        self._to_forget.clear()
         self._held_back.clear()
         self._quota_alarm.close()
         self._to_ask = dict(self._followed)
@@ -236,8 +250,9 @@ class Fetcher:
             if self._sent:
                 return  # the session has not begun yet
             self._number = 0  # begins one, and names everything
+            self._to_forget.clear()
         asked = self._next()
-        if not asked and (self._sent or not self._asked):
+        if not asked and not self._to_forget and (self._sent or not self._asked):
             return
         connection.post_to(self, self._request(asked), apis.FETCH, self._version)
         self._sent.append(_Sent(self._number, self._host.monotonic_s()))
@@ -264,7 +279,7 @@ class Fetcher:
         session = self._session_id, number and (number - 1) % _LAST_EPOCH + 1
         replica = host.cluster.me, host.cluster.epoch
         is_usual = self._version == fetch_single.VERSION and host.newest_magic == NEWEST_MAGIC
-        if is_usual and len(asked) == 1:
+        if is_usual and len(asked) == 1 and not self._to_forget:
             ((topic_id, index), request) = asked[0]
             return fetch_single.write(
                 (host.fetch_wait_ms, host.response_max_bytes, host.partition_max_bytes),
@@ -282,9 +297,14 @@ class Fetcher:
         for (topic_id, index), request in asked:
             wanted = sent_fetch(index, request, host.partition_max_bytes)
             by_topic.setdefault(topic_id, []).append(wanted)
+        forgotten: dict[UUID, list[int]] = {}
+        for topic_id, index in self._to_forget:
+            forgotten.setdefault(topic_id, []).append(index)
+        self._to_forget.clear()
         return replica_fetch(
             *replica,
             by_topic,
+            forgotten,
             max_bytes=host.response_max_bytes,
             max_wait_ms=host.fetch_wait_ms,
             session=session,
@@ -317,9 +337,7 @@ class Fetcher:
         self._to_ask |= self._held_back
         self._held_back = {}
         self._ready.set()
-        if self._sent:
-            with contextlib.suppress(ClientError, OSError):  # what is under way fails, too
-                self._send()
+        self._send_soon()
 
     def _count(self, followed: Followed, data: Any) -> None:
         """Counts the records of an answer against the quota."""

@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING
 
 from broker.partitions import replication_state
 from broker.replicas.acknowledgements import Acknowledgements, refusal
-from broker.replication.messages import AdvanceHighWatermark, ChangeIsr, StepDown, WakeFetches
+from broker.replication.messages import (
+    AdvanceHighWatermark,
+    ChangeIsr,
+    Resume,
+    StepDown,
+    Suspend,
+    WakeFetches,
+)
 from broker.timer import Timer
 from protocol.errors import ErrorCode, RequestTimedOut
 
@@ -76,6 +83,11 @@ class Led:
             elif isinstance(action, StepDown):
                 self.stop(action.reason)
                 self._host.stepped_down(self)
+            elif isinstance(action, Suspend):
+                self._refuse_waiting()
+                self._host.suspended(self)
+            elif isinstance(action, Resume):
+                self._host.resumed(self)
 
     def _advance(self, offset: int) -> None:
         state = self.partition.state
@@ -103,10 +115,14 @@ class Led:
         self._host.shared_reads.forget(self)
         if self._timer is not None:
             self._timer.cancel()
-        self._note_fetch()
-        self._waiting.refuse_all(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        self._refuse_waiting()
         for ask in list(self.parked):
             ask.wake()
+
+    def _refuse_waiting(self) -> None:
+        """Answers the clients that wait: this leader does nothing for them any more, or for now."""
+        self._note_fetch()
+        self._waiting.refuse_all(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         self._host.waiting.wake(self.partition)
 
     def tell_isr(self) -> None:
@@ -170,6 +186,20 @@ class Led:
             if not self.leader.is_leading:
                 return self.leader.on_wake(request, self._host.now_ms())
         return answer
+
+    def on_forgotten(self, replica: int) -> None:
+        """Takes that a follower asks for the partition no more, on one of its connections."""
+        if all(request.replica != replica for request in self.parked.values()):
+            self.do(self.leader.on_forgotten(replica, self._host.now_ms()))
+
+    def tick(self) -> None:
+        """Tells the machine the time, and which followers ask, where it may depend on them."""
+        leader, now_ms = self.leader, self._host.now_ms()
+        if self._host.cluster.lease.is_overdue(now_ms):
+            for ask, request in self.parked.items():
+                if request.leader_epoch == leader.leader_epoch:
+                    leader.on_session(request.replica, ask.session.fetched_ms)
+        self.do(leader.on_tick(now_ms))
 
     def on_wake(self, request: FetchRequest) -> FetchAnswer:
         """Returns what to answer to a fetch that was parked."""

@@ -22,6 +22,7 @@ from broker.replicas.role_work import RoleWork
 from broker.replicas.serving.fetch_sessions import SESSIONLESS, FetchSession
 from broker.replicas.serving.serving import FollowerFetch
 from broker.replicas.serving.shared_reads import SharedReads
+from broker.replicas.suspensions import Suspensions
 from broker.replicas.views import brokers_of
 from broker.replication.isr_change import cannot_store
 from broker.replication.messages import Assignment, LeaderRules
@@ -68,6 +69,7 @@ class Replicas:
         self.isr_changes = IsrChanges(self)
         self.new_leaders = NewLeaders(self, node.metadata)
         self.shared_reads = SharedReads()
+        self.suspensions = Suspensions()
         config = node.config.replication
         self._lag_time_max_ms = config.replica_lag_time_max_ms
         self.newest_magic = node.config.newest_magic
@@ -170,7 +172,10 @@ class Replicas:
     def _rules(self, topic: Topic) -> LeaderRules:
         config = self._node.store.config_of(topic.name)
         return LeaderRules(
-            config.min_insync_replicas, self._lag_time_max_ms, config.flush_messages == 1
+            config.min_insync_replicas,
+            self._lag_time_max_ms,
+            config.flush_messages == 1,
+            allows_unclean=config.unclean_leader_election_enable,
         )
 
     def _lead_nothing(self, reason: str) -> None:
@@ -239,7 +244,23 @@ class Replicas:
         """Notes that a partition has stopped leading."""
         if self._led.get(led.partition) is led:
             del self._led[led.partition], self._led_by_name[led.name]
+            self.suspensions.forget(led)
             self._node.roles_changed()
+
+    def suspended(self, led: Led) -> None:
+        """Notes that a leader answers no client for now: what it coordinates is dropped."""
+        self.suspensions.begin(led)
+        self._node.roles_changed()
+
+    def resumed(self, led: Led) -> None:
+        """Notes that a leader answers clients again: what it coordinates is read again."""
+        self.suspensions.end(led)
+        self._node.roles_changed()
+
+    @property
+    def leads_in_vain(self) -> bool:
+        """Whether this broker leads, and every leader here is suspended."""
+        return bool(self._led) and len(self.suspensions) == len(self._led)
 
     def stepped_down(self, led: Led) -> None:
         """Notes that a leader has stepped down by itself; the image will say who leads."""
@@ -302,9 +323,10 @@ class Replicas:
         """Tells every leader the time, and gives way after some each."""
         for number, led in enumerate(list(self._led.values()), 1):
             if self._led.get(led.partition) is led:
-                led.do(led.leader.on_tick(self.now_ms()))
+                led.tick()
             if number % _AT_ONCE == 0:
                 await asyncio.sleep(0)
+        self.suspensions.log(len(self._led))
 
     async def run(self) -> None:
         """Ticks until it is cancelled."""

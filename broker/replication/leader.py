@@ -110,14 +110,14 @@ class Leader(Leadership):
         if remote is not None:
             remote.on_session(fetched_ms)
 
-    def on_forgotten(self, replica: int) -> None:
-        """A follower asks for the partition no more: it follows another leader, or its session is over.
-
-        The next tick judges by that.
-        """
+    def on_forgotten(self, replica: int, now_ms: int) -> list[LeaderAction]:
+        """A follower asks for the partition no more: it follows another leader, or its session is over."""
+        if self._has_ended(now_ms):
+            return self._told()
         remote = self._remotes.get(replica)
         if remote is not None:
             remote.asked_ms = None
+        return self._stand(now_ms)
 
     def has_news(self, request: FetchRequest) -> bool:
         """Returns whether a parked fetch is worth an answer: records, or a high watermark.

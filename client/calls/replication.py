@@ -21,6 +21,7 @@ def replica_fetch(
     broker: int,
     broker_epoch: int,
     topics: Mapping[UUID, list[fetch.FetchPartition]],
+    forgotten: Mapping[UUID, list[int]] | None = None,
     *,
     max_bytes: int,
     max_wait_ms: int,
@@ -29,6 +30,7 @@ def replica_fetch(
 ) -> fetch.FetchRequest:
     """Returns the fetch of a broker for its replicas, by the ids of their topics (v15 or later).
 
+    `forgotten` are the partitions for which the session asks no more.
     `session` is the id and the epoch of a fetch session (KIP-227), by default none. `newest_magic`
     is the newest message format that the broker stores.
     """
@@ -42,6 +44,10 @@ def replica_fetch(
         topics=[
             fetch.FetchTopic(topic_id=topic_id, partitions=partitions)
             for topic_id, partitions in topics.items()
+        ],
+        forgotten_topics_data=[
+            fetch.ForgottenTopic(topic_id=topic_id, partitions=partitions)
+            for topic_id, partitions in (forgotten or {}).items()
         ],
         with_append_times=True,
         with_replication_state=True,

@@ -192,6 +192,7 @@ class FetchSession:
         "_woken",
         "alarm",
         "directs_consumers",
+        "fetched_ms",
         "new_leaders",
         "throttled",
         "waiting",
@@ -207,6 +208,7 @@ class FetchSession:
         self._woken: dict[Ask, None] = {}  # open questions for which there may be news
         self._late: dict[Ask, None] = {}  # those for which there is news that can wait
         self._told: dict[Name, tuple[float, object]] = {}  # when and what, the oldest first
+        self.fetched_ms = 0  # when its last fetch came
         self._looked_s = 0.0
         self._to_look_at: Iterator[Name] = iter(())
         self.waiting: FollowerFetch | None = None  # the fetch that waits for news
@@ -239,8 +241,12 @@ class FetchSession:
             self.close()
         self._epoch = max(request.session_epoch, FIRST)
         self._is_alone = request.session_epoch == SESSIONLESS
+        self.fetched_ms = self._replicas.now_ms()
         replica = request.replica_state
         assert replica is not None
+        for forgotten in request.forgotten_topics_data:
+            for index in forgotten.partitions:
+                self._forget((forgotten.topic_id, index), replica.replica_id)
         for topic in request.topics:
             for wanted in topic.partitions:
                 self._ask(topic.topic_id, wanted, replica)
@@ -281,6 +287,17 @@ class FetchSession:
         if ask.has_news():
             self._late[ask] = None
 
+    def _forget(self, name: Name, replica: int) -> None:
+        """Ends the question of a partition for which the follower asks no more."""
+        ask = self._asks.pop(name, None)
+        if ask is not None:
+            self._end(ask)
+            self.throttled.discard(name)
+        self._told.pop(name, None)
+        led = self._replicas.led_by_id(*name)
+        if led is not None:
+            led.on_forgotten(replica)
+
     def _end(self, ask: Ask) -> None:
         """Ends a question: it is open no more."""
         ask.is_open = False
@@ -298,6 +315,8 @@ class FetchSession:
         self.throttled.close()
         for ask in self._asks.values():
             self._end(ask)
+            if ask.led is not None:
+                ask.led.on_forgotten(ask.request.replica)
         self._asks, self._told = {}, {}
 
     # --- news -------------------------------------------------------------------------------------

@@ -83,11 +83,9 @@ def test_a_follower_that_forgets_the_partition_counts_no_more():
     led.fetch(ONE, 0)
     led.fetch(TWO, 0)
     led.pass_a_lease(ONE, TWO)
-    led.leader.on_forgotten(ONE)
-    led.tick()
+    assert led.leader.on_forgotten(ONE, led.now_ms) == []
     assert not is_suspended(led)
-    led.leader.on_forgotten(TWO)
-    led.tick()
+    assert led.leader.on_forgotten(TWO, led.now_ms) == [Suspend()]
     assert is_suspended(led)
 
 

@@ -1,8 +1,8 @@
 """Clients: producers with acks=all and acks=1, and consumers, as patient as real ones.
 
 A producer sends a batch again, with the same sequence, until it is answered that it is there. It
-asks any broker who leads, and never goes back to an older leader epoch. Consumers read on from
-where they are.
+asks any broker who leads, and never goes back to an older leader epoch. Every second client asks
+the leader itself, as long as that answers. Consumers read on from where they are.
 """
 
 from __future__ import annotations
@@ -39,11 +39,20 @@ class Client:
         self.leader_epoch = -1
         self.attempt = 0
         self.is_stopped = False
+        self._stays = number % 2 == 1
+        self._asked: int | None = None  # the leader that was asked last
+        self._answering: int | None = None  # the leader to stay with
+
+    def was_answered(self, *, is_served: bool) -> None:
+        """Takes whether the leader did what it was asked for."""
+        self._answering = self._asked if is_served and self._stays else None
 
     def find_leader(self) -> int | None:
         """Returns the leader by the metadata of some broker."""
-        pick = self.world.timeline.random
-        broker = pick.choice(list(self.world.brokers.values()))
+        pick, brokers = self.world.timeline.random, self.world.brokers
+        broker = pick.choice(list(brokers.values()))
+        if self._answering is not None:
+            broker, self._answering = brokers[self._answering], None
         found = broker.metadata(self.topic, self.index)
         if found is None:
             return None
@@ -55,7 +64,7 @@ class Client:
             self.begin_partition()
         if leader < 0 or leader_epoch < self.leader_epoch:
             return None
-        self.leader_epoch = leader_epoch
+        self.leader_epoch, self._asked = leader_epoch, leader
         return leader
 
     def begin_partition(self) -> None:
@@ -122,6 +131,7 @@ class Producer(Client):
         if attempt != self.attempt or self.current is None:
             return
         self.attempt += 1  # nothing that comes later is for this attempt
+        self.was_answered(is_served=error == ErrorCode.NONE)
         timeline = self.world.timeline
         if error == ErrorCode.NONE:
             self.done += 1
@@ -167,6 +177,7 @@ class Consumer(Client):
         """Takes what was read; an offset out of range begins again at the start."""
         if attempt != self.attempt:
             return
+        self.was_answered(is_served=error == ErrorCode.NONE)
         if error == ErrorCode.OFFSET_OUT_OF_RANGE:
             self.offset = self.world.log_start(self.key)
         elif batches:

@@ -39,6 +39,7 @@ class Faults:
             (self.hang, 1),
             (self.cut_brokers, 4),
             (self.cut_coordinator, 3),
+            (self.cut_off, 2),
             (self.isolate, 2),
             (self.slow_down, 2),
             (self.leave_behind, 4),
@@ -212,6 +213,19 @@ class Faults:
         broker = self._broker().id
         pair = (broker, COORDINATOR) if self.pick.random() < 0.5 else (COORDINATOR, broker)
         self._cut(*pair)
+
+    def cut_off(self) -> None:
+        """Cuts a broker off from the coordinator alone, until others have led for long.
+
+        Maybe a follower is cut off with it.
+        """
+        number = 1 if self.pick.random() < 0.7 else 2
+        brokers = self.pick.sample(sorted(self.world.brokers), number)
+        delay_ms = self.pick.randint(8_000, 14_000)
+        for broker in brokers:
+            self.world.network.cut(broker, COORDINATOR, both_ways=True)
+            self.world.say("cut off", broker)
+            self.world.timeline.after(delay_ms, self._join, broker, COORDINATOR)
 
     def isolate(self) -> None:
         """Cuts a broker off from everybody, maybe not from the coordinator."""

@@ -62,6 +62,7 @@ class Member(Client):
         if attempt != self.attempt:
             return
         self.attempt += 1
+        self.was_answered(is_served=error == ErrorCode.NONE)
         timeline = self.world.timeline
         if error != ErrorCode.NONE:
             timeline.after(timeline.random.randint(1, BACKOFF_MS), self.next)

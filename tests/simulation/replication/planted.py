@@ -21,7 +21,7 @@ from broker.replication.leader import Leader
 from broker.replication.leadership import Leadership
 from broker.replication.lease import Lease
 from broker.replication.messages import NO_EPOCH, AdvanceHighWatermark, Diverging
-from protocol.errors import ErrorCode
+from protocol.errors import ErrorCode, NotLeaderOrFollower
 from protocol.group_errors import NotCoordinator
 from storage.log import appender
 from storage.log.compactor import Compactor
@@ -176,6 +176,22 @@ def any_replica(record: Any, _: Any, able: Any, **__: Any) -> int:
 def take_all(self: Follower, answer: Any, log: Any) -> int:
     """The leader's high watermark, beyond the follower's own log."""
     return max(log.high_watermark, answer.high_watermark)
+
+
+def ask_nothing_but_the_lease(self: Leader, now_ms: int) -> None:
+    """A leader that is suspended answers readers, and whoever asks its coordinator."""
+    if self._has_ended(now_ms):
+        raise NotLeaderOrFollower
+
+
+def followed_by_anybody(self: Leadership, now_ms: int, within_ms: int) -> bool:
+    """A replica that asks keeps a leader from being suspended, whether or not it is in sync."""
+    return any(remote.has_asked(now_ms, within_ms) for remote in self._remotes.values())
+
+
+def followed_once(self: Leadership, now_ms: int, within_ms: int) -> bool:
+    """A replica that has asked in this epoch keeps a leader from being suspended, however long ago."""
+    return any(remote.asked_ms is not None for remote in self._remotes.values())
 
 
 _NO_ELR = always(())
@@ -338,6 +354,18 @@ PLANTED: dict[str, Mistake] = {
     ),
     "offsets that were read for an older epoch count": Mistake(
         (Patch(Ownership, "is_wanted", wanted_by_any_epoch),), 11
+    ),
+    "a leader that is cut off goes on": Mistake(
+        (Patch(Leader, "_stand", always([])),), 3, fault="cut_off"
+    ),
+    "a leader that is suspended answers readers": Mistake(
+        (Patch(Leader, "check_leading", ask_nothing_but_the_lease),), 3, fault="cut_off"
+    ),
+    "who has followed once keeps a leader from being suspended": Mistake(
+        (Patch(Leadership, "_is_followed", followed_once),), 3, fault="cut_off"
+    ),
+    "who is out of sync keeps a leader from being suspended": Mistake(
+        (Patch(Leadership, "_is_followed", followed_by_anybody),), 39, fault="cut_off"
     ),
     "a reassignment does not wait": Mistake(
         (Patch(reassignment, "_is_target_ready", always(True)),), 44

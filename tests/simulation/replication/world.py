@@ -4,7 +4,7 @@ Each broker is the product's machine on a virtual log, the product's controller 
 and a shell that carries out what they say (`cluster/`). In every tenth seed the logs are those of
 the product's storage, on disks that lose power (`real/`). Coordinator, network, disks, machines and
 clocks have the faults of `faults.py`; clients and administrators work all the time. After every
-step the checker (`checking/`), who sees all nodes, looks at thirteen invariants. Then the faults
+step the checker (`checking/`), who sees all nodes, looks at fourteen invariants. Then the faults
 end, and the cluster must recover.
 """
 

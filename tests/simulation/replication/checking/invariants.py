@@ -1,4 +1,4 @@
-"""The thirteen invariants, checked after every step by one who sees all nodes.
+"""The fourteen invariants, checked after every step by one who sees all nodes.
 
 Metadata is checked in `stored.py`, what was promised is kept in `ledger.py`, and this file compares
 the logs and the leaders with both. What is compared after a step is what the step touched;
@@ -7,12 +7,14 @@ everything is compared at the end.
     1 committed            2 complete candidates  3 prefixes       4 maximal in-sync replicas
     5 epochs               6 sets of replicas     7 nothing back   8 enough copies
     9 append times        10 retention           11 lookups       12 sequences   13 liveness
+   14 no leader answers when it is cut off
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tests.simulation.replication.checking.cut_off import CutOff
 from tests.simulation.replication.checking.ledger import BrokenInvariantError
 from tests.simulation.replication.checking.lookups import check_lookups
 from tests.simulation.replication.checking.prefixes import is_prefix
@@ -54,6 +56,7 @@ class Checker:
     def __init__(self, world: World) -> None:
         self.world = world
         self.stored = Stored(world.coordinator.store, world.brokers, world.timeline)
+        self.cut_off = CutOff(self.stored, world.timeline)
         self._touched: dict[tuple[int, str], None] = {}
         self.seen: dict[tuple[int, str], Seen] = {}
         self.acknowledged = 0
@@ -294,6 +297,7 @@ class Checker:
     def acknowledges(self, replica: Replica, batch: Batch, acks: int) -> None:
         """A leader has answered a producer: invariants 1 and 8."""
         self.answers_as_leader(replica.broker)
+        self.cut_off.check(replica.broker, replica.key, replica.leader)
         ledger = self.stored.ledgers.get(replica.key)
         if acks != -1 or ledger is None:
             return
@@ -318,6 +322,7 @@ class Checker:
     def reads(self, replica: Replica, batches: tuple[Batch, ...]) -> None:
         """A consumer has read: invariant 7, no value changes after it was read."""
         self.answers_as_leader(replica.broker)
+        self.cut_off.check(replica.broker, replica.key, replica.leader)
         ledger = self.stored.ledgers.get(replica.key)
         if ledger is None or ledger.is_anew or replica.epoch < ledger.unclean_epoch:
             return

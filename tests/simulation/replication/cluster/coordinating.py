@@ -94,6 +94,7 @@ class Coordinating:
             return
         if offset is None:
             self._world.checker.answers_as_leader(self._broker)
+            self._world.checker.cut_off.check(self._broker, key, replica.leader)
             reply(ErrorCode.NONE, self._offsets.get(group, -1))
             return
 

@@ -90,6 +90,7 @@ class Producer(Connected, simulated.Producer):
             if self.current is None:
                 self.current = self._batch()
             error = await self._send(leader)
+            self.was_answered(is_served=error == ErrorCode.NONE)
             if error != ErrorCode.NONE:
                 said = "no answer" if error is None else error.name
                 self.world.say("not produced", self.id, self.key[-4:], leader, said)
@@ -173,6 +174,7 @@ class Consumer(Connected, simulated.Consumer):
         if answer is None or not answer.responses or self.key != key:
             return
         data = answer.responses[0].partitions[0]
+        self.was_answered(is_served=not data.error_code)
         if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
             self.offset = self.world.log_start(key)
         elif not data.error_code and data.records:

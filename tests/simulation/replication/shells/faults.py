@@ -32,6 +32,7 @@ class Faults(simulated.Faults):
             (self.hang, 2),
             (self.cut_brokers, 4),
             (self.cut_coordinator, 3),
+            (self.cut_off, 2),
             (self.isolate, 2),
             (self.slow_down, 2),
             (self.slow_threads, 3),

@@ -36,6 +36,7 @@ from tests.simulation.replication.shells.process import Process, VirtualKeepAliv
 from tests.simulation.replication.shells.views import Views
 
 if TYPE_CHECKING:
+    from broker.replication.lease import Lease
     from config import BrokerConfig
     from tests.simulation.replication.shells.life import Life
 
@@ -150,6 +151,12 @@ class Machine:
     @property
     def is_serving(self) -> bool:
         return self.is_up and self.epoch >= 0
+
+    @property
+    def lease(self) -> Lease:
+        """The lease of the session."""
+        assert self.node is not None
+        return self.node.cluster.lease
 
     @property
     def is_lossy(self) -> bool:

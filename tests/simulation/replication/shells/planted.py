@@ -73,6 +73,12 @@ async def always_same(self: Follower) -> bool:
 
 
 PLANTED_IN_SHELLS: dict[str, Mistake] = {
+    "nobody looks whether leaders are cut off": Mistake(
+        (Patch(Led, "tick", nothing),), fault="cut_off"
+    ),
+    "a suspended leader is asked by nobody before it answers": Mistake(
+        (Patch(Led, "check_leading", nothing),), fault="cut_off"
+    ),
     "a producer with acks=all is answered before the high watermark": Mistake(
         (Patch(Led, "acknowledged", answered_at_once),)
     ),

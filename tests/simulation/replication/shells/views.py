@@ -129,6 +129,7 @@ class Views:
             view = self._view(key, None, followed.follower.leader_epoch)
             if view is not None:
                 found[key] = view
+                self._world.checker.cut_off.follows(key, view.epoch, machine.id)
         machine.replicas = self._seen = found
         for view in new:
             self._world.say("lead", machine, view.key[-4:], view.epoch, view.log.end)
@@ -193,8 +194,8 @@ class Views:
     # --- what a process is told -------------------------------------------------------------------
 
     def observe(self, replicas: Replicas) -> None:
-        """Sees each acknowledgement with acks=all at the moment when it is given."""
-        acknowledged = replicas.acknowledged
+        """Sees each acknowledgement with acks=all, and what only leaders answer, when it is given."""
+        acknowledged, check_leading = replicas.acknowledged, replicas.check_leading
 
         def observed(partition: Partition, appended: Any, timeout_ms: int) -> Any:
             answer = acknowledged(partition, appended, timeout_ms)
@@ -205,7 +206,13 @@ class Views:
                 self._acknowledged(partition, answer)
             return answer
 
-        replicas.acknowledged = observed
+        def checked(partition: Partition) -> None:
+            check_leading(partition)
+            led = replicas.led(partition)
+            key = self._world.key_of(*led.name)
+            self._world.checker.cut_off.check(self._machine, key, led.leader)
+
+        replicas.acknowledged, replicas.check_leading = observed, checked
 
     def check_waiting(self) -> None:
         """Invariant 13: who waits for the in-sync replicas is answered when that takes too long."""
