@@ -63,6 +63,9 @@ def _own(node: Node) -> dict[str, Any]:
     return {
         "not_serving": None if member is None else member.why_not_serving,
         "metadata_error": None if member is None else member.metadata_error,
+        "suspended_partitions": []
+        if node.replicas is None
+        else sorted(node.replicas.suspensions.names()),
         "unwritable_directories": {}
         if member is None
         else {str(path): why for path, why in member.unwritable.items()},

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from broker.node import Node
 
 NOT_SERVING = "broker not serving"
+SUSPENDED = "all leaders suspended"
 OFFLINE = "log offline"
 FULL = "directory full"
 WENT_BACK = "metadata went back"
@@ -34,12 +35,18 @@ def reasons(node: Node) -> list[Reason]:
 
 
 def _of_session(node: Node) -> Iterator[Reason]:
-    """Yields that the broker starts or stops, has lost its session, or cannot trust the metadata."""
+    """Yields that the broker starts or stops, has no session, leads in vain, or cannot trust the metadata."""
     why = None if node.cluster is None else node.cluster.why_not_serving
     if why is not None:
         yield Reason(NOT_SERVING, f"not ready: {why}")
     elif not node.ready:
         yield Reason(NOT_SERVING, "not ready")
+    elif node.replicas is not None and node.replicas.leads_in_vain:
+        line = (
+            "not ready: every partition led here is suspended: the metadata are out of reach, and no "
+            "in-sync replica asks"
+        )
+        yield Reason(SUSPENDED, line)
     if node.metadata.went_back is not None:
         yield Reason(WENT_BACK, f"not ready: {node.metadata.went_back}")
 

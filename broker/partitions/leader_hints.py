@@ -28,17 +28,24 @@ class LeaderHint(NamedTuple):
 def leader_hint(
     node: Node, context: Context, topic: Topic | None, index: int, addresses: Addresses
 ) -> LeaderHint | None:
-    """Returns the leader of a partition; None if there is none, or no such partition.
+    """Returns the leader of a partition; None if there is none that answers, or no such partition.
 
     Its address on the listener by which the client came is added to `addresses`, if it has one.
     """
     if topic is None or not 0 <= index < len(topic.assignments):
         return None
     record = topic.assignments[index]
-    if record.leader < 0:
+    if record.leader < 0 or _is_suspended(node, topic, index):
         return None
     if record.leader not in addresses:
         for each in listed_brokers(node, context).brokers:
             if each.broker == record.leader:
                 addresses[each.broker] = each
     return LeaderHint(record.leader, record.leader_epoch)
+
+
+def _is_suspended(node: Node, topic: Topic, index: int) -> bool:
+    """Returns whether this broker leads a partition, and does not know whether another one does."""
+    replicas = node.replicas
+    led = None if replicas is None else replicas.led_by_id(topic.topic_id, index)
+    return led is not None and led.leader.is_suspended

@@ -73,12 +73,13 @@ class Replicas:
         config = node.config.replication
         self._lag_time_max_ms = config.replica_lag_time_max_ms
         self.newest_magic = node.config.newest_magic
-        self.fetch_wait_ms = config.replica_fetch_wait_max_ms
         self.partition_max_bytes = config.replica_fetch_max_bytes
         self.received = received = node.memory.received
         self.unpacked = node.memory.records
         self.response_max_bytes = min(config.replica_fetch_response_max_bytes, received.limit_bytes)
         session_ms = node.config.cluster.broker_session_timeout_ms
+        # Each fetch shows a leader that is cut off from the metadata that it is followed.
+        self.fetch_wait_ms = min(config.replica_fetch_wait_max_ms, session_ms // 3)
         self._tick_s = min(session_ms / 3, config.replica_lag_time_max_ms / 2) / 1000
         self._replicas: dict[Name, LocalReplica] = {}
         self._led: dict[Partition, Led] = {}

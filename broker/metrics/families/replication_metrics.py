@@ -124,6 +124,11 @@ def _byte_rate(side: str) -> Read:
     return read
 
 
+def _suspended(scrape: Scrape) -> Samples:
+    replicas = scrape.node.replicas
+    yield (), 0 if replicas is None else len(replicas.suspensions)
+
+
 def _topics(scrape: Scrape) -> Samples:
     yield (), len(scrape.node.metadata.image.topics)
 
@@ -131,6 +136,14 @@ def _topics(scrape: Scrape) -> Samples:
 FAMILIES = (
     Family(_SERVER + "leadercount", GAUGE, "Partitions led here", (), _counted(_leads)),
     Family(_SERVER + "partitioncount", GAUGE, "Replicas here", (), _counted(_has)),
+    Family(
+        "tidelog_suspended_leaders",
+        GAUGE,
+        "Partitions led here that answer no client: the broker is cut off from the metadata, and no "
+        "in-sync replica asks",
+        (),
+        _suspended,
+    ),
     Family(
         _SERVER + "underreplicatedpartitions",
         GAUGE,

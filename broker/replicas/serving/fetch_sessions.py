@@ -186,6 +186,7 @@ class FetchSession:
         "_late",
         "_looked_s",
         "_node",
+        "_replica",
         "_replicas",
         "_to_look_at",
         "_told",
@@ -204,6 +205,7 @@ class FetchSession:
         self.directs_consumers = directs_consumers(node.config)  # so they read from followers
         self._epoch = FIRST
         self._is_alone = False  # the fetch has no session
+        self._replica = -1
         self._asks: dict[Name, Ask] = {}
         self._woken: dict[Ask, None] = {}  # open questions for which there may be news
         self._late: dict[Ask, None] = {}  # those for which there is news that can wait
@@ -244,9 +246,10 @@ class FetchSession:
         self.fetched_ms = self._replicas.now_ms()
         replica = request.replica_state
         assert replica is not None
+        self._replica = replica.replica_id
         for forgotten in request.forgotten_topics_data:
             for index in forgotten.partitions:
-                self._forget((forgotten.topic_id, index), replica.replica_id)
+                self._forget((forgotten.topic_id, index))
         for topic in request.topics:
             for wanted in topic.partitions:
                 self._ask(topic.topic_id, wanted, replica)
@@ -287,8 +290,8 @@ class FetchSession:
         if ask.has_news():
             self._late[ask] = None
 
-    def _forget(self, name: Name, replica: int) -> None:
-        """Ends the question of a partition for which the follower asks no more."""
+    def _forget(self, name: Name) -> None:
+        """Notes that the follower asks for a partition no more."""
         ask = self._asks.pop(name, None)
         if ask is not None:
             self._end(ask)
@@ -296,7 +299,7 @@ class FetchSession:
         self._told.pop(name, None)
         led = self._replicas.led_by_id(*name)
         if led is not None:
-            led.on_forgotten(replica)
+            led.on_forgotten(self._replica)
 
     def _end(self, ask: Ask) -> None:
         """Ends a question: it is open no more."""
@@ -313,11 +316,8 @@ class FetchSession:
         """Ends the session: nothing that the follower has asked for is answered any more."""
         self.alarm.close()
         self.throttled.close()
-        for ask in self._asks.values():
-            self._end(ask)
-            if ask.led is not None:
-                ask.led.on_forgotten(ask.request.replica)
-        self._asks, self._told = {}, {}
+        for name in (*self._asks, *self._told):
+            self._forget(name)
 
     # --- news -------------------------------------------------------------------------------------
 

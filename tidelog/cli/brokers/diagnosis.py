@@ -54,12 +54,27 @@ def _metadata(answer: Answer) -> Iterator[Finding]:
             "metadata out of reach",
             brokers,
             [],
-            f"{_brokers(brokers)} cannot change the metadata: {told}. Records are written and read as "
-            "before, but no leader changes, no in-sync set changes, and topics and settings stay as "
-            "they are",
+            f"{_brokers(brokers)} cannot change the metadata: {told}. A leader there goes on while an "
+            "in-sync replica follows it, or if no other one could be elected; else it is suspended. No "
+            "in-sync set changes, and topics and settings stay as they are",
             "see whether the metadata store runs and can be reached: for etcd `etcdctl endpoint health "
             "--cluster` and `etcdctl alarm list`, for a file its disk; the setting is metadata.store",
         )
+
+
+def _suspended(answer: Answer) -> Iterator[Finding]:
+    for broker, own in _owns(answer):
+        names = own.get("suspended_partitions") or []
+        if names:
+            yield Finding(
+                "leaders suspended",
+                [broker],
+                names,
+                f"Broker {broker} is cut off from the metadata, and no in-sync replica follows it in "
+                f"{', '.join(names)}: another broker may lead by now, so it refuses clients there",
+                f"see why broker {broker} does not reach the metadata store; it goes on by itself when it "
+                "does, or when an in-sync replica follows it again",
+            )
 
 
 def _controller(answer: Answer) -> Iterator[Finding]:
@@ -302,6 +317,7 @@ _LOOKS: Sequence[Callable[[Answer], Iterator[Finding]]] = (
     _leaderless,
     _under_min_isr,
     _metadata,
+    _suspended,
     _controller,
     _states,
     _silent,

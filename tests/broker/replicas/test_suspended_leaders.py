@@ -1,0 +1,204 @@
+"""Leaders that are cut off from the metadata, on real logs: whom they answer, and who counts for them.
+
+A lease that the test lets be overdue is that of a broker that is cut off.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from broker.replicas.serving.fetch_sessions import FetchSession
+from broker.replicas.serving.serving import SINCE_VERSION
+from client import apis
+from client.async_connection import open_connection
+from client.calls.replication import replica_fetch
+from protocol.api import fetch as fetch_api
+from protocol.api.fetch import FetchPartition
+from protocol.errors import ErrorCode, NotLeaderOrFollower
+from tests.broker.replicas.inside import (
+    ask,
+    brokers,
+    consume,
+    delete_before,
+    eventually,
+    list_end,
+    produce,
+)
+
+SUSPENDED, RESUMED = "partition leaders suspended", "partition leaders resumed"
+
+
+def cut_off(broker):
+    """No renewal is confirmed any more."""
+    broker.cluster.lease._ends_ms = 0
+
+
+def is_suspended(broker, topic, index=0):
+    led = broker.replicas.led(broker.log(topic, index))
+    try:
+        led.check_leading()
+    except NotLeaderOrFollower:
+        return led.leader.is_leading
+    return False
+
+
+async def followers_leave(three):
+    """The sessions of the followers end; the metadata do not say so, as for a leader that is cut off."""
+    for number in (2, 3):
+        await three[number].lose_session(is_noticed=False)
+
+
+def logged(caplog, what):
+    return [each for each in caplog.records if each.message.startswith(what)]
+
+
+async def test_an_idle_partition_goes_on_while_followers_ask_for_it_in_their_sessions(tmp_path):
+    async with brokers(tmp_path) as three:
+        await three.create("t", replicas=((1, 2, 3),) * 2)
+        led = three[1].replicas.led(three[1].log("t"))
+        await eventually(lambda: len(led.parked) == 2)
+        cut_off(three[1])
+        for remote in led.leader.followers:
+            remote.asked_ms = None  # all that named the partition was long ago
+        await three[1].replicas._tick()
+        assert not is_suspended(three[1], "t")
+        assert (await produce(three[1], "t", b"a")).error_code == 0
+
+
+async def test_every_client_is_refused_until_a_follower_asks_again(tmp_path, caplog):
+    caplog.set_level("INFO", "tidelog.replicas")
+    async with brokers(tmp_path) as three:
+        await three.create("t", replicas=((1, 2, 3),) * 3)
+        await three.create("own", replicas=((1,),))
+        await produce(three[1], "t", b"a")
+        replicas, epoch = three[1].replicas, three.record("t").leader_epoch
+        waits = asyncio.ensure_future(_wait_for_records(three[1]))
+        await eventually(lambda: len(three[1].node.waiting) == 1)
+        cut_off(three[1])
+        await followers_leave(three)
+        unanswered = asyncio.ensure_future(produce(three[1], "t", b"b", timeout_ms=60_000))
+        await eventually(lambda: is_suspended(three[1], "t"))
+        refused = [
+            (await produce(three[1], "t", b"c", acks=1)).error_code,
+            (await consume(three[1], "t")).error_code,
+            (await list_end(three[1], "t")).error_code,
+            (await delete_before(three[1], "t", 1)).error_code,
+            (await waits).error_code,
+            (await unanswered).error_code,
+        ]
+        assert set(refused) == {ErrorCode.NOT_LEADER_OR_FOLLOWER}
+        assert (await produce(three[1], "own", b"x", acks=1)).error_code == 0
+        assert not replicas.leads_in_vain  # nobody else can lead `own`
+        await replicas._tick()
+        assert sorted(replicas.suspensions.names()) == ["t-0", "t-1", "t-2"]
+        (line,) = logged(caplog, SUSPENDED)
+        assert (line.newly, line.suspended, line.leaders) == (3, 3, 4)
+
+        for number in (2, 3):
+            await three[number].register()
+        await eventually(lambda: not len(replicas.suspensions))
+        assert (await produce(three[1], "t", b"d")).error_code == 0
+        assert replicas.led(three[1].log("t")).leader.leader_epoch == epoch
+        await replicas._tick()
+        assert sum(each.resumed for each in logged(caplog, RESUMED)) == 3
+
+
+async def _wait_for_records(broker):
+    """Waits for more than there is, as a consumer; returns the partition's data."""
+    wanted = FetchPartition(partition=0, fetch_offset=1, partition_max_bytes=1 << 20)
+    topic = fetch_api.FetchTopic(topic="t", partitions=[wanted])
+    request = fetch_api.FetchRequest(
+        max_wait_ms=60_000, min_bytes=1_000, max_bytes=1 << 20, topics=[topic]
+    )
+    answer = await ask(broker, request, apis.FETCH, patience_s=60)
+    return answer.responses[0].partitions[0]
+
+
+async def test_a_refused_client_is_not_sent_back_to_the_leader_that_refused_it(tmp_path):
+    async with brokers(tmp_path) as three:
+        await three.create("t")
+        cut_off(three[1])
+        await followers_leave(three)
+        await eventually(lambda: is_suspended(three[1], "t"))
+        refused = await produce(three[1], "t", b"c", acks=1)
+        assert refused.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert refused.current_leader is None
+
+
+async def test_a_partition_of_two_waits_while_the_other_replica_is_down(tmp_path):
+    async with brokers(tmp_path) as three:
+        await three.create("t", replicas=((1, 2),))
+        cut_off(three[1])
+        await three[2].lose_session(is_noticed=False)
+        await eventually(lambda: is_suspended(three[1], "t"))
+        assert three[1].replicas.leads_in_vain
+
+
+async def test_a_renewal_lets_it_go_on(tmp_path):
+    async with brokers(tmp_path) as three:
+        await three.create("t")
+        cut_off(three[1])
+        await followers_leave(three)
+        await eventually(lambda: is_suspended(three[1], "t"))
+        three[1].cluster.lease.on_renewed(three[1].replicas.now_ms())
+        await three[1].replicas._tick()
+        assert not is_suspended(three[1], "t")
+        assert (await produce(three[1], "t", b"a", acks=1)).error_code == 0
+
+
+async def test_a_follower_tells_the_leader_whose_partition_it_leaves(tmp_path, monkeypatch):
+    forget, forgotten = FetchSession._forget, []
+
+    def noted(session, name):
+        forgotten.append((name[1], session._replica))
+        forget(session, name)
+
+    monkeypatch.setattr(FetchSession, "_forget", noted)
+    async with brokers(tmp_path) as three:
+        await three.create("t", replicas=((1, 2, 3),) * 2)
+        leds = [three[1].replicas.led(three[1].log("t", index)) for index in (0, 1)]
+        await eventually(lambda: all(len(led.parked) == 2 for led in leds))
+        await three.elect("t", 2)
+        await eventually(lambda: (0, 3) in forgotten)
+        assert (1, 3) not in forgotten
+        assert len(leds[1].parked) == 2
+
+
+@pytest.mark.parametrize("says_so", [True, False])
+async def test_what_a_follower_forgets_or_leaves_with_its_connection_counts_no_more(
+    tmp_path, says_so
+):
+    async with brokers(tmp_path) as three:
+        topic = await three.create("t")
+        led = three[1].replicas.led(three[1].log("t"))
+        await followers_leave(three)
+        cut_off(three[1])
+        epoch = three[1].node.metadata.image.brokers[3].epoch
+        connection = await open_connection("127.0.0.1", three[1].port, "test", timeout_s=20)
+        wanted = FetchPartition(
+            partition=0,
+            current_leader_epoch=led.leader.leader_epoch,
+            fetch_offset=0,
+            last_fetched_epoch=-1,
+            log_start_offset=0,
+            partition_max_bytes=1 << 20,
+        )
+
+        def fetch(session, asked=None, forgotten=None):
+            request = replica_fetch(
+                3, epoch, asked or {}, forgotten, max_bytes=1, max_wait_ms=0, session=session
+            )
+            return connection.ask(request, apis.FETCH, timeout_s=20, least_version=SINCE_VERSION)
+
+        await fetch((0, 0), {topic.topic_id: [wanted]})
+        await fetch((1, 1), {topic.topic_id: [wanted]})
+        await three[1].replicas._tick()
+        assert not is_suspended(three[1], "t")
+        if says_so:
+            await fetch((1, 2), forgotten={topic.topic_id: [0]})
+            assert is_suspended(three[1], "t")
+        connection.close()
+        await connection.wait_closed()
+        await eventually(lambda: is_suspended(three[1], "t"))
