@@ -242,6 +242,12 @@ def _add_dump(commands: argparse._SubParsersAction[_Parser]) -> None:
         "files", metavar="FILE", nargs="+", type=Path, help="a file or a directory of them"
     )
     dump.add_argument("--records", action="store_true", help="show every record of a segment")
+    dump.add_argument(
+        "--unpack-limit",
+        metavar="BYTES",
+        type=int,
+        help="a compressed batch that unpacks to more is not examined (64 MiB)",
+    )
     dump.add_argument("--json", action="store_true", help="one JSON object a line")
 
 
@@ -276,9 +282,11 @@ def _open_house(command: str) -> None:
 def _dump(options: argparse.Namespace) -> int:
     _open_house("dump")
     from tidelog.dump import dump
+    from tidelog.dump.segments import UNPACK_LIMIT, Wanted
 
     try:
-        status = dump.run(options.files, with_records=options.records, as_json=options.json)
+        limit = UNPACK_LIMIT if options.unpack_limit is None else options.unpack_limit
+        status = dump.run(options.files, Wanted(options.records, limit), as_json=options.json)
         sys.stdout.flush()
         return status
     except dump.UsageError as error:

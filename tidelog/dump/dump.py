@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from typing import TextIO
 
     from tidelog.dump.files import Kind
+    from tidelog.dump.segments import Wanted
 
 FINE, FINDINGS = 0, 1
 _HELD_ROWS = 200  # the number of rows that are read to find the widths of columns
@@ -54,24 +55,24 @@ class _Judged(NamedTuple):
     findings: int
 
 
-def run(paths: Sequence[Path], *, with_records: bool, as_json: bool) -> int:
+def run(paths: Sequence[Path], wanted: Wanted, *, as_json: bool) -> int:
     """Shows every file; returns FINE or FINDINGS. Raises UsageError before anything is written."""
     work = [(path, _files(path) if path.is_dir() else [_known(path)]) for path in paths]
     page: _Page = _JsonPage(sys.stdout) if as_json else _TextPage(sys.stdout)
     clean = True
     for path, files in work:
-        judged = [_Judged(*file, _show(page, *file, with_records)) for file in files]
+        judged = [_Judged(*file, _show(page, *file, wanted)) for file in files]
         if path.is_dir():
             _sum_up(page, path, judged)
         clean = clean and not any(one.findings for one in judged)
     return FINE if clean else FINDINGS
 
 
-def _show(page: _Page, path: Path, kind: Kind, with_records: bool) -> int:
+def _show(page: _Page, path: Path, kind: Kind, wanted: Wanted) -> int:
     """Shows one file; returns the number of findings."""
     page.begin(path, kind.name)
     findings, totals = 0, Counter[str]()
-    for item in _items(path, kind, with_records):
+    for item in _items(path, kind, wanted):
         page.show(item)
         if isinstance(item, Finding):
             findings += 1
@@ -118,10 +119,10 @@ def _sum_up(page: _Page, directory: Path, judged: Sequence[_Judged]) -> None:
     page.end(sum(one.findings for one in judged), Counter({"file": len(judged)}))
 
 
-def _items(path: Path, kind: Kind, with_records: bool) -> Iterable[Row | Finding]:
+def _items(path: Path, kind: Kind, wanted: Wanted) -> Iterable[Row | Finding]:
     """Yields everything about a file; an error during reading is a finding too."""
     try:
-        yield from kind.read(path, with_records)
+        yield from kind.read(path, wanted)
     except OSError as error:
         yield Finding("", f"cannot be read on: {error.strerror or error}")
 

@@ -49,15 +49,16 @@ if TYPE_CHECKING:
 
     from storage.segment.segment_line import SegmentLine
     from storage.time.corrections import Correction
+    from tidelog.dump.segments import Wanted
 
 _FOREVER_MS = 2**62
 
 
 class Kind(NamedTuple):
-    """A kind of file, and the function that reads it: its path, and whether to show records."""
+    """A kind of file, and the function that reads it: its path, and what is wanted of it."""
 
     name: str
-    read: Callable[[Path, bool], Iterator[Row | Finding]]
+    read: Callable[[Path, Wanted], Iterator[Row | Finding]]
 
 
 def kind_of(path: Path) -> Kind | None:
@@ -72,18 +73,16 @@ def kind_of(path: Path) -> Kind | None:
     return Kind(f"{kind.name}, {waiting[1:]}", partial(_read_waiting, kind, waiting))
 
 
-def _read_waiting(
-    kind: Kind, waiting: str, path: Path, with_records: bool
-) -> Iterator[Row | Finding]:
+def _read_waiting(kind: Kind, waiting: str, path: Path, wanted: Wanted) -> Iterator[Row | Finding]:
     """Reads a segment's file without its suffix, by links to it and to files of the same suffix."""
     base = path.name.split(".", 1)[0]
     with tempfile.TemporaryDirectory(prefix="tidelog-dump-") as links:
         for beside in path.parent.glob(f"{base}.*{waiting}"):
             (Path(links) / beside.name.removesuffix(waiting)).symlink_to(beside.absolute())
-        yield from kind.read(Path(links) / path.name.removesuffix(waiting), with_records)
+        yield from kind.read(Path(links) / path.name.removesuffix(waiting), wanted)
 
 
-def _read_snapshot(path: Path, _with_records: bool) -> Iterator[Row | Finding]:
+def _read_snapshot(path: Path, _wanted: Wanted) -> Iterator[Row | Finding]:
     """Yields every producer; none may have a batch after the snapshot's offset."""
     offset = base_offset_of(path)
     try:
@@ -113,7 +112,7 @@ def _read_snapshot(path: Path, _with_records: bool) -> Iterator[Row | Finding]:
             )
 
 
-def _read_partition_times(path: Path, _with_records: bool) -> Iterator[Row | Finding]:
+def _read_partition_times(path: Path, _wanted: Wanted) -> Iterator[Row | Finding]:
     """Yields the times of the partition, and of each segment."""
     times = partition_times.read(path.parent)
     if times is None:
@@ -190,7 +189,7 @@ def _without_path(error: ValueError, path: Path) -> str:
     return str(error).removeprefix(f"{path} ")
 
 
-def _read_offsets(path: Path, _with_records: bool) -> Iterator[Row | Finding]:
+def _read_offsets(path: Path, _wanted: Wanted) -> Iterator[Row | Finding]:
     if not path.stat().st_size:
         return  # Kafka creates these files empty
     try:
@@ -204,7 +203,7 @@ def _read_offsets(path: Path, _with_records: bool) -> Iterator[Row | Finding]:
             yield Finding(f"{topic}-{index}", f"offset {offset}: numbers here are never negative")
 
 
-def _read_clock(path: Path, _with_records: bool) -> Iterator[Row | Finding]:
+def _read_clock(path: Path, _wanted: Wanted) -> Iterator[Row | Finding]:
     try:
         stored = parse_clock(path.read_bytes())
     except CheckedJsonError as error:
@@ -221,7 +220,7 @@ def _read_clock(path: Path, _with_records: bool) -> Iterator[Row | Finding]:
         yield Row("step", {"number": number, **step._asdict()})
 
 
-def _read_scrubbing(path: Path, _with_records: bool) -> Iterator[Row | Finding]:
+def _read_scrubbing(path: Path, _wanted: Wanted) -> Iterator[Row | Finding]:
     """Yields how far scrubbing has come, and each damaged segment as a finding."""
     try:
         progress = scrub_file.parse_progress(path.read_bytes())
@@ -242,7 +241,7 @@ def _read_scrubbing(path: Path, _with_records: bool) -> Iterator[Row | Finding]:
         yield Row("damage", each._asdict())
 
 
-def _read_epochs(path: Path, _with_records: bool) -> Iterator[Row | Finding]:
+def _read_epochs(path: Path, _wanted: Wanted) -> Iterator[Row | Finding]:
     try:
         epochs = checkpoints.read_epochs(path)
     except checkpoints.CheckpointError as error:
@@ -252,7 +251,7 @@ def _read_epochs(path: Path, _with_records: bool) -> Iterator[Row | Finding]:
         yield Row("epoch", {"epoch": epoch, "start_offset": start_offset})
 
 
-def _read_metadata(path: Path, _with_records: bool) -> Iterator[Row | Finding]:
+def _read_metadata(path: Path, _wanted: Wanted) -> Iterator[Row | Finding]:
     try:
         topic_id = checkpoints.read_topic_id(path.parent)
     except checkpoints.CheckpointError as error:
@@ -262,7 +261,7 @@ def _read_metadata(path: Path, _with_records: bool) -> Iterator[Row | Finding]:
         yield Row("topic", {"topic_id": checkpoints.format_topic_id(topic_id)})
 
 
-def _read_meta_properties(path: Path, _with_records: bool) -> Iterator[Row | Finding]:
+def _read_meta_properties(path: Path, _wanted: Wanted) -> Iterator[Row | Finding]:
     """Yields every property; they must name the broker, in version 0 or 1."""
     properties = {}
     for line in path.read_text(encoding="utf-8", errors="replace").splitlines():

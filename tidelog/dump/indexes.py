@@ -29,9 +29,10 @@ if TYPE_CHECKING:
     from storage.segment.appended.entries import Contents
     from storage.segment.appended.layout import Entry, Layout
     from storage.segment.log_file import Found
+    from tidelog.dump.segments import Wanted
 
 
-def read_offset_index(path: Path, _with_records: bool) -> Iterator[Row | Finding]:
+def read_offset_index(path: Path, wanted: Wanted) -> Iterator[Row | Finding]:
     """Yields every entry, and whether it points to the batch it means."""
     base_offset, data = base_offset_of(path), path.read_bytes()
     offsets, positions = offset_index.parse(data)
@@ -43,7 +44,7 @@ def read_offset_index(path: Path, _with_records: bool) -> Iterator[Row | Finding
         if relative_offset <= last_offset or position <= last_position:
             yield Finding(f"entry {number}", "offset and position do not both grow")
         last_offset, last_position = relative_offset, position
-        if log is not None and not _leads_to(log, position, offset):
+        if log is not None and not _leads_to(log, position, offset, wanted):
             yield Finding(
                 f"entry {number}",
                 f"no batch that ends with {offset} is at byte {position} of the log",
@@ -58,7 +59,7 @@ def _log_beside(path: Path) -> files.Descriptor | None:
         return None
 
 
-def _leads_to(log: files.Descriptor, position: int, offset: int) -> bool:
+def _leads_to(log: files.Descriptor, position: int, offset: int, wanted: Wanted) -> bool:
     """Returns whether the batch at a position is the one that an index entry means.
 
     The batch ends with the offset of the entry; before 0.11 Kafka wrote the offset at which it
@@ -72,7 +73,8 @@ def _leads_to(log: files.Descriptor, position: int, offset: int) -> bool:
     size = min(batch_size(head) or 0, log.size() - position)
     data = files.read_at(log, max(size, 0), position)
     try:
-        return any(summarize(data, batch).base_offset == offset for batch in scan(data))
+        limit = wanted.unpack_limit
+        return any(summarize(data, batch, limit).base_offset == offset for batch in scan(data))
     except CorruptMessage:
         return False
 
@@ -88,7 +90,7 @@ def _rest(data: bytes, end: int) -> Iterator[Row | Finding]:
         yield Row("room", {"position": end, "zeros": len(rest)})
 
 
-def read_append_times(path: Path, _with_records: bool) -> Iterator[Row | Finding]:
+def read_append_times(path: Path, _wanted: Wanted) -> Iterator[Row | Finding]:
     """Yields every entry (an offset and the append time from there on), and an END entry."""
     base_offset, file = base_offset_of(path), NamedFile(path)
     file.is_damage_logged = True  # it is a finding here
@@ -152,12 +154,12 @@ def _end_of_append_times(
         yield Finding("end", f"it is at {end_offset}, and the next segment begins at {following}")
 
 
-def read_time_index(path: Path, _with_records: bool) -> Iterator[Row | Finding]:
+def read_time_index(path: Path, wanted: Wanted) -> Iterator[Row | Finding]:
     """Yields every entry, and whether its time is the largest up to its batch (KIP-33)."""
     index, data = TimeIndex(path, base_offset_of(path)), path.read_bytes()
     index.load()
     entries = index.entries() if any(data) else []  # zeros alone are no entries
-    faults = _time_faults(path.with_suffix(filenames.LOG_SUFFIX), entries)
+    faults = _time_faults(path.with_suffix(filenames.LOG_SUFFIX), entries, wanted)
     for number, entry in enumerate(entries):
         fields = {"entry": number, "offset": entry.offset, "timestamp": entry.timestamp}
         yield Row("entry", fields)
@@ -170,7 +172,7 @@ def read_time_index(path: Path, _with_records: bool) -> Iterator[Row | Finding]:
         yield from _rest(data, end)
 
 
-def read_negative_times(path: Path, _with_records: bool) -> Iterator[Row | Finding]:
+def read_negative_times(path: Path, wanted: Wanted) -> Iterator[Row | Finding]:
     """Yields every entry of the time index below zero, and judges it as `read_time_index` does."""
     base_offset, data = base_offset_of(path), path.read_bytes()
     if not data.startswith(time_index.NEGATIVE_HEADER):
@@ -178,7 +180,7 @@ def read_negative_times(path: Path, _with_records: bool) -> Iterator[Row | Findi
         return
     columns = zip(*time_index.parse_negatives(data), strict=True)
     entries = [TimeEntry(timestamp, base_offset + offset) for timestamp, offset in columns]
-    faults = _time_faults(path.with_suffix(filenames.LOG_SUFFIX), entries)
+    faults = _time_faults(path.with_suffix(filenames.LOG_SUFFIX), entries, wanted)
     for number, entry in enumerate(entries):
         fields = {"entry": number, "offset": entry.offset, "timestamp": entry.timestamp}
         yield Row("entry", fields)
@@ -194,7 +196,7 @@ def read_negative_times(path: Path, _with_records: bool) -> Iterator[Row | Findi
         )
 
 
-def _time_faults(log: Path, entries: Sequence[TimeEntry]) -> dict[int, str]:
+def _time_faults(log: Path, entries: Sequence[TimeEntry], wanted: Wanted) -> dict[int, str]:
     """Returns what is wrong with entries, by their number, from one pass over the log."""
     if not log.exists():
         return {}
@@ -202,7 +204,7 @@ def _time_faults(log: Path, entries: Sequence[TimeEntry]) -> dict[int, str]:
     number, largest = 0, None
     try:
         for found in segment_of(log).walk():
-            own = _largest(found)
+            own = _largest(found, wanted.unpack_limit)
             while number < len(entries) and entries[number].offset <= found.batch.last_offset:
                 timestamp = entries[number].timestamp
                 if timestamp not in {own, found.batch.max_timestamp}:
@@ -219,14 +221,14 @@ def _time_faults(log: Path, entries: Sequence[TimeEntry]) -> dict[int, str]:
     return faults
 
 
-def _largest(found: Found) -> int | None:
+def _largest(found: Found, unpack_limit: int) -> int | None:
     try:
-        return summarize(found.buffer, found.batch).largest
+        return summarize(found.buffer, found.batch, unpack_limit).largest
     except CorruptMessage:
         return or_none(found.batch.max_timestamp)
 
 
-def read_transaction_index(path: Path, _with_records: bool) -> Iterator[Row | Finding]:
+def read_transaction_index(path: Path, _wanted: Wanted) -> Iterator[Row | Finding]:
     """Yields every aborted transaction, and whether its segment can contain its end."""
     base_offset, data = base_offset_of(path), path.read_bytes()
     last_offset = base_offset - 1

@@ -7,9 +7,9 @@ too.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from protocol.errors import CorruptMessage
+from protocol.errors import CorruptMessage, UnpackedTooLarge
 from protocol.records.batch import Compression, records, summarize, verify
 from protocol.records.layout import CODEC_MASK
 from storage import filenames, files
@@ -32,6 +32,15 @@ if TYPE_CHECKING:
     AppendedAt = Callable[[int], int | None]
 
 _ZEROS_BLOCK = 1 << 20
+UNPACK_LIMIT: Final = 64 << 20
+"""Bytes; with the default of memory.limit.bytes a broker accepts no batch that unpacks to more."""
+
+
+class Wanted(NamedTuple):
+    """What is read of files: whether to show records, and to how many bytes a batch may unpack."""
+
+    with_records: bool
+    unpack_limit: int = UNPACK_LIMIT
 
 
 class Row(NamedTuple):
@@ -73,7 +82,7 @@ def known(number: int) -> int | None:
     return None if number == -1 else number
 
 
-def read_segment(path: Path, with_records: bool) -> Iterator[Row | Finding]:
+def read_segment(path: Path, wanted: Wanted) -> Iterator[Row | Finding]:
     """Yields every batch, checked and described; with its records if asked."""
     segment = segment_of(path)
     size, appended = segment.tail.size, _append_times_beside(path)
@@ -82,7 +91,7 @@ def read_segment(path: Path, with_records: bool) -> Iterator[Row | Finding]:
         for found in segment.walk():
             where, batch = f"byte {found.position}", found.batch
             faults: list[str] = []
-            summary = _summary(found, faults)
+            summary = _summary(found, faults, wanted.unpack_limit)
             first_offset = batch.base_offset if summary is None else summary.base_offset
             if summary is not None:
                 faults += _lies(batch, summary)
@@ -91,19 +100,22 @@ def read_segment(path: Path, with_records: bool) -> Iterator[Row | Finding]:
                 faults.append(f"offset {shown} where {next_offset} or a later one belongs")
             yield Row("batch", _batch_fields(found, summary, appended, is_bad=bool(faults)))
             yield from (Finding(where, fault) for fault in faults)
-            if with_records and summary is not None:
-                yield from _records(found, where)
+            if wanted.with_records and summary is not None:
+                yield from _records(found, where, wanted.unpack_limit)
             next_offset = max(next_offset, batch.last_offset + 1)
             position = found.position + batch.size
     except CorruptMessage as error:
         yield Finding(f"byte {position}", _torn(path, position, size, error.message))
 
 
-def _summary(found: Found, faults: list[str]) -> Summary | None:
+def _summary(found: Found, faults: list[str], unpack_limit: int) -> Summary | None:
     """Returns what the records of a batch contain; None, and a fault, if they cannot be read."""
     try:
         verify(found.buffer, found.batch)
-        return summarize(found.buffer, found.batch)
+        return summarize(found.buffer, found.batch, unpack_limit)
+    except UnpackedTooLarge as error:
+        faults.append(f"{error.message}: it was not examined (--unpack-limit)")
+        return None
     except CorruptMessage as error:
         faults.append(_without_position(error, found.batch))
         return None
@@ -170,9 +182,9 @@ def _time_type(batch: Batch) -> str | None:
     return LOG_APPEND_TIME if batch.is_log_append_time else "CreateTime"
 
 
-def _records(found: Found, where: str) -> Iterator[Row | Finding]:
+def _records(found: Found, where: str, unpack_limit: int) -> Iterator[Row | Finding]:
     try:
-        for record in records(found.buffer, found.batch):
+        for record in records(found.buffer, found.batch, unpack_limit):
             yield Row("record", _record_fields(record))
     except CorruptMessage as error:
         yield Finding(where, _without_position(error, found.batch))
