@@ -3,9 +3,10 @@
 Behaviour: each entity succeeds or fails on its own, and nothing of one that fails is changed. An entity
 that can have no quota, one that is named twice, a key that it cannot have, a key that is named twice and a
 value that is not above 0 are INVALID_REQUEST; so is, other than in Kafka, one below 0.01, or below 1 of
-producer_byte_rate, consumer_byte_rate and connection_creation_rate, which are whole numbers. To remove a
-quota that does not exist succeeds. With validate_only nothing is changed. Before the response is sent, the
-quotas hold on this broker; on others as soon as they have seen the change.
+producer_byte_rate, consumer_byte_rate and connection_creation_rate, which are whole numbers. A new entity
+beyond max.quota.entities is POLICY_VIOLATION. To remove a quota that does not exist succeeds. With
+validate_only nothing is changed. Before the response is sent, the quotas hold on this broker; on others as
+soon as they have seen the change.
 
 Version notes: 1 flexible.
 """
@@ -20,7 +21,7 @@ from broker.network.per_partition import per_partition
 from broker.network.turns import paced
 from broker.quotas.checks import checked_changes, checked_entity
 from protocol.api.alter_client_quotas import AlterClientQuotasResponse, EntryData
-from protocol.errors import InvalidRequest
+from protocol.errors import InvalidRequest, PolicyViolation
 
 if TYPE_CHECKING:
     from broker.network.context import Context
@@ -35,6 +36,10 @@ async def handle(
 ) -> AlterClientQuotasResponse:
     """Changes the quotas of each entity that is valid."""
     changes: dict[Entity, dict[str, float | None]] = {}
+    added: set[Entity] = set()
+    if not request.validate_only:
+        await node.catch_up()
+    known, most = node.metadata.image.quotas, node.config.limits.max_quota_entities
     times = Counter(_named(entry) for entry in paced(request.entries))
 
     def check(entry: AlterEntryData) -> EntryData:
@@ -42,13 +47,17 @@ async def handle(
             raise InvalidRequest("the entity is named more than once")
         entity = checked_entity((part.entity_type, part.entity_name) for part in entry.entity)
         ops = ((op.key, None if op.remove else op.value) for op in entry.ops)
-        changes[entity] = checked_changes(entity, ops)
+        checked = checked_changes(entity, ops)
+        if entity not in known and any(value is not None for value in checked.values()):
+            if len(known) + len(added) >= most:
+                raise PolicyViolation(f"the cluster has quotas of max.quota.entities={most}")
+            added.add(entity)
+        changes[entity] = checked
         return EntryData(entity=entry.entity)
 
     once = {_named(entry): entry for entry in paced(request.entries)}.values()
     entries = per_partition(node, "alter_client_quotas", once, check, _failed)
     if changes and not request.validate_only:
-        await node.catch_up()
         own_configs.check_readable(node.metadata.image, "quotas")
         await client_quotas.alter(node.metadata, changes)
     return AlterClientQuotasResponse(entries=entries)

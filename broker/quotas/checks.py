@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from broker.quotas.entity import Entity
 
 _WHOLE: Final[Mapping[str, int]] = {PRODUCE: LONG_MAX, FETCH: LONG_MAX, CONNECTION: INT_MAX}
+_LONGEST_NAMES: Final = 1_024  # each is held in memory, and in the metadata of every broker
 _NEARLY: Final = 1e-6  # how far from a whole number a value may be that has to be one, as in Kafka
 
 
@@ -42,6 +43,8 @@ def checked_entity(parts: Iterable[tuple[str, str | None]]) -> Entity:
         named[kind] = _address(name) if kind == IP and name is not None else name
     if not named:
         raise InvalidRequest("an entity has no parts")
+    if sum(len(name or "") for name in named.values()) > _LONGEST_NAMES:
+        raise InvalidRequest(f"the names of an entity have up to {_LONGEST_NAMES} characters")
     if IP in named and len(named) > 1:
         raise InvalidRequest("an address cannot be combined with a user or a client")
     return tuple(sorted(named.items()))

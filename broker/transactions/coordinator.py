@@ -153,7 +153,10 @@ class TransactionCoordinator(TransactionRegistry):
     async def init(
         self, transactional_id: str, timeout_ms: int, known: Producer | None
     ) -> Producer:
-        """Gives a producer its id and epoch; raises the error that it gets."""
+        """Gives a producer its id and epoch; raises the error that it gets.
+
+        Raises PolicyViolation for a new id if there are max.transactional.ids.
+        """
         await self._loader.until_loaded(partial(self._find, transactional_id))
         if not 0 < timeout_ms <= self._node.config.transactions.transaction_max_timeout_ms:
             raise InvalidTransactionTimeout(f"transaction.timeout.ms={timeout_ms}")
@@ -165,6 +168,7 @@ class TransactionCoordinator(TransactionRegistry):
             epoch = self._epoch_of(transactional_id)
             kept = self.kept.get(transactional_id)  # another request may have come first
             if kept is None:
+                self._check_room()
                 metadata = new(new_id, timeout_ms, self._execution.now())
                 made = Transaction(
                     transactional_id, metadata, self._execution.now(), version=VERSION

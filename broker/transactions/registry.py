@@ -14,7 +14,7 @@ from broker.coordination.ownership import NO_EPOCH, Ownership
 from broker.transactions import state_topic
 from broker.transactions.patterns import Patterns
 from broker.transactions.refusals import Refusals
-from protocol.errors import BrokerError, InvalidRequest
+from protocol.errors import BrokerError, InvalidRequest, PolicyViolation
 from protocol.group_errors import CoordinatorLoadInProgress, CoordinatorNotAvailable
 
 if TYPE_CHECKING:
@@ -109,6 +109,12 @@ class TransactionRegistry:
             raise InvalidRequest("a transactional id is needed")
         self._epoch_of(transactional_id)
         return self.kept.get(transactional_id)
+
+    def _check_room(self) -> None:
+        """Raises PolicyViolation if no more ids may be coordinated here."""
+        most = self._node.config.transactions.max_transactional_ids
+        if len(self.kept) >= most:
+            raise PolicyViolation(f"this broker has max.transactional.ids={most}")
 
     def _epoch_of(self, transactional_id: str) -> int:
         return self.topic.epoch_of(transactional_id)

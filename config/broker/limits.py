@@ -54,6 +54,14 @@ class LimitsConfig:
         "setting.",
         low=1,
     )
+    max_quota_entities: int = setting(
+        "max.quota.entities",
+        Type.INT,
+        10_000,
+        "How many users, client ids, pairs of both, and addresses may have quotas; a new one is refused "
+        "with POLICY_VIOLATION while there are so many. Not a Kafka setting.",
+        low=1,
+    )
     quota_window_num: int = setting(
         "quota.window.num",
         Type.INT,

@@ -27,6 +27,14 @@ class TransactionConfig:
         low=1,
         dynamic=False,
     )
+    max_transactional_ids: int = setting(
+        "max.transactional.ids",
+        Type.INT,
+        50_000,
+        "How many transactional ids this broker coordinates at most; a new one is refused with "
+        "POLICY_VIOLATION while there are so many. Not a Kafka setting.",
+        low=1,
+    )
     transaction_state_log_num_partitions: int = setting(
         "transaction.state.log.num.partitions",
         Type.INT,

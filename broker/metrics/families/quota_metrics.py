@@ -61,7 +61,18 @@ def _throttled(name: str, key: str) -> Family:
     return Family(f"kafka_server_{name}_throttle_time", COUNTER, doc, _LABELS, read)
 
 
+def _entities(scrape: Scrape) -> Samples:
+    yield (), len(scrape.node.metadata.image.quotas)
+
+
 FAMILIES = (
+    Family(
+        "tidelog_quota_entities",
+        GAUGE,
+        "Users, client ids, pairs of both, and addresses that have quotas",
+        (),
+        _entities,
+    ),
     _rate(
         "produce_byte_rate", PRODUCE, "Bytes a second of Produce requests, of clients with a quota"
     ),

@@ -13,7 +13,7 @@ from broker.metadata.memory import MemoryStore
 from broker.metadata.records import put_quotas
 from tests.broker.asking import all_versions, new_name
 
-UNSUPPORTED_VERSION, INVALID_REQUEST = 35, 42
+UNSUPPORTED_VERSION, INVALID_REQUEST, POLICY_VIOLATION = 35, 42, 44
 EXACT, DEFAULT, ANY = range(3)
 PRODUCE, FETCH = "producer_byte_rate", "consumer_byte_rate"
 
@@ -180,3 +180,19 @@ async def test_changes_of_two_brokers_at_once_are_both_kept():
     assert one.image.revision == revision  # nothing has changed
     for metadata in (one, other):
         await metadata.close()
+
+
+def test_new_entities_are_bounded_and_the_others_go_on(start):
+    broker = start({"max.quota.entities": 3})
+    with broker.connect() as connection:
+        names = [entity(user=f"user-{number}") for number in range(5)]
+        codes = alter(connection, *((each, setting()) for each in names))
+        assert codes == [0, 0, 0, POLICY_VIOLATION, POLICY_VIOLATION]
+        assert len(described(connection)) == 3
+        assert alter(connection, (names[4], setting()), only=True) == [POLICY_VIOLATION]
+        assert alter(connection, (names[0], setting(value=5.0))) == [0]
+        assert alter(connection, (names[4], removal())) == [0]
+        assert alter(connection, (names[0], removal())) == [0]
+        assert alter(connection, (names[4], setting())) == [0]
+        assert broker.metric("tidelog_quota_entities") == 3
+        assert alter(connection, (entity(user="u" * 1_025), setting())) == [INVALID_REQUEST]

@@ -5,6 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.broker.asking import all_versions
+from tests.broker.subject import eventually
+
+POLICY_VIOLATION = 44
 
 
 def ask(connection, version=4, transactional_id=None):
@@ -41,3 +44,17 @@ def test_no_id_is_given_twice_across_restarts_and_kills(start):
 def test_more_ids_than_one_block_holds(connection):
     given = [ask(connection)["producer_id"] for _ in range(2_500)]
     assert len(set(given)) == 2_500
+
+
+def test_new_transactional_ids_are_bounded_and_the_others_go_on(start):
+    broker = start({"max.transactional.ids": 2})
+    with broker.connect() as connection:
+
+        def code(transactional_id):
+            return ask(connection, transactional_id=transactional_id)["error_code"]
+
+        for known in ("a", "b"):
+            eventually(lambda known=known: code(known) == 0, what="the coordinator")
+        assert [code("c"), code("d"), code("a")] == [POLICY_VIOLATION, POLICY_VIOLATION, 0]
+        assert broker.metric("tidelog_transactional_ids") == 2
+        assert ask(connection)["error_code"] == 0
