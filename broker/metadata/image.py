@@ -79,6 +79,7 @@ class Image(NamedTuple):
     creations: Mapping[UUID, Creation] = _NONE  # that take several transactions; nobody sees them
     own_configs: Mapping[int, Mapping[str, str]] = _NONE  # of single brokers, by broker id
     quotas: Quotas = NO_QUOTAS  # of clients and addresses, by entity
+    config_bytes: int = 0  # what the settings of all topics and brokers take together
 
     @property
     def brokers(self) -> Mapping[int, LiveBroker]:

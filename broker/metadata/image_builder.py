@@ -113,6 +113,7 @@ class ImageBuilder:
             self._creations(),
             self._own_configs(),
             self._quotas(),
+            sum(_config_bytes(stored) for stored in self._stored.values()),
         )
 
     def _next(self, revision: int, before: Mapping[str, _Stored | None]) -> Image:
@@ -155,6 +156,11 @@ class ImageBuilder:
             _after(self.image.creations, before, records.CREATION_PREFIX, self._creation_at),
             self._own_configs() if touches_own_configs else self.image.own_configs,
             self._quotas() if touches_quotas else self.image.quotas,
+            self.image.config_bytes
+            + sum(
+                _config_bytes(self._stored.get(key)) - _config_bytes(stored)
+                for key, stored in before.items()
+            ),
         )
 
     def _topic(self, record: TopicRecord) -> Topic:
@@ -256,6 +262,14 @@ class ImageBuilder:
         from broker.metadata.brokers.members import members  # a broker that is alone has none
 
         return members(found)
+
+
+def _config_bytes(stored: _Stored | None) -> int:
+    """Returns what the settings take that a key holds."""
+    record = None if stored is None else stored.record
+    if isinstance(record, records.TopicRecord | records.BrokerConfigsRecord):
+        return records.size_of(record.configs)
+    return 0
 
 
 def _after(

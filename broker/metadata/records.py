@@ -226,6 +226,11 @@ def put_cluster(cluster_id: str) -> Put:
     return put(CLUSTER, {"id": cluster_id})
 
 
+def size_of(configs: Mapping[str, str]) -> int:
+    """Returns how many bytes the names and the values of settings have."""
+    return sum(len(name.encode()) + len(value.encode()) for name, value in configs.items())
+
+
 def put_topic(topic: TopicRecord) -> Put:
     """Returns the operation that writes a topic."""
     return put(

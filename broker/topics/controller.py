@@ -21,6 +21,7 @@ from broker.topics.settings import (
     KEEP,
     broker_changes,
     differing,
+    is_internal,
     merged,
     replacing_implied,
     topic_changes,
@@ -108,6 +109,8 @@ class Controller:
             self._metadata.check_name(name)
             partitions, still = self._placed(wanted)
             check_room(self._settings.broker, self._metadata.image, name, len(partitions))
+            if not is_internal(name):
+                self._settings.check_room(self._metadata.image, {}, settings)
             topic = Topic(name, new_id(), partitions, settings)
             if validate_only:
                 return topic
@@ -197,7 +200,7 @@ class Controller:
     ) -> None:
         """Changes a topic's settings; None removes one.
 
-        Raises UnknownTopicOrPartition, InvalidConfig.
+        Raises UnknownTopicOrPartition, InvalidConfig, and PolicyViolation if they take too much room.
         """
         changes = replacing_implied(topic_changes(changes))
         while True:
@@ -207,6 +210,7 @@ class Controller:
                 name, merged(topic.configs, changes), changes, image
             )
             altered = differing(topic.configs, {**changes, **brought})
+            self._settings.check_room(image, topic.configs, altered)
             if validate_only or not altered:
                 return  # mirroring tools repeat the same change
             try:
@@ -226,7 +230,7 @@ class Controller:
     ) -> None:
         """Changes dynamic settings of all brokers, or `of_one`: of this one; None removes one.
 
-        Raises InvalidConfig.
+        Raises InvalidConfig, and PolicyViolation if they take too much room.
         """
         changes = replacing_implied(broker_changes(changes))
         metadata, settings = self._metadata, self._settings
@@ -241,6 +245,7 @@ class Controller:
                 current = image.broker_configs
                 wanted = settings.settled_broker(current, changes, image)
             altered = differing(current, wanted)
+            settings.check_room(image, current, altered)
             if validate_only or not altered:
                 return
             if of_one:

@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from broker.metadata import own_configs
+from broker.metadata.records import size_of
 from config import (
     BROKER_ALIASES,
     TOPIC_ALIASES,
@@ -27,7 +28,7 @@ from config import (
     without_aliases,
 )
 from config.broker.checks import check_message_format, parse_broker_ids
-from protocol.errors import InvalidConfig, InvalidRequest
+from protocol.errors import InvalidConfig, InvalidRequest, PolicyViolation
 from storage.time.retention import APPEND_BASIS
 
 if TYPE_CHECKING:
@@ -92,6 +93,7 @@ class Settings:
         self.broker = config  # with the changes since the start
         self._lowered: dict[str, str] = {}  # the format versions that were warned of, by topic
         self._unused: Mapping[str, str] = {}  # why stored settings are not used, by name
+        self.refused_for_room = 0  # changes
 
     def use(self, image: Image) -> None:
         """Uses the broker settings of an image, without those that cannot be used."""
@@ -112,6 +114,30 @@ class Settings:
         _, unused = usable(self._start, image.broker_configs, current)
         self._reconfigured(
             _without(image.broker_configs, unused), merged(_without(current, unused), changes)
+        )
+
+    def check_room(
+        self, image: Image, before: Mapping[str, str], changes: Mapping[str, str | None]
+    ) -> None:
+        """Checks that the settings of a topic or of brokers keep to their limits after changes.
+
+        Nothing is refused that takes no more than `before`. Raises PolicyViolation.
+        """
+        config = self._start
+        size = size_of(merged(before, changes))
+        added = size - size_of(before)
+        most = config.limits.max_config_bytes
+        most_of_one = config.limits.max_config_bytes_per_resource
+        if added <= 0 or (size <= most_of_one and image.config_bytes + added <= most):
+            return
+        self.refused_for_room += 1
+        if size > most_of_one:
+            raise PolicyViolation(
+                f"settings of {size} bytes would exceed max.config.bytes.per.resource={most_of_one}"
+            )
+        raise PolicyViolation(
+            f"settings take {image.config_bytes} bytes, and {added} more would exceed "
+            f"max.config.bytes={most}"
         )
 
     def cordoned(self, image: Image) -> frozenset[int]:

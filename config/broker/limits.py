@@ -62,6 +62,26 @@ class LimitsConfig:
         "with POLICY_VIOLATION while there are so many. Not a Kafka setting.",
         low=1,
     )
+    max_config_bytes_per_resource: int = setting(
+        "max.config.bytes.per.resource",
+        Type.INT,
+        65_536,
+        "How many bytes the names and values of the settings may have that are stored for one topic, for "
+        "all brokers or for one; a change that adds more is refused with POLICY_VIOLATION. Each change "
+        "stores all of them again. Not a Kafka setting.",
+        low=1_024,
+        high=131_072,
+        dynamic=False,
+    )
+    max_config_bytes: int = setting(
+        "max.config.bytes",
+        Type.INT,
+        32 * 2**20,
+        "How many bytes the names and values of the settings of all topics and brokers may have "
+        "together; a change that adds more is refused with POLICY_VIOLATION. Not a Kafka setting.",
+        low=1_024,
+        dynamic=False,
+    )
     quota_window_num: int = setting(
         "quota.window.num",
         Type.INT,

@@ -114,6 +114,14 @@ def _connections_limit(scrape: Scrape) -> Samples:
     yield (), scrape.node.connections.most(scrape.node.metadata.image)
 
 
+def _config_bytes(scrape: Scrape) -> Samples:
+    yield (), scrape.node.metadata.image.config_bytes
+
+
+def _configs_refused(scrape: Scrape) -> Samples:
+    yield (), scrape.node.settings.refused_for_room
+
+
 def _offline_logs(scrape: Scrape) -> Samples:
     yield (), len(scrape.node.offline())
 
@@ -212,6 +220,20 @@ FAMILIES = (
         "HTTP connections over http.max.connections",
         (),
         _count("http_connections_refused"),
+    ),
+    Family(
+        "tidelog_config_bytes",
+        GAUGE,
+        "Bytes of the stored settings of all topics and brokers",
+        (),
+        _config_bytes,
+    ),
+    Family(
+        "tidelog_configs_refused",
+        COUNTER,
+        "Changes of settings, and topics, over max.config.bytes or max.config.bytes.per.resource",
+        (),
+        _configs_refused,
     ),
     Family(
         "tidelog_client_handshakes",
