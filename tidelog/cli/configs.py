@@ -2,14 +2,17 @@
 
 The broker first validates a change. If the next round of retention would delete more with it than
 without it, the command says how much, and asks for confirmation. The numbers come from the preview of
-the leaders, as in `tidelog explain --set`. It asks too if one of them is not known.
+the leaders, as in `tidelog explain --set`. It asks too if one of them is not known. `list` and `remove`
+ask no broker (`stored_configs.py`).
 """
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tidelog.cli.brokers.adopt import add_settings
 from tidelog.cli.cluster import Cluster
 from tidelog.cli.shared import (
     USAGE,
@@ -29,7 +32,6 @@ from tidelog.cli.shared import (
 )
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Iterable, Mapping, Sequence
 
     from tidelog.cli.cluster_parts import Entry, Topic
@@ -38,7 +40,8 @@ Changes = dict[str, str | None]
 
 _NAMED = 3  # reasons in one sentence
 _OWN = "topic"  # the source of a setting of the topic itself
-_DELETING = ("retention.", "cleanup.policy", "log.retention.", "log.cleanup.policy")
+DELETING = ("retention.", "cleanup.policy", "log.retention.", "log.cleanup.policy")
+"""How settings begin whose change may delete records."""
 
 
 class Deletion(NamedTuple):
@@ -79,6 +82,37 @@ def add_configs(parser: argparse.ArgumentParser) -> None:
         add_common(action, again=True)
     for action in (change, unset):
         add_asking(action)
+    _add_stored(parser, actions)
+
+
+def _add_stored(
+    parser: argparse.ArgumentParser, actions: argparse._SubParsersAction[argparse.ArgumentParser]
+) -> None:
+    """Adds the actions on what is stored in the metadata of brokers that may not be asked."""
+    stored = actions.add_parser(
+        "list", help="list what is stored in the metadata, without a broker", allow_abbrev=False
+    )
+    remove = actions.add_parser(
+        "remove", help="remove what is stored there, without a broker", allow_abbrev=False
+    )
+    remove.add_argument("names", metavar="KEY", nargs="+")
+    remove.add_argument(
+        "--of",
+        metavar="OWNER",
+        default="brokers",
+        help="whose they are, as `list` shows it: brokers (all of them), broker:2, topic:NAME, quota:ENTITY",
+    )
+    add_yes(remove)
+    for action in (parser, stored, remove):
+        action.add_argument(
+            "--directory",
+            metavar="DIR",
+            default=None if action is parser else argparse.SUPPRESS,
+            help="list and remove: the first log directory of a broker that is stopped",
+        )
+    for action in (stored, remove):
+        add_settings(action)
+        add_common(action, again=True)
 
 
 def add_asking(parser: argparse.ArgumentParser) -> None:
@@ -93,6 +127,15 @@ def run_configs(options: argparse.Namespace) -> int:
 
 
 def _configs(options: argparse.Namespace) -> None:
+    if options.action in ("list", "remove"):
+        from tidelog.cli.stored_configs import run_stored
+
+        run_stored(options)
+        return
+    if options.directory is not None:
+        raise CommandError(
+            f"{options.action} asks a broker: --directory is for list and remove", USAGE
+        )
     names = list(options.names)
     if options.of_broker:
         topic = None
@@ -252,7 +295,7 @@ def _deletions(
     """
     found: list[Deletion] = []
     unknown: list[str] = []
-    if not any(name.startswith(_DELETING) for name in changes):
+    if not any(name.startswith(DELETING) for name in changes):
         return found, unknown
     is_one_of_several = len(cluster.node_ids()) > 1
     for each in cluster.topics(None if topic is None else [topic]):

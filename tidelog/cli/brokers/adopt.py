@@ -54,18 +54,23 @@ def add_adopt(parser: argparse.ArgumentParser) -> None:
         type=Path,
         help="what inspect has written, one per broker",
     )
+    add_settings(apply)
+    apply.add_argument("--dry-run", action="store_true", help="only say what it would do")
+    for each in (inspect, apply):
+        each.add_argument("--json", action="store_true", help="one JSON object")
+
+
+def add_settings(parser: argparse.ArgumentParser) -> None:
+    """Adds the options that `settings_given` reads."""
     for name, metavar, what in (
-        ("--config", "FILE", "a properties file of the new brokers; may be given many times"),
+        ("--config", "FILE", "a properties file of the brokers; may be given many times"),
         (
             "--set",
             "KEY=VALUE",
             "one of their settings, such as metadata.store=etcd://HOST:2379; may be given many times",
         ),
     ):
-        apply.add_argument(name, metavar=metavar, action="append", default=[], help=what)
-    apply.add_argument("--dry-run", action="store_true", help="only say what it would do")
-    for each in (inspect, apply):
-        each.add_argument("--json", action="store_true", help="one JSON object")
+        parser.add_argument(name, metavar=metavar, action="append", default=[], help=what)
 
 
 def run_adopt(options: argparse.Namespace) -> int:
@@ -83,7 +88,7 @@ def _inspect(options: argparse.Namespace) -> None:
     from storage.directory.log_directory import LogDirectoryError
 
     directories = [Path(each) for each in options.log_dirs.split(",") if each]
-    defaults = _config(options).topic_defaults
+    defaults = settings_given(options).topic_defaults
     missing = [each for each in directories if not each.is_dir()]
     if missing or not directories:
         raise CommandError(f"{missing[0] if missing else '--log-dirs'} is no directory", USAGE)
@@ -116,7 +121,7 @@ def _apply(options: argparse.Namespace) -> None:
     from broker.metadata.store import MetadataError
     from protocol.errors import BrokerError
 
-    config = _config(options)
+    config = settings_given(options)
     if not config.cluster.metadata_store:
         raise CommandError(
             "--set metadata.store=sqlite:PATH or etcd://HOST:PORT names where the cluster is to begin",
@@ -165,7 +170,8 @@ async def _write(config: BrokerConfig, plan: Plan) -> None:
         await store.close()
 
 
-def _config(options: argparse.Namespace) -> BrokerConfig:
+def settings_given(options: argparse.Namespace) -> BrokerConfig:
+    """Returns a broker's settings by `--config` and `--set`. Raises CommandError."""
     from config import ConfigError, load
 
     overrides = dict(map(setting_of, getattr(options, "set", ())))
