@@ -1,8 +1,9 @@
 """Clients: producers with acks=all and acks=1, and consumers, as patient as real ones.
 
 A producer sends a batch again, with the same sequence, until it is answered that it is there. It
-asks any broker who leads, and never goes back to an older leader epoch. Every second client asks
-the leader itself, as long as that answers. Consumers read on from where they are.
+asks any broker who leads, and never goes back to an older leader epoch. Where brokers are cut off
+for long, every second client asks the leader itself, as long as that answers. Consumers read on from
+where they are.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class Client:
         self.leader_epoch = -1
         self.attempt = 0
         self.is_stopped = False
-        self._stays = number % 2 == 1
+        self._stays = world.cuts_off and number % 2 == 1
         self._asked: int | None = None  # the leader that was asked last
         self._answering: int | None = None  # the leader to stay with
 

@@ -39,7 +39,6 @@ class Faults:
             (self.hang, 1),
             (self.cut_brokers, 4),
             (self.cut_coordinator, 3),
-            (self.cut_off, 2),
             (self.isolate, 2),
             (self.slow_down, 2),
             (self.leave_behind, 4),
@@ -52,6 +51,8 @@ class Faults:
         ]
         if world.storage is not None:
             kinds.append((self.interrupt, 4))
+        if world.cuts_off:
+            kinds.append((self.cut_off, 6))
         count = pick.choice([1, 3, len(kinds), len(kinds)])
         self.kinds = pick.sample(kinds, count)
         self.interval_ms = pick.choice([800, 2_000, 5_000])

@@ -57,6 +57,9 @@ class World:
         self.lag_time_max_ms = pick.choice([2_500, 5_000])
         self.most_batches = pick.choice([1, 2, 8])  # in one fetch
         self.transact_ms = pick.choice([150, 2_000])  # until an outcome is unknown
+        self.cuts_off = (
+            pick.random() < 0.2 or fault == "cut_off"
+        )  # who is cut off keeps its clients
         self.has_locks = pick.random() < 0.5  # a process knows that the one before it is dead
         self.impostor = pick.choice([0, 0, 0, 1])
         self.settle_ms = pick.choice([2_000, 1_000_000])

@@ -32,7 +32,6 @@ class Faults(simulated.Faults):
             (self.hang, 2),
             (self.cut_brokers, 4),
             (self.cut_coordinator, 3),
-            (self.cut_off, 2),
             (self.isolate, 2),
             (self.slow_down, 2),
             (self.slow_threads, 3),
@@ -47,6 +46,8 @@ class Faults(simulated.Faults):
         ]
         if world.etcd is not None:
             kinds += [(self.lag_member, 4), (self.break_watches, 3)]
+        if world.cuts_off:
+            kinds.append((self.cut_off, 6))
         count = pick.choice([1, 3, len(kinds), len(kinds)])
         self.kinds = pick.sample(kinds, count)
         self.interval_ms = pick.choice([800, 2_000, 5_000])

@@ -108,6 +108,7 @@ class Life(World):
         self.wires = Wires(self, self.network)
         self.coordinator = Coordinator(timeline, self.network)
         self.etcd = Etcd(self, random.Random(seed)) if has_etcd else None
+        self.cuts_off = random.Random(seed).random() < 0.3 or fault == "cut_off"
         self.brokers: dict[int, Machine] = {}
         self.lag_time_max_ms = pick.choice([2_500, 5_000])
         self.fetch_wait_ms = pick.choice([100, 500])
