@@ -19,7 +19,9 @@ from tests.nemesis.history import (
     NO_OFFSET,
     Acknowledged,
     Committed,
+    CutOff,
     Failed,
+    Led,
     Polled,
     Refused,
     Told,
@@ -50,6 +52,7 @@ class Kind(StrEnum):
     SEND_BACK = "offsets of sends go back"
     TIME_BACK = "LogAppendTime goes back"
     COMMIT_BACK = "committed offset goes back"
+    FORKED = "two leaders acknowledge"
     UNSEEN = "not seen by the group"
     REFUSED = "given up"
     FAILED = "a client or a broker failed"
@@ -84,6 +87,7 @@ def problems(history: History, *, groups: Iterable[str] = ()) -> list[Problem]:
     found += _sends(history, logs)
     found += _polls(history, logs)
     found += [(Kind.COMMIT_BACK, *each) for each in commits_back(history.events)]
+    found += [(Kind.FORKED, *each) for each in _forks(history)]
     for group in groups:
         found += _unseen(history, logs, group)
     found += [(Kind.FAILED, each.who, each.reason) for each in _all(history, Failed)]
@@ -189,6 +193,26 @@ def _sends(
             if after.offset <= before.offset:
                 what = f"{producer}/{after.number} got {after.offset} after {before.offset}"
                 yield Kind.SEND_BACK, place, what
+
+
+def _forks(history: History) -> Iterator[tuple[Place, str]]:
+    """Finds a broker that acknowledges beside another one, more than two leases after it was cut off.
+
+    An in-sync replica that has not heard of the next leader may keep it, so that one must have led for a
+    lease.
+    """
+    led = list(_all(history, Led))
+    for cut in _all(history, CutOff):
+        during = [each for each in led if cut.began_s < each.began_s < cut.ended_s]
+        for place in dict.fromkeys(each.place for each in during):
+            others = [e.began_s for e in during if e.place == place and e.broker != cut.broker]
+            if not others:
+                continue
+            latest_s = max(cut.began_s + 2 * cut.lease_s, min(others) + cut.lease_s)
+            for each in during:
+                if each.place == place and each.broker == cut.broker and each.began_s > latest_s:
+                    after_s = each.began_s - cut.began_s
+                    yield place, f"broker {cut.broker} does {after_s:.1f} s after it was cut off"
 
 
 # --- consumers ------------------------------------------------------------------------------------

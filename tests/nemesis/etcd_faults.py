@@ -1,6 +1,7 @@
-"""What goes wrong with the etcd that keeps the metadata of a cluster: members die, hang or lose the majority.
+"""What goes wrong with the etcd that keeps the metadata of a cluster, and with the way to it.
 
-Each fault is a context manager as in `faults.py`. All members run again at its end, and have a leader.
+Members die, hang or lose the majority; a broker is cut off from etcd alone. Each fault is a context manager
+as in `faults.py`. All members run again at its end, and have a leader.
 """
 
 from __future__ import annotations
@@ -9,22 +10,37 @@ import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from tests.nemesis import view
+from tests.nemesis.history import CutOff
+from tests.nemesis.staying import ASKED, staying
+
 if TYPE_CHECKING:
     import random
     from collections.abc import Callable, Iterator
     from contextlib import AbstractContextManager
 
     from tests.broker.metadata.etcd.server import Etcd
+    from tests.nemesis.history import History
+    from tidelog.cluster import BrokerCluster
 
 # How long the majority is lost: shorter than a session, longer, and a minute.
 _LOST_S = (1.0, 10.0, 10.0, 60.0)
 
 
 class EtcdFaults:
-    """The faults of one etcd of three members."""
+    """The faults of one etcd of three members, and of the brokers that use it."""
 
-    def __init__(self, etcd: Etcd, chance: random.Random) -> None:
+    def __init__(
+        self,
+        etcd: Etcd,
+        cluster: BrokerCluster,
+        lease_s: float,
+        history: History,
+        chance: random.Random,
+    ) -> None:
+        """`lease_s` is how long a session lasts without a renewal; the history gets what is seen."""
         self._etcd = etcd
+        self._cluster, self._lease_s, self._history = cluster, lease_s, history
         self._random = chance
         self.kinds: dict[str, Callable[[], AbstractContextManager[str]]] = {
             "etcd leader paused": self.leader_paused,
@@ -33,6 +49,7 @@ class EtcdFaults:
             "etcd without a majority": self.majority_lost,
             "etcd restarted": self.restarted,
             "etcd compacted": self.compacted,
+            "cut off from etcd alone": self.cut_off,
         }
 
     @contextmanager
@@ -91,6 +108,20 @@ class EtcdFaults:
         revision = int(answer["header"]["revision"])
         self._etcd.compact(revision)
         yield f"compaction of etcd at revision {revision}"
+
+    @contextmanager
+    def cut_off(self) -> Iterator[str]:
+        """A broker that leads does not reach etcd, until others have led for long; clients stay with it."""
+        leaders = view.leaders(self._cluster)
+        victim = leaders.get(str(ASKED)) or self._random.choice(sorted(leaders.values()))
+        with staying(self._cluster, self._history):
+            began_s = time.monotonic()
+            self._cluster.cut(victim)
+            time.sleep(5 * self._lease_s)
+            yield f"cut of broker {victim} from etcd alone"
+            ended_s = time.monotonic()
+            self._cluster[victim].heal()
+        self._history.add(CutOff(victim, began_s, ended_s, self._lease_s))
 
     def _wait(self) -> None:
         for member in self._etcd.numbers:

@@ -76,6 +76,23 @@ class Told(NamedTuple):
     began_s: float
 
 
+class Led(NamedTuple):
+    """A broker has acknowledged a record with acks=1, as the leader that it takes itself for."""
+
+    broker: int
+    place: Place
+    began_s: float  # when it was asked
+
+
+class CutOff(NamedTuple):
+    """A broker was cut off from the metadata alone. `lease_s` is how long its session lasts then."""
+
+    broker: int
+    began_s: float
+    ended_s: float
+    lease_s: float
+
+
 class Failed(NamedTuple):
     """A client cannot go on, or something else happened that must not."""
 
@@ -83,7 +100,7 @@ class Failed(NamedTuple):
     reason: str
 
 
-Event: TypeAlias = Acknowledged | Refused | Polled | Committed | Told | Failed
+Event: TypeAlias = Acknowledged | Refused | Polled | Committed | Told | Led | CutOff | Failed
 
 
 class History:

@@ -19,6 +19,7 @@ from tests.nemesis.etcd_faults import EtcdFaults
 from tests.nemesis.faults import Faults
 from tests.nemesis.history import Failed, History, Place
 from tests.nemesis.producers import KafkaPython, Librdkafka
+from tests.nemesis.staying import ASKED
 from tests.nemesis.stored import wrong_files
 
 if TYPE_CHECKING:
@@ -80,7 +81,8 @@ class Life:
             if settings["message.timestamp.type"] == "LogAppendTime"
         )
         settings = SETTINGS if etcd is None else {**SETTINGS, "metadata.store": etcd.url()}
-        self.cluster = started(directory / "data", BROKERS, settings, TOPICS, PARTITIONS)
+        topics = TOPICS if etcd is None else {**TOPICS, ASKED.topic: {}}
+        self.cluster = started(directory / "data", BROKERS, settings, topics, PARTITIONS)
         self._is_ill = False
         self.producers: list[Writing] = []
         self.readers: list[Reading] = []
@@ -171,7 +173,9 @@ class Life:
         self.start_load()
         faults = Faults(self.cluster, PLACES, self._random)
         if self._etcd is not None:
-            faults.kinds |= EtcdFaults(self._etcd, self._random).kinds
+            lease_s = SETTINGS["broker.session.timeout.ms"] / 1000
+            of_etcd = EtcdFaults(self._etcd, self.cluster, lease_s, self.history, self._random)
+            faults.kinds |= of_etcd.kinds
         try:
             self.wait_until_healthy()
             for number, kind in enumerate(faults.order(rounds, kinds), 1):

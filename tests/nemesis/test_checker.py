@@ -9,8 +9,10 @@ from tests.nemesis.history import (
     NO_OFFSET,
     Acknowledged,
     Committed,
+    CutOff,
     Failed,
     History,
+    Led,
     Place,
     Polled,
     Refused,
@@ -88,6 +90,20 @@ def test_nothing_is_wrong_with_a_commit_that_ends_late():
     assert kinds(events) == set()
 
 
+@pytest.mark.parametrize(
+    "led",
+    [
+        [Led(1, PLACE, 19.0)],  # nobody else leads
+        [Led(1, PLACE, 5.9), Led(2, PLACE, 4.0), Led(2, PLACE, 9.0)],
+        [Led(1, PLACE, 9.0), Led(2, PLACE, 8.0)],  # an in-sync replica may not have heard of it
+        [Led(1, PLACE, 30.0), Led(2, PLACE, 4.0)],  # it is not cut off any more
+        [Led(1, Place("stamped", 1), 19.0), Led(2, PLACE, 4.0)],
+    ],
+)
+def test_nothing_is_wrong_with_a_leader_that_goes_on_for_a_while(led):
+    assert kinds([*right(), CutOff(1, 0.0, 20.0, 3.0), *led]) == set()
+
+
 PLANTED = {
     "a lost tail": (altered(lambda e: [e] if e.offset < COUNT - 1 else []), {Kind.LOST}),
     "a lost record": (altered(without(3)), {Kind.LOST, Kind.GAP, Kind.POLL_SKIP}),
@@ -147,6 +163,10 @@ PLANTED = {
         {Kind.UNSEEN},
     ),
     "a record that was given up": ([*right(), Refused("p", PLACE, 9, "timeout")], {Kind.REFUSED}),
+    "a leader that is cut off and goes on": (
+        [*right(), CutOff(1, 0.0, 20.0, 3.0), Led(2, PLACE, 5.0), Led(1, PLACE, 9.0)],
+        {Kind.FORKED},
+    ),
     "a client that ended": ([*right(), Failed("alone", "fatal")], {Kind.FAILED}),
 }
 

@@ -41,8 +41,8 @@ def traces(directory):
     return "\n".join(line for line in lines if not line.startswith("ts=") or "level=error" in line)
 
 
-# Two of etcd itself, and what etcd must take part in to heal.
-KINDS_OF_ETCD = ("etcd leader paused", "kill", "etcd restarted", "cut from metadata", "pause")
+# Two of etcd itself, the way to it, and what etcd must take part in to heal.
+KINDS_OF_ETCD = ("etcd leader paused", "kill", "etcd restarted", "cut off from etcd alone", "pause")
 
 
 def play(directory, rounds, kinds=(), etcd=None):

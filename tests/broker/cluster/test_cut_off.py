@@ -108,7 +108,6 @@ def test_clients_that_stay_with_it_are_refused_while_another_broker_leads(cluste
     name = coordinated_by(asked[alive], old, TRANSACTION)
     eventually(lambda: commit(asked[old], group, FIRST) == 0)
     eventually(lambda: init(asked[old], name) == 0)
-    Load(cluster).flush()
 
     cluster.cut(old)
 
