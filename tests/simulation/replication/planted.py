@@ -199,7 +199,7 @@ _NO_ELR = always(())
 PLANTED: dict[str, Mistake] = {
     # the five likeliest: (a)
     "a change of the ISR counts before it is known": Mistake(
-        (Patch(InSyncReplicas, "_count", count_the_proposal),)
+        (Patch(InSyncReplicas, "_count", count_the_proposal),), 5
     ),
     # (b)
     "a follower joins before it has reached the epoch": Mistake(
@@ -254,15 +254,15 @@ PLANTED: dict[str, Mistake] = {
         44,
     ),
     "the high watermark comes from an answer that says truncate": Mistake(
-        (Patch(Follower, "on_answer", take_high_watermark_first),), 30
+        (Patch(Follower, "on_answer", take_high_watermark_first),), 52
     ),
     # (e)
-    "every start is clean": Mistake((Patch(clean_start, "is_clean", always(True)),)),
+    "every start is clean": Mistake((Patch(clean_start, "is_clean", always(True)),), 2),
     "an unknown outcome is a failure": Mistake(
         (Patch(Leader, "on_change_unknown", read_the_old_value),), 11
     ),
     "nobody hears that a log has failed": Mistake(
-        (Patch(registration, "report_offline", always(None)),)
+        (Patch(registration, "report_offline", always(None)),), 7
     ),
     # ours
     "an operator's mark does not travel": Mistake(
@@ -277,29 +277,31 @@ PLANTED: dict[str, Mistake] = {
     "followers delete by their own clocks": Mistake(
         (Patch(Retainer, "_rules", by_own_clock),), is_stored=True
     ),
-    "a broker that hangs keeps its lease": Mistake((Patch(Lease, "may_renew", always(True)),), 52),
+    "a broker that hangs keeps its lease": Mistake((Patch(Lease, "may_renew", always(True)),), 57),
     "a pause past the lease is not noticed": Mistake(
         (Patch(Lease, "_was_paused_past_end", always(False)),), 37
     ),
     # the rest
     "the high watermark moves below min.insync.replicas": Mistake(
-        (Patch(leadership, "may_advance", always(True)),)
+        (Patch(leadership, "may_advance", always(True)),), 5
     ),
     "acks=all is answered after the leader's append": Mistake(
-        (Patch(Leadership, "_is_committed", always(True)),)
+        (Patch(Leadership, "_is_committed", always(True)),), 2
     ),
     "what is not flushed counts": Mistake(
         (
             Patch(Leadership, "fetchable_end", property(lambda self: self.log_end_offset)),
             Patch(Follower, "_waits_for_flush", always(False)),
-        )
+        ),
+        2,
     ),
     "there is no ELR": Mistake(
         (
             Patch(election, "elr_after", _NO_ELR),
             Patch(in_sync, "elr_after", _NO_ELR),
             Patch(registration, "elr_after", _NO_ELR),
-        )
+        ),
+        5,
     ),
     "fenced brokers are elected": Mistake((Patch(controller, "able", all_that_live),)),
     "sessions are not compared": Mistake(
@@ -319,7 +321,7 @@ PLANTED: dict[str, Mistake] = {
     ),
     "a new leader takes over the epoch": Mistake((Patch(election, "led_by", in_the_same_epoch),)),
     "a change of the ISR compares no revision": Mistake(
-        (Patch(isr_change, "unmodified", unchecked),)
+        (Patch(isr_change, "unmodified", unchecked),), 3
     ),
     "divergence is not noticed": Mistake(
         (Patch(Leadership, "_diverging_epoch", always(None)),), 18
@@ -356,19 +358,19 @@ PLANTED: dict[str, Mistake] = {
         (Patch(Ownership, "is_wanted", wanted_by_any_epoch),), 11
     ),
     "a leader that is cut off goes on": Mistake(
-        (Patch(Leader, "_stand", always([])),), 3, fault="cut_off"
+        (Patch(Leader, "_stand", always([])),), 8, fault="cut_off"
     ),
     "a leader that is suspended answers readers": Mistake(
-        (Patch(Leader, "check_leading", ask_nothing_but_the_lease),), 3, fault="cut_off"
+        (Patch(Leader, "check_leading", ask_nothing_but_the_lease),), 8, fault="cut_off"
     ),
     "who has followed once keeps a leader from being suspended": Mistake(
-        (Patch(Leadership, "_is_followed", followed_once),), 3, fault="cut_off"
+        (Patch(Leadership, "_is_followed", followed_once),), 8, fault="cut_off"
     ),
     "who is out of sync keeps a leader from being suspended": Mistake(
-        (Patch(Leadership, "_is_followed", followed_by_anybody),), 39, fault="cut_off"
+        (Patch(Leadership, "_is_followed", followed_by_anybody),), 8, fault="cut_off"
     ),
     "a reassignment does not wait": Mistake(
-        (Patch(reassignment, "_is_target_ready", always(True)),), 44
+        (Patch(reassignment, "_is_target_ready", always(True)),), 47
     ),
 }
 

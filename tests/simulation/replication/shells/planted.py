@@ -83,22 +83,20 @@ PLANTED_IN_SHELLS: dict[str, Mistake] = {
         (Patch(Led, "acknowledged", answered_at_once),)
     ),
     "who steps down does not tell those who wait": Mistake(
-        (Patch(Acknowledgements, "refuse_all", nothing),), 2
+        (Patch(Acknowledgements, "refuse_all", nothing),)
     ),
     "a follower goes on in the old leader epoch": Mistake(
-        (Patch(LocalReplica, "_start", follow_in_the_first_epoch),), 3
+        (Patch(LocalReplica, "_start", follow_in_the_first_epoch),)
     ),
     "a role does not wait for an append in a thread": Mistake(
-        (Patch(LocalReplica, "_idle", idle_at_once),), 13, fault="depose"
+        (Patch(LocalReplica, "_idle", idle_at_once),), fault="depose"
     ),
     "etcd is read instead of compare-and-set": Mistake(
-        (Patch(EtcdStore, "_transact", read_and_write),), has_etcd=True
+        (Patch(EtcdStore, "_transact", read_and_write),), 6, has_etcd=True
     ),
-    "a watch of etcd does not resume": Mistake(
-        (Patch(Keys, "watch", from_now_on),), 13, has_etcd=True
-    ),
+    "a watch of etcd does not resume": Mistake((Patch(Keys, "watch", from_now_on),), has_etcd=True),
     "changes that etcd has compacted are not read again": Mistake(
-        (Patch(ChangeLog, "restart", never_again),), 5, has_etcd=True
+        (Patch(ChangeLog, "restart", never_again),), 2, has_etcd=True
     ),
     "nobody compares what a watch has told": Mistake(
         (Patch(Follower, "compare", always_same),), 6, has_etcd=True
