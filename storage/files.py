@@ -18,7 +18,7 @@ import weakref
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Protocol
 
-from storage import reserves
+from storage import file_systems, reserves
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -53,6 +53,13 @@ class System:
     def sync_data(self, number: int) -> None:
         """Makes a file's bytes and size durable, without metadata that reading does not need."""
         os.fdatasync(number)
+
+    def sync_file_system(self, number: int) -> None:
+        """Makes all files and names of an open file's file system durable.
+
+        Reports what could not be written since the file was opened, or refuses to try.
+        """
+        file_systems.sync(number)
 
     def truncate(self, path: Path, size: int) -> None:
         """Truncates a file to a size."""
@@ -224,6 +231,15 @@ def _sync_error(error: OSError) -> SyncError:
     return SyncError(error.errno, error.strerror, error.filename)
 
 
+def sync_file_system(number: int) -> None:
+    """Makes all that was written to a file system durable, with the names of the files.
+
+    `number` is of a file that was opened before all that. Raises OSError where that is not possible, or
+    the disk has failed: then each file has to be made durable alone, which shows which one has failed.
+    """
+    _system.sync_file_system(number)
+
+
 def forget_cached(path: Path) -> None:
     """Drops a file from the page cache, as far as the system can; raises OSError."""
     descriptor = Descriptor(path)
@@ -248,16 +264,31 @@ def replace(path: Path, data: bytes, *, durable: bool = True, losable: bool = Fa
 
 
 def _replace(path: Path, data: bytes, *, durable: bool, losable: bool) -> None:
-    temporary = path.with_name(path.name + ".tmp")
+    file = stage(path, data)
+    if not losable:  # otherwise the rename may reach the disk before the bytes
+        sync_data(file)
+    publish(path)
+    if durable and not losable:
+        sync(path.parent)
+
+
+def stage(path: Path, data: bytes) -> Descriptor:
+    """Writes what is to replace a whole file beside it, not durably; returns it. Raises OSError."""
+    temporary = _temporary(path)
     truncate_or_make(temporary)
     file = Descriptor(temporary, writable=True)
     if data:
         write_at(file, (data,), 0, len(data))
-    if not losable:  # otherwise the rename may reach the disk before the bytes
-        sync_data(file)
-    rename(temporary, path)
-    if durable and not losable:
-        sync(path.parent)
+    return file
+
+
+def publish(path: Path) -> None:
+    """Replaces a file by what was staged, which has to be durable; raises OSError."""
+    rename(_temporary(path), path)
+
+
+def _temporary(path: Path) -> Path:
+    return path.with_name(path.name + ".tmp")
 
 
 def make(path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from typing import TYPE_CHECKING
 
@@ -59,6 +60,12 @@ class FaultySystem(System):
         """Makes the bytes and the size of a file durable."""
         self._strike("sync", self._paths.get(number))
         super().sync_data(number)
+
+    def sync_file_system(self, number: int) -> None:
+        """Makes a file system durable; refuses where a file's sync may fail or wait."""
+        if self._faults.of_storage.get("sync"):
+            raise OSError(errno.ENOTSUP, os.strerror(errno.ENOTSUP))
+        super().sync_file_system(number)
 
     def truncate(self, path: Path, size: int) -> None:
         """Truncates a file."""

@@ -86,6 +86,13 @@ class LogDirectory:
         """Unlocks the directory."""
         os.close(self._lock)
 
+    def sync_file_system(self) -> None:
+        """Makes all that was written durable, as `files.sync_file_system` does; raises OSError.
+
+        The lock was opened before anything was written.
+        """
+        files.sync_file_system(self._lock)
+
     def mark_clean(self) -> None:
         """Writes the mark of a clean stop; raises OSError."""
         files.replace(self.path / filenames.CLEAN_SHUTDOWN_FILE, _CLEAN_SHUTDOWN)

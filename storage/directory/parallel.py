@@ -1,29 +1,41 @@
-"""Closes or flushes many partitions in parallel; one failure does not stop the others."""
+"""Closes or flushes many partitions in parallel; one failure does not stop the others.
+
+To close very many, their file systems are made durable twice instead of some ten files of each
+([decision 50](../../docs/decisions/0050-a-stop-syncs-the-file-system.md)).
+"""
 
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING
 
 from protocol.errors import KafkaStorageError, UnknownTopicOrPartition
+from storage.log.partition import Partition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
-    from storage.log.partition import Partition
+    from storage.directory.log_directory import LogDirectory
 
 _MIN_PARALLEL = 16  # with fewer partitions, threads are not worth it
 _SYNCS_AT_ONCE = 16
+_WRITES_AT_ONCE = 2  # they compute, and wait for no disk
+_MANY = 100  # partitions: others use the file system, too, and have their files synced with ours
+
+Failures = dict[Partition, KafkaStorageError]
 
 
 def each(
-    work: Callable[[Partition], object], partitions: Sequence[Partition]
-) -> dict[Partition, KafkaStorageError]:
+    work: Callable[[Partition], object],
+    partitions: Sequence[Partition],
+    threads: int = _SYNCS_AT_ONCE,
+) -> Failures:
     """Runs `work` on every partition; returns the partitions that failed, with their errors.
 
     Many partitions are worked on in parallel, because file systems combine syncs that run at once.
     """
-    failures: dict[Partition, KafkaStorageError] = {}
+    failures: Failures = {}
 
     def do(partition: Partition) -> None:
         try:
@@ -37,7 +49,40 @@ def each(
         for partition in partitions:
             do(partition)
     else:
-        with ThreadPoolExecutor(_SYNCS_AT_ONCE, thread_name_prefix="sync") as pool:
+        with ThreadPoolExecutor(threads, thread_name_prefix="sync") as pool:
             for _ in pool.map(do, partitions):
                 pass  # raises unexpected errors
     return failures
+
+
+def close(partitions: Sequence[Partition], directories: Iterable[LogDirectory]) -> Failures:
+    """Closes every partition durably; returns those that failed, with their errors."""
+    if len(partitions) < _MANY:
+        return each(Partition.close, partitions)
+    begun: list[Partition] = []
+
+    def begin(partition: Partition) -> None:
+        if partition.flusher.begin_close(stages_times=True):
+            begun.append(partition)
+
+    failures = each(begin, partitions, _WRITES_AT_ONCE)
+    is_synced = _sync(directories)
+    end = partial(_end, is_synced=is_synced)
+    failures |= each(end, begun, _WRITES_AT_ONCE if is_synced else _SYNCS_AT_ONCE)
+    if is_synced and not _sync(directories):
+        failures |= each(lambda partition: partition.flusher.sync_directory(), begun)
+    return failures
+
+
+def _end(partition: Partition, *, is_synced: bool) -> None:
+    partition.flusher.end_close(is_synced=is_synced)
+
+
+def _sync(directories: Iterable[LogDirectory]) -> bool:
+    """Makes the file systems durable; returns whether that was possible, and nothing was lost."""
+    try:
+        for directory in directories:
+            directory.sync_file_system()
+    except OSError:
+        return False
+    return True

@@ -171,7 +171,7 @@ class LogStore:
         try:
             unclean = self._unrecovered()
             partitions = [*self._table.opened.values(), *self._table.unserved.values()]
-            failures = parallel.each(Partition.close, partitions)
+            failures = parallel.close(partitions, self._directories)
             unclean.update(self._table.index.get((p.topic, p.index)) for p in failures)
             self._write_checkpoints()
             for directory in self._directories:

@@ -9,6 +9,7 @@ full disk refuses a batch before it is stored or not at all, and what was refuse
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from protocol.errors import KafkaStorageError
@@ -18,7 +19,7 @@ from storage.log.producers import producer_snapshots
 from storage.log.recovery import listing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from storage.log.state import LogState
     from storage.segment.segment import Segment
@@ -29,10 +30,11 @@ _NO_SEGMENT = -1
 class Flusher:
     """Makes one log durable."""
 
-    __slots__ = ("_flushed_base", "_state")
+    __slots__ = ("_flushed_base", "_has_new_end", "_state")
 
     def __init__(self, state: LogState) -> None:
         self._state = state
+        self._has_new_end = False  # `begin_close` has written the end of the append times
         self._flushed_base = _NO_SEGMENT  # the segment whose files and names are durable
 
     @property
@@ -113,6 +115,10 @@ class Flusher:
         May run in a thread during appends. Raises KafkaStorageError; if a sync failed, the log is
         offline.
         """
+        return self._flush(is_synced=False)
+
+    def _flush(self, *, is_synced: bool) -> int:
+        """Flushes; if everything `is_synced`, it writes only `partition.times`, not durably."""
         state = self._state
         with state.flush_lock:
             if state.offline is not None and not state.is_deleted:
@@ -127,8 +133,9 @@ class Flusher:
             try:
                 if active.append_times.has_end:
                     self._mark_end(active)  # it must not be behind what is covered
-                self.sync_all()
-                state.saved_times.save(times, durable=True)
+                if not is_synced:
+                    self.sync_all()
+                state.saved_times.save(times, durable=not is_synced)
             except OSError as error:
                 raise storage_error(state, "the log cannot be made durable", error) from error
             state.mark_durable(end_offset)
@@ -160,11 +167,16 @@ class Flusher:
 
         Needs the flush lock. Raises OSError, and KafkaStorageError if a sync failed.
         """
+        for segment in self._unflushed():
+            self.sync(segment.sync)
+        self._sync_names()
+
+    def _unflushed(self) -> Iterator[Segment]:
+        """Returns the segments of which something lies behind the recovery point."""
         state = self._state
         for segment in state.version.segments:
             if segment.tail.end_offset > state.recovery_point:
-                self.sync(segment.sync)
-        self._sync_names()
+                yield segment
 
     def _sync_names(self) -> None:
         """Makes the names of all files durable, and the leader epochs; needs the flush lock."""
@@ -195,9 +207,18 @@ class Flusher:
 
         A log that is offline is not closed: the next start reads what is on disk.
         """
+        if self.begin_close():
+            self.end_close(is_synced=False)
+
+    def begin_close(self, *, stages_times: bool = False) -> bool:
+        """Writes what a clean stop leaves, but for `partition.times`; nothing is durable yet.
+
+        With `stages_times` that is written, too, and gets its name in `end_close`. Returns False if
+        the log is closed or deleted. Raises KafkaStorageError.
+        """
         state = self._state
         if state.is_deleted or state.is_closed:
-            return
+            return False
         if state.offline is not None:
             self.flush()  # raises because the log is offline
         with state.append_lock:
@@ -210,15 +231,39 @@ class Flusher:
                 producer_snapshots.write(state.directory, end_offset, state.read_producers())
             listing.remove_stray_snapshots(state.directory, state.version.segments)
             active.complete_indexes()
-            has_new_end = active.append_times.finish(end_offset)
-            is_flushed = end_offset <= state.recovery_point
+            for segment in self._unflushed():
+                segment.write_indexes()
+            if active.append_times.has_end:
+                self._mark_end(active)
+            self._has_new_end = active.append_times.finish(end_offset)
+            if stages_times:
+                state.saved_times.stage()
         except OSError as error:
             raise storage_error(state, "the log cannot be closed", error) from error
-        self.flush()
+        return True
+
+    def end_close(self, *, is_synced: bool) -> None:
+        """Completes what `begin_close` has begun: all is durable after it. Raises KafkaStorageError.
+
+        `is_synced` says that all files and names are durable already, also what was staged. Then the
+        name of a new `partition.times` is left to `sync_directory`.
+        """
+        state = self._state
+        is_flushed = state.ends.log_end_offset <= state.recovery_point
+        self._flush(is_synced=is_synced)
+        active = state.active
         try:
-            if has_new_end and is_flushed:
+            if self._has_new_end and is_flushed and not is_synced:
                 self.sync(active.append_times.sync)
-            state.saved_times.save(state.saved_times.current(), durable=True)
+            state.saved_times.save(state.saved_times.current(), durable=not is_synced)
             active.seal()
         except OSError as error:
             raise storage_error(state, "the index cannot be written", error) from error
+
+    def sync_directory(self) -> None:
+        """Makes the names of the log's files durable. Raises KafkaStorageError."""
+        state = self._state
+        try:
+            self.sync(partial(files.sync, state.directory))
+        except OSError as error:
+            raise storage_error(state, "the log cannot be made durable", error) from error

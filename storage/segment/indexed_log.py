@@ -264,10 +264,10 @@ class IndexedLog(LogFile):
             return
         if self._known_size == self.tail.size:
             time_index.append(self._times.largest, self._times.largest_offset)
-        self._flush_indexes()
+        self.write_indexes()
         self._least_entries = self.index_entries
 
-    def _flush_indexes(self) -> None:
+    def write_indexes(self) -> None:
         """Writes the indexes in memory, but not older ones than `adopt_indexes`; raises OSError."""
         with self.file.lock if self.is_ended else contextlib.nullcontext():
             index, time_index = self._index, self._time_index
@@ -385,7 +385,7 @@ class IndexedLog(LogFile):
 
     def sync(self) -> None:
         """Makes what was written durable; raises OSError. Safe beside an append."""
-        self._flush_indexes()
+        self.write_indexes()
         self.files.sync()
 
     def commit(self) -> None:

@@ -55,6 +55,7 @@ for _name in (
     "write",
     "sync",
     "sync_data",
+    "sync_file_system",
     "truncate",
     "rename",
     "unlink",

@@ -160,6 +160,12 @@ class Disk(files.System):
     def sync_data(self, number: int) -> None:
         self.sync(number)
 
+    def sync_file_system(self, number: int) -> None:
+        finish = self._begin()
+        self.syncs += 1
+        _sync_below(self._top)
+        finish()
+
     def truncate(self, path: Path, size: int) -> None:
         finish = self._begin()
         super().truncate(path, size)
@@ -329,6 +335,15 @@ def _earlier(pick: random.Random, size: int, file: File) -> bytes:
     """What the file itself has elsewhere: whole batches and entries, in the wrong place."""
     data = bytes(file.now) or bytes(1)
     return (data * (size // len(data) + 1))[:size]
+
+
+def _sync_below(directory: Directory) -> None:
+    directory.sync()
+    for node in directory.now.values():
+        if isinstance(node, Directory):
+            _sync_below(node)
+        else:
+            node.sync()
 
 
 def _scan(path: Path) -> Directory:

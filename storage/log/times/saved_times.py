@@ -26,7 +26,7 @@ NO_BOOT = "offline"
 class SavedTimes:
     """The file `partition.times` of one log, and what was last written to it."""
 
-    __slots__ = ("_lock", "_of", "_saved")
+    __slots__ = ("_lock", "_of", "_saved", "_staged")
 
     def __init__(self, state: LogState) -> None:
         """Begins with nothing that is known to be saved."""
@@ -34,6 +34,7 @@ class SavedTimes:
         self._of = weakref.ref(state)
         self._lock = threading.Lock()
         self._saved = b""  # the content of the file; empty if it has to be written
+        self._staged = b""  # the content of the file that will replace it, if that was `stage`d
 
     @property
     def _state(self) -> LogState:
@@ -82,21 +83,43 @@ class SavedTimes:
         self.save(self.covered(), durable=durable, losable=losable)
 
     def save(self, times: PartitionTimes, *, durable: bool, losable: bool = False) -> None:
-        """Writes the file if its content has changed. Raises OSError."""
+        """Writes the file if its content has changed. Raises OSError.
+
+        Unless its name is to be `durable`, what was staged is, and only gets the name.
+        """
         state = self._state
         with self._lock:
-            times = times._replace(gaps_end_offset=state.gaps_end_offset)  # a follower's may be new
-            lost_offset, covered_offset = state.lost_offset, times.covered_offset
-            if lost_offset is not None:  # another start before it has a role must find that again
-                covered_offset = min(covered_offset, lost_offset)
-                times = times._replace(boot_id=NO_BOOT, covered_offset=covered_offset)
-            if state.offline is not None:
-                times = times._replace(boot_id=NO_BOOT)  # collected before it went offline
-            data = partition_times.pack(times)
+            data = self._pack(times)
             if data != self._saved:
-                partition_times.write(state.directory, data, durable=durable, losable=losable)
+                if data == self._staged and not durable:
+                    files.publish(state.directory / partition_times.FILE_NAME)
+                else:
+                    partition_times.write(state.directory, data, durable=durable, losable=losable)
+                self._staged = b""
                 # A log that is offline writes a file that may be lost once more, when it can.
                 self._saved = b"" if losable and state.offline is not None else data
+
+    def stage(self) -> None:
+        """Writes what `current` returns beside the file if it has changed, for a later `save`.
+
+        Raises OSError.
+        """
+        with self._lock:
+            data = self._pack(self.current())
+            if data != self._saved:
+                files.stage(self._state.directory / partition_times.FILE_NAME, data)
+                self._staged = data
+
+    def _pack(self, times: PartitionTimes) -> bytes:
+        state = self._state
+        times = times._replace(gaps_end_offset=state.gaps_end_offset)  # a follower's may be new
+        lost_offset, covered_offset = state.lost_offset, times.covered_offset
+        if lost_offset is not None:  # another start before it has a role must find that again
+            covered_offset = min(covered_offset, lost_offset)
+            times = times._replace(boot_id=NO_BOOT, covered_offset=covered_offset)
+        if state.offline is not None:
+            times = times._replace(boot_id=NO_BOOT)  # collected before it went offline
+        return partition_times.pack(times)
 
     def sync(self) -> None:
         """Makes durable what was written last, which needs no room on the disk. Raises OSError."""
