@@ -29,6 +29,7 @@ from broker.pools import Pools
 from broker.quotas.clients import ClientQuotas
 from broker.quotas.rates import Windows
 from broker.security.authorizer import Authorizer, OpenAuthorizer
+from broker.security.impostors import Impostors
 from broker.topics.controller import Controller
 from broker.topics.leadership import ANY_EPOCH, check_leader, check_leader_epoch
 from broker.topics.reconciler import Reconciler
@@ -88,6 +89,7 @@ class Node:
         self.metrics = metrics
         self.clock_watch = ClockWatch(self)
         self.authorizer: Authorizer = OpenAuthorizer()
+        self.impostors = Impostors(clock, metrics)
         self.time_watch = TimeWatch(clock)
         self.waiting = Waiting(self._count)
         self.pools = pools = Pools(store.log_dirs)

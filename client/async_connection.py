@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from client.errors import AuthenticationFailed, ConnectionBroken
 from client.frames import Frames
 from client.security import PLAINTEXT
+from protocol.sender import NO_TAGS
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -60,17 +61,23 @@ class AsyncConnection(asyncio.BufferedProtocol):
 
     With a `room` a large answer is read when there is room for it: until then the socket is not read. An
     answer that is larger than the room takes all of it. Its bytes are given back when nobody refers to
-    the answer any more, or to records of it.
+    the answer any more, or to records of it. `tags` are those of the headers of requests.
     """
 
     def __init__(
-        self, address: str, client_id: str, access: Access = PLAINTEXT, room: Room | None = None
+        self,
+        address: str,
+        client_id: str,
+        access: Access = PLAINTEXT,
+        room: Room | None = None,
+        tags: bytes = NO_TAGS,
     ) -> None:
         self.address = address
+        self.tags = tags
         self._access = access
         self._room = room
         self._waits_for_room: Any = None
-        self._frames = Frames(address, client_id, access.authenticator, time.monotonic)
+        self._frames = Frames(address, client_id, access.authenticator, time.monotonic, tags)
         self._frames.must_allot = room is not None
         self._transport: asyncio.Transport | None = None
         self._loop = asyncio.get_running_loop()
@@ -290,10 +297,12 @@ async def open_connection(
     timeout_s: float,
     access: Access = PLAINTEXT,
     room: Room | None = None,
+    tags: bytes = NO_TAGS,
 ) -> AsyncConnection:
     """Connects and performs the handshake. Raises ConnectionBroken or AuthenticationFailed.
 
-    `room` is the memory that large answers are counted in.
+    `room` is the memory that large answers are counted in. `tags` are those of the headers of requests,
+    by which a broker proves who it is (`protocol/sender.py`).
     """
     address = f"{host}:{port}"
     loop = asyncio.get_running_loop()
@@ -303,7 +312,7 @@ async def open_connection(
         async with asyncio.timeout(timeout_s):
             await access.prepare_on(loop)
             made = await _dial(
-                lambda: AsyncConnection(address, client_id, access, room),
+                lambda: AsyncConnection(address, client_id, access, room, tags),
                 host,
                 port,
                 ssl=access.tls,

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 from client.apis import API_VERSIONS, between_brokers, version_of
 from client.errors import AuthenticationFailed, ConnectionBroken, HandshakeBroken
 from protocol.message import DecodeError, api_of, codec
+from protocol.sender import NO_TAGS
 from protocol.wire import skip_tags
 
 if TYPE_CHECKING:
@@ -92,7 +93,8 @@ class _Held(NamedTuple):
 class Frames:
     """The requests and answers of one connection. `served` is empty until the handshake is over.
 
-    `clock` returns seconds; without one sessions are not renewed.
+    `clock` returns seconds; without one sessions are not renewed. `tags` are those of the headers of
+    requests, where a version has tags.
     """
 
     def __init__(
@@ -101,8 +103,10 @@ class Frames:
         client_id: str,
         authenticator: Authenticator | None = None,
         clock: Callable[[], float] = lambda: 0.0,
+        tags: bytes = NO_TAGS,
     ) -> None:
         self.address = address
+        self._tags = tags
         self.served: dict[int, VersionRange] = {}
         self.is_ready = False
         self._client_id = client_id.encode()
@@ -317,7 +321,7 @@ class Frames:
         flexible = api.first_flexible is not None and version >= api.first_flexible
         head = _HEAD.pack(key, version, correlation_id, len(self._client_id)) + self._client_id
         if flexible:
-            head += b"\0"
+            head += self._tags
         if isinstance(message, bytes):
             self._output += (_SIZE.pack(len(head) + len(message)), head, message)
         else:

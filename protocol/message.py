@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from protocol.api import FILES
 from protocol.schema import MIB, Api, Message, since
+from protocol.sender import Sender, read_tags
 from protocol.wire import (
     ELEMENTS_MAX,
     ZERO_UUID,
@@ -215,13 +216,17 @@ _FLEXIBLE_RESPONSE_HEAD = Struct(">ix").pack
 
 
 class RequestHeader(NamedTuple):
-    """The header of a request; the body begins at `body_offset` of the frame."""
+    """The header of a request; the body begins at `body_offset` of the frame.
+
+    `sender` is the broker that the request claims to come from; None for those of clients.
+    """
 
     api_key: int
     api_version: int
     correlation_id: int
     client_id: str | None
     body_offset: int
+    sender: Sender | None = None
 
 
 def read_request_header(frame: Buffer) -> RequestHeader:
@@ -244,7 +249,12 @@ def read_request_header(frame: Buffer) -> RequestHeader:
             raise DecodeError(f"the client id has the length {length}")
         api = _loaded.get(key) or api_of(key)
         if api is not None and api.first_flexible is not None and version >= api.first_flexible:
-            end = end + 1 if frame[end] == 0 else skip_tags(frame, end, len(frame))
+            if frame[end] == 0:
+                end += 1
+            else:
+                tags_at, end = end, skip_tags(frame, end, len(frame))
+                sender = read_tags(frame, tags_at)
+                return RequestHeader(key, version, correlation_id, client_id, end, sender)
     except (struct_error, IndexError):
         raise DecodeError(f"request header: the {len(frame)} bytes end too early") from None
     except TooMuch as error:

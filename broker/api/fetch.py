@@ -16,9 +16,12 @@ An answer that would exceed the quota of its client is empty: the client asks ag
 
 From version 12 on, a client that asks for append times, by a tag that is our extension, gets the
 append time of each whole batch (decision 13). Their bytes do not count towards the limits: twelve
-bytes for each different append time. A follower that asks by another tag gets what its leader knows
-of the log (decision 31), and records above the high watermark, as far as the leader has stored
-them. It needs the right to act for the cluster; one without it is answered as a consumer.
+bytes for each different append time.
+
+A fetch with the id of a replica is served if a broker of the cluster proves that it is its own, and has
+the right to act for the cluster (`broker/replicas/serving/proven.py`): it gets what its leader knows of the
+log (decision 31), and records above the high watermark, as far as the leader has stored them. Any other
+is refused with CLUSTER_AUTHORIZATION_FAILED, and changes nothing.
 
 Version notes: 1 throttle time; 3 max_bytes; 4 isolation level, last stable offset; 5 log start
 offset; 7 sessions; 9 leader epoch; 11 rack and preferred replica, and followers serve consumers
@@ -61,10 +64,8 @@ def handle(
     node: Node, request: FetchRequest, context: Context
 ) -> FetchResponse | Coroutine[Any, Any, FetchResponse] | Later:
     """Reads what is available; waits if it is too little."""
-    if node.replicas is not None and request.replica_state and is_replica(request):
-        answer = node.replicas.fetch(request, context)
-        if answer is not None:
-            return answer
+    if is_replica(request):
+        return _for_replica(node, request, context)
     quota = context.quota
     if quota is not None:
         request.min_bytes = quota.most_fetch_bytes(request.min_bytes)
@@ -86,6 +87,18 @@ def handle(
     if request.session_epoch == FIRST:
         incremental.begin(node, request, context, attempt)
     return attempt.answer()
+
+
+def _for_replica(
+    node: Node, request: FetchRequest, context: Context
+) -> FetchResponse | Coroutine[Any, Any, FetchResponse] | Later:
+    """Answers what claims to be a fetch of a follower; a broker that is alone has none."""
+    if node.replicas is None:
+        claim = request.replica_state
+        raise node.impostors.refuse(context, claim.replica_id if claim else request.replica_id)
+    from broker.replicas.serving import proven  # a broker that is alone needs none of it
+
+    return proven.answer(node, node.replicas, request, context)
 
 
 def refuse(request: FetchRequest, error: BrokerError) -> FetchResponse:

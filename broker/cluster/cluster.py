@@ -111,7 +111,7 @@ class Cluster:
             return f"the session in the cluster is lost: {self._lost_for}"
         if self.epoch == NO_SESSION:
             return "not registered in the cluster yet"
-        return f"fenced since it registered with broker epoch {self.epoch}: it catches up first"
+        return "fenced since it registered: it catches up first"
 
     @property
     def metadata_error(self) -> str | None:
@@ -239,7 +239,7 @@ class Cluster:
         self.epoch = epoch
         self._lost_for = None
         self._governing.news.set()
-        log.info("registered", extra={"broker_epoch": epoch, "is_clean": self._session.is_clean})
+        log.info("registered", extra={"is_clean": self._session.is_clean})
         for begun in self._begun:
             begun(epoch)
 
@@ -256,7 +256,7 @@ class Cluster:
                 await self._session.store(transaction)
                 continue
             if self.is_serving and not self._unfenced.is_set():
-                log.info("unfenced", extra={"broker_epoch": epoch})
+                log.info("unfenced")
                 self._unfenced.set()
             if self._is_stopping and may_stop(image, self.me, image.members.seen):
                 self._handed_over.set()

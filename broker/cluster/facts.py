@@ -127,7 +127,7 @@ def _brokers(node: Node, image: Image, found: list[Standing]) -> list[dict[str, 
             {
                 "broker": broker,
                 "state": SERVING if broker == alone else state_of(image, broker),
-                "epoch": None if live is None else live.epoch,
+                "session": None if live is None else live.record.incarnation,
                 "rack": None if live is None else live.record.rack,
                 "http": addresses.pop(HTTP, None),
                 "listeners": addresses,

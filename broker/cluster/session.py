@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
 from typing import TYPE_CHECKING
 
 from broker.cluster.keep_alive import KeepAlive
 from broker.membership import clean_start, controlled_shutdown, registration
 from broker.membership.registration import DuplicateBrokerError, Start
+from broker.metadata.brokers.records import Secret
 from broker.metadata.local import shared_path
 from broker.metadata.names import new_id, written_id
 from broker.metadata.store import LeaseEndedError, MetadataError
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("tidelog.cluster")
 
 _RETRY_S = 0.3
+_SECRET_BYTES = 16
 _SLACK_MS = 5_000  # etcd ends a lease up to some seconds after its time
 
 
@@ -42,7 +45,7 @@ class SessionLostError(Exception):
 
 
 class Session:
-    """A session from its lease on; each has another incarnation."""
+    """A session from its lease on; each has another incarnation, and another secret."""
 
     def __init__(
         self,
@@ -61,6 +64,7 @@ class Session:
         self._begin_renewals = keep_alive
         self._keep_alive: Renewals | None = None
         self.incarnation = written_id(new_id())
+        self._secret = Secret(secrets.token_hex(_SECRET_BYTES))
         self.lease = Lease(self._lease_ms, now_ms())
         self.lease_id = 0
         self._error: str | None = None  # of the last call that was not a renewal
@@ -212,6 +216,7 @@ class Session:
             endpoints,
             self._rack,
             self._node.config.cluster.inter_broker_protocol_version,
+            self._secret,
         )
 
     async def _write_files(self, image: Image) -> None:

@@ -89,7 +89,6 @@ class Attempt:
         "_version",
         "at_end",
         "image",
-        "is_follower",
         "partitions",
         "response",
         "size_bytes",
@@ -122,9 +121,8 @@ class Attempt:
         if context.quota is not None:
             left_bytes = context.quota.most_fetch_bytes(left_bytes)
         self._left_bytes = left_bytes
-        self.is_follower = request.with_replication_state and self.may_replicate()
         self._reads: ConsumerReads | None = None  # of a consumer that may read from followers
-        if node.replicas is not None and version >= _RACKS_SINCE and not is_replica(request):
+        if node.replicas is not None and version >= _RACKS_SINCE:
             listener = context.connection.listener.name
             self._reads = node.replicas.reads_of(request.rack_id, listener)
         self._is_sent_on = False  # to a replica from which it should read instead
@@ -158,9 +156,9 @@ class Attempt:
 
     def has_grown(self) -> bool:
         """Returns whether there is more to read than there was."""
-        at, is_follower = self.at_end, self.is_follower
+        at = self.at_end
         return any(
-            (partition.stored_offset if is_follower else partition.state.ends[at]) != upper_offset
+            partition.state.ends[at] != upper_offset
             for partition, upper_offset in zip(self.partitions, self.upper_offsets, strict=True)
         )
 
@@ -169,10 +167,7 @@ class Attempt:
         metrics = self._node.metrics
         newest_magic = carried_by(self._version)
         for topic, size_bytes, converted, as_stored in self._served:
-            if self.is_follower:
-                metrics.bytes_out(topic, size_bytes)
-            else:
-                metrics.consumed(topic, size_bytes, newest_magic, as_stored=as_stored)
+            metrics.consumed(topic, size_bytes, newest_magic, as_stored=as_stored)
             if converted:
                 metrics.down_converted(topic, converted)
         for code in self._errors:
@@ -195,8 +190,7 @@ class Attempt:
             except UnknownTopicId:
                 self._check_former(topic)
                 raise
-        if not self.may_replicate():
-            node.authorizer.require(self._context.connection.session, _READ, _TOPIC, name)
+        node.authorizer.require(self._context.connection.session, _READ, _TOPIC, name)
         self._name = name
         return name
 
@@ -210,12 +204,6 @@ class Attempt:
         if topic.topic in self._node.metadata.image.topics:
             raise InconsistentTopicId(f"{topic.topic} was created again")
         raise UnknownTopicOrPartition(f"{topic.topic} was deleted")
-
-    def may_replicate(self) -> bool:
-        """Returns whether a broker asks, for a replica of its own, and may do so."""
-        return is_replica(self._request) and self._node.authorizer.allows_on_cluster(
-            self._context.connection.session, Operation.CLUSTER_ACTION
-        )
 
     def _serve(self, wanted: FetchPartition) -> PartitionData:
         """Reads one partition."""
@@ -231,8 +219,6 @@ class Attempt:
             permit.may_block,
         )
         self.partitions.append(partition)
-        if self.is_follower:
-            return self._serve_follower(partition, wanted)
         state = partition.state
         is_committed = self.at_end == _LAST_STABLE_OFFSET
         if is_committed and state.producers is None:
@@ -266,25 +252,6 @@ class Attempt:
         )
         if found.append_times:
             result.append_times = found.append_times
-        return result
-
-    def _serve_follower(self, partition: Partition, wanted: FetchPartition) -> PartitionData:
-        """Reads one partition for a follower, with what its leader knows of the log."""
-        from broker.partitions import replication_state  # a broker that is alone has no followers
-
-        self.upper_offsets.append(partition.stored_offset)
-        result, size, converted = replication_state.read_for_follower(
-            partition,
-            wanted,
-            min(wanted.partition_max_bytes, self._left_bytes),
-            minimum_one=not self.size_bytes,
-            may_block=self._permit.may_block,
-            newest_magic=self._request.newest_magic,
-            check=self._permit.check,
-        )
-        if not self._request.with_append_times:
-            result.append_times = None
-        self._count(partition, Records((), size, converted, not converted))
         return result
 
     def _read(self, partition: Partition, wanted: FetchPartition, upper_offset: int) -> Records:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, cast
 
-from broker.fetches.attempt import TOPIC_IDS_SINCE, is_replica
+from broker.fetches.attempt import TOPIC_IDS_SINCE
 from broker.fetches.session import as_topics
 from broker.network.turns import paced
 from broker.partitions.waiting import Wait
@@ -169,8 +169,6 @@ def next_of_session(
 
     Raises FetchSessionIdNotFound, InvalidFetchSessionEpoch and FetchSessionTopicIdError.
     """
-    if request.with_replication_state:
-        raise FetchSessionIdNotFound("followers have sessions with those who lead alone")
     sessions, now_s = node.fetch_sessions, node.clock.monotonic_s()
     session, gone = sessions.take(request, now_s, context.header.api_version >= TOPIC_IDS_SINCE)
     if gone:
@@ -191,15 +189,12 @@ def next_of_session(
 
 def begin(node: Node, request: FetchRequest, context: Context, attempt: Attempt) -> None:
     """Begins a session with all that a fetch has read, if there is room, and puts its id in the answer."""
-    if attempt.is_follower:
-        return
     response, image = attempt.response, attempt.image
     by_id = context.version >= TOPIC_IDS_SINCE
     session, evicted = node.fetch_sessions.begin(
         sum(len(topic.partitions) for topic in request.topics),
         node.clock.monotonic_s(),
         by_id=by_id,
-        is_privileged=is_replica(request) and attempt.may_replicate(),
     )
     for each in evicted:
         _leave(node, each)

@@ -124,7 +124,6 @@ class FetchSession:
         "image",
         "is_closed",
         "is_committed",
-        "is_privileged",
         "last_used_s",
         "looked_s",
         "next_place",
@@ -133,9 +132,9 @@ class FetchSession:
         "topics",
     )
 
-    def __init__(self, session_id: int, now_s: float, *, by_id: bool, is_privileged: bool) -> None:
-        """`by_id`: topics are named by ids. `is_privileged`: a broker fetches, for its replicas."""
-        self.id, self.by_id, self.is_privileged = session_id, by_id, is_privileged
+    def __init__(self, session_id: int, now_s: float, *, by_id: bool) -> None:
+        """`by_id`: topics are named by ids."""
+        self.id, self.by_id = session_id, by_id
         self.created_s = self.last_used_s = self.looked_s = now_s
         self.epoch = 1  # which the next fetch must have
         self.topics: dict[Key, CachedTopic] = {}

@@ -4,9 +4,8 @@ There are at most `max.incremental.fetch.session.cache.slots` sessions, with at 
 `fetch.session.cache.max.partitions` partitions in total. For a new session another one goes, as in Kafka:
 
 1. the one that was not used for longest, if that is more than two minutes;
-2. else the one that is worth least, if the new one is worth more. A session of a replica is worth more
-   than one of a consumer, one with more partitions more than one with fewer. A session goes in this way
-   only when it is two minutes old, or if it is a consumer's, for a replica.
+2. else the one that is worth least, if the new one is worth more: one with more partitions is worth more
+   than one with fewer. A session goes in this way only when it is two minutes old.
 
 A client for which there is no room gets no session, and its fetches are answered in full.
 """
@@ -35,7 +34,6 @@ _ASK_AGAIN_S: Final = 1.0  # after a search in vain
 class _Worth(NamedTuple):
     """What a session is worth; the id decides between equal ones."""
 
-    is_privileged: bool
     size: int
     id: int
 
@@ -48,7 +46,7 @@ class FetchSessions:
         self._slots, self._most_partitions, self._draw = slots, most_partitions, draw
         self._sessions: dict[int, FetchSession] = {}  # in the order in which they were used last
         self._searched_s = -_ASK_AGAIN_S  # when a search found nothing, and for what
-        self._searched_for = _Worth(False, 0, 0)
+        self._searched_for = _Worth(0, 0)
         self.partitions = 0
         self.evicted = 0
 
@@ -60,20 +58,20 @@ class FetchSessions:
     # --- one session ------------------------------------------------------------------------------
 
     def begin(
-        self, size: int, now_s: float, *, by_id: bool, is_privileged: bool
+        self, size: int, now_s: float, *, by_id: bool
     ) -> tuple[FetchSession | None, list[FetchSession]]:
         """Returns a new session to which `size` partitions will be added, and those that go for it.
 
         There is none if there is no room.
         """
-        worth = _Worth(is_privileged, size, 0)
+        worth = _Worth(size, 0)
         has_room, evicted = self._make_room(worth, size, now_s)
         if not has_room:
             return None, evicted
         session_id = self._draw()
         while session_id in self._sessions:
             session_id = self._draw()
-        session = FetchSession(session_id, now_s, by_id=by_id, is_privileged=is_privileged)
+        session = FetchSession(session_id, now_s, by_id=by_id)
         self._sessions[session_id] = session
         return session, evicted
 
@@ -115,7 +113,7 @@ class FetchSessions:
     def outgrown(self, session: FetchSession, now_s: float) -> list[FetchSession]:
         """Returns the sessions that go because one has grown: that itself if there is no room."""
         del self._sessions[session.id]  # it cannot go for itself
-        worth = _Worth(session.is_privileged, session.size, 0)
+        worth = _Worth(session.size, 0)
         has_room, evicted = self._make_room(worth, 0, now_s)
         self._sessions[session.id] = session
         if not has_room:
@@ -163,10 +161,9 @@ class FetchSessions:
             return None
         least = min(
             (
-                _Worth(each.is_privileged, each.size, each.id)
+                _Worth(each.size, each.id)
                 for each in self._sessions.values()
                 if now_s - each.created_s > EVICTION_S
-                or (worth.is_privileged and not each.is_privileged)
             ),
             default=None,
         )

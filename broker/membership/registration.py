@@ -14,9 +14,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.metadata.brokers.records import (
+    NO_SECRET,
     LiveBrokerRecord,
     OfflineRecord,
     RegistrationRecord,
+    Secret,
     live_key,
     offline_key,
     put_live,
@@ -72,6 +74,7 @@ class Start(NamedTuple):
     endpoints: tuple[Endpoint, ...] = ()
     rack: str | None = None
     protocol: str = ""
+    secret: Secret = NO_SECRET
 
 
 def next_transactions(
@@ -208,7 +211,11 @@ def _leaving(
 
 def _registration(start: Start, guards: tuple[Compare, ...]) -> Transaction:
     live = LiveBrokerRecord(
-        start.incarnation, start.endpoints, start.rack, is_fenced=start.is_fenced
+        start.incarnation,
+        start.endpoints,
+        start.rack,
+        is_fenced=start.is_fenced,
+        secret=start.secret,
     )
     registration = RegistrationRecord(
         start.incarnation, start.directories, start.is_clean, start.protocol

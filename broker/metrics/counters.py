@@ -73,6 +73,7 @@ class Metrics:
         self.excessive_requests = 0
         self.unexpected_errors = 0
         self.disconnects_mid_request = 0
+        self.broker_requests_refused: defaultdict[str, int] = defaultdict(int)  # by why
         self.connections_made = 0
         self.connections_refused = 0
         self.connections_delayed = 0
@@ -112,10 +113,6 @@ class Metrics:
     def forget(self, topic: str) -> None:
         """Drops the counters of a deleted topic."""
         self.topics.pop(topic, None)
-
-    def bytes_out(self, topic: str, size_bytes: int) -> None:
-        """Counts records fetched from a topic."""
-        self.topics[topic].bytes_out += size_bytes
 
     def consumed(self, topic: str, size_bytes: int, newest_magic: int, *, as_stored: bool) -> None:
         """Counts records for a consumer whose Fetch version carries no newer message format."""

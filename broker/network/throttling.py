@@ -19,7 +19,6 @@ from broker.network.encoded import Encoded
 from broker.network.turns import held_s
 from broker.quotas.entity import FETCH, MUTATION, PRODUCE, REQUEST
 from config.setting import INT_MAX
-from protocol.acl import Operation
 from protocol.errors import ThrottlingQuotaExceeded
 
 if TYPE_CHECKING:
@@ -49,6 +48,8 @@ def of_request(
     if key == _WRITE_MARKERS or (
         key == _ADD_PARTITIONS and header.api_version >= _FROM_BROKERS_SINCE
     ):
+        return None
+    if node.replicas is not None and node.replicas.senders.is_proven(header):
         return None
     limits = node.client_quotas.of(
         node.metadata.image.quotas, connection.session.principal.name, header.client_id or ""
@@ -147,14 +148,9 @@ class RequestQuota:
         return response if self._is_of_broker(request) else self._settled(response)
 
     def _is_of_broker(self, request: Any) -> bool:
-        """Returns whether another broker asks, for a replica of its own, and may do so."""
-        state = getattr(request, "replica_state", None)
-        is_replica = getattr(request, "replica_id", -1) >= 0 or (
-            state is not None and state.replica_id >= 0
-        )
-        return is_replica and self._node.authorizer.allows_on_cluster(
-            self._connection.session, Operation.CLUSTER_ACTION
-        )
+        """Returns whether a broker of an older tidelog asks, which proves nothing, for its replicas."""
+        claim, replicas = getattr(request, "replica_state", None), self._node.replicas
+        return claim is not None and replicas is not None and replicas.senders.believes(claim)
 
     def _answer(self, response: Any) -> Any:
         """Returns what the handler has returned, with the throttle time as soon as it is a response."""

@@ -234,6 +234,7 @@ class Fetcher:
             f"broker-{self._host.cluster.me}-fetcher",
             timeout_s=_CONNECT_S,
             room=self._host.received,
+            tags=self._host.senders.tags_for(self.leader),
         )
 
     # --- fetches ----------------------------------------------------------------------------------

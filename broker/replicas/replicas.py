@@ -19,32 +19,29 @@ from broker.replicas.local_replica import LocalReplica
 from broker.replicas.new_leaders import NewLeaders
 from broker.replicas.quotas import Quotas
 from broker.replicas.role_work import RoleWork
+from broker.replicas.senders import Senders
 from broker.replicas.serving.fetch_sessions import SESSIONLESS, FetchSession
-from broker.replicas.serving.serving import FollowerFetch
 from broker.replicas.serving.shared_reads import SharedReads
 from broker.replicas.suspensions import Suspensions
 from broker.replicas.views import brokers_of
 from broker.replication.isr_change import cannot_store
 from broker.replication.messages import Assignment, LeaderRules
-from protocol.acl import Operation
 from protocol.errors import NotLeaderOrFollower
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Coroutine, Iterable, Iterator
-    from typing import Any
+    from collections.abc import Collection, Iterable, Iterator
     from uuid import UUID
 
     from broker.cluster.cluster import Cluster
     from broker.metadata.brokers.records import Endpoint
     from broker.metadata.image import Image, Topic
     from broker.network.connection import Connection
-    from broker.network.context import Context, Later
     from broker.node import Node
     from broker.replicas.followed import Followed
     from broker.replicas.led import Led
     from broker.replicas.local_replica import Name
     from broker.replication.messages import BrokerView
-    from protocol.api.fetch import FetchRequest, FetchResponse
+    from protocol.api.fetch import FetchRequest
     from storage.log.partition import Appended, Partition
 
 log = logging.getLogger("tidelog.replicas")
@@ -65,6 +62,7 @@ class Replicas:
         self.monotonic_s = node.clock.monotonic_s
         self.clock_ms = node.clock.now_ms
         self.quotas = Quotas(cluster.me, node.config)
+        self.senders = Senders(node, cluster)
         self.role_work = RoleWork(node)
         self.isr_changes = IsrChanges(self)
         self.new_leaders = NewLeaders(self, node.metadata)
@@ -127,6 +125,7 @@ class Replicas:
         self._session = session = cluster.epoch
         if is_other_view:
             self._view = brokers_of(image)
+            self.senders.observe(image)
         settings = None if before is None else before.broker_configs
         since = None if is_other_view or settings != image.broker_configs else before
         seen = 0
@@ -341,6 +340,7 @@ class Replicas:
     async def close(self) -> None:
         """Ends everything; returns when nothing works on a log any more."""
         self.stop_all("the broker stops")
+        await self.senders.close()
         await self.isr_changes.close()
         for replica in list(self._replicas.values()):
             await replica.finish()
@@ -371,26 +371,7 @@ class Replicas:
         """Checks an append. Raises NotLeaderOrFollower and NotEnoughReplicas."""
         self._led_of(partition).check_append(acks)
 
-    def fetch(
-        self, request: FetchRequest, context: Context
-    ) -> FetchResponse | Coroutine[Any, Any, FetchResponse] | Later | None:
-        """Answers a broker that fetches for its replicas; None if it has no right to."""
-        session = context.connection.session
-        if not self._node.authorizer.allows_on_cluster(session, Operation.CLUSTER_ACTION):
-            return None
-        connection = context.connection
-        connection.outgoing.count_in(self._node.memory.replication)
-        if connection.is_guest and request.replica_state:
-            guests, image = self._node.connections.guests, self._node.metadata.image
-            guests.recognize(connection, request.replica_state, image)
-        follower = self._session_of(connection, request)
-        return FollowerFetch(self._node, follower, request, context).answer()
-
-    def reads_of(self, rack: str, listener: str) -> ConsumerReads:
-        """Returns from where a consumer reads, which names its rack, and came by a listener."""
-        return ConsumerReads(self._node, self, rack, listener)
-
-    def _session_of(self, connection: Connection, request: FetchRequest) -> FetchSession:
+    def follower_session(self, connection: Connection, request: FetchRequest) -> FetchSession:
         """Returns what the follower at the other end of a connection asks for."""
         if request.session_epoch == SESSIONLESS:
             return FetchSession(self._node, self)
@@ -402,6 +383,10 @@ class Replicas:
 
     def _follower_left(self, connection: Connection) -> None:
         self._followers.pop(connection).close()
+
+    def reads_of(self, rack: str, listener: str) -> ConsumerReads:
+        """Returns from where a consumer reads, which names its rack, and came by a listener."""
+        return ConsumerReads(self._node, self, rack, listener)
 
     def appended(self, partition: Partition, appended: Appended) -> None:
         """Tells the leader of an append to its log; it is counted when it can be read."""

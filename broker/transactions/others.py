@@ -162,7 +162,7 @@ class OtherBrokers:
     async def _ask(self, broker: int, request: Message, key: int, least_version: int) -> Any:
         """Asks a broker. Raises ClientError and OSError."""
         connecting = self._connections.get(broker)
-        if connecting is None or (connecting.done() and _is_broken(connecting)):
+        if connecting is None or (connecting.done() and self._is_over(connecting, broker)):
             connecting = asyncio.get_running_loop().create_task(self._connect(broker))
             self._connections[broker] = connecting
         connection = await asyncio.shield(connecting)
@@ -171,16 +171,22 @@ class OtherBrokers:
     async def _connect(self, broker: int) -> AsyncConnection:
         replicas = self._node.replicas
         endpoint = None if replicas is None else replicas.endpoint(broker)
-        if endpoint is None:
+        if replicas is None or endpoint is None:
             raise ClientError("it is not registered")
         name = f"broker-{self._node.config.cluster.node_id}-transactions"
-        return await open_connection(endpoint.host, endpoint.port, name, timeout_s=_CONNECT_S)
+        tags = replicas.senders.tags_for(broker)
+        return await open_connection(
+            endpoint.host, endpoint.port, name, timeout_s=_CONNECT_S, tags=tags
+        )
 
-
-def _is_broken(connecting: asyncio.Task[AsyncConnection]) -> bool:
-    if connecting.cancelled() or connecting.exception() is not None:
-        return True
-    return connecting.result().is_closed
+    def _is_over(self, connecting: asyncio.Task[AsyncConnection], broker: int) -> bool:
+        """Returns whether another connection is needed: this one is broken, or of an earlier session."""
+        if connecting.cancelled() or connecting.exception() is not None:
+            return True
+        connection, replicas = connecting.result(), self._node.replicas
+        if replicas is not None and connection.tags != replicas.senders.tags_for(broker):
+            connection.close()
+        return connection.is_closed
 
 
 def _error(code: int, broker: int) -> BrokerError:

@@ -320,10 +320,17 @@ class TestHeaders:
 
     def test_version_2_from_kafka(self):
         frame = bytes.fromhex("0012 0003 00000005 0001 63 00") + b"body"
-        assert read_request_header(frame) == (18, 3, 5, "c", 12)
+        assert read_request_header(frame) == (18, 3, 5, "c", 12, None)
 
     def test_version_1_from_kafka(self):
-        assert read_request_header(bytes.fromhex("0003 0000 00000005 ffff")) == (3, 0, 5, None, 10)
+        assert read_request_header(bytes.fromhex("0003 0000 00000005 ffff")) == (
+            3,
+            0,
+            5,
+            None,
+            10,
+            None,
+        )
 
     def test_tags_are_passed_over(self):
         frame = bytes.fromhex("0012 0003 00000005 0000 01 07 02 aabb") + b"body"

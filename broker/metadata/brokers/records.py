@@ -8,7 +8,7 @@ controller epoch. docs/formats.md lists the values.
 from __future__ import annotations
 
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from broker.metadata.names import read_id, written_id
 from broker.metadata.records import (
@@ -37,8 +37,23 @@ class Endpoint(NamedTuple):
     port: int
 
 
+class Secret(str):
+    """A text that shows itself in no log: only the session's own broker and its peers use it."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "'(hidden)'"
+
+
+NO_SECRET: Final = Secret()
+
+
 class LiveBrokerRecord(NamedTuple):
     """A session of a broker. Each session has a different `incarnation`.
+
+    By the `secret` its requests to other brokers are proven (decision 44); "" in the session of an
+    older tidelog, which has none.
 
     A fenced broker leads nothing and is in no ISR; it is fenced until it has caught up with the
     metadata. A broker that `is_stopping` is in a controlled shutdown (KIP-841): it leads nothing
@@ -50,6 +65,7 @@ class LiveBrokerRecord(NamedTuple):
     rack: str | None = None
     is_fenced: bool = True
     is_stopping: bool = False
+    secret: Secret = NO_SECRET
 
 
 class RegistrationRecord(NamedTuple):
@@ -167,6 +183,7 @@ def read(key: str, said: Mapping[str, Any]) -> BrokerRecord:
             None if said["rack"] is None else text(said["rack"]),
             bool(said["is_fenced"]),
             bool(said["is_stopping"]),
+            Secret(text(said.get("secret", NO_SECRET))),  # an older tidelog writes none
         )
     if key.startswith(REGISTRATION_PREFIX):
         broker_of(key)

@@ -129,6 +129,16 @@ def _suspended(scrape: Scrape) -> Samples:
     yield (), 0 if replicas is None else len(replicas.suspensions)
 
 
+def _refused(scrape: Scrape) -> Samples:
+    for reason, count in scrape.node.metrics.broker_requests_refused.items():
+        yield (reason,), count
+
+
+def _without_secret(scrape: Scrape) -> Samples:
+    live = scrape.node.metadata.image.brokers.values()
+    yield (), sum(not each.record.secret for each in live)
+
+
 def _topics(scrape: Scrape) -> Samples:
     yield (), len(scrape.node.metadata.image.topics)
 
@@ -206,6 +216,21 @@ FAMILIES = (
         "How many records a follower is behind at most, over the partitions led here",
         ("broker",),
         _lags,
+    ),
+    Family(
+        "tidelog_broker_requests_refused",
+        COUNTER,
+        "Requests that name a broker and are refused: forged (without proof), over (of an earlier session), "
+        "unknown (of a session that is not known here)",
+        ("reason",),
+        _refused,
+    ),
+    Family(
+        "tidelog_broker_sessions_without_secret",
+        GAUGE,
+        "Brokers of an older version, whose requests are believed without proof",
+        (),
+        _without_secret,
     ),
     Family(
         "kafka_controller_controllerstats_leaderelections",

@@ -3,8 +3,8 @@
 Brokers connect by the listeners of the clients, so nobody knows who it is that connects. As many
 connections as the other brokers may need are accepted beyond max.connections, and beyond
 max.connection.creation.rate: `FOR_EACH_BROKER` for each of them. Such a guest may ask only what brokers ask
-each other (`ASKED_BETWEEN_BROKERS`). A guest that has shown the epoch of its broker's session in a fetch
-stays; of the others the one that was silent for longest makes room for the next that comes.
+each other (`ASKED_BETWEEN_BROKERS`). A guest that has proven in a request which broker it is stays as long as
+that broker's session; of the others the one that was silent for longest makes room for the next that comes.
 
 In Kafka the listener of the brokers, if it is another one than that of the clients, closes the connection
 of another listener that was silent for longest.
@@ -20,7 +20,6 @@ from protocol.message import API_VERSIONS
 if TYPE_CHECKING:
     from broker.metadata.image import Image
     from broker.network.connection import Connection
-    from protocol.api.fetch import ReplicaState
 
 FOR_EACH_BROKER: Final = 4
 """Connections that another broker may need: for fetches, transactions, and some that are not closed yet."""
@@ -53,11 +52,10 @@ class Guests:
         """Forgets one that has left, if it is a guest."""
         self._open.pop(connection, None)
 
-    def recognize(self, connection: Connection, said: ReplicaState, image: Image) -> None:
-        """Notes which broker a guest says that it is, if that has a session of this epoch."""
-        known = said.replica_id, said.replica_epoch
-        if connection in self._open and _is_live(*known, image):
-            self._open[connection] = known
+    def recognize(self, connection: Connection, broker: int, epoch: int, image: Image) -> None:
+        """Notes which broker a guest has proven to be, in the session of which epoch."""
+        if connection in self._open and _is_live(broker, epoch, image):
+            self._open[connection] = broker, epoch
 
     def make_room(self, image: Image, me: int) -> tuple[bool, Connection | None]:
         """Returns whether there is room for one more, and who has to be closed for it."""

@@ -45,7 +45,7 @@ def read(high_watermark=0, log_start=0, records=(), **more):
 
 def session_of(*indexes):
     """A session whose partitions are all quiet."""
-    session = FetchSession(7, 0.0, by_id=False, is_privileged=False)
+    session = FetchSession(7, 0.0, by_id=False)
     session.take(asked(*indexes))
     for each in session:
         session.tell(each, read())
@@ -147,9 +147,9 @@ def sessions_of(slots=3, most_partitions=1000):
     return FetchSessions(slots, most_partitions, lambda: next(ids))
 
 
-def begun(sessions, size, now_s, *, is_privileged=False, by_id=False):
+def begun(sessions, size, now_s, *, by_id=False):
     """The session, which has its partitions, and the ids of those that went."""
-    session, evicted = sessions.begin(size, now_s, by_id=by_id, is_privileged=is_privileged)
+    session, evicted = sessions.begin(size, now_s, by_id=by_id)
     if session is not None:
         topic = session.topic("t", uuid.UUID(int=5), None)
         for index in range(size):
@@ -199,16 +199,6 @@ class TestSessions:
         assert begun(sessions, 9, EVICTION_S) == (None, [])  # none is old enough
         session, evicted = begun(sessions, size, OLD_S + 1)
         assert (evicted, session is not None) == (goes, bool(goes))
-
-    def test_a_consumers_goes_for_a_replicas_and_not_the_other_way_round(self):
-        sessions = sessions_of()
-        for is_privileged in (True, True, False):
-            begun(sessions, 9, 0, is_privileged=is_privileged)
-        assert begun(sessions, 1, 1, is_privileged=True)[1] == [3]
-        for number in (1, 2, 4):
-            sessions.take(asked(session_id=number, session_epoch=1), OLD_S, False)
-        assert begun(sessions, 100, OLD_S + 1) == (None, [])
-        assert begun(sessions, 100, OLD_S + 3, is_privileged=True)[1] == [4]
 
     def test_a_search_in_vain_is_not_repeated_at_once(self):
         sessions = sessions_of()

@@ -19,6 +19,7 @@ from broker.metadata.brokers.records import (
     LiveBrokerRecord,
     OfflineRecord,
     RegistrationRecord,
+    Secret,
     SeenRecord,
     broker_of,
     live_key,
@@ -64,6 +65,7 @@ lives = st.builds(
     st.none() | texts,
     is_fenced=st.booleans(),
     is_stopping=st.booleans(),
+    secret=texts.map(Secret),
 )
 registrations = st.builds(
     RegistrationRecord, texts, st.lists(texts).map(tuple), is_clean=st.booleans()
@@ -96,6 +98,15 @@ def test_a_partition_of_an_older_tidelog_has_the_defaults():
     older = {"replicas": [1], "isr": [1], "leader": 1, "leader_epoch": 4, "partition_epoch": 0}
     key = records.partition_key(TOPIC, 0)
     assert records.read(key, json.dumps(older).encode()) == LONELY
+
+
+def test_a_session_of_an_older_tidelog_has_no_secret_and_one_of_a_newer_has_more():
+    live = LiveBrokerRecord("a", secret=Secret("s"))
+    value = json.loads(put_live(1, live, NO_LEASE).value)
+    newer = json.dumps({**value, "unheard_of": [1]}).encode()
+    assert records.read(live_key(1), newer) == live
+    del value["secret"]
+    assert records.read(live_key(1), json.dumps(value).encode()).secret == ""
 
 
 def test_the_partition_of_a_broker_that_is_alone_is_written_as_it_always_was():

@@ -165,12 +165,6 @@ class TestFetch:
         self.ask(consumer, filled, 2, version)
         assert passed_ms(begun) >= told_ms
 
-    def test_a_broker_is_not_held_back(self, client, filled):
-        consumer = client(consumer_byte_rate=1000.0, request_percentage=1e-6)
-        for _ in range(4):
-            answer = self.ask(consumer, filled, 0, replica_id=7)
-            assert (answer["throttle_time_ms"], len(answer["responses"])) == (0, 1)
-
     def test_one_larger_than_the_quota_ever_allows_comes_alone(self, client, filled):
         consumer = client(consumer_byte_rate=100.0)  # 1,000 bytes in ten seconds
         answer = self.ask(consumer, filled, 0)

@@ -15,7 +15,15 @@ from typing import TYPE_CHECKING
 
 from broker.clock import SystemClock
 from broker.cluster.cluster import NO_SESSION
-from broker.metadata.brokers.records import Endpoint, LiveBrokerRecord, live_key, put_live
+from broker.membership.proof import proof_of
+from broker.metadata.brokers.records import (
+    NO_SECRET,
+    Endpoint,
+    LiveBrokerRecord,
+    Secret,
+    live_key,
+    put_live,
+)
 from broker.metadata.image import Topic
 from broker.metadata.local import local_metadata
 from broker.metadata.names import new_id
@@ -34,6 +42,7 @@ from protocol.api import fetch as fetch_api
 from protocol.api import produce as produce_api
 from protocol.records.batch import build, records, scan
 from protocol.records.layout import Record
+from protocol.sender import Sender, written_tags
 from storage.directory.store import LogStore
 
 if TYPE_CHECKING:
@@ -66,6 +75,7 @@ class Broker:
         self.settings = dict(settings or {})
         self.directory = directory
         self.boot_id = boot_id
+        self.has_secret = True  # unlike the session of an older tidelog
         self.node: Node
         self.port = 0
 
@@ -101,6 +111,7 @@ class Broker:
             (Endpoint("PLAINTEXT", "127.0.0.1", self.port),),
             rack=self.node.config.cluster.broker_rack,
             is_fenced=False,
+            secret=Secret(f"secret of {self.number}") if self.has_secret else NO_SECRET,
         )
         lease = await store.grant(_LEASE_MS)
         await metadata.transact((), (Delete(live_key(self.number)),))
@@ -223,6 +234,13 @@ async def eventually(condition, what: str = "", deadline_s: float = _PATIENCE_S)
         assert loop.time() < end_s, f"not within {deadline_s} s: {what or condition}"
         await asyncio.sleep(0.005)
     return value
+
+
+def tags_of(image, sender: int, receiver: int) -> bytes:
+    """The tags of requests of one broker to another, as the sender's session in an image proves them."""
+    live = image.brokers[sender]
+    proof = proof_of(live.record.secret, sender, live.epoch, receiver)
+    return written_tags(Sender(sender, live.epoch, proof))
 
 
 # --- clients ------------------------------------------------------------------------------------------

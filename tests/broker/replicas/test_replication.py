@@ -22,6 +22,7 @@ from tests.broker.replicas.inside import (
     consume,
     eventually,
     produce,
+    tags_of,
     values_of,
 )
 from tests.broker.replicas.test_consumers_of_followers import RACKS
@@ -263,7 +264,10 @@ async def test_a_request_that_comes_together_with_a_fetch_ends_its_wait(tmp_path
             3, epoch, {topic.topic_id: [wanted]}, max_bytes=1 << 20, max_wait_ms=60_000
         )
         empty = replica_fetch(3, epoch, {}, max_bytes=0, max_wait_ms=0)
-        connection = await open_connection("127.0.0.1", three[1].port, "test", timeout_s=10)
+        tags = tags_of(three[1].node.metadata.image, 3, 1)
+        connection = await open_connection(
+            "127.0.0.1", three[1].port, "test", timeout_s=10, tags=tags
+        )
         try:
             await connection.ask(empty, apis.FETCH, timeout_s=10, least_version=SINCE_VERSION)
             asked = [

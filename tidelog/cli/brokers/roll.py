@@ -145,7 +145,7 @@ class Roll:
 
         `left` has the brokers that were not restarted.
         """
-        answer = self._wait(None, 0, "before the first restart")
+        answer = self._wait(None, None, "before the first restart")
         known = {each["broker"]: each for each in answer["brokers"]}
         if not brokers:
             brokers = [number for number, each in known.items() if each["state"] == "serving"]
@@ -162,16 +162,16 @@ class Roll:
             )
         while self.left:
             broker = self.left[0]
-            epoch = next(each["epoch"] for each in answer["brokers"] if each["broker"] == broker)
+            session = _session(answer, broker)
             began_s = time.monotonic()
             self._restarter.restart(broker)
-            answer = self._wait(broker, epoch, f"after the restart of broker {broker}")
+            answer = self._wait(broker, session, f"after the restart of broker {broker}")
             took_s = round(time.monotonic() - began_s, 1)
             self.done.append({"broker": broker, "took_s": took_s})
             self._say(f"broker {broker}: restarted and in sync again after {took_s} s")
 
-    def _wait(self, broker: int | None, epoch: int, when: str) -> dict[str, Any]:
-        """Waits until all is well, and a broker has begun a session after `epoch`.
+    def _wait(self, broker: int | None, session: object, when: str) -> dict[str, Any]:
+        """Waits until all is well, and a broker has another session than `session`.
 
         Returns what was seen then. Raises CommandError.
         """
@@ -182,8 +182,8 @@ class Roll:
                 self._restarter.check(broker)
             reason = "no broker answers over HTTP"
             if answer is not None:
-                reason = _not_yet(answer, broker, epoch)
-                is_back = broker is not None and _is_back(answer, broker, epoch)
+                reason = _not_yet(answer, broker, session)
+                is_back = broker is not None and _is_back(answer, broker, session)
                 if is_back and self.left and self.left[0] == broker:
                     self.left.pop(0)  # whatever comes, it has been restarted
                 if not reason:
@@ -260,16 +260,22 @@ def _ids(text: str | None) -> list[int]:
     return sorted(set(map(int, parts)))
 
 
-def _is_back(answer: Mapping[str, Any], broker: int, epoch: int) -> bool:
-    found = next((each for each in answer["brokers"] if each["broker"] == broker), None)
-    return (
-        found is not None and found["state"] == "serving" and (found["epoch"] or 0) > (epoch or 0)
+def _session(answer: Mapping[str, Any], broker: int) -> object:
+    """Returns what names a broker's session; an older broker tells its epoch."""
+    found: Mapping[str, Any] = next(
+        (each for each in answer["brokers"] if each["broker"] == broker), {}
     )
+    return found.get("session", found.get("epoch"))
 
 
-def _not_yet(answer: Mapping[str, Any], broker: int | None, epoch: int) -> str:
+def _is_back(answer: Mapping[str, Any], broker: int, session: object) -> bool:
+    found = next((each for each in answer["brokers"] if each["broker"] == broker), None)
+    return found is not None and found["state"] == "serving" and _session(answer, broker) != session
+
+
+def _not_yet(answer: Mapping[str, Any], broker: int | None, session: object) -> str:
     """Returns what is waited for; an empty text if nothing is."""
-    if broker is not None and not _is_back(answer, broker, epoch):
+    if broker is not None and not _is_back(answer, broker, session):
         return f"broker {broker} has not come back"
     behind = [each for each in answer["partitions"] if each["state"] != _OK]
     if behind:

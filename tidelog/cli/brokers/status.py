@@ -75,9 +75,9 @@ def _status(options: argparse.Namespace) -> None:
         )
     )
     print_table(
-        ("broker", "state", "epoch", "leads", "in sync", "clock", "address"),
+        ("broker", "state", "leads", "in sync", "clock", "address"),
         [_broker_row(each) for each in answer["brokers"]],
-        right=("epoch", "leads"),
+        right=("leads",),
     )
     _print_unreachable(answer)
     if answer["partitions"]:
@@ -106,11 +106,10 @@ def _print_unreachable(answer: dict[str, Any]) -> None:
 
 
 def _broker_row(each: dict[str, Any]) -> tuple[str, ...]:
-    epoch = "-" if each["epoch"] is None else str(each["epoch"])
     in_sync = f"{each['in_sync']} of {each['replicas']}"
     address = next(iter(each["listeners"].values()), "-")
     clock = _clock(each["clock_offset_ms"])
-    return str(each["broker"]), each["state"], epoch, str(each["leads"]), in_sync, clock, address
+    return str(each["broker"]), each["state"], str(each["leads"]), in_sync, clock, address
 
 
 def _clock(offset_ms: int | None) -> str:

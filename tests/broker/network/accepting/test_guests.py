@@ -67,9 +67,8 @@ class Cluster:
         return client if self.connections.admit(client) else None
 
     def show(self, client, broker=ME + 1, epoch=EPOCH):
-        """Lets a connection name its broker, as a fetch does."""
-        said = SimpleNamespace(replica_id=broker, replica_epoch=epoch)
-        self.connections.guests.recognize(client, said, self.image)
+        """Lets a connection prove its broker, as a fetch does."""
+        self.connections.guests.recognize(client, broker, epoch, self.image)
 
 
 @pytest.mark.parametrize("others", [1, 2])

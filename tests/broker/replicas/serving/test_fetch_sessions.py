@@ -26,6 +26,7 @@ from tests.broker.replicas.inside import (
     eventually,
     produce,
     produce_request,
+    tags_of,
     values_of,
 )
 from tests.broker.replicas.test_consumers_of_followers import RACKS
@@ -49,11 +50,14 @@ class Follower:
 
     def __init__(self, three, topic) -> None:
         self._leader, self._topic = three[1], topic
-        self._epoch = three[1].node.metadata.image.brokers[3].epoch
+        image = three[1].node.metadata.image
+        self._epoch, self._tags = image.brokers[3].epoch, tags_of(image, 3, 1)
 
     async def __aenter__(self):
         port = self._leader.port
-        self._connection = await open_connection("127.0.0.1", port, "test", timeout_s=10)
+        self._connection = await open_connection(
+            "127.0.0.1", port, "test", timeout_s=10, tags=self._tags
+        )
         return self
 
     async def __aexit__(self, *_error):

@@ -1,0 +1,82 @@
+"""Which fetches count as those of a follower: those that a broker of the cluster proves (decision 44).
+
+Every other fetch that names a replica is refused before anything is done for it. A fetch of a session that
+the metadata do not show waits until this broker has caught up with them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from broker.membership.proof import Verdict
+from broker.network.context import Later
+from broker.replicas.senders import GENUINE
+from broker.replicas.serving.serving import FollowerFetch
+from protocol.acl import Operation
+from protocol.api.fetch import FetchResponse
+from protocol.errors import ClusterAuthorizationFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+    from typing import Any
+
+    from broker.network.context import Context
+    from broker.node import Node
+    from broker.replicas.replicas import Replicas
+    from protocol.api.fetch import FetchRequest, ReplicaState
+
+    Answer = FetchResponse | Coroutine[Any, Any, FetchResponse] | Later
+
+
+def answer(node: Node, replicas: Replicas, request: FetchRequest, context: Context) -> Answer:
+    """Answers a broker that fetches for its replicas.
+
+    Raises ClusterAuthorizationFailed for what no broker of the cluster asks, and NotLeaderOrFollower for a
+    session that is over.
+    """
+    claim = request.replica_state
+    if claim is None:  # a version without broker epochs
+        raise replicas.senders.refusal(Verdict.FORGED, context, request.replica_id)
+    verdict = replicas.senders.judge(claim.replica_id, claim.replica_epoch, context.header.sender)
+    if verdict is Verdict.UNKNOWN:
+        return _later(node, replicas, request, claim, context)
+    return _judged(node, replicas, request, context, verdict)
+
+
+async def _later(
+    node: Node, replicas: Replicas, request: FetchRequest, claim: ReplicaState, context: Context
+) -> FetchResponse:
+    verdict = await replicas.senders.judge_again(
+        claim.replica_id, claim.replica_epoch, context.header.sender
+    )
+    found = _judged(node, replicas, request, context, verdict)
+    while not isinstance(found, FetchResponse):
+        if isinstance(found, Later):
+            try:
+                await found.happened
+            except asyncio.CancelledError:
+                found.dropped()
+                raise
+            found = found.finish()
+        else:
+            found = await found
+    return found
+
+
+def _judged(
+    node: Node, replicas: Replicas, request: FetchRequest, context: Context, verdict: Verdict
+) -> Answer:
+    claim, connection = request.replica_state, context.connection
+    assert claim is not None
+    if verdict not in GENUINE:
+        raise replicas.senders.refusal(verdict, context, claim.replica_id)
+    if not node.authorizer.allows_on_cluster(connection.session, Operation.CLUSTER_ACTION):
+        raise ClusterAuthorizationFailed("only brokers fetch for replicas")
+    connection.outgoing.count_in(node.memory.replication)
+    if connection.is_guest:
+        node.connections.guests.recognize(
+            connection, claim.replica_id, claim.replica_epoch, node.metadata.image
+        )
+    follower = replicas.follower_session(connection, request)
+    return FollowerFetch(node, follower, request, context).answer()
