@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from broker.metadata.names import check_topic_name
 from broker.network.per_partition import per_partition_async
 from broker.network.turns import paced
+from broker.transactions import coordinator_epochs
 from protocol.acl import Operation, ResourceType
 from protocol.api.describe_producers import (
     DescribeProducersResponse,
@@ -21,6 +22,7 @@ from protocol.api.describe_producers import (
     ProducerState,
     TopicResponse,
 )
+from protocol.records.markers import NO_COORDINATOR_EPOCH
 
 if TYPE_CHECKING:
     from broker.network.context import Context
@@ -56,7 +58,8 @@ async def _one(node: Node, session: Session, topic: str, index: int) -> Partitio
     check_topic_name(topic)
     node.authorizer.require(session, Operation.READ, ResourceType.TOPIC, topic)
     partition = await _replica(node, topic, index)
-    producers = await node.pools.reads.run(_states, partition)
+    largest_epoch = coordinator_epochs.largest(node)
+    producers = await node.pools.reads.run(_states, partition, largest_epoch)
     return PartitionResponse(partition_index=index, active_producers=producers)
 
 
@@ -74,15 +77,22 @@ async def _replica(node: Node, topic: str, index: int) -> Partition:
     return await node.open_leader_partition(topic, index)
 
 
-def _states(partition: Partition) -> list[ProducerState]:
-    """Returns the producers, in a thread, because they may be on disk; appends continue."""
+def _states(partition: Partition, largest_epoch: int) -> list[ProducerState]:
+    """Returns the producers, in a thread, because they may be on disk; appends continue.
+
+    A coordinator epoch above the largest one was no coordinator's, and counts as unknown.
+    """
     return [
         ProducerState(
             producer_id=producer.producer_id,
             producer_epoch=producer.epoch,
             last_sequence=producer.last_sequence,
             last_timestamp=producer.last_append_time_ms,
-            coordinator_epoch=producer.coordinator_epoch,
+            coordinator_epoch=(
+                producer.coordinator_epoch
+                if producer.coordinator_epoch <= largest_epoch
+                else NO_COORDINATOR_EPOCH
+            ),
             current_txn_start_offset=producer.transaction_first_offset,
         )
         for producer in partition.state.read_producers()

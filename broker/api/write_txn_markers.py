@@ -4,7 +4,9 @@ Behaviour: each partition succeeds or fails on its own. Coordinators send it, an
 `kafka-transactions.sh abort`. A marker is written also where the producer has nothing open, as in
 Kafka. It is readable, and committed or dropped offsets are in effect, before the answer. All markers are
 begun in the order of the request, and then waited for together. A producer id or epoch below zero is
-nobody's: INVALID_PRODUCER_ID_MAPPING, INVALID_PRODUCER_EPOCH.
+nobody's: INVALID_PRODUCER_ID_MAPPING, INVALID_PRODUCER_EPOCH. Whoever does not prove to be a broker of the
+cluster may name a coordinator epoch that a coordinator can have had: a larger one is
+TRANSACTION_COORDINATOR_FENCED (`broker/transactions/coordinator_epochs.py`).
 
 Version notes: 1 flexible.
 """
@@ -13,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from broker.network.per_partition import per_partition
 from broker.network.turns import paced
@@ -24,7 +26,12 @@ from protocol.api.write_txn_markers import (
     WritableTxnMarkerTopicResult,
     WriteTxnMarkersResponse,
 )
-from protocol.errors import InvalidProducerEpoch, InvalidProducerIdMapping, KafkaStorageError
+from protocol.errors import (
+    InvalidProducerEpoch,
+    InvalidProducerIdMapping,
+    KafkaStorageError,
+    TransactionCoordinatorFenced,
+)
 
 if TYPE_CHECKING:
     from broker.network.context import Context
@@ -32,7 +39,6 @@ if TYPE_CHECKING:
     from broker.partitions.openings import Failures
     from protocol.api.write_txn_markers import WritableTxnMarker, WriteTxnMarkersRequest
     from protocol.errors import BrokerError
-    from storage.log.partition import Appended
 
 _API = "write_txn_markers"
 _AT_ONCE = 64
@@ -49,13 +55,25 @@ class _Write:
         self.topic = topic
         self.index = index
         self.result = WritableTxnMarkerPartitionResult(partition_index=index)
-        self.pending: asyncio.Future[Appended] | None = None
+        self.pending: asyncio.Future[Any] | None = None
+
+    @property
+    def producer(self) -> Producer:
+        """The producer whose transaction ends."""
+        return Producer(self.marker.producer_id, self.marker.producer_epoch)
+
+    @property
+    def is_fenced(self) -> bool:
+        """Whether a later coordinator seems to have written a marker already."""
+        return self.result.error_code == TransactionCoordinatorFenced.code
 
 
 async def handle(
-    node: Node, request: WriteTxnMarkersRequest, _context: Context
+    node: Node, request: WriteTxnMarkersRequest, context: Context
 ) -> WriteTxnMarkersResponse:
     """Writes each marker into each of its partitions."""
+    wanted = max((marker.coordinator_epoch for marker in request.markers), default=0)
+    largest = await node.transactions.largest_epoch_for(context, wanted)
     writes = [
         [
             [_Write(marker, topic.name, index) for index in topic.partition_indexes]
@@ -67,13 +85,14 @@ async def handle(
     not_opened = await node.openings.open((each.topic, each.index) for each in ordered)
     for first in range(0, len(ordered), _AT_ONCE):
         some = ordered[first : first + _AT_ONCE]
-        per_partition(node, _API, some, partial(_begin, node, not_opened), _failed_write)
+        per_partition(node, _API, some, partial(_begin, node, not_opened, largest), _failed_write)
         await asyncio.sleep(0)
-    pending = [each for each in ordered if each.pending is not None]
-    await asyncio.gather(
-        *(each.pending for each in pending if each.pending is not None), return_exceptions=True
-    )
-    per_partition(node, _API, pending, _finish, _failed_write)
+    await _finish_all(node, ordered)
+    for each in ordered:
+        each.pending = None
+        if each.is_fenced and each.marker.coordinator_epoch <= largest:
+            each.pending = asyncio.ensure_future(_write_again(node, each))
+    await _finish_all(node, ordered)
     return WriteTxnMarkersResponse(
         markers=[
             WritableTxnMarkerResult(
@@ -90,7 +109,16 @@ async def handle(
     )
 
 
-def _begin(node: Node, not_opened: Failures, each: _Write) -> None:
+async def _finish_all(node: Node, writes: list[_Write]) -> None:
+    """Waits for what is pending, and puts the outcomes into the response."""
+    pending = [each for each in writes if each.pending is not None]
+    await asyncio.gather(
+        *(each.pending for each in pending if each.pending is not None), return_exceptions=True
+    )
+    per_partition(node, _API, pending, _finish, _failed_write)
+
+
+def _begin(node: Node, not_opened: Failures, largest_epoch: int, each: _Write) -> None:
     """Appends a marker, or lets it wait for its turn, for the disk or for other replicas."""
     name = each.topic, each.index
     marker = each.marker
@@ -98,9 +126,11 @@ def _begin(node: Node, not_opened: Failures, each: _Write) -> None:
         raise InvalidProducerIdMapping(f"producer id {marker.producer_id}")
     if marker.producer_epoch < 0:
         raise InvalidProducerEpoch(f"producer epoch {marker.producer_epoch}")
+    if marker.coordinator_epoch > largest_epoch:
+        raise TransactionCoordinatorFenced(f"no coordinator has epoch {marker.coordinator_epoch}")
     begun = node.transactions.begin_marker(
         name,
-        Producer(marker.producer_id, marker.producer_epoch),
+        each.producer,
         marker.coordinator_epoch,
         is_commit=marker.transaction_result,
     )
@@ -111,9 +141,20 @@ def _begin(node: Node, not_opened: Failures, each: _Write) -> None:
         each.pending = begun
 
 
+async def _write_again(node: Node, each: _Write) -> None:
+    """Writes a marker that may be fenced by an epoch which no coordinator has had."""
+    await node.transactions.write_marker_here(
+        (each.topic, each.index),
+        each.producer,
+        each.marker.coordinator_epoch,
+        is_commit=each.marker.transaction_result,
+    )
+
+
 def _finish(each: _Write) -> None:
     assert each.pending is not None
     each.pending.result()
+    each.result.error_code = 0
 
 
 def _failed_write(each: _Write, error: BrokerError) -> None:

@@ -18,7 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.coordination.loading import Loader
-from broker.transactions import state_topic
+from broker.transactions import coordinator_epochs, state_topic
 from broker.transactions.execution import Execution
 from broker.transactions.markers import Markers
 from broker.transactions.messages import (
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
     from broker.coordination.following import Following
     from broker.coordination.ownership import Load
+    from broker.network.context import Context
     from broker.node import Node
     from broker.transactions.messages import Action
     from broker.transactions.state_topic import Known
@@ -255,6 +256,10 @@ class TransactionCoordinator(TransactionRegistry):
         self._execution.act(kept, call(now=self._execution.now(), ticket=ticket))
         return await ticket
 
+    async def largest_epoch_for(self, context: Context, wanted: int) -> int:
+        """Returns the largest coordinator epoch that a request's markers may name; see `allowed`."""
+        return await coordinator_epochs.allowed(self._node, context, wanted)
+
     def begin_marker(
         self,
         name: TopicPartition,
@@ -268,3 +273,12 @@ class TransactionCoordinator(TransactionRegistry):
         Returns and raises what `Markers.begin` does.
         """
         return self._markers.begin(name, producer, coordinator_epoch, is_commit=is_commit)
+
+    async def write_marker_here(
+        self, name: TopicPartition, producer: Producer, coordinator_epoch: int, *, is_commit: bool
+    ) -> None:
+        """Writes a marker, as `begin_marker` does, that an epoch would fence which no coordinator has had.
+
+        Raises what `Markers.write_here` raises.
+        """
+        await self._markers.write_here(name, producer, coordinator_epoch, is_commit=is_commit)

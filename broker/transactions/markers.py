@@ -9,12 +9,14 @@ epoch of the producer, or a newer coordinator, has ended the transaction.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from typing import TYPE_CHECKING
 
 from broker.groups.offsets_topic import TOPIC as GROUPS_TOPIC
 from broker.metadata.records import NO_LEADER
 from broker.topics.leadership import check_leader
+from broker.transactions import coordinator_epochs
 from protocol.errors import (
     BrokerError,
     InvalidProducerEpoch,
@@ -87,8 +89,24 @@ class Markers:
     async def write_here(
         self, name: TopicPartition, producer: Producer, coordinator_epoch: int, *, is_commit: bool
     ) -> None:
-        """Writes a marker into a partition that this broker leads, as `write` does."""
-        await self._node.open_leader_partition(*name)
+        """Writes a marker into a partition that this broker leads, as `write` does.
+
+        What would fence it, and was no coordinator's, is forgotten first.
+        """
+        partition = await self._node.open_leader_partition(*name)
+        try:
+            await self._append_here(name, producer, coordinator_epoch, is_commit=is_commit)
+        except TransactionCoordinatorFenced:
+            producer_id = producer.producer_id
+            if not await coordinator_epochs.forget_unknown(self._node, partition, producer_id):
+                raise
+            where = {"log": f"{name[0]}-{name[1]}", "producer_id": producer_id}
+            log.warning("coordinator epoch forgotten: no coordinator has had it", extra=where)
+            await self._append_here(name, producer, coordinator_epoch, is_commit=is_commit)
+
+    async def _append_here(
+        self, name: TopicPartition, producer: Producer, coordinator_epoch: int, *, is_commit: bool
+    ) -> None:
         written = self._append(name, producer, coordinator_epoch, is_commit=is_commit)
         if isinstance(written, asyncio.Future):
             await written
@@ -110,12 +128,13 @@ class Markers:
         """
         delay_s = _FIRST_RETRY_S
         where = {"log": f"{name[0]}-{name[1]}", "producer_id": producer.producer_id}
+        if begun is not None:
+            with contextlib.suppress(BrokerError):  # it is written again, and the error judged then
+                await begun
+                return True
         while goes_on():
             try:
-                if begun is None:
-                    await self.write(name, producer, coordinator_epoch, is_commit=is_commit)
-                else:
-                    await begun
+                await self.write(name, producer, coordinator_epoch, is_commit=is_commit)
             except _FINAL as error:
                 log.error("marker cannot be written: %s", error.message, extra=where)
                 return False
@@ -125,7 +144,6 @@ class Markers:
                 log.warning("marker not written yet: %s", error.message, extra=where)
             else:
                 return True
-            begun = None
             await asyncio.sleep(delay_s)
             delay_s = min(2 * delay_s, _LONGEST_RETRY_S)
         return False

@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, Required, TypedDict, Unpack
 
 from protocol.errors import CorruptMessage, KafkaStorageError
-from protocol.records.markers import Marker
+from protocol.records.markers import NO_COORDINATOR_EPOCH, Marker
 from storage.log import failures
 from storage.log.appender import Appended, Appender
 from storage.log.compactor import Compactor
@@ -301,6 +301,23 @@ class Partition:
         return self.appender.append_marker(
             producer_id, epoch, marker, now_ms=now_ms, may_block=may_block
         )
+
+    def coordinator_epoch_of(self, producer_id: int) -> int:
+        """Returns the coordinator epoch of a producer's last marker here; -1 if none is known."""
+        producers = self.state.producers
+        return (
+            NO_COORDINATOR_EPOCH if producers is None else producers.coordinator_epoch(producer_id)
+        )
+
+    def forget_coordinator_epoch(self, producer_id: int, *, above: int) -> bool:
+        """Forgets the coordinator epoch of a producer's last marker if it is larger.
+
+        Until the log is read again, older coordinators are not fenced by it. Returns whether it was.
+        """
+        state = self.state
+        with state.append_lock:
+            producers = state.producers
+            return producers is not None and producers.forget_coordinator(producer_id, above)
 
     def open_transactions(self) -> list[OpenTransaction]:
         """Returns the open transactions, the oldest first; for a thread, because it may read.

@@ -44,6 +44,23 @@ def answer(node: Node, replicas: Replicas, request: FetchRequest, context: Conte
     return _judged(node, replicas, request, context, verdict)
 
 
+async def is_of_broker(node: Node, replicas: Replicas, context: Context) -> bool:
+    """Returns whether a broker of the cluster sends a request, by the header, which names one.
+
+    Raises ClusterAuthorizationFailed for a wrong proof.
+    """
+    sender, senders = context.header.sender, replicas.senders
+    assert sender is not None
+    verdict = senders.judge(sender.broker, sender.epoch, sender)
+    if verdict is Verdict.UNKNOWN:
+        verdict = await senders.judge_again(sender.broker, sender.epoch, sender)
+    if verdict is Verdict.FORGED:
+        raise senders.refusal(verdict, context, sender.broker)
+    if verdict is Verdict.PROVEN and context.connection.is_guest:
+        _recognize(node, context, sender.broker, sender.epoch)
+    return verdict is Verdict.PROVEN
+
+
 async def _later(
     node: Node, replicas: Replicas, request: FetchRequest, claim: ReplicaState, context: Context
 ) -> FetchResponse:
@@ -75,8 +92,11 @@ def _judged(
         raise ClusterAuthorizationFailed("only brokers fetch for replicas")
     connection.outgoing.count_in(node.memory.replication)
     if connection.is_guest:
-        node.connections.guests.recognize(
-            connection, claim.replica_id, claim.replica_epoch, node.metadata.image
-        )
+        _recognize(node, context, claim.replica_id, claim.replica_epoch)
     follower = replicas.follower_session(connection, request)
     return FollowerFetch(node, follower, request, context).answer()
+
+
+def _recognize(node: Node, context: Context, broker: int, epoch: int) -> None:
+    """Lets a connection beyond the limits stay, which is that of a broker."""
+    node.connections.guests.recognize(context.connection, broker, epoch, node.metadata.image)

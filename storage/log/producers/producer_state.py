@@ -237,6 +237,19 @@ class Producers:
         """Returns whether a transaction of a producer's epoch is open."""
         return _is_open(self._known.get(producer_id), epoch)
 
+    def coordinator_epoch(self, producer_id: int) -> int:
+        """Returns the coordinator epoch of a producer's last marker; NO_COORDINATOR_EPOCH if unknown."""
+        known = self._known.get(producer_id)
+        return NO_COORDINATOR_EPOCH if known is None else known.coordinator_epoch
+
+    def forget_coordinator(self, producer_id: int, above: int) -> bool:
+        """Forgets the coordinator epoch of a producer's last marker if it is larger than `above`."""
+        known = self._known.get(producer_id)
+        if known is None or known.coordinator_epoch <= above:
+            return False
+        known.coordinator_epoch = NO_COORDINATOR_EPOCH
+        return True
+
     def open_transactions(self) -> list[Producer]:
         """Returns the producers with an open transaction, the oldest transaction first."""
         opened = [known for known in self if known.has_transaction]

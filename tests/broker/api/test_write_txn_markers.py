@@ -31,7 +31,12 @@ class Slow:
     def __init__(self):
         self.begun = []
         self.openings = SimpleNamespace(open=self.open)
-        self.transactions = SimpleNamespace(begin_marker=self.begin)
+        self.transactions = SimpleNamespace(
+            begin_marker=self.begin, largest_epoch_for=self.largest_epoch
+        )
+
+    async def largest_epoch(self, _context, wanted):
+        return wanted
 
     async def open(self, names):
         self.opened = list(names)

@@ -54,12 +54,18 @@ class Stranger:
         return int(struct.unpack_from(">h", answer, 4)[0])
 
     async def write_marker(
-        self, producer: tuple[int, int], topic: str, coordinator_epoch: int, *, is_commit: bool
+        self,
+        producer: tuple[int, int],
+        topic: str,
+        coordinator_epoch: int,
+        *,
+        is_commit: bool,
+        tags: bytes = b"\0",
     ) -> int:
         """Writes a transaction marker into partition 0 (v1); returns the error of the partition."""
         named = struct.pack("B", len(topic) + 1) + topic.encode() + b"\2" + struct.pack(">i", 0)
         marker = struct.pack(">qh?", *producer, is_commit) + b"\2" + named + b"\0"
         body = b"\2" + marker + struct.pack(">i", coordinator_epoch) + b"\0" + b"\0"
-        answer = await self.ask(27, 1, body)
+        answer = await self.ask(27, 1, body, tags=tags)
         at = 1 + 1 + 8 + 1 + 1 + len(topic) + 1 + 4
         return int(struct.unpack_from(">h", answer, at)[0])

@@ -206,9 +206,10 @@ def test_an_operator_ends_a_transaction_with_a_marker(connection, producer, topi
     assert committed(connection, topic) == []
     assert producer.send(topic, "b") == NONE  # the coordinator has the partition still
     assert marked(epoch, 0, 0) == [NONE]
-    assert marked(epoch + 1, 3, 0) == [NONE]
-    assert marked(epoch, 3, 0) == [INVALID_EPOCH]
-    assert marked(epoch + 1, 2, 0) == [52]
+    assert marked(epoch + 1, 0, 0) == [NONE]
+    assert marked(epoch, 0, 0) == [INVALID_EPOCH]
+    assert marked(epoch + 1, -1, 0) == [52]
+    assert marked(epoch + 1, 1, 0) == [52]  # no coordinator has had this epoch yet
     assert marked(-1, 0, 0, producer_id=12_345) == [INVALID_EPOCH]
     assert marked(0, 0, 0, producer_id=-1) == [MAPPING]
 

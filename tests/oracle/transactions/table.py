@@ -28,7 +28,6 @@ CONCURRENT, NOT_KNOWN = 51, 105
 PREPARED = ("PrepareCommit", "PrepareAbort")
 DEADLINE_S = 60
 TIMEOUT_MS = 600_000  # nothing times out while the table is played
-LATER_COORDINATOR = 1_000_000  # the epoch of one that has taken over
 _strangers = itertools.count(6_000_000)  # producer ids that no broker has given
 
 
@@ -423,9 +422,20 @@ def write_marker(stage: Stage, given: Given, *, commit: bool, coordinator_epoch:
     return code
 
 
+def coordinator_epoch_of(stage: Stage, given: Given) -> int:
+    """The epoch that an operator names, who ends a transaction: that of the last marker, or 0."""
+    asked = [{"name": stage.topic, "partition_indexes": [0]}]
+    answer = stage.connection.ask("DescribeProducers", 0, topics=asked)
+    producers = answer["topics"][0]["partitions"][0]["active_producers"]
+    known = {each["producer_id"]: each["coordinator_epoch"] for each in producers}
+    return max(known.get(given.producer_id, 0), 0)
+
+
 def _mark(who: str, *, commit: bool) -> Any:
     def make(stage: Stage, one: Subject) -> Any:
-        return write_marker(stage, one.of(who), commit=commit, coordinator_epoch=LATER_COORDINATOR)
+        given = one.of(who)
+        epoch = coordinator_epoch_of(stage, given)
+        return write_marker(stage, given, commit=commit, coordinator_epoch=epoch)
 
     return make
 
