@@ -25,6 +25,7 @@ from tests.broker.replicas.inside import (
     eventually,
     list_end,
     produce,
+    tags_of,
 )
 
 SUSPENDED, RESUMED = "partition leaders suspended", "partition leaders resumed"
@@ -176,7 +177,10 @@ async def test_what_a_follower_forgets_or_leaves_with_its_connection_counts_no_m
         await followers_leave(three)
         cut_off(three[1])
         epoch = three[1].node.metadata.image.brokers[3].epoch
-        connection = await open_connection("127.0.0.1", three[1].port, "test", timeout_s=20)
+        image = three[1].node.metadata.image
+        connection = await open_connection(
+            "127.0.0.1", three[1].port, "test", timeout_s=20, tags=tags_of(image, 3, 1)
+        )
         wanted = FetchPartition(
             partition=0,
             current_leader_epoch=led.leader.leader_epoch,
