@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from tests.nemesis.history import (
     NO_OFFSET,
     Acknowledged,
+    Believed,
     Committed,
     CutOff,
     Failed,
@@ -55,6 +56,7 @@ class Kind(StrEnum):
     FORKED = "two leaders acknowledge"
     UNSEEN = "not seen by the group"
     REFUSED = "given up"
+    FORGED = "a forged request was believed"
     FAILED = "a client or a broker failed"
 
 
@@ -90,6 +92,7 @@ def problems(history: History, *, groups: Iterable[str] = ()) -> list[Problem]:
     found += [(Kind.FORKED, *each) for each in _forks(history)]
     for group in groups:
         found += _unseen(history, logs, group)
+    found += [(Kind.FORGED, each.broker, each.what) for each in _all(history, Believed)]
     found += [(Kind.FAILED, each.who, each.reason) for each in _all(history, Failed)]
     found += [
         (Kind.REFUSED, each.place, f"{each.producer}/{each.number}: {each.reason}")

@@ -100,7 +100,16 @@ class Failed(NamedTuple):
     reason: str
 
 
-Event: TypeAlias = Acknowledged | Refused | Polled | Committed | Told | Led | CutOff | Failed
+class Believed(NamedTuple):
+    """A broker has done what a stranger asked in the name of another broker."""
+
+    broker: str
+    what: str
+
+
+Event: TypeAlias = (
+    Acknowledged | Refused | Polled | Committed | Told | Led | CutOff | Failed | Believed
+)
 
 
 class History:

@@ -17,6 +17,7 @@ from tests.nemesis.checker import Kind, Problem, has_got_everything, problems
 from tests.nemesis.consumers import Alone, Member, read_everything
 from tests.nemesis.etcd_faults import EtcdFaults
 from tests.nemesis.faults import Faults
+from tests.nemesis.forger import Forger, topic_ids
 from tests.nemesis.history import Failed, History, Place
 from tests.nemesis.producers import KafkaPython, Librdkafka
 from tests.nemesis.staying import ASKED
@@ -88,6 +89,12 @@ class Life:
         self.readers: list[Reading] = []
         self._left: list[Reading] = []  # members that were told to leave, and may not have yet
         self._members = 0
+        self._forger = Forger(
+            self.history,
+            [broker.bootstrap for broker in self.cluster],
+            PLACES,
+            topic_ids(self.cluster.bootstrap, list(TOPICS)),
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -99,7 +106,7 @@ class Life:
         _traceback: TracebackType | None,
     ) -> None:
         is_broken = self._is_ill or error is not None
-        for client in (*self.producers, *self.readers, *self._left):
+        for client in (*self.producers, *self.readers, *self._left, self._forger):
             client.finish(abandon=is_broken)
         end(self.cluster, is_broken=is_broken)
 
@@ -118,7 +125,7 @@ class Life:
             self._next_member(),
             self._next_member(),
         ]
-        for client in (*self.producers, *self.readers):
+        for client in (*self.producers, *self.readers, self._forger):
             client.start()
 
     def _next_member(self) -> Member:
@@ -212,8 +219,10 @@ class Life:
     def judge(self) -> list[Problem]:
         """Ends the load, reads everything back, stops the brokers and returns what is wrong."""
         history = self.history
-        for producer in self.producers:
-            producer.finish()
+        for client in (*self.producers, self._forger):
+            client.finish()
+        if not self._forger.refused:
+            history.add(Failed(self._forger.name, "no broker has refused anything"))
         read_everything(history, self.cluster.bootstrap, PLACES)
         self._drain()
         for reader in (*self.readers, *self._left):

@@ -19,9 +19,11 @@ from tests.broker.subject import eventually
 from tests.nemesis import view
 from tests.nemesis.checker import Kind, problems
 from tests.nemesis.consumers import Alone, Member, read_everything
-from tests.nemesis.history import Committed, History, Place, Told
+from tests.nemesis.forger import Forger, topic_ids
+from tests.nemesis.history import Believed, Committed, History, Place, Told
 from tests.nemesis.producers import Librdkafka
 from tests.nemesis.stored import batches, differences, wrong_times
+from tests.planting import planting
 from tidelog.cluster import BrokerCluster
 from tidelog.control import ControlClient
 
@@ -143,6 +145,27 @@ def alter(log_dir, place):
     struct.pack_into(">I", batch, CRC_AT, crc32c.crc32c(bytes(batch[CRC_AT + 4 :])))
     with segment.open("r+b") as file:
         file.write(batch)
+
+
+def plant(_mistake):
+    """Lets a broker believe everybody who claims to be another one."""
+    from broker.membership.proof import Verdict  # in the process of the broker
+    from broker.replicas import senders
+
+    senders.judge = lambda *_: Verdict.PROVEN
+
+
+def test_brokers_that_believe_everybody_are_found(tmp_path):
+    with (
+        planting("tests.nemesis.test_planted", "everybody is believed"),
+        running(tmp_path) as cluster,
+    ):
+        place, history = create(cluster, "forged"), History()
+        addresses = [broker.bootstrap for broker in cluster]
+        ids = topic_ids(cluster.bootstrap, ["forged"])
+        with at_work(Forger(history, addresses, [place], ids)):
+            eventually(lambda: any(isinstance(each, Believed) for each in history.events))
+    assert {problem.kind for problem in problems(history)} == {Kind.FORGED}
 
 
 def first_found(plant):

@@ -14,6 +14,7 @@ from protocol.errors import ErrorCode
 from protocol.sender import Sender
 from tests.broker.replicas.inside import brokers, eventually, produce, tags_of, values_of
 from tests.broker.replicas.stranger import Stranger
+from tests.forged import sender_tags
 
 ABOVE = 2**62
 
@@ -24,6 +25,11 @@ def ends(leader, topic="t"):
     return {each.broker: each.log_end_offset for each in led.leader.followers}, led.leader.isr
 
 
+async def both_fetch(leader):
+    """Waits until both followers have fetched."""
+    await eventually(lambda: min(ends(leader)[0].values()) >= 0)
+
+
 def refused(broker, reason):
     return broker.node.metrics.broker_requests_refused[reason]
 
@@ -31,6 +37,7 @@ def refused(broker, reason):
 async def test_forged_fetches_acknowledge_nothing(tmp_path, caplog):
     async with brokers(tmp_path) as three:
         topic = await three.create("t")
+        await both_fetch(three[1])
         for number in (2, 3):
             await three[number].lose_session(is_noticed=False)
         epochs = {n: three[1].node.metadata.image.brokers[n].epoch for n in (2, 3)}
@@ -40,11 +47,11 @@ async def test_forged_fetches_acknowledge_nothing(tmp_path, caplog):
         codes = []
         async with Stranger(three[1].port) as stranger:
             for number, epoch in epochs.items():
-                guess = b"\1\xec\xe8\1\x1c" + struct.pack(">iq16s", number, epoch, b"guess")
+                guess = sender_tags(number, epoch, b"guess")
                 named = number, epoch, topic.topic_id.bytes
                 codes += [
                     await stranger.fetch_as(*named, 1),
-                    await stranger.fetch_as_in_v11(number, "t", 1),
+                    await stranger.old_fetch_as(number, "t", 1),
                     await stranger.fetch_as(*named, 1, tags=guess),
                 ]
         assert (await asked).error_code == ErrorCode.REQUEST_TIMED_OUT
@@ -59,6 +66,7 @@ async def test_epochs_above_the_known_one_take_nobody_out_of_the_isr(tmp_path):
     async with brokers(tmp_path) as three:
         topic = await three.create("t")
         assert (await produce(three[1], "t", b"a")).error_code == 0
+        await both_fetch(three[1])
         before = ends(three[1])
         async with Stranger(three[1].port) as stranger:
             codes = [
@@ -82,7 +90,8 @@ async def test_a_stranger_reads_nothing_above_the_high_watermark(tmp_path):
             partition = struct.pack(">iiqiqi", 0, 0, 0, -1, 0, 1 << 20) + b"\0"
             tags = b"\2\xe9\xe8\1\1\1" + b"\xea\xe8\1\1\1"
             body = limits + b"\2" + topic.topic_id.bytes + b"\2" + partition + b"\0\1\1" + tags
-            answer = await stranger.ask(1, 17, body)
+            head = struct.pack(">hhihB", 1, 17, 7, -1, 0)
+            answer = await stranger.ask(struct.pack(">i", len(head + body)) + head + body)
             assert b"not committed" not in answer
             assert len(answer) < 100  # nor is it told what the leader knows of its log
 
@@ -133,6 +142,7 @@ async def test_a_proof_is_of_one_session_and_for_one_receiver(tmp_path):
             tags_of(image, 2, 1),
             tags_of(image, 2, 3),
         )
+        await both_fetch(three[1])
         before = ends(three[1])
         async with Stranger(three[1].port) as stranger:
             wanted = topic.topic_id.bytes, 0
