@@ -28,7 +28,6 @@ from protocol.wire import (
     DecodeError,
     EncodeError,
     TooMuch,
-    skip_tags,
 )
 
 if TYPE_CHECKING:
@@ -252,8 +251,7 @@ def read_request_header(frame: Buffer) -> RequestHeader:
             if frame[end] == 0:
                 end += 1
             else:
-                tags_at, end = end, skip_tags(frame, end, len(frame))
-                sender = read_tags(frame, tags_at)
+                sender, end = read_tags(frame, end)
                 return RequestHeader(key, version, correlation_id, client_id, end, sender)
     except (struct_error, IndexError):
         raise DecodeError(f"request header: the {len(frame)} bytes end too early") from None

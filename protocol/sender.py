@@ -10,7 +10,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from protocol.wire import UVARINTS, read_uvarint
+from protocol.wire import UVARINTS, read_uvarint, skip_tags
 
 if TYPE_CHECKING:
     from protocol.wire import Buffer
@@ -36,15 +36,21 @@ def written_tags(sender: Sender) -> bytes:
     return _HEAD + _VALUE.pack(*sender)
 
 
-def read_tags(buffer: Buffer, position: int) -> Sender | None:
-    """Returns the sender in the tags at a position, which are well formed; None if there is none."""
-    if buffer[position : position + len(_HEAD)] == _HEAD:
-        return Sender(*_VALUE.unpack_from(buffer, position + len(_HEAD)))
+def read_tags(buffer: Buffer, position: int) -> tuple[Sender | None, int]:
+    """Returns the sender in the tags at a position, None if there is none, and the position after them.
+
+    Raises DecodeError and IndexError for tags that are not well formed, and TooMuch for too many.
+    """
+    value_at = position + len(_HEAD)
+    end = value_at + _VALUE.size
+    if buffer[position:value_at] == _HEAD and end <= len(buffer):  # as brokers write it
+        return Sender(*_VALUE.unpack_from(buffer, value_at)), end
+    end = skip_tags(buffer, position, len(buffer))
     count, position = read_uvarint(buffer, position)
     for _ in range(count):
         tag, position = read_uvarint(buffer, position)
         size, position = read_uvarint(buffer, position)
         if tag == SENDER_TAG and size == _VALUE.size:
-            return Sender(*_VALUE.unpack_from(buffer, position))
+            return Sender(*_VALUE.unpack_from(buffer, position)), end
         position += size
-    return None
+    return None, end
