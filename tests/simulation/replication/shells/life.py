@@ -10,14 +10,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
+import itertools
 import logging
 import random
 import uuid
 import warnings
 from collections import Counter
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
+from broker.cluster import session
 from broker.metadata import names
 from broker.metadata.names import written_id
 from client.errors import ClientError
@@ -130,6 +133,10 @@ class Life(World):
         self.storage = ShellStorage(self)
         self._names = mock.patch.object(names, "uuid4", self._name)
         self._names.start()
+        numbers = itertools.count()
+        drawn = SimpleNamespace(token_hex=lambda _size: f"secret {next(numbers)}")
+        self._secrets = mock.patch.object(session, "secrets", drawn)
+        self._secrets.start()
         self._told = Told(self)
         _LOG.addHandler(self._told)
         for number in range(1, pick.choice([3, 3, 3, 4]) + 1):
@@ -220,6 +227,7 @@ class Life(World):
         asyncio._set_running_loop(None)
         _LOG.removeHandler(self._told)
         self._names.stop()
+        self._secrets.stop()
         if self.etcd is not None:
             self.etcd.close()
         super().close()
