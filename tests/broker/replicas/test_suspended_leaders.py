@@ -16,7 +16,8 @@ from client.async_connection import open_connection
 from client.calls.replication import replica_fetch
 from protocol.api import fetch as fetch_api
 from protocol.api.fetch import FetchPartition
-from protocol.errors import ErrorCode, NotLeaderOrFollower
+from protocol.errors import BrokerError, ErrorCode, NotLeaderOrFollower
+from protocol.group_errors import NotCoordinator
 from tests.broker.replicas.inside import (
     ask,
     brokers,
@@ -28,6 +29,7 @@ from tests.broker.replicas.inside import (
     tags_of,
 )
 
+OFFSETS = "__consumer_offsets"
 SUSPENDED, RESUMED = "partition leaders suspended", "partition leaders resumed"
 
 
@@ -45,6 +47,13 @@ def is_suspended(broker, topic, index=0):
     return False
 
 
+async def followed(three, topic, index=0, *, leader=1):
+    """Waits until all followers have asked for all that there is."""
+    led = three[leader].replicas.led(three[leader].log(topic, index))
+    await eventually(lambda: len(led.parked) == len(led.leader.followers))
+    return led
+
+
 async def followers_leave(three):
     """The sessions of the followers end; the metadata do not say so, as for a leader that is cut off."""
     for number in (2, 3):
@@ -58,8 +67,7 @@ def logged(caplog, what):
 async def test_an_idle_partition_goes_on_while_followers_ask_for_it_in_their_sessions(tmp_path):
     async with brokers(tmp_path) as three:
         await three.create("t", replicas=((1, 2, 3),) * 2)
-        led = three[1].replicas.led(three[1].log("t"))
-        await eventually(lambda: len(led.parked) == 2)
+        led = await followed(three, "t")
         cut_off(three[1])
         for remote in led.leader.followers:
             remote.asked_ms = None  # all that named the partition was long ago
@@ -120,6 +128,7 @@ async def _wait_for_records(broker):
 async def test_a_refused_client_is_not_sent_back_to_the_leader_that_refused_it(tmp_path):
     async with brokers(tmp_path) as three:
         await three.create("t")
+        await followed(three, "t")
         cut_off(three[1])
         await followers_leave(three)
         await eventually(lambda: is_suspended(three[1], "t"))
@@ -131,15 +140,49 @@ async def test_a_refused_client_is_not_sent_back_to_the_leader_that_refused_it(t
 async def test_a_partition_of_two_waits_while_the_other_replica_is_down(tmp_path):
     async with brokers(tmp_path) as three:
         await three.create("t", replicas=((1, 2),))
+        await followed(three, "t")
         cut_off(three[1])
         await three[2].lose_session(is_noticed=False)
         await eventually(lambda: is_suspended(three[1], "t"))
         assert three[1].replicas.leads_in_vain
 
 
+async def test_a_coordinator_refuses_meanwhile_and_reads_its_partition_again(tmp_path, caplog):
+    caplog.set_level("INFO", "tidelog.coordination")
+    async with brokers(tmp_path) as three:
+        await three.create(OFFSETS)
+        await followed(three, OFFSETS)
+        coordinator = three[1].node.coordinator
+        coordinator.start()
+        try:
+            epoch = await eventually(lambda: coordinated(coordinator))
+            cut_off(three[1])
+            await followers_leave(three)
+            await eventually(lambda: is_suspended(three[1], OFFSETS))
+            await eventually(lambda: not coordinated(coordinator))
+            with pytest.raises(NotCoordinator):
+                coordinator.ownership.check(0)
+            for number in (2, 3):
+                await three[number].register()
+            assert await eventually(lambda: coordinated(coordinator)) == epoch
+            assert len(logged(caplog, "coordinator loaded")) == 2
+            await followed(three, OFFSETS)
+        finally:
+            await coordinator.stop()
+
+
+def coordinated(coordinator):
+    """The epoch in which a coordinator serves the partition, and one more; None if it does not."""
+    try:
+        return coordinator.ownership.check(0) + 1
+    except BrokerError:
+        return None
+
+
 async def test_a_renewal_lets_it_go_on(tmp_path):
     async with brokers(tmp_path) as three:
         await three.create("t")
+        await followed(three, "t")
         cut_off(three[1])
         await followers_leave(three)
         await eventually(lambda: is_suspended(three[1], "t"))
@@ -159,12 +202,13 @@ async def test_a_follower_tells_the_leader_whose_partition_it_leaves(tmp_path, m
     monkeypatch.setattr(FetchSession, "_forget", noted)
     async with brokers(tmp_path) as three:
         await three.create("t", replicas=((1, 2, 3),) * 2)
-        leds = [three[1].replicas.led(three[1].log("t", index)) for index in (0, 1)]
-        await eventually(lambda: all(len(led.parked) == 2 for led in leds))
+        for index in (0, 1):
+            await followed(three, "t", index)
         await three.elect("t", 2)
         await eventually(lambda: (0, 3) in forgotten)
         assert (1, 3) not in forgotten
-        assert len(leds[1].parked) == 2
+        await followed(three, "t", leader=2)
+        await followed(three, "t", 1)
 
 
 @pytest.mark.parametrize("says_so", [True, False])
@@ -173,7 +217,7 @@ async def test_what_a_follower_forgets_or_leaves_with_its_connection_counts_no_m
 ):
     async with brokers(tmp_path) as three:
         topic = await three.create("t")
-        led = three[1].replicas.led(three[1].log("t"))
+        led = await followed(three, "t")
         await followers_leave(three)
         cut_off(three[1])
         epoch = three[1].node.metadata.image.brokers[3].epoch
