@@ -64,7 +64,7 @@ async def leave(node: Node, member: Cluster | Alone | None) -> None:
     failed = {partition.directory.parent for partition in node.offline()}
     is_flushed = False
     try:
-        node.store.close()
+        node.store.close(unlocks=False)  # the next process waits until all is written
         is_flushed = True
     finally:
         await member.leave(is_flushed=is_flushed, failed=failed)

@@ -3,12 +3,14 @@
 A line is written at once if that cannot block. Else it waits in memory with those that follow, up to
 `WAITING_BYTES` in all, and a thread writes them. A line for which there is no room is dropped and counted;
 the count is a line of its own as soon as there is room again. If standard error is closed at the other end,
-what is logged from then on is dropped.
+because a supervisor or another reader is gone, what is logged from then on goes to a file, up to
+`UNREAD_BYTES`; without a file it is dropped.
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import select
 import threading
@@ -17,8 +19,11 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 WAITING_BYTES: Final = 1 << 20
+UNREAD_BYTES: Final = 16 << 20
+_KEPT_BYTES = 1 << 20  # of an earlier process: a larger file is begun anew
 _STANDARD_ERROR = 2
 
 
@@ -32,6 +37,8 @@ class LogOutput:
         most_bytes: int = WAITING_BYTES,
     ) -> None:
         """`tell_dropped` returns the line that says how many lines were dropped."""
+        self.unread_file: Path | None = None
+        self._room_bytes: float = math.inf  # in the file, once it is written
         self._tell_dropped = tell_dropped
         self._descriptor = descriptor
         self._most_bytes = most_bytes
@@ -79,12 +86,30 @@ class LogOutput:
                 self._changed.notify_all()
 
     def _write(self, line: bytes) -> None:
-        with contextlib.suppress(OSError):  # nobody reads any more
-            while line:
-                try:
-                    line = line[os.write(self._descriptor, line) :]
-                except BlockingIOError:  # of a descriptor that does not block by itself
-                    self._poll().poll()
+        with contextlib.suppress(OSError):  # nobody reads any more, and there is no file
+            try:
+                self._write_whole(line)
+            except BrokenPipeError:
+                self._turn_to_file()
+                self._write_whole(line)
+
+    def _write_whole(self, line: bytes) -> None:
+        self._room_bytes -= len(line)
+        while line and self._room_bytes >= 0:
+            try:
+                line = line[os.write(self._descriptor, line) :]
+            except BlockingIOError:  # of a descriptor that does not block by itself
+                self._poll().poll()
+
+    def _turn_to_file(self) -> None:
+        """Lets the lines from now on go to the file. Raises OSError."""
+        if self.unread_file is None:
+            raise FileNotFoundError
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        self._descriptor = os.open(self.unread_file, flags, 0o600)
+        self._room_bytes = UNREAD_BYTES
+        if os.fstat(self._descriptor).st_size > _KEPT_BYTES:
+            os.ftruncate(self._descriptor, 0)
 
     def _can_take(self, line: bytes) -> bool:
         """Returns whether a write does not block: a pipe that is ready takes PIPE_BUF bytes."""

@@ -23,6 +23,7 @@ from broker.clock import ManualClock, SystemClock, machine_boot_id
 from broker.http.application import start_http
 from broker.ignored_settings import log_ignored
 from broker.joining import check_directories, leave, member_of
+from broker.log_dir_locks import lock_directories
 from broker.maintenance.compaction_rounds import CompactionRounds
 from broker.maintenance.retention_rounds import Rounds
 from broker.maintenance.room_watch import watch_room
@@ -45,6 +46,7 @@ from broker.pools import NoDefaultPool
 from broker.topics.startup import open_topics
 from protocol.errors import BrokerError
 from protocol.records import kernels
+from storage import permissions
 from storage.directory.log_directory import LogDirectoryError
 from storage.directory.store import LogStore
 from storage.segment import log_file
@@ -70,7 +72,8 @@ _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 def run(config: BrokerConfig, clock: Clock | None = None) -> int:
     """Serves until SIGTERM or SIGINT. Returns the exit status: 0, or 1 if the start failed."""
-    logs.set_up(config.log_level)
+    permissions.set_umask(group_reads=config.log_dir_group_readable)
+    logs.set_up(config.log_level, Path(config.log_dirs[0]))
     keep_freed_memory()
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -111,8 +114,6 @@ async def _run(config: BrokerConfig, clock: Clock, faults: Faults | None) -> int
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     loop.set_default_executor(NoDefaultPool())
-    for number in _STOP_SIGNALS:
-        loop.add_signal_handler(number, stop.set)
     log_ignored(config)
     if kernels.IMPLEMENTATION != "compiled":
         log.warning("the compiled record kernels are missing: serving with the slower Python twin")
@@ -131,8 +132,17 @@ async def _run(config: BrokerConfig, clock: Clock, faults: Faults | None) -> int
         boot_id=machine_boot_id(),
         reserve_bytes=config.log_dir_reserve_bytes,
     )
-    store.lock()  # first: the metadata beside the logs are migrated when they are opened
+
+    def begin_stop() -> None:
+        stop.set()
+        store.note_stopping()
+
+    for number in _STOP_SIGNALS:
+        loop.add_signal_handler(number, begin_stop)
+    # First: the metadata beside the logs are migrated when they are opened.
+    await lock_directories(store, stop, clock)
     try:
+        permissions.warn_of_open(directories, group_reads=config.log_dir_group_readable)
         check_directories(config, directories)
         metadata = metadata_of(config)
         if faults is not None and config.cluster.metadata_store:

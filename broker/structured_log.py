@@ -14,12 +14,16 @@ import json
 import logging
 import math
 import time
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from broker.clock import SystemClock
 from broker.log_output import LogOutput
 from broker.repeats import Repeats
 from protocol.errors import BrokerError
+from storage.filenames import UNREAD_LOG
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 MOST_CHARACTERS: Final = 2_000  # of a message, and of each value
 _MOST_TRACEBACK = 40_000  # characters
@@ -116,9 +120,14 @@ def _encoded(line: str) -> bytes:
     return line.encode("utf-8", "backslashreplace") + b"\n"
 
 
-def set_up(level: str) -> LogHandler:
-    """Sends everything at or above `level` to standard error, also what is logged last."""
+def set_up(level: str, directory: Path | None = None) -> LogHandler:
+    """Sends everything at or above `level` to standard error, also what is logged last.
+
+    Once nobody can read standard error any more it goes to `unread.log` in the directory, if one is given.
+    """
     handler = LogHandler()
+    if directory is not None:
+        handler.output.unread_file = directory / UNREAD_LOG
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())

@@ -4,8 +4,8 @@ The names are Apache Kafka's, so its tools work on our directories. The files of
 `<base offset, 20 digits><suffix>`, a partition's directory `<topic>-<partition>`, one that waits
 for its removal `<topic>-<partition>.<unique>-delete`, and one that belongs to no topic
 `<topic>-<partition>.<unique>-stray`. Only `.appendtimes`,
-`.negativetimes`, `max-latency-checkpoint`, `registration`, `disk-probe`, `reserve`, `scrub-checkpoint`
-and the checkpoints of the clock are ours.
+`.negativetimes`, `max-latency-checkpoint`, `registration`, `disk-probe`, `reserve`, `scrub-checkpoint`,
+`unread.log` and the checkpoints of the clock are ours.
 """
 
 from __future__ import annotations
@@ -54,6 +54,7 @@ CLOCK_CHECKPOINT = "clock-checkpoint"  # ours: what is known about the clock
 RECENT_CLOCK_CHECKPOINT = "recent-clock-checkpoint"  # its last reading; a power loss may lose it
 REGISTRATION_FILE = "registration"  # ours: by which broker, and how, the directory is used
 DISK_PROBE_FILE = "disk-probe"  # ours: what is written to see how fast the disk is
+UNREAD_LOG = "unread.log"  # ours: what a broker logs while nobody reads its standard error
 RESERVE_FILE = "reserve"  # ours: room for what must work on a full disk
 SCRUB_CHECKPOINT = "scrub-checkpoint"  # ours: how far scrubbing has come, and what it has found
 BROKERS_DIRECTORY = "brokers"  # ours: the directories of the other brokers of a machine

@@ -18,7 +18,7 @@ import weakref
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Protocol
 
-from storage import file_systems, reserves
+from storage import file_systems, permissions, reserves
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -36,7 +36,7 @@ class System:
 
     def open(self, path: Path, flags: int) -> int:
         """Opens a file, created if the flags hold O_CREAT; returns its descriptor number."""
-        return os.open(path, flags | os.O_CLOEXEC, 0o644)
+        return os.open(path, flags | os.O_CLOEXEC, permissions.FILE)
 
     def read(self, number: int, size: int, position: int) -> bytes:
         """Reads from a position; returns fewer bytes at the end of the file."""
@@ -75,7 +75,7 @@ class System:
 
     def make_directory(self, path: Path) -> None:
         """Creates a directory that does not exist yet."""
-        path.mkdir()
+        path.mkdir(permissions.DIRECTORY)
 
     def remove_directory(self, path: Path) -> None:
         """Removes a directory with its contents, including files that are added meanwhile."""

@@ -93,7 +93,7 @@ class Reserve:
     def _make(self, size: int) -> bool:
         """Makes the file, if there is room for it; returns whether it is there."""
         try:
-            number = os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            number = os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
                 os.posix_fallocate(number, 0, size)
             finally:

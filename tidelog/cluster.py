@@ -57,7 +57,7 @@ class BrokerCluster:
         }
         if clock == "manual":
             same.setdefault("clock.start.ms", time.time_ns() // 1_000_000)
-        directory.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(0o700, parents=True, exist_ok=True)
 
         def start(broker: int) -> BrokerProcess:
             place = directory if broker == 1 else directory / "brokers" / str(broker)

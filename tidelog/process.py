@@ -260,8 +260,8 @@ class BrokerProcess:
         environ = {
             name: value for name, value in os.environ.items() if not name.startswith("KAFKA_")
         }
-        self.log_dir.mkdir(parents=True, exist_ok=True)
-        with self.log_file.open("ab") as log:
+        self.log_dir.mkdir(0o700, parents=True, exist_ok=True)
+        with open(self.log_file, "ab", opener=_opened_for_owner) as log:
             self._process = subprocess.Popen(  # noqa: S603 - our own command
                 command,
                 stdin=subprocess.PIPE,
@@ -334,6 +334,10 @@ class BrokerProcess:
         lines = self.log().splitlines()[-_SHOWN_LINES:]
         shown = "\n".join(f"    {line}" for line in lines) or "    (nothing)"
         return f"{sentence}; its last log lines:\n{shown}"
+
+
+def _opened_for_owner(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def _is_free(metadata_file: str) -> bool:

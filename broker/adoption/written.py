@@ -29,6 +29,7 @@ def write_inventory(path: Path, inventory: Inventory) -> None:
     ]
     metadata = None if inventory.metadata is None else _metadata_said(inventory.metadata)
     said = {"version": _VERSION, **inventory._asdict(), "logs": logs, "metadata": metadata}
+    path.touch(0o600)
     path.write_text(json.dumps(said, indent=1) + "\n", encoding="utf-8")
 
 

@@ -112,6 +112,15 @@ class BrokerConfig:
         low=0,
         dynamic=False,
     )
+    log_dir_group_readable: bool = setting(
+        "log.dir.group.readable",
+        Type.BOOLEAN,
+        False,
+        "Whether the group of a log directory may read the logs in it: what is made there has the modes "
+        "0640 and 0750 instead of 0600 and 0700. The metadata, lock files and sockets are the owner's "
+        "alone. Not a Kafka setting.",
+        dynamic=False,
+    )
     control_listener: str = setting(
         "control.listener",
         Type.STRING,

@@ -9,18 +9,18 @@ keeps the longest delay with which records of each log arrived.
 
 from __future__ import annotations
 
-import fcntl
 import logging
-import os
 from typing import TYPE_CHECKING
 
 from storage import checkpoints, filenames, files
+from storage.lock_file import LockFile, holder_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     from protocol.topic_partition import TopicPartition
+    from storage.lock_file import Holder
     from storage.log.partition import Partition
 
     Offsets = dict[TopicPartition, int]
@@ -34,6 +34,16 @@ _CLEAN_SHUTDOWN = b'{"version":0,"brokerEpoch":-1}'
 
 class LogDirectoryError(Exception):
     """A log directory cannot be used; the message names it and says why."""
+
+
+class DirectoryInUse(LogDirectoryError):
+    """Another broker has locked a log directory: `holder`, if it has said who it is."""
+
+    def __init__(self, path: Path, holder: Holder | None) -> None:
+        super().__init__(
+            f"log directory {path} is in use: another broker holds {filenames.LOCK_FILE} there"
+        )
+        self.path, self.holder = path, holder
 
 
 class LogDirectory:
@@ -84,7 +94,11 @@ class LogDirectory:
 
     def release(self) -> None:
         """Unlocks the directory."""
-        os.close(self._lock)
+        self._lock.release()
+
+    def note_stopping(self) -> None:
+        """Notes in the lock file that this process is about to end."""
+        self._lock.note_stopping()
 
     def sync_file_system(self) -> None:
         """Makes all that was written durable, as `files.sync_file_system` does; raises OSError.
@@ -167,22 +181,13 @@ class LogDirectory:
         self.noted &= here
 
 
-def _lock(path: Path) -> int:
-    """Locks a log directory for this process; raises LogDirectoryError when another one holds it.
-
-    Java uses the second of the two kinds of lock. The first also excludes a second broker in this
-    process.
-    """
-    number = os.open(path / filenames.LOCK_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+def _lock(path: Path) -> LockFile:
+    """Locks a log directory for this process; raises DirectoryInUse when another one holds it."""
+    file = path / filenames.LOCK_FILE
     try:
-        fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        fcntl.lockf(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except (BlockingIOError, PermissionError) as error:
-        os.close(number)
-        raise LogDirectoryError(
-            f"log directory {path} is in use: another broker holds {filenames.LOCK_FILE} there"
-        ) from error
-    return number
+        return LockFile(file, for_java=True)
+    except BlockingIOError as error:
+        raise DirectoryInUse(path, holder_of(file)) from error
 
 
 def _read(path: Path) -> Offsets:

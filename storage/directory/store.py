@@ -150,8 +150,15 @@ class LogStore:
             self._release()
             raise
 
-    def close(self) -> None:
+    def note_stopping(self) -> None:
+        """Notes in the lock files that this process is about to end; for any thread."""
+        for directory in list(self._directories):
+            directory.note_stopping()
+
+    def close(self, *, unlocks: bool = True) -> None:
         """Closes every partition, writes the checkpoints and the marks of a clean stop, and unlocks.
+
+        Unless it `unlocks` the directories stay locked until it is called once more.
 
         A log that nobody has asked for since an unclean stop is not recovered for this: a stop has
         little time. Its directory is not marked clean, and the next start finds it as it was.
@@ -160,9 +167,9 @@ class LogStore:
         """
         with self._checkpointing, self._table.changing:
             self._table.wait_for_exclusive()
-            self._close()
+            self._close(unlocks=unlocks)
 
-    def _close(self) -> None:
+    def _close(self, *, unlocks: bool) -> None:
         if not self._is_open:
             self._release()
             return
@@ -180,7 +187,9 @@ class LogStore:
         except OSError as error:
             raise KafkaStorageError(f"the log directories were not closed: {error}") from error
         finally:
-            self._release()
+            self._is_open = False
+            if unlocks:
+                self._release()
         for failure in failures.values():
             raise failure
 

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 
+from broker import log_output
 from broker.log_output import LogOutput
 from broker.repeats import SHOWN
 from broker.structured_log import MOST_CHARACTERS, Logfmt, LogHandler
@@ -107,6 +108,24 @@ def test_a_log_that_nobody_reads_any_more_is_dropped():
     output = LogOutput(lambda _: b"", write)
     output.put(b"lost\n")
     assert output.drain(10)
+    os.close(write)
+
+
+def test_what_nobody_can_read_any_more_goes_to_a_file_of_bounded_size(tmp_path, monkeypatch):
+    monkeypatch.setattr(log_output, "UNREAD_BYTES", 1_000)
+    read, write = os.pipe()
+    output = LogOutput(lambda _: b"", write)
+    output.unread_file = file = tmp_path / "unread.log"
+    output.put(b"read\n")
+    assert os.read(read, 100) == b"read\n"
+    assert not file.exists()
+    os.close(read)
+    for number in range(200):
+        output.put(b"%04d\n" % number)
+    assert output.drain(60)
+    assert file.read_bytes().split() == [b"%04d" % number for number in range(200)]
+    output.put(b"one too many\n")
+    assert file.stat().st_size == 1_000
     os.close(write)
 
 

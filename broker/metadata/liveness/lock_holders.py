@@ -14,10 +14,12 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from storage.lock_file import listed
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-_LOCKS, _PROCESSES = Path("/proc/locks"), Path("/proc")
+_PROCESSES = Path("/proc")
 _FILE_LOCKS = range(0x4000_0000, 0x4000_0000 + 512)  # pending, reserved, and those of readers
 _LOG_LOCKS = range(120, 123)  # of `-shm`: to write, to move the log into the file, to recover
 _STOPPED = "T"  # by a signal, of which the parent process is told; by a debugger it would be "t"
@@ -75,15 +77,7 @@ def who_blocks(metadata: Path) -> str | None:
 
 
 def _locks(path: Path, places: range) -> Iterator[Holder]:
-    """Yields the locks on some bytes of a file. Raises OSError.
-
-    A device may have another number in the list than for stat(2), so the inode has to be enough.
-    """
-    inode = str(path.stat().st_ino)
-    for line in _LOCKS.read_text().splitlines():
-        fields = line.split()
-        if fields[1] != "POSIX":  # or "->": it waits for a lock, and holds none
-            continue
-        mode, pid, where, start = fields[3:7]
-        if where.rpartition(":")[2] == inode and int(start) in places:
-            yield Holder(int(pid), mode == "READ")
+    """Yields the locks on some bytes of a file. Raises OSError."""
+    for each in listed(path.stat()):
+        if each.is_posix and each.start in places:
+            yield Holder(each.pid, each.is_shared)

@@ -124,6 +124,7 @@ class Peers:
         path.unlink(missing_ok=True)  # of an earlier process, which has ended: the lock says so
         listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         listening.bind(self._address(self.broker_id))
+        path.chmod(0o600)
         loop = asyncio.get_running_loop()
         self._server = await loop.create_unix_server(lambda: _Link(self), sock=listening)
 

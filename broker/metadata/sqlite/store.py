@@ -39,7 +39,7 @@ from broker.metadata.store import (
 )
 from broker.metadata.watching import Watches
 from protocol.errors import KafkaStorageError
-from storage import reserves
+from storage import permissions, reserves
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
@@ -281,7 +281,8 @@ class SqliteStore:
         if self._peers is not None and self._clock is None:
             self._clock = machine_lease_clock()  # a broker that shares the file has a lease
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._path.parent.mkdir(0o700, parents=True, exist_ok=True)
+            _keep_to_owner(self._path)
             db = sqlite3.connect(
                 self._path,
                 timeout=_BUSY_TIMEOUT_S,
@@ -304,6 +305,13 @@ class SqliteStore:
         if self._db is not None:
             self._db.close()
             self._db = None
+
+
+def _keep_to_owner(path: Path) -> None:
+    """Keeps other users from reading, who would keep changes waiting: SQLite gives its files this mode."""
+    permissions.keep_to_owner(path)
+    for suffix in ("-journal", "-wal", "-shm"):
+        permissions.close_to_others(path.with_name(path.name + suffix))
 
 
 def _outcome(work: Work[Result], db: sqlite3.Connection) -> Result | _Refusal:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import ipaddress
 import socket
+import time
 from typing import TYPE_CHECKING, Final
 
 from broker.network.accepting.listener import HTTP, Listener
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 BACKLOG: Final = 1024
 """How many connections of a listening socket may wait to be accepted."""
+
+_TRIES, _PAUSE_S = 20, 0.05
 
 
 def bound_listeners(config: BrokerConfig) -> list[tuple[socket.socket, Listener]]:
@@ -57,7 +60,21 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def _bind(host: str, port: int) -> socket.socket:
-    """Binds a socket that does not listen yet. Raises OSError that names the address."""
+    """Binds a socket that does not listen yet. Raises OSError that names the address.
+
+    A process that was killed may still be closing its port: a port in use is tried for a second.
+    """
+    for _ in range(_TRIES):
+        try:
+            return _bound(host, port)
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+        time.sleep(_PAUSE_S)
+    return _bound(host, port)
+
+
+def _bound(host: str, port: int) -> socket.socket:
     is_ipv6 = ":" in host
     bound = socket.socket(socket.AF_INET6 if is_ipv6 else socket.AF_INET)
     try:

@@ -215,6 +215,23 @@ def test_nothing_outlives_a_supervisor_that_is_killed(tmp_path):
         assert all(map(ended, subject.pids))
 
 
+def test_one_that_is_started_at_once_waits_for_the_brokers_of_a_killed_one(tmp_path):
+    with free_neighbours() as (port, kept):
+        listeners = ("--listeners", f"PLAINTEXT://127.0.0.1:{port}")
+        with serving(tmp_path, *listeners, brokers="2") as first:
+            KafkaAdminClient(bootstrap_servers=first.bootstrap).close()
+            first.process.kill()
+            kept.release()
+            with serving(tmp_path, *listeners, brokers="2") as second:
+                assert second.bootstrap == first.bootstrap, second.log()
+                assert not set(second.pids) & set(first.pids)
+                assert all(map(ended, first.pids))
+                assert "a broker has ended" not in second.log()
+                assert second.stop() == 0
+    for broker in ("", "brokers/2/"):  # what nobody could read any more
+        assert "msg=stopped" in (tmp_path / "data" / broker / "unread.log").read_text()
+
+
 def test_a_second_signal_stops_the_rest_at_once(tmp_path):
     with serving(tmp_path) as subject:
         stuck = subject.pids[2]
@@ -223,6 +240,20 @@ def test_a_second_signal_stops_the_rest_at_once(tmp_path):
         subject.process.send_signal(signal.SIGTERM)
         assert subject.process.wait(WITHIN_S) == 0
         assert ended(stuck)
+
+
+@contextlib.contextmanager
+def free_neighbours():
+    """Yields a free port, after which the next one is free as well, and what keeps both."""
+    while True:
+        with socket.create_server(("127.0.0.1", 0)) as one:
+            port = one.getsockname()[1]
+            with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port + 1)):
+                break
+    kept = KeptPorts()
+    kept.keep([f"127.0.0.1:{port}", f"127.0.0.1:{port + 1}"])
+    yield port, kept
+    kept.release()
 
 
 def taken_behind_a_free_one():

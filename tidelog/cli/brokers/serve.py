@@ -121,6 +121,7 @@ def _serve_many(
     """Runs several brokers. Raises ConfigError."""
     from broker import structured_log
     from config import ConfigError, load
+    from storage.permissions import set_umask
     from tidelog.supervisor.arrangement import arranged, files_of
     from tidelog.supervisor.stalls import Stalls
     from tidelog.supervisor.supervisor import Supervisor, log
@@ -142,7 +143,8 @@ def _serve_many(
     stalls = Stalls(metadata, first.cluster.broker_session_timeout_ms / 1000)
     if options.stop_at_eof:
         _stop_at_eof()
-    handler = structured_log.set_up(config.log_level)
+    set_umask()
+    handler = structured_log.set_up(config.log_level, Path(config.log_dirs[0]))
     try:
         return Supervisor(
             same,

@@ -12,11 +12,11 @@ import sys
 
 import pytest
 
-from broker.metadata.liveness import lock_holders
 from broker.metadata.liveness.broker_lock import BrokerLock
 from broker.metadata.liveness.lock_holders import Holder, holders, is_stopped, who_blocks
 from broker.metadata.sqlite.store import SqliteStore
 from broker.metadata.store import Put
+from storage import lock_file
 from tests.broker.subject import eventually
 
 BEGIN = """
@@ -113,7 +113,7 @@ def test_this_process_is_not_in_its_own_way(path):
 
 def test_without_a_list_of_locks_nobody_is_found(path, begun, tmp_path, monkeypatch):
     begun(path, WRITES)
-    monkeypatch.setattr(lock_holders, "_LOCKS", tmp_path / "missing")
+    monkeypatch.setattr(lock_file, "_LOCKS", tmp_path / "missing")
     assert who_blocks(path) is None
 
 
