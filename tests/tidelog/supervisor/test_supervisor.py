@@ -17,6 +17,8 @@ import pytest
 from kafka import KafkaAdminClient, KafkaProducer
 
 from broker.metadata.liveness.lock_holders import holders, is_stopped
+from tests.broker.asking import create, fetch_fields, produce, records_for
+from tests.oracle import wire
 from tidelog.kept_ports import KeptPorts
 
 ROOT = Path(__file__).parents[3]
@@ -218,8 +220,14 @@ def test_nothing_outlives_a_supervisor_that_is_killed(tmp_path):
 def test_one_that_is_started_at_once_waits_for_the_brokers_of_a_killed_one(tmp_path):
     with free_neighbours() as (port, kept):
         listeners = ("--listeners", f"PLAINTEXT://127.0.0.1:{port}")
-        with serving(tmp_path, *listeners, brokers="2") as first:
-            KafkaAdminClient(bootstrap_servers=first.bootstrap).close()
+        with serving(tmp_path, *listeners, brokers="2") as first, contextlib.ExitStack() as slow:
+            clients = [slow.enter_context(wire.Connection(each)) for each in first.bootstrap]
+            create(clients[0], "t")
+            for client in clients:  # one is connected to the leader, which waits for it for seconds
+                for _ in range(16):
+                    produce(client, "t", records_for(9, "x" * 900_000))
+                fields = fetch_fields("t", partition_max_bytes=50 << 20)
+                client.ask("Fetch", 11, answered=False, **fields)
             first.process.kill()
             kept.release()
             with serving(tmp_path, *listeners, brokers="2") as second:
