@@ -177,6 +177,9 @@ class Cluster:
         config = self._node.config
         if not config.cluster.controlled_shutdown_enable or self.epoch == NO_SESSION:
             return
+        if self._metadata.went_back is not None:
+            log.warning("controlled shutdown not possible: %s", self._metadata.went_back)
+            return
         begun_s = self._node.clock.monotonic_s()
         log.info("controlled shutdown begun")
         self._is_stopping = True

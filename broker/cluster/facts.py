@@ -12,6 +12,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from broker.http.answers import twice
+from broker.http.readiness import reasons
 from broker.metadata.brokers.records import OfflineRecord
 from broker.metadata.standing import SERVING, standings, state_of, why_missing
 from broker.network.accepting.listener import HTTP
@@ -62,6 +63,7 @@ def _own(node: Node) -> dict[str, Any]:
     config, member = node.config, node.cluster
     return {
         "not_serving": None if member is None else member.why_not_serving,
+        "not_ready": [{"reason": each.kind, "sentence": each.line} for each in reasons(node)],
         "metadata_error": None if member is None else member.metadata_error,
         "suspended_partitions": []
         if node.replicas is None

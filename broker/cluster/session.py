@@ -157,8 +157,7 @@ class Session:
             self.lease.on_lost()
             raise SessionLostError("its lease has ended") from None
         except BrokerError as error:
-            self._error = error.message
-            log.warning("%s not stored: %s", transaction.why, error.message)
+            self._failed(f"{transaction.why} not stored", error)
             await asyncio.sleep(_RETRY_S)
             return None
         self._error = None
@@ -193,13 +192,18 @@ class Session:
             try:
                 self.lease_id = await self._metadata.store.grant(self._lease_ms)
             except BrokerError as error:
-                self._error = error.message
-                log.warning("no lease for a session: %s", error.message)
+                self._failed("no lease for a session", error)
                 await asyncio.sleep(_RETRY_S)
             else:
                 self._error = None
                 self.lease = Lease(self._lease_ms, asked_ms)
                 return
+
+    def _failed(self, what: str, error: BrokerError) -> None:
+        """Logs what the store has not done, once for as long as the reason is the same."""
+        if error.message != self._error:
+            log.warning("%s: %s", what, error.message)
+        self._error = error.message
 
     def _start(self, image: Image, endpoints: tuple[Endpoint, ...], *, is_fenced: bool) -> Start:
         directories = self._directories

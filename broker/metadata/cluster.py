@@ -26,6 +26,7 @@ from broker.metadata.store import (
     MOST_OPERATIONS,
     CompactedError,
     MetadataError,
+    WentBackError,
     absent,
     unchanged_since,
 )
@@ -330,6 +331,9 @@ class ClusterMetadata:
             self._take(await self.store.changes(self.image.revision))
         except CompactedError:
             await self._read_again()
+        except WentBackError as error:
+            self.went_back = error.message
+            raise
 
     def _take(self, changes: list[Change]) -> None:
         assert self._builder is not None
@@ -376,6 +380,9 @@ class ClusterMetadata:
                 with contextlib.suppress(BrokerError):  # the next iteration tries again
                     await self._read_again()
                     continue
+            except WentBackError as error:  # the store has logged it
+                self.went_back = error.message
+                return
             except BrokerError as error:
                 log.warning("the metadata cannot be watched: %s", error.message)
             else:

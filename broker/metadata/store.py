@@ -24,6 +24,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
+from protocol.errors import ErrorCode, KafkaStorageError
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
@@ -41,6 +43,22 @@ class MetadataError(Exception):
 
 class CompactedError(Exception):
     """The store no longer has the requested changes; read everything instead."""
+
+
+class WentBackError(KafkaStorageError, code=ErrorCode.KAFKA_STORAGE_ERROR):
+    """The store has an older revision than it had, as after a restore of an older snapshot.
+
+    What was read before is not to be mixed with what is there now. The store does nothing more until
+    it is opened again, but for keeping leases.
+    """
+
+    def __init__(self, revision: int, known: int) -> None:
+        """`revision` is that of the store, `known` the largest one that was read from it."""
+        self.revisions = (revision, known)
+        super().__init__(
+            f"the metadata store has gone back from revision {known} to {revision}, as when an older "
+            "snapshot is restored, or all is deleted: stop every broker, then start them again"
+        )
 
 
 class LeaseEndedError(Exception):
@@ -118,7 +136,8 @@ def unchanged_since(key: str, revision: int) -> tuple[Compare, ...]:
 class KeyValueStore(Protocol):
     """The contract of every metadata store.
 
-    Every method but open() raises KafkaStorageError if the store cannot do its work. If a
+    Every method but open() raises KafkaStorageError if the store cannot do its work, and its subclass
+    WentBackError if the store has gone back; `keep_alive`, `revoke` and `close` do not. If a
     transaction raises it, the outcome is unknown: only another transaction can tell.
     """
 

@@ -1,21 +1,25 @@
 """The last changes that the watch has told, kept in this process for those who ask for them.
 
 It has every change of the cluster's keys between two revisions, and the revisions of every key at
-the second of them. All methods run in the loop of gRPC.
+the second of them. If etcd answers with an older revision than that, it has gone back: the log ends, and
+every call says so. All methods run in the loop of gRPC.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.metadata.store import CompactedError
+from broker.metadata.store import CompactedError, WentBackError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from broker.metadata.store import Change
+
+log = logging.getLogger("tidelog.etcd")
 
 
 class Revisions(NamedTuple):
@@ -45,6 +49,29 @@ class ChangeLog:
         self._revisions: deque[list[Change]] = deque()
         self._news = asyncio.Event()
         self._is_closed = False
+        self._went_back: WentBackError | None = None
+
+    @property
+    def has_gone_back(self) -> bool:
+        """Whether etcd has gone back to an older revision."""
+        return self._went_back is not None
+
+    def check(self) -> None:
+        """Raises WentBackError if etcd has gone back."""
+        if self._went_back is not None:
+            raise WentBackError(*self._went_back.revisions)
+
+    def check_newest(self, revision: int, known: int) -> None:
+        """Compares the newest revision by an answer with `end` as it was before the question.
+
+        Only for answers that are never older than the question (etcd's linearizable ones). Raises
+        WentBackError, and so does every later call.
+        """
+        if revision < known and self._went_back is None:
+            self._went_back = WentBackError(revision, known)
+            log.critical("%s", self._went_back.message)
+            self._notify()
+        self.check()
 
     def restart(self, revision: int, revisions: Mapping[str, Revisions]) -> None:
         """Forgets all changes, and goes on at a revision at which the keys are as given."""
@@ -76,7 +103,8 @@ class ChangeLog:
         self._notify()
 
     def after(self, revision: int) -> list[Change]:
-        """Returns the changes after a revision. Raises CompactedError."""
+        """Returns the changes after a revision. Raises CompactedError and WentBackError."""
+        self.check()
         if revision < self.begin:
             raise CompactedError(f"changes up to revision {self.begin} are forgotten")
         return [
@@ -89,7 +117,7 @@ class ChangeLog:
     async def next_after(self, revision: int) -> list[Change] | None:
         """Waits for changes after a revision, and returns all there are; None when closed.
 
-        Raises CompactedError.
+        Raises CompactedError and WentBackError.
         """
         while not self._is_closed:
             found = self.after(revision)
@@ -99,10 +127,14 @@ class ChangeLog:
         return None
 
     async def reach(self, revision: int, within_s: float) -> bool:
-        """Waits until the changes up to a revision are here; returns whether they are."""
+        """Waits until the changes up to a revision are here; returns whether they are.
+
+        Raises WentBackError.
+        """
         try:
             async with asyncio.timeout(within_s):
                 while self.end < revision and not self._is_closed:
+                    self.check()
                     await self._news.wait()
         except TimeoutError:
             return False

@@ -3,7 +3,8 @@
 A watch that ends, for whatever reason, goes on at the next member, at the last revision that was
 heard. If etcd has compacted what comes next, the log starts anew at what is read. Once a minute, and
 when a watch has gone on, all keys are compared with those that the watch has told, because etcd has
-had faults that lost events (etcd issue 17529); a difference starts the log anew, too.
+had faults that lost events (etcd issue 17529); a difference starts the log anew, too. If etcd has gone
+back to an older revision, nothing is followed any more.
 
 All methods run in the loop of gRPC.
 """
@@ -55,7 +56,7 @@ class Follower:
 
     async def start(self) -> None:
         """Reads all keys, then begins to watch them from that revision. Raises KafkaStorageError."""
-        self._restart(await read_keys(self._members, self._keys, keys_only=True))
+        self._restart(await self._read_keys())
         self._work = [asyncio.create_task(work) for work in (self._follow(), self._compare_often())]
 
     async def stop(self) -> None:
@@ -80,7 +81,7 @@ class Follower:
         while no member has begun the next watch: that one may tell what is missing.
         """
         watches, is_watching = self._watches, self._is_watching
-        found = await read_keys(self._members, self._keys, keys_only=True)
+        found = await self._read_keys()
         revisions = _revisions_of(found)
         if not await self._log.reach(found.revision, _REACH_S):
             # Nothing is told of revisions that are another cluster's: then the keys are the same.
@@ -93,12 +94,19 @@ class Follower:
             return True
         return revisions == self._log.revisions
 
+    async def _read_keys(self) -> Snapshot:
+        """Returns all keys without their values. Raises KafkaStorageError, and WentBackError."""
+        known = self._log.end
+        found = await read_keys(self._members, self._keys, keys_only=True)
+        self._log.check_newest(found.revision, known)
+        return found
+
     def _restart(self, found: Snapshot) -> None:
         self._log.restart(found.revision, _revisions_of(found))
 
     async def _follow(self) -> None:
         try:
-            while True:
+            while not self._log.has_gone_back:
                 self._watch = asyncio.create_task(self._next_watch())
                 await asyncio.wait([self._watch])
                 if not self._watch.cancelled():
@@ -168,7 +176,7 @@ class Follower:
         await self._members.call(
             lambda member: member.kv.Put, self._keys.put_barrier(), is_repeatable=True
         )
-        self._restart(await read_keys(self._members, self._keys, keys_only=True))
+        self._restart(await self._read_keys())
         self._has_lost = False
 
     async def _cancelled(self, token: Metadata, answer: Any) -> None:
@@ -194,7 +202,7 @@ class Follower:
 
     async def _compare_often(self) -> None:
         """Compares now and then, and soon after a watch was resumed."""
-        while True:
+        while not self._log.has_gone_back:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_COMPARE_S):
                     await self._resumed.wait()

@@ -10,6 +10,10 @@ twice, are tried with another member.
 A watch hears every change of the cluster's keys, from the moment the store is opened. `changes` asks
 etcd for its newest revision, and waits until the watch has arrived there. Where keys of others have
 been modified last, the watch cannot know that it has; then a key is put that tells.
+
+A restored etcd may have an older revision than it had. Every answer to a transaction or to `changes` is
+compared with what the watch has told, and all keys are when a watch goes on: then this store says that etcd
+has gone back, and does nothing more.
 """
 
 from __future__ import annotations
@@ -33,6 +37,7 @@ from broker.metadata.store import (
     KEPT_REVISIONS,
     LeaseEndedError,
     MetadataError,
+    WentBackError,
     check_span,
     check_transaction,
 )
@@ -167,6 +172,7 @@ class EtcdStore:
             self._members = None
 
     async def _read(self, prefix: str) -> Snapshot:
+        self._log.check()
         return await read_keys(self._open_members, self._keys, prefix)
 
     async def _transact(
@@ -174,6 +180,8 @@ class EtcdStore:
     ) -> int | None:
         request = self._keys.transaction(compares, operations)
         is_read = not operations
+        self._log.check()
+        known = self._log.end
         self._writing += 1
         try:
             answer = await self._call(lambda at: at.kv.Txn, request, is_repeatable=is_read)
@@ -185,12 +193,16 @@ class EtcdStore:
             self._writing -= 1
             if not self._writing:
                 self._written.set()
+        self._log.check_newest(answer.header.revision, known)
         return answer.header.revision if answer.succeeded else None
 
     async def _changes(self, after: int) -> list[Change]:
+        self._log.check()
+        known = self._log.end
         newest = await self._call(
             lambda at: at.kv.Range, self._keys.newest_revision(), is_repeatable=True
         )
+        self._log.check_newest(newest.header.revision, known)
         await self._arrive(newest.header.revision)
         return self._log.after(after)
 
@@ -207,6 +219,7 @@ class EtcdStore:
             raise KafkaStorageError("the watch of etcd lags behind")
 
     async def _grant(self, ttl_s: int) -> int:
+        self._log.check()
         lease = 1 + secrets.randbelow(2**63 - 1)
         request = rpc.LeaseGrantRequest(TTL=ttl_s, ID=lease)
         try:
@@ -232,6 +245,10 @@ class EtcdStore:
         return bool(await self._open_members.try_each(ask, is_repeatable=True))
 
     async def _why_no_writes(self) -> str | None:
+        try:
+            self._log.check()
+        except WentBackError as error:
+            return error.message
         request = rpc.StatusRequest()
         members = self._open_members
         try:

@@ -6,6 +6,7 @@ believed it would forget every broker they know. HTTP answers from the start, an
 
 from __future__ import annotations
 
+import json
 import socket
 import subprocess
 import sys
@@ -16,7 +17,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.broker.replicas.load import create
 from tests.broker.subject import eventually
+from tidelog.cli.parser import main
 from tidelog.cluster import BrokerCluster
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -99,18 +102,40 @@ def test_a_broker_that_waits_to_be_unfenced_can_be_stopped(held):
     assert held.stdout.read() == ""
 
 
-def test_a_broker_whose_session_is_lost_is_not_ready(tmp_path):
+def test_brokers_whose_sessions_are_lost_are_not_ready_and_every_diagnosis_says_so(
+    tmp_path, capsys
+):
     with BrokerCluster(tmp_path, 2, {"broker.session.timeout.ms": 4000}) as cluster:
-        http = cluster[2].http
-        assert page(http, "/readyz") == (200, "ready\n")
+        create(cluster, "t", replicas=2)
+        at = [broker.http for broker in cluster]
+        assert [page(http, "/readyz") for http in at] == [(200, "ready\n")] * 2
         # A broker that is only cut off goes on; one that was paused past its lease steps down.
-        cluster.cut(2)
-        cluster.pause(2)
+        for broker in (1, 2):
+            cluster.cut(broker)
+            cluster.pause(broker)
         time.sleep(5)
-        cluster.resume(2)
-        eventually(lambda: page(http, "/readyz")[0] == 503)
-        assert page(http, "/readyz")[1] == (
-            "not ready: the session in the cluster is lost: its lease has ended\n"
-        )
+        for broker in (1, 2):
+            cluster.resume(broker)
+        why = "not ready: the session in the cluster is lost: its lease has ended"
+        for http in at:
+            eventually(lambda http=http: page(http, "/readyz")[0] == 503)
+            assert page(http, "/readyz")[1] == f"{why}\n"
+            found = findings(capsys, "doctor", http)
+            assert "broker not serving" in {each["finding"] for each in found}
+            assert f"{why}." in " ".join(each["sentence"] for each in found)
+            found = {each["finding"]: each for each in findings(capsys, "cluster", "doctor", http)}
+            assert found["broker missing"]["sentence"].startswith("Broker ")
+            assert found["no leader"]["partitions"] == ["t-0"]
+            assert "nothing has to be elected by hand" in found["no leader"]["help"]
+            assert page(http, "/v1/topics/t/offsets?partition=0")[0] == 503
         cluster.heal()
-        eventually(lambda: page(http, "/readyz") == (200, "ready\n"))
+        for http in at:
+            eventually(lambda http=http: page(http, "/readyz") == (200, "ready\n"))
+
+
+def findings(capsys, *command_and_http):
+    """What a command has found, which is something."""
+    *command, http = command_and_http
+    capsys.readouterr()
+    assert main([*command, "--http", http, "--json"]) == 1
+    return json.loads(capsys.readouterr().out)["findings"]

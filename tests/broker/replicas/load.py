@@ -11,9 +11,9 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 
-def create(cluster, name, partitions=1, configs=None):
+def create(cluster, name, partitions=1, configs=None, replicas=3):
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
-    topic = NewTopic(name, partitions, replication_factor=3, config=configs or {})
+    topic = NewTopic(name, partitions, replication_factor=replicas, config=configs or {})
     admin.create_topics([topic])[name].result(30)
 
 

@@ -77,6 +77,37 @@ def _suspended(answer: Answer) -> Iterator[Finding]:
             )
 
 
+_READINESS = {
+    "metadata went back": "stop every broker, then start them again; docs/cluster.md says what they do",
+    "log offline": "read its log for the error, repair the disk, then restart it",
+    "directory full": "make room, or keep less: retention.ms, retention.bytes",
+}
+"""What helps against a reason for which /readyz is 503."""
+_SUSPENDED = "all leaders suspended"  # `_suspended` names each
+_NAMED_BY = {"log offline": "failed_logs", "directory full": "full_disk_logs"}
+
+
+def _readiness(answer: Answer) -> Iterator[Finding]:
+    """Yields why brokers are not ready, as far as no other finding names it."""
+    found: dict[str, dict[int, list[str]]] = {}
+    for each in answer["brokers"]:
+        is_away = each["state"] != "serving"
+        for one in (each.get("own") or {}).get("not_ready", ()):
+            reason = one["reason"]
+            is_named = reason == _SUSPENDED or each.get(_NAMED_BY.get(reason))
+            if not is_named and not (is_away and reason == "broker not serving"):
+                found.setdefault(reason, {}).setdefault(each["broker"], []).append(one["sentence"])
+    for reason, by_broker in found.items():
+        said = "; ".join(dict.fromkeys(one for each in by_broker.values() for one in each))
+        yield Finding(
+            reason,
+            list(by_broker),
+            [],
+            f"{_brokers(list(by_broker))} should get no clients (/readyz is 503): {said}",
+            _READINESS.get(reason, "wait, if somebody starts or stops it; else read its log"),
+        )
+
+
 def _controller(answer: Answer) -> Iterator[Finding]:
     several = len(answer["brokers"]) > 1
     if several and answer["controller"] is None:
@@ -260,9 +291,18 @@ def _leaderless(answer: Answer) -> Iterator[Finding]:
             _names(found),
             f"Nobody leads {_some(_names(found))}: nothing is written or read there. The replicas that "
             f"have all records are on {_brokers(brokers, first='broker')}{_reasons(found)}",
-            f"start {_brokers(brokers, first='broker')}; if the records may be lost, "
-            "`kafka-leader-election.sh --election-type unclean`",
+            _help_for_leaderless(brokers, dict(_owns(answer))),
         )
+
+
+def _help_for_leaderless(brokers: list[int], owns: dict[int, dict[str, Any]]) -> str:
+    if running := [broker for broker in brokers if broker in owns]:
+        named = _brokers(running, first="broker")
+        return f"see why no session is there for {named}; nothing has to be elected by hand"
+    return (
+        f"start {_brokers(brokers, first='broker')}; if the records may be lost, "
+        "`kafka-leader-election.sh --election-type unclean`"
+    )
 
 
 def _under_min_isr(answer: Answer) -> Iterator[Finding]:
@@ -314,6 +354,7 @@ def _preferred(answer: Answer) -> Iterator[Finding]:
 
 
 _LOOKS: Sequence[Callable[[Answer], Iterator[Finding]]] = (
+    _readiness,
     _leaderless,
     _under_min_isr,
     _metadata,

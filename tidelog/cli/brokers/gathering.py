@@ -28,8 +28,9 @@ def gathered(http: str) -> dict[str, Any]:
     Each broker gets `clock_offset_ms`, how far its clock is ahead of this machine's; `own`, what it
     says of itself; `unreachable`, why its HTTP port gave no answer; and `is_name_known`, False if its
     address has a name that means nothing on this machine, as a container's name outside of its
-    network. The first three are None where they do not apply. Raises CommandError if a broker that is
-    named does not answer, or is of another cluster.
+    network. The first three are None where they do not apply. A broker that says that it has no session
+    is away, and leads nothing, whatever the image of the first one shows. Raises CommandError if a broker
+    that is named does not answer, or is of another cluster.
     """
     first, *more = (each.strip() for each in http.split(","))
     answer, offset_ms = _asked(first, lambda address: ask(address, "cluster"))
@@ -40,6 +41,7 @@ def gathered(http: str) -> dict[str, Any]:
             raise CommandError(f"the brokers at {first} and {address} are of different clusters")
         told[other["broker"]] = (other, offset_ms)
     followers: dict[tuple[str, int], list[dict[str, Any]]] = {}
+    away: set[int] = set()
     for broker in answer["brokers"]:
         broker["own"] = broker["clock_offset_ms"] = broker["unreachable"] = None
         broker["is_name_known"] = True
@@ -57,7 +59,12 @@ def gathered(http: str) -> dict[str, Any]:
         for each in own["partitions"]:
             if each["leader"] == broker["broker"] and each.get("followers"):
                 followers[each["topic"], each["partition"]] = each["followers"]
+        if broker["own"] and broker["own"]["not_serving"] and broker["state"] == "serving":
+            broker["state"] = "away"  # it knows better than who was asked first
+            away.add(broker["broker"])
     for each in answer["partitions"]:
+        if each["leader"] in away:
+            each["leader"], each["state"] = None, "offline"
         each["followers"] = followers.get((each["topic"], each["partition"]), [])
     return answer
 
