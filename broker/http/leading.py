@@ -66,5 +66,5 @@ def _check_led(node: Node, topic: Topic, index: int) -> None:
             return led.check_leading()
         except NotLeaderOrFollower:
             pass
-    why = node.cluster.why_not_serving or "has not begun to"
+    why = node.cluster.why_not_serving or "it does not serve it now"
     raise NotLeaderOrFollower(f"broker {me} should lead {topic.name}-{index}, but {why}")

@@ -107,13 +107,18 @@ class Cluster:
         """Increases a topic to `count` partitions in total."""
         self._perform(topic_calls.add_partitions(name, count), f"{name}: ")
 
-    def sizes(self, name: str, numbers: Sequence[int]) -> dict[int, int]:
-        """Returns the bytes of each partition's log; empty if the broker does not report them."""
+    def sizes(self, topic: Topic) -> dict[int, int]:
+        """Returns the bytes of each partition's log at its leader, for those that report them."""
+        led: dict[int, list[int]] = {}
+        for each in topic.partitions:
+            if not each.has_error:
+                led.setdefault(each.leader, []).append(each.number)
         found: dict[int, int] = {}
-        for node_id in self.node_ids():
+        for leader, numbers in led.items():
             with contextlib.suppress(ClientError):
-                sizes = self.client.perform(topic_calls.log_sizes(name, numbers, node_id))
-                found.update(sizes)
+                found.update(
+                    self.client.perform(topic_calls.log_sizes(topic.name, numbers, leader))
+                )
         return found
 
     def offsets(self, name: str, partitions: Iterable[int], at: int) -> dict[int, int]:

@@ -132,7 +132,7 @@ def _described(cluster: Cluster, topic: Topic) -> dict[str, Any]:
     name = topic.name
     numbers = [each.number for each in topic.partitions if not each.has_error]
     starts, ends = (cluster.offsets(name, numbers, at) for at in (EARLIEST, LATEST))
-    sizes = cluster.sizes(name, numbers)
+    sizes = cluster.sizes(topic)
     changed = [entry for entry in cluster.settings(name) if entry.source != "default"]
     return {
         **_named(topic),

@@ -71,7 +71,7 @@ def _suspended(answer: Answer) -> Iterator[Finding]:
                 [broker],
                 names,
                 f"Broker {broker} is cut off from the metadata, and no in-sync replica follows it in "
-                f"{', '.join(names)}: another broker may lead by now, so it refuses clients there",
+                f"{_some(names)}: another broker may lead by now, so it refuses clients there",
                 f"see why broker {broker} does not reach the metadata store; it goes on by itself when it "
                 "does, or when an in-sync replica follows it again",
             )
