@@ -212,8 +212,12 @@ def is_ignored(name: str) -> bool:
     return name in IGNORED_BROKER_NAMES or name.startswith(IGNORED_PREFIXES)
 
 
+def is_secret(name: str) -> bool:
+    """Returns whether a setting is one of Kafka's type PASSWORD, by its name, or looks like one."""
+    return any(word in name for word in _SECRET_WORDS)
+
+
 def shown(name: str, value: str) -> str:
     """Returns a value as others may see it: secrets are hidden, and what nobody here knows may be one."""
-    is_secret = any(word in name for word in _SECRET_WORDS)
     is_foreign = name not in IGNORED_BROKER_NAMES and name not in IGNORED_TOPIC_NAMES
-    return HIDDEN if is_secret or is_foreign else value
+    return HIDDEN if is_secret(name) or is_foreign else value

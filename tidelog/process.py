@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidelog.control import Clock, ControlClient, Faults
 from tidelog.kept_ports import KeptPorts
-from tidelog.serving import addresses_of, ready_values, serve_command
+from tidelog.serving import addresses_of, ready_values, serve_command, with_settings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -248,15 +248,13 @@ class BrokerProcess:
     def _start(self) -> None:
         command = serve_command(["--listeners", self._listeners])
         command += ["--http", self.http, "--log-dirs", self._log_dirs]
-        start_ms = None
+        settings, start_ms = dict(self.settings), None
         if self.settings.get("clock") == "manual":
             start_ms = self.settings.pop("clock.start.ms", str(self._clock_now_ms()))
-            command += ["--set", f"clock.start.ms={start_ms}"]
+            settings["clock.start.ms"] = start_ms
             self.control = self.control or "127.0.0.1:0"
         if self.control:
             command += ["--control", self.control]
-        for name, value in self.settings.items():
-            command += ["--set", f"{name}={value}"]
         environ = {
             name: value for name, value in os.environ.items() if not name.startswith("KAFKA_")
         }
@@ -267,7 +265,7 @@ class BrokerProcess:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
-                env=environ,
+                env=with_settings(environ, settings),
                 start_new_session=True,  # a Ctrl-C is for this process alone
             )
         answer = self._ready_values()

@@ -194,3 +194,15 @@ def test_a_sweep_warns_of_what_it_does_not_tell(monkeypatch, forgotten):
     assert said == ["3 deletions of earlier rounds are no longer known: sweep more often"] * bool(
         forgotten
     )
+
+
+def test_its_settings_are_on_no_command_line(tmp_path):
+    """Every user of the machine can read those."""
+    settings = {"num.partitions": 7, "password.encoder.secret": "hunter2"}
+    with BrokerProcess(tmp_path / "data", settings, clock="manual") as broker:
+        command = Path(f"/proc/{broker.pid}/cmdline").read_bytes()
+        assert b"hunter2" not in command
+        assert b"num.partitions" not in command
+        assert Path(f"/proc/{broker.pid}/environ").stat().st_mode & 0o077 == 0
+        assert "hunter2" not in broker.log()
+        assert "setting=password.encoder.secret value=(hidden)" in broker.log()

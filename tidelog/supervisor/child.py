@@ -13,7 +13,7 @@ import subprocess
 from typing import TYPE_CHECKING
 
 from tidelog.kept_ports import KeptPorts
-from tidelog.serving import addresses_of, ready_values, serve_command
+from tidelog.serving import addresses_of, ready_values, serve_command, with_settings
 from tidelog.supervisor.backoff import Backoff
 
 if TYPE_CHECKING:
@@ -92,11 +92,9 @@ class Child:
 
     def start(self, now_s: float) -> tuple[Output, Output]:
         """Starts the process; returns its standard output and its log, which are to be read."""
-        options = list(self._options())
-        for name, value in self._settings.items():
-            options += ["--set", f"{name}={value}"]
         self._process = process = subprocess.Popen(  # noqa: S603 - our own command
-            serve_command(options),
+            serve_command(self._options()),
+            env=with_settings(os.environ, self._settings),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

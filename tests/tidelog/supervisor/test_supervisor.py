@@ -169,6 +169,18 @@ def test_a_broker_that_dies_comes_back_on_its_port(tmp_path):
         assert subject.stop() == 0
 
 
+def test_the_settings_of_brokers_are_on_none_of_their_command_lines(tmp_path):
+    """Every user of the machine can read those."""
+    file = tmp_path / "broker.properties"
+    file.write_text("password.encoder.secret=hunter2\n", encoding="utf-8")
+    given = ("--config", str(file), "--set", "confluent.license=hunter3")
+    with serving(tmp_path, *given) as subject:
+        for pid in subject.pids:
+            assert b"hunter" not in Path(f"/proc/{pid}/cmdline").read_bytes()
+        assert "hunter" not in subject.log()
+        assert subject.stop() == 0
+
+
 def in_sync(subject, topic):
     """The ISR of a topic's first partition."""
     admin = KafkaAdminClient(bootstrap_servers=subject.bootstrap)

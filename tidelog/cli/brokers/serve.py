@@ -8,6 +8,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tidelog.serving import SETTINGS_VARIABLE, settings_in
+
 if TYPE_CHECKING:
     import argparse
 
@@ -161,8 +163,9 @@ def _serve_many(
 
 
 def _overrides(options: argparse.Namespace) -> dict[str, str]:
-    """Returns the settings given on the command line. Raises ConfigError."""
+    """Returns the settings given on the command line, or by a parent process. Raises ConfigError."""
     from config import ConfigError
+    from config.ignored import HIDDEN, is_secret
 
     found: dict[str, str] = {}
     given = [
@@ -177,9 +180,20 @@ def _overrides(options: argparse.Namespace) -> dict[str, str]:
         if not equals or not name.strip():
             raise ConfigError(f"--set {text}: expected KEY=VALUE")
         given.append((f"--set {name.strip()}", name.strip(), value))
+    try:
+        passed_on = settings_in(os.environ)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(
+            f"{SETTINGS_VARIABLE} is not what a parent process sets: {error}"
+        ) from None
+    os.environ.pop(SETTINGS_VARIABLE, None)  # not for the processes of this one
+    given += [(SETTINGS_VARIABLE, name, value) for name, value in passed_on.items()]
     for option, name, value in given:
         if found.setdefault(name, value) != value:
-            raise ConfigError(f"{option}={value} contradicts {name}={found[name]} given before it")
+            values = (value, found[name]) if not is_secret(name) else (HIDDEN, HIDDEN)
+            raise ConfigError(
+                f"{option}={values[0]} contradicts {name}={values[1]} given before it"
+            )
     return found
 
 
