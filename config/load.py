@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from config.broker.checks import (
+    check_addresses,
     check_clock,
     check_connections,
     check_listeners,
@@ -129,7 +130,11 @@ def reconfigured(
             elif name.startswith(IGNORED_PREFIXES):
                 raise unknown(name, _known_names())
             given[name] = Given(value, _DYNAMIC_ORIGIN, rank, given.get(name))
-    return _build(given, {})
+    config = _build(given, {})
+    overrides = given.get("max.connections.per.ip.overrides")
+    if overrides is not None and overrides.rank >= DYNAMIC:
+        check_addresses(config.connections)
+    return config
 
 
 def usable(

@@ -105,6 +105,15 @@ def check_undoable(name: str, setting: Setting, text: str) -> None:
         )
 
 
+def check_addresses(config: ConnectionsConfig) -> None:
+    """Checks a change of `max.connections.per.ip.overrides` made while brokers run; raises ConfigError."""
+    if config.max_connections_per_ip == 0:
+        raise ConfigError(
+            "max.connections.per.ip=0 lets nobody connect but the addresses of "
+            "max.connections.per.ip.overrides: those can only be changed when the broker starts"
+        )
+
+
 def check_clock(config: BrokerConfig) -> None:
     """Checks that a manual clock can be moved and no other has a start; raises ConfigError."""
     if config.clock == "manual":

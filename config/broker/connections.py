@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 from config.setting import INT_MAX, Type, setting
 
-_LEAST = 10  # Kafka's tools need some connections each, and other clients hold theirs
-_LEAST_OF_ONE = 4
+_LEAST = 20  # other brokers and clients hold some, and Kafka's tools need a few more
 
 
 class AddressLimit(NamedTuple):
@@ -63,7 +62,7 @@ class ConnectionsConfig:
         INT_MAX,
         "How many connections one address may have open at once; more are closed.",
         low=0,
-        least_live=_LEAST_OF_ONE,
+        least_live=_LEAST,
         for_one_broker=True,
     )
     max_connections_per_ip_overrides: tuple[AddressLimit, ...] = setting(
@@ -73,7 +72,7 @@ class ConnectionsConfig:
         "The same for single addresses, as ADDRESS:COUNT,ADDRESS:COUNT. Names of hosts are not "
         "looked up, other than in Kafka.",
         convert=parse_address_limits,
-        least_live=_LEAST_OF_ONE,
+        least_live=_LEAST,
         for_one_broker=True,
     )
     max_connection_creation_rate: int = setting(

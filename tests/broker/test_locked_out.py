@@ -62,7 +62,7 @@ def test_limits_that_together_keep_everybody_out_are_refused(broker, connection)
     """Kafka takes these: one address may connect, and nobody has it."""
     changes = (
         ("max.connections.per.ip", SET, "0"),
-        ("max.connections.per.ip.overrides", SET, "192.0.2.1:9"),
+        ("max.connections.per.ip.overrides", SET, "192.0.2.1:99"),
     )
     assert alter(connection, BROKER, "", *changes)[0] == INVALID_CONFIG
     assert is_served(broker)

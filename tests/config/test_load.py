@@ -411,10 +411,10 @@ def test_no_name_is_declared_and_ignored():
 @pytest.mark.parametrize(
     ("name", "value", "least"),
     [
-        ("max.connections", "0", "10"),
-        ("max.connections", "1", "10"),
-        ("max.connections.per.ip.overrides", "192.0.2.1:9,127.0.0.1:0", "4"),
-        ("max.connection.creation.rate", "0", "10"),
+        ("max.connections", "0", "20"),
+        ("max.connections", "19", "20"),
+        ("max.connections.per.ip.overrides", "192.0.2.1:99,127.0.0.1:0", "20"),
+        ("max.connection.creation.rate", "0", "20"),
     ],
 )
 def test_what_nobody_could_connect_to_undo_is_for_the_start_alone(name, value, least):
@@ -431,16 +431,17 @@ def test_what_kafka_does_not_have_cannot_be_stored(name):
 
 def test_what_is_stored_and_refused_now_is_left_out():
     stored = {"max.connections": "0", "confluent.a": "b", "log.retention.ms": "7"}
-    here = {"max.connections.per.ip.overrides": "127.0.0.1:0", "max.connections.per.ip": "9"}
+    here = {"max.connections.per.ip.overrides": "127.0.0.1:0", "max.connections.per.ip": "29"}
     config, refused = usable(with_flags({"max.connections": "50"}), stored, here)
     assert set(refused) == {"max.connections", "confluent.a", "max.connections.per.ip.overrides"}
     assert config.connections.max_connections == 50
-    assert config.connections.max_connections_per_ip == 9
+    assert config.connections.max_connections_per_ip == 29
     assert config.topic_defaults.retention_ms == 7
 
 
-def test_what_contradicts_the_start_is_left_out():
+@pytest.mark.parametrize("other", ["", "10.0.0.2:99"])
+def test_what_contradicts_the_start_is_left_out(other):
     only_one = {"max.connections.per.ip": "0", "max.connections.per.ip.overrides": "10.0.0.1:5"}
-    config, refused = usable(with_flags(only_one), {"max.connections.per.ip.overrides": ""})
+    config, refused = usable(with_flags(only_one), {"max.connections.per.ip.overrides": other})
     assert set(refused) == {"max.connections.per.ip.overrides"}
     assert config == with_flags(only_one)

@@ -52,10 +52,10 @@ async def test_they_are_refused_while_an_older_broker_is_registered():
 @pytest.mark.parametrize(
     ("name", "for_all", "own"),
     [
-        ("max.connections", "19", "15"),
-        ("max.connections.per.ip", "9", "5"),
-        ("max.connections.per.ip.overrides", "10.0.0.1:9", "10.0.0.1:5"),
-        ("max.connection.creation.rate", "19", "15"),
+        ("max.connections", "29", "25"),
+        ("max.connections.per.ip", "29", "25"),
+        ("max.connections.per.ip.overrides", "10.0.0.1:29", "10.0.0.1:25"),
+        ("max.connection.creation.rate", "29", "25"),
     ],
 )
 async def test_the_limits_of_connections_of_one_broker_win(name, for_all, own):

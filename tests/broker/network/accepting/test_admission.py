@@ -111,10 +111,10 @@ def test_the_limit_of_an_address_changes_while_the_broker_runs(start):
         assert broker.metric("tidelog_connections_refused_total") == 15
         lines = broker.lines("connection refused: max.connections.per.ip reached", "level=warning")
         assert len(lines) == 10  # the others are counted
-        overrides = ("max.connections.per.ip.overrides", SET, "127.0.0.1:4")
+        overrides = ("max.connections.per.ip.overrides", SET, "127.0.0.1:20")
         assert alter(connection, BROKER, "", overrides)[0] == 0
         assert is_served(broker)
-        name = ("max.connections.per.ip.overrides", SET, "localhost:4")
+        name = ("max.connections.per.ip.overrides", SET, "localhost:20")
         assert alter(connection, BROKER, "", name)[0] == INVALID_CONFIG
     assert eventually(lambda: is_served(broker))
 
