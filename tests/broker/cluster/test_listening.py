@@ -16,6 +16,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+from kafka import KafkaProducer
 
 from tests.broker.replicas.load import create
 from tests.broker.subject import eventually
@@ -139,3 +140,19 @@ def findings(capsys, *command_and_http):
     capsys.readouterr()
     assert main([*command, "--http", http, "--json"]) == 1
     return json.loads(capsys.readouterr().out)["findings"]
+
+
+def test_brokers_reach_each_other_by_the_listener_that_is_named_for_them(tmp_path):
+    """Nobody listens where the first listener is said to be."""
+    settings = {
+        "listeners": "OUTSIDE://127.0.0.1:0,INSIDE://127.0.0.1:0",
+        "advertised.listeners": "OUTSIDE://127.0.0.1:1",
+        "listener.security.protocol.map": "OUTSIDE:PLAINTEXT,INSIDE:PLAINTEXT",
+        "inter.broker.listener.name": "inside",
+        "min.insync.replicas": 2,
+    }
+    with BrokerCluster(tmp_path, 2, settings) as cluster:
+        inside = cluster[1].bootstrap.split(",")[1]
+        producer = KafkaProducer(bootstrap_servers=inside, acks="all")
+        assert producer.send("t", b"v").get(60).offset == 0
+        producer.close()
