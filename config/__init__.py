@@ -7,7 +7,7 @@ sentence. The usual questions:
   is, and of which cluster: `broker/cluster.py`; consumer groups: `broker/groups.py`; replication:
   `broker/replication.py`; addresses: `broker/listeners.py`
 - names of environment variables (KAFKA_LOG_DIRS for log.dirs): `environment.py`
-- properties files: `properties.py`; which source wins: `load.py`
+- properties files: `properties.py`; which source wins: `load.py`; changes while a broker runs: `live.py`
 - format versions (message.format.version): `versions.py`; times as people write them: `instants.py`
 - a second name of a setting: `aliases` at its declaration; two names that disagree: `load.py`
 - settings of Kafka that do nothing here: `ignored.py`, logged by `broker/ignored_settings.py`; those
@@ -28,16 +28,15 @@ from config.describe import (
     topic_entries,
     unused_entries,
 )
+from config.live import reconfigured, usable
 from config.load import (
     BROKER_ALIASES,
     FOR_ONE_BROKER,
     TOPIC_ALIASES,
     check_formats,
     load,
-    reconfigured,
     stored_as,
     topic_config,
-    usable,
     without_aliases,
 )
 from config.setting import ConfigError, Setting, Type

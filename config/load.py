@@ -16,20 +16,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from config.broker.checks import (
-    check_addresses,
     check_clock,
     check_connections,
     check_listeners,
     check_memory,
     check_message_format,
     check_metadata_files,
-    check_undoable,
 )
 from config.broker.cluster import SESSION_TIMEOUT_WITH_ETCD_MS
 from config.broker.etcd_address import is_etcd
 from config.broker.settings import BROKER_SETTINGS, BrokerConfig
 from config.environment import from_environment
-from config.ignored import IGNORED_PREFIXES, IGNORED_TOPIC_NAMES, REPLACED, is_ignored, shown
+from config.ignored import IGNORED_TOPIC_NAMES, REPLACED, is_ignored, shown
 from config.properties import parse_properties
 from config.setting import (
     INT_MAX,
@@ -53,7 +51,6 @@ TOPIC = "topic"
 # Event-time retention implies a basis where nobody has given one.
 IMPLIED_BY_TOPIC = "kept since retention.max.eventtime.ms was set on the topic"
 IMPLIED_BY_BROKER = "kept since log.retention.max.eventtime.ms was set on the broker"
-_DYNAMIC_ORIGIN = "changed while running"
 # How similar to a known name an unknown KAFKA_ variable must be to count as a misspelling of it.
 _MISSPELT = 0.8
 
@@ -82,13 +79,13 @@ def load(
         for name, value in _read(path).items():
             given[name] = Given(value, str(path), FILE)
     for name, value, variable in from_environment(environ):
-        if not _is_known(name) and closest(name, _known_names(), _MISSPELT) is None:
+        if not _is_known(name) and closest(name, known_names(), _MISSPELT) is None:
             strays[variable] = shown(name, value)
             continue
         given[name] = Given(value, f"environment variable {variable}", ENVIRONMENT)
     for name, value in overrides.items():
         given[name] = Given(value, "command line", FLAG)
-    config = _build(given, strays)
+    config = build(given, strays)
     check_formats(config)
     return config
 
@@ -109,58 +106,6 @@ def stored_as(config: BrokerConfig, topic: TopicConfig) -> TopicConfig:
     if topic.target_magic <= config.newest_magic:
         return topic
     return replace(topic, message_format_version=config.cluster.inter_broker_protocol_version)
-
-
-def reconfigured(
-    broker: BrokerConfig, changes: Mapping[str, str], own: Mapping[str, str] | None = None
-) -> BrokerConfig:
-    """Returns the broker's settings with changes made while it runs: of all brokers, and its `own`.
-
-    They hold all changes in force, not only the newest. Raises ConfigError as `load` does, for a
-    setting that needs a restart, one that is not Kafka's nor ours, and a value that nobody could undo.
-    """
-    given = {name: value for name, value in broker.given.items() if value.rank < DYNAMIC}
-    for rank, changed in ((DYNAMIC, changes), (DYNAMIC_HERE, own or {})):
-        for name, value in changed.items():
-            owner = BROKER_NAMES.get(name)
-            if owner is not None and not owner.dynamic:
-                raise ConfigError(f"{name} cannot be changed while the broker runs")
-            if owner is not None:
-                check_undoable(name, owner, value)
-            elif name.startswith(IGNORED_PREFIXES):
-                raise unknown(name, _known_names())
-            given[name] = Given(value, _DYNAMIC_ORIGIN, rank, given.get(name))
-    config = _build(given, {})
-    overrides = given.get("max.connections.per.ip.overrides")
-    if overrides is not None and overrides.rank >= DYNAMIC:
-        check_addresses(config.connections)
-    return config
-
-
-def usable(
-    broker: BrokerConfig, changes: Mapping[str, str], own: Mapping[str, str] | None = None
-) -> tuple[BrokerConfig, dict[str, str]]:
-    """Returns the broker's settings with those of stored changes that can be used.
-
-    With them comes why each of the others cannot, by name. An older tidelog has stored what is refused
-    now, and what was given at the start may contradict a change: the broker has to start all the same.
-    """
-    try:
-        return reconfigured(broker, changes, own), {}
-    except ConfigError:
-        pass
-    refused: dict[str, str] = {}
-    kept: tuple[dict[str, str], dict[str, str]] = {}, {}
-    config = reconfigured(broker, {})
-    for taken, stored in zip(kept, (changes, own or {}), strict=True):
-        for name, value in sorted(stored.items()):
-            taken[name] = value
-            try:
-                config = reconfigured(broker, *kept)
-            except ConfigError as error:
-                refused[name] = str(error)
-                del taken[name]
-    return config, refused
 
 
 def topic_config(broker: BrokerConfig, overrides: Mapping[str, str]) -> TopicConfig:
@@ -210,7 +155,11 @@ def _read(path: Path) -> dict[str, str]:
 # --- putting it together -------------------------------------------------------------------------
 
 
-def _build(given: Mapping[str, Given], strays: Mapping[str, str]) -> BrokerConfig:
+def build(given: Mapping[str, Given], strays: Mapping[str, str]) -> BrokerConfig:
+    """Returns the settings that were given, by name; `strays` are variables that name none of them.
+
+    Raises ConfigError.
+    """
     ignored = dict(strays)
     for name, value in given.items():
         if name in REPLACED:
@@ -218,7 +167,7 @@ def _build(given: Mapping[str, Given], strays: Mapping[str, str]) -> BrokerConfi
                 f"{name} (from {value.origin}) is no longer a setting: use {REPLACED[name]}"
             )
         if not _is_known(name):
-            raise unknown(name, _known_names(), value.origin)
+            raise unknown(name, known_names(), value.origin)
         if is_ignored(name) or is_promise(name):
             ignored[name] = shown(name, value.value)
     values, sources = _resolve(BROKER_SETTINGS, partial(_candidates, given))
@@ -419,7 +368,8 @@ def _is_known(name: str) -> bool:
     )
 
 
-def _known_names() -> tuple[str, ...]:
+def known_names() -> tuple[str, ...]:
+    """Returns the names that a broker's setting may have, but for families of them."""
     from config.ignored import IGNORED_BROKER_NAMES
 
     return (*BROKER_NAMES, *DEFAULT_NAMES, *sorted(IGNORED_BROKER_NAMES))

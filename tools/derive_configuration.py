@@ -53,7 +53,10 @@ the setting was given under:
    `clock.start.ms` as people write times.
 
 Settings marked *dynamic* can also be changed while the broker runs (IncrementalAlterConfigs); such a
-change is kept with the metadata and wins over all of these.
+change is kept with the metadata and wins over all of these. Clients cannot set a limit of connections so low
+that nobody could undo it ([limits.md](limits.md#connections)), nor what is no setting. What is stored and
+cannot be used, because an older tidelog has taken it, is left out: a warning names it, clients can remove
+it, and so can `tidelog configs remove` without a broker ([commandline.md](commandline.md#without-a-broker)).
 
 A topic's own setting always wins over the broker's. The column *broker default* names the broker
 settings a topic setting starts from; among several in one place, the first that is set wins, so
@@ -63,7 +66,7 @@ a topic's own also replaces a one-sided window of the broker's.
 Two names of one setting with different values in one place contradict each other and are refused. So are
 a misspelt name (the sentence names the closest one), a value of the wrong type, and one out of range;
 `tidelog serve` then says so in one sentence and exits with status 2. A `KAFKA_` variable that
-resembles no setting is taken for somebody else's: it is logged and passed over.
+resembles no setting is taken for somebody else's: its name is logged, and it is passed over.
 
 *Not yet* in a table means: the setting is accepted, kept and described to clients, and nothing acts on
 it so far. The lists at the end name Kafka's settings that are accepted and mean nothing here; the

@@ -210,8 +210,7 @@ class Settings:
 
         They are those of all brokers, and are checked as such with an `image`. Raises InvalidConfig.
         """
-        _, unused = usable(self._start, current)
-        config = self._reconfigured(merged(_without(current, unused), changes))
+        config = self._changed(current, changes)
         if changes.get(_BROKER_FORMAT) is not None:
             with _as_invalid():
                 check_formats(config)
@@ -219,7 +218,7 @@ class Settings:
         if not config.topic_defaults.lacks_basis:
             return dict(changes)
         brought = {**changes, **_BROKER_BASIS}
-        self._reconfigured(merged(_without(current, unused), brought))
+        self._changed(current, brought)
         return brought
 
     def _check_others(self, image: Image | None, name: str, config: TopicConfig) -> None:
@@ -276,6 +275,21 @@ class Settings:
     def served_topics(self, image: Image) -> dict[str, TopicConfig]:
         """Returns the settings of every topic of an image."""
         return {topic.name: self.served(topic) for topic in image.topics.values()}
+
+    def _changed(
+        self, current: Mapping[str, str], changes: Mapping[str, str | None]
+    ) -> BrokerConfig:
+        """Returns the settings after changes of those of all brokers, without what cannot be used.
+
+        Raises InvalidConfig for a change that cannot be used.
+        """
+        try:
+            return self._reconfigured(merged(current, changes))
+        except InvalidConfig:
+            _, unused = usable(self._start, current)
+            if not unused:
+                raise
+        return self._reconfigured(merged(_without(current, unused), changes))
 
     def _reconfigured(
         self, changes: Mapping[str, str], own: Mapping[str, str] | None = None

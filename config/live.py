@@ -1,0 +1,73 @@
+"""The broker's settings with changes that clients make while it runs.
+
+A change that nobody could undo is refused, and so is a name that is no setting. What is stored all the same,
+by an older tidelog, is left out: it must not keep a broker from starting.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from config.broker.checks import check_addresses, check_undoable
+from config.ignored import IGNORED_PREFIXES
+from config.load import BROKER_NAMES, DYNAMIC, DYNAMIC_HERE, build, known_names
+from config.setting import ConfigError, Given, unknown
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from config.broker.settings import BrokerConfig
+
+_DYNAMIC_ORIGIN = "changed while running"
+
+
+def reconfigured(
+    broker: BrokerConfig, changes: Mapping[str, str], own: Mapping[str, str] | None = None
+) -> BrokerConfig:
+    """Returns the broker's settings with changes made while it runs: of all brokers, and its `own`.
+
+    They hold all changes in force, not only the newest. Raises ConfigError as `load` does, for a
+    setting that needs a restart, one that is not Kafka's nor ours, and a value that nobody could undo.
+    """
+    given = {name: value for name, value in broker.given.items() if value.rank < DYNAMIC}
+    for rank, changed in ((DYNAMIC, changes), (DYNAMIC_HERE, own or {})):
+        for name, value in changed.items():
+            owner = BROKER_NAMES.get(name)
+            if owner is not None and not owner.dynamic:
+                raise ConfigError(f"{name} cannot be changed while the broker runs")
+            if owner is not None:
+                check_undoable(name, owner, value)
+            elif name.startswith(IGNORED_PREFIXES):
+                raise unknown(name, known_names())
+            given[name] = Given(value, _DYNAMIC_ORIGIN, rank, given.get(name))
+    config = build(given, {})
+    overrides = given.get("max.connections.per.ip.overrides")
+    if overrides is not None and overrides.rank >= DYNAMIC:
+        check_addresses(config.connections)
+    return config
+
+
+def usable(
+    broker: BrokerConfig, changes: Mapping[str, str], own: Mapping[str, str] | None = None
+) -> tuple[BrokerConfig, dict[str, str]]:
+    """Returns the broker's settings with those of stored changes that can be used.
+
+    With them comes why each of the others cannot, by name. An older tidelog has stored what is refused
+    now, and what was given at the start may contradict a change: the broker has to start all the same.
+    """
+    try:
+        return reconfigured(broker, changes, own), {}
+    except ConfigError:
+        pass
+    refused: dict[str, str] = {}
+    kept: tuple[dict[str, str], dict[str, str]] = {}, {}
+    config = reconfigured(broker, {})
+    for taken, stored in zip(kept, (changes, own or {}), strict=True):
+        for name, value in sorted(stored.items()):
+            taken[name] = value
+            try:
+                config = reconfigured(broker, *kept)
+            except ConfigError as error:
+                refused[name] = str(error)
+                del taken[name]
+    return config, refused
