@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 from broker.coordination.deadlines import Deadlines
 from broker.coordination.loading import Loader
 from broker.groups.deleted_topics import DeletedTopics
+from broker.groups.held import of_assignments, of_join
 from broker.groups.messages import Answer, Join, Joined, State, Store, Synced
 from broker.groups.offset_commits import OffsetCommits
 from broker.groups.offsets_topic import TOPIC
@@ -91,7 +92,7 @@ class Coordinator(OffsetCommits):
 
     def start(self) -> None:
         """Starts to read the stored groups, and the timer."""
-        work = [self._loader.run(), self._deadlines.run(), self._expire()]
+        work = [self._loader.run(), self._deadlines.run(), self._expire(), self._make_room()]
         if self._following is not None:
             work.append(self._following.run())
         elif TOPIC in self._node.metadata.image.topics:
@@ -126,6 +127,7 @@ class Coordinator(OffsetCommits):
         for kept in loading.groups(self._clock.steady_ms()):
             kept.epoch = load.epoch
             self._found(kept, load.partition)
+            self._crowded.set()  # to count them
         self._transactions_loaded(load.partition)
 
     def _found(self, kept: StoredGroup, index: int) -> None:
@@ -181,6 +183,8 @@ class Coordinator(OffsetCommits):
             kept = self._groups[group_id] = self._created(group_id)
         group, ticket = kept.group, self._ticket()
         try:
+            by, is_member = of_join(group, request)
+            self._grow(by, is_known=is_member)
             self._act(kept, group.join(request, ticket, self._clock.steady_ms()))
         except BrokerError:
             self._schedule(group)
@@ -201,6 +205,8 @@ class Coordinator(OffsetCommits):
         """Returns a member's assignment; raises the error that the member gets."""
         kept, ticket = self._known(group_id), self._ticket()
         now_ms = self._clock.steady_ms()
+        if (member_id, generation) == (kept.group.leader, kept.group.generation):
+            self._grow(of_assignments(kept.group, assignments.values()), is_known=True)
         actions = kept.group.sync(
             member_id, instance_id, generation, protocols, assignments, ticket, now_ms
         )
@@ -313,6 +319,7 @@ class Coordinator(OffsetCommits):
             await self._clock.reached(due_ms)
             try:
                 await self.expire()
+                self._crowded.set()  # to count what is left
             except Exception:  # the next round may succeed; the loop must not end
                 log.exception("offsets could not expire")
             due_ms = self._clock.steady_ms() + every_ms

@@ -13,6 +13,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from broker.groups.held import OFFSET_BYTES
 from broker.groups.messages import State
 from broker.groups.pending_offsets import PendingBatch
 from broker.groups.registry import GroupRegistry
@@ -66,14 +67,16 @@ class Commit(NamedTuple):
     committer: Committer
     offsets: Mapping[TopicPartition, Committed]
     records: Plain
+    metadata_bytes: int = 0  # characters of the metadata of all
 
     @classmethod
     def of(
         cls, group_id: str, committer: Committer, offsets: Mapping[TopicPartition, Committed]
     ) -> Self:
         """Makes the records. Others may have their turn meanwhile, so this comes before any check."""
-        parts, begun, at = [], [], 0
+        parts, begun, at, metadata_bytes = [], [], 0, 0
         for name, each in offsets.items():
+            metadata_bytes += len(each.metadata)
             begun.append(offset_record(group_id, name, each))
             if len(begun) == _WRITTEN_AT_ONCE:
                 parts.append(written(begun, at))
@@ -81,7 +84,7 @@ class Commit(NamedTuple):
                 begun = []
             pause()
         parts.append(written(begun, at))
-        return cls(group_id, committer, offsets, together(parts))
+        return cls(group_id, committer, offsets, together(parts), metadata_bytes)
 
 
 class OffsetCommits(GroupRegistry):
@@ -152,6 +155,9 @@ class OffsetCommits(GroupRegistry):
             kept = self._created(group_id)
         now_ms = self._clock.steady_ms()
         kept.group.check_commit(*committer, now_ms, is_transactional=is_transactional)
+        new = sum(name not in kept.offsets for name in commit.offsets)
+        added = len(commit.offsets) if is_transactional else new
+        self._grow(OFFSET_BYTES * added + commit.metadata_bytes, is_known=not new)
         return kept
 
     def now_ms(self) -> int:

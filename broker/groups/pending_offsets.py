@@ -144,7 +144,7 @@ class PendingOffsets:
         wanted = self._counted.names.intersection(names)
         if not wanted:
             return []
-        return [batch for batch in self._all() if not wanted.isdisjoint(batch.offsets)]
+        return [batch for batch in self.all() if not wanted.isdisjoint(batch.offsets)]
 
     def end(self, producer_id: int, marker_offset: int) -> list[PendingBatch]:
         """Removes and returns the batches of a producer before a marker at an offset of the log."""
@@ -163,9 +163,10 @@ class PendingOffsets:
 
     def correct(self, change: Change) -> None:
         """Corrects the times of commits, after the clock has changed."""
-        for batch in self._all():
+        for batch in self.all():
             for name, committed in batch.offsets.items():
                 batch.offsets[name] = corrected_commit(committed, change)
 
-    def _all(self) -> list[PendingBatch]:
+    def all(self) -> list[PendingBatch]:
+        """Returns the batches of all producers."""
         return [batch for batches in self._batches.values() for batch in batches]

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from broker.clock import ManualClock, SystemClock
 from broker.coordination.ownership import Ownership
 from broker.groups.group import Group
+from broker.groups.held import HeldBytes, of_group, pieces
 from broker.groups.messages import State
 from broker.groups.offset_expiry import correct_times, expired_offsets
 from broker.groups.offsets_topic import GroupReader, offsets_topic
@@ -43,7 +44,10 @@ log = logging.getLogger("tidelog.groups")
 _LONGEST_ID: Final = 1_024
 """Characters of a group id; Kafka takes up to 32,767 bytes, and holds each in memory for a week."""
 
-
+_PIECES_AT_ONCE: Final = 20
+_PAUSE_S: Final = 1.0
+_WARNING_INTERVAL_S: Final = 60.0
+_PAUSES: Final = 20  # a round takes at most one in so many seconds
 _AT_ONCE: Final = 250  # offsets that are looked at, or deleted in one write
 _SEEN_AT_ONCE: Final = (
     2_000  # offsets of many groups that are looked at before others have their turn
@@ -61,6 +65,10 @@ class GroupRegistry:
         self._is_apart = isinstance(node.clock, ManualClock) and self._clock is not node.clock
         self._deletion_ms = self._clock.now_ms if self._is_apart else node.clock_watch.deletion_ms
         self._groups: dict[str, StoredGroup] = {}
+        self.held = HeldBytes()
+        self._crowded = asyncio.Event()
+        self._expiring = asyncio.Lock()
+        self._has_refused = False  # for want of room, since what has expired was let go of last
         self.ownership = Ownership(is_alone=True)
         self._log = offsets_topic(node, self._clock, self.ownership)
         self._reader = GroupReader(node, self._clock, is_apart=self._is_apart)
@@ -72,15 +80,68 @@ class GroupRegistry:
     def _created(self, group_id: str) -> StoredGroup:
         """Returns a new group of this coordinator, which is not among its groups yet.
 
-        Raises InvalidGroupId for an id that is too long, PolicyViolation if there are max.groups.
+        Raises InvalidGroupId for an id that is too long, PolicyViolation if there are max.groups, or if
+        they take max.groups.bytes.
         """
         if len(group_id) > _LONGEST_ID:
             raise InvalidGroupId(f"a group id has up to {_LONGEST_ID} characters")
         most = self._node.config.groups.max_groups
         if len(self._groups) >= most:
+            self._refuses()
             raise PolicyViolation(f"this broker has max.groups={most}")
+        self._grow(of_group(group_id))
         epoch = self._log.epoch_of(group_id)
         return StoredGroup(self._new_group(group_id), since_ms=self._clock.now_ms(), epoch=epoch)
+
+    def _grow(self, by: int, *, is_known: bool = False) -> None:
+        """Counts bytes by which a group is about to grow. Raises PolicyViolation if there is no room."""
+        config = self._node.config
+        limit = config.groups.max_groups_bytes
+        if limit == -1:
+            limit = config.limits.memory_limit_bytes
+        try:
+            self.held.grow(by, limit, is_known=is_known)
+        except PolicyViolation:
+            self._refuses()
+            raise
+        if self.held.should_be_counted(limit):
+            self._crowded.set()
+
+    def _refuses(self) -> None:
+        self._has_refused = True
+        self._crowded.set()
+
+    async def count_bytes(self) -> None:
+        """Counts what all groups take, while others have their turn."""
+        self.held.begin()
+        counted = seen = 0
+        for kept in list(self._groups.values()):
+            for size in pieces(kept):
+                counted += size
+                seen += 1
+                if seen % _PIECES_AT_ONCE == 0:
+                    await asyncio.sleep(0)
+        self.held.end(counted)
+
+    async def _make_room(self) -> None:
+        """Counts the groups whenever there is little room; lets go of what has expired if there is none."""
+        loop, warned_s = asyncio.get_running_loop(), -_WARNING_INTERVAL_S
+        while True:
+            await self._crowded.wait()
+            self._crowded.clear()
+            began_s = loop.time()
+            try:
+                if self._has_refused:
+                    if began_s >= warned_s + _WARNING_INTERVAL_S:
+                        warned_s = began_s
+                        held = {"groups": len(self._groups), "bytes": self.held.counted}
+                        log.warning("new groups, members or offsets refused", extra=held)
+                    self._has_refused = False
+                    await self.expire()
+                await self.count_bytes()
+            except Exception:  # the next round may succeed; the loop must not end
+                log.exception("groups could not be counted")
+            await asyncio.sleep(max(_PAUSE_S, _PAUSES * (loop.time() - began_s)))
 
     def _is_kept(self, kept: StoredGroup) -> bool:
         """Returns whether a group is still the one of its name here."""
@@ -197,7 +258,11 @@ class GroupRegistry:
                 await asyncio.sleep(0)
 
     async def expire(self) -> int:
-        """Deletes expired offsets, and empty groups that have none left."""
+        """Deletes expired offsets, and empty groups that have none left; returns how many offsets."""
+        async with self._expiring:
+            return await self._expire_all()
+
+    async def _expire_all(self) -> int:
         gone = seen = 0
         for group_id, kept in list(self._groups.items()):
             seen += 1 + len(kept.offsets)

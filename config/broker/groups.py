@@ -44,6 +44,16 @@ class GroupsConfig:
         low=1,
         dynamic=False,
     )
+    max_groups_bytes: int = setting(
+        "max.groups.bytes",
+        Type.LONG,
+        -1,
+        "How many bytes of memory the consumer groups that this broker coordinates may take: members with "
+        "their metadata and assignments, and committed offsets. New groups, members and offsets are refused "
+        "with POLICY_VIOLATION beyond it. -1: as many as memory.limit.bytes. Not a Kafka setting.",
+        low=-1,
+        dynamic=False,
+    )
     group_initial_rebalance_delay_ms: int = setting(
         "group.initial.rebalance.delay.ms",
         Type.INT,

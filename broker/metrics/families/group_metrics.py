@@ -132,10 +132,21 @@ def _members(scrape: Scrape) -> Samples:
         yield (OTHER,), sum(others)
 
 
+def _bytes(scrape: Scrape) -> Samples:
+    yield (), scrape.node.coordinator.held.counted
+
+
 _PARTITION = ("group", "topic", "partition")
 
 FAMILIES = (
     Family("tidelog_groups", GAUGE, "Consumer groups, by state", ("state",), _states),
+    Family(
+        "tidelog_groups_bytes",
+        GAUGE,
+        "Bytes that the groups which this broker coordinates take, as max.groups.bytes counts them",
+        (),
+        _bytes,
+    ),
     Family("tidelog_group_members", GAUGE, "Members of a consumer group", ("group",), _members),
     Family(
         "tidelog_group_lag_records",

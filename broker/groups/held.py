@@ -1,0 +1,119 @@
+"""How many bytes the groups of a broker take, and whether there is room for more (max.groups.bytes).
+
+Only growth is counted as it comes, so what is counted is never less than what is taken. What members that
+left and deleted offsets took is found when everything is counted again. An object counts as a round number of
+bytes, and text that clients chose by its length.
+
+Pure: it is asked before anything grows, and changes no group.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from protocol.errors import PolicyViolation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from broker.groups.group import Group
+    from broker.groups.messages import Join, Protocols
+    from broker.groups.store import Committed, StoredGroup
+
+GROUP_BYTES: Final = 1_500
+MEMBER_BYTES: Final = 1_200
+HELD_ID_BYTES: Final = 500  # of a member that has not joined with its id yet
+OFFSET_BYTES: Final = 400
+_AT_ONCE = 250  # members or offsets that are counted in one piece
+_SLACK: Final = 8  # a part of the limit that is kept for the groups and members that are there
+
+
+class HeldBytes:
+    """What the groups of one broker take, in bytes: `counted`, and never more."""
+
+    def __init__(self) -> None:
+        self.counted = 0
+        self._grown = 0  # since everything was counted
+
+    def grow(self, by: int, limit: int, *, is_known: bool = False) -> None:
+        """Counts what is about to grow.
+
+        What is there already (`is_known`) may grow by an eighth of the limit more, so that groups go on
+        working when there is no room for new ones. What shrinks (`by` is negative) is not believed before
+        it is counted. Raises PolicyViolation if there is no room.
+        """
+        if by <= 0:
+            return
+        most = limit + limit // _SLACK if is_known else limit
+        if self.counted + by > most:
+            raise PolicyViolation(f"the groups of this broker take max.groups.bytes={limit}")
+        self.counted += by
+        self._grown += by
+
+    def should_be_counted(self, limit: int) -> bool:
+        """Returns whether there seems to be little room, and part of that may be free by now."""
+        return self.counted > limit * 3 // 4 and self._grown > limit // 16
+
+    def begin(self) -> None:
+        """Everything is about to be counted; what grows meanwhile is counted twice at most."""
+        self._grown = 0
+
+    def end(self, counted: int) -> None:
+        """Takes in how many bytes were counted since `begin`."""
+        self.counted = counted + self._grown
+
+
+def of_group(group_id: str) -> int:
+    """Returns what a group without members and offsets takes."""
+    return GROUP_BYTES + len(group_id)
+
+
+def of_join(group: Group, request: Join) -> tuple[int, bool]:
+    """Returns by how much a group grows if this member joins, and whether it is a member already."""
+    member_id = request.member_id
+    if request.instance_id is not None:
+        member_id = group.static.get(request.instance_id, member_id)
+    member = group.members.get(member_id)
+    if member is not None:
+        return _of_protocols(request.protocols) - _of_protocols(member.protocols), True
+    if request.needs_id and not member_id and request.instance_id is None:
+        return HELD_ID_BYTES, False
+    return _of_member(request.new_id, request.instance_id, request.protocols), False
+
+
+def of_assignments(group: Group, assignments: Iterable[bytes]) -> int:
+    """Returns by how much a group grows if its members get these assignments."""
+    before = sum(len(member.assignment) for member in group.members.values())
+    return sum(map(len, assignments)) - before
+
+
+def pieces(kept: StoredGroup) -> Iterator[int]:
+    """Yields what a group takes, in pieces that are counted at once."""
+    group = kept.group
+    yield of_group(group.group_id) + HELD_ID_BYTES * len(group.pending)
+    members = (
+        _of_member(each.member_id, each.instance_id, each.protocols) + len(each.assignment)
+        for each in list(group.members.values())
+    )
+    yield from _sums(members)
+    yield from _sums(map(_of_offset, list(kept.offsets.values())))
+    for batch in kept.pending_offsets.all():
+        yield from _sums(map(_of_offset, list(batch.offsets.values())))
+
+
+def _sums(sizes: Iterator[int]) -> Iterator[int]:
+    while size := sum(islice(sizes, _AT_ONCE)):
+        yield size
+
+
+def _of_protocols(protocols: Protocols) -> int:
+    return sum(len(name) + len(metadata) for name, metadata in protocols)
+
+
+def _of_member(member_id: str, instance_id: str | None, protocols: Protocols) -> int:
+    return MEMBER_BYTES + len(member_id) + len(instance_id or "") + _of_protocols(protocols)
+
+
+def _of_offset(committed: Committed) -> int:
+    return OFFSET_BYTES + len(committed.metadata)

@@ -1,0 +1,138 @@
+"""What groups take is bounded: new ones are refused, and those that are there go on."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.groups.group import Group
+from broker.groups.held import GROUP_BYTES, OFFSET_BYTES, HeldBytes, of_group, of_join, pieces
+from broker.groups.messages import Join
+from broker.groups.store import Committed, StoredGroup
+from protocol.errors import PolicyViolation
+from tests.broker.asking import create
+from tests.broker.subject import eventually
+
+POLICY_VIOLATION = 44
+LIMIT = 400_000
+METADATA = bytes(3_000)
+SESSION_MS, REBALANCE_MS = 60_000, 60_000
+
+
+def wanted(member_id="", new_id="m-1", metadata=b"", **how):
+    return Join(member_id, new_id, None, "c", "/h", 1, 1, "consumer", (("range", metadata),), **how)
+
+
+class TestCounting:
+    def test_a_join_counts_as_what_it_adds(self):
+        kept = StoredGroup(Group("g"))
+        before = sum(pieces(kept))
+        assert before == of_group("g") == GROUP_BYTES + 1
+        for request in (wanted(metadata=METADATA), wanted(new_id="m-2", metadata=b"x")):
+            by, is_member = of_join(kept.group, request)
+            assert not is_member
+            kept.group.join(request, object(), 0)
+            assert sum(pieces(kept)) == before + by
+            before += by
+        by, is_member = of_join(kept.group, wanted("m-1", metadata=METADATA + b"more"))
+        assert (by, is_member) == (4, True)
+
+    def test_offsets_count_with_their_metadata(self):
+        kept = StoredGroup(Group("g"))
+        kept.offsets = {("t", i): Committed(i, -1, "four", 0) for i in range(1_000)}
+        assert sum(pieces(kept)) == of_group("g") + 1_000 * (OFFSET_BYTES + 4)
+        assert max(pieces(kept)) <= 250 * (OFFSET_BYTES + 4)
+
+    def test_what_is_there_may_grow_by_an_eighth_more(self):
+        held = HeldBytes()
+        held.grow(800, 800)
+        held.grow(100, 800, is_known=True)
+        with pytest.raises(PolicyViolation, match=r"max\.groups\.bytes=800"):
+            held.grow(1, 800, is_known=True)
+        held.grow(-500, 800, is_known=True)
+        assert held.counted == 900
+
+    def test_what_grows_while_all_is_counted_is_not_missed(self):
+        held = HeldBytes()
+        held.grow(700, 800)
+        assert held.should_be_counted(800)
+        held.begin()
+        held.grow(50, 800)
+        held.end(100)
+        assert held.counted == 150
+        assert not held.should_be_counted(800)
+
+
+def joined(connection, group, member_id="", metadata=METADATA):
+    return connection.ask(
+        "JoinGroup",
+        3,
+        group_id=group,
+        session_timeout_ms=SESSION_MS,
+        rebalance_timeout_ms=REBALANCE_MS,
+        member_id=member_id,
+        protocol_type="consumer",
+        protocols=[{"name": "range", "metadata": metadata}],
+    )
+
+
+def committed(connection, group, member_id, generation, partition=0, metadata=""):
+    offset = {"partition_index": partition, "committed_offset": 1, "committed_metadata": metadata}
+    answer = connection.ask(
+        "OffsetCommit",
+        2,
+        group_id=group,
+        generation_id_or_member_epoch=generation,
+        member_id=member_id,
+        retention_time_ms=-1,
+        topics=[{"name": "t", "partitions": [offset]}],
+    )
+    return answer["topics"][0]["partitions"][0]["error_code"]
+
+
+def synced(connection, group, member_id, generation):
+    answer = connection.ask(
+        "SyncGroup",
+        2,
+        group_id=group,
+        generation_id=generation,
+        member_id=member_id,
+        assignments=[{"member_id": member_id, "assignment": b"x" * 100}],
+    )
+    return answer["error_code"]
+
+
+def test_new_groups_are_refused_and_those_that_are_there_go_on(start):
+    broker = start({"max.groups.bytes": LIMIT})
+    with broker.connect() as connection:
+        create(connection, "t", partitions=2)
+        first = eventually(lambda: _member(joined(connection, "first")), what="the coordinator")
+        assert synced(connection, "first", *first) == 0
+        assert committed(connection, "first", *first) == 0
+        members = {}
+        for number in range(200):
+            answer = joined(connection, f"g{number}")
+            if answer["error_code"]:
+                break
+            members[f"g{number}"] = answer["member_id"]
+        assert (answer["error_code"], answer["member_id"]) == (POLICY_VIOLATION, "")
+        assert 40 < len(members) < 100
+        assert committed(connection, "alone", "", -1) == POLICY_VIOLATION
+        assert committed(connection, "first", *first) == 0
+        assert joined(connection, "g0", members["g0"], bytes(3_100))["error_code"] == 0
+        assert joined(connection, "g0", members["g0"], bytes(LIMIT))["error_code"] != 0
+        eventually(lambda: broker.lines("new groups, members or offsets refused"))
+        assert LIMIT * 0.9 < broker.metric("tidelog_groups_bytes") < LIMIT * 1.125
+        for group, member in members.items():
+            connection.ask("LeaveGroup", 2, group_id=group, member_id=member)
+        again = eventually(
+            lambda: _member(joined(connection, "again")), what="those without members have gone"
+        )
+        assert again
+        assert committed(connection, "first", *first) == 0
+
+
+def _member(answer):
+    """The id and the generation of a member that has joined."""
+    if answer["error_code"]:
+        return None
+    return answer["member_id"], answer["generation_id"]
