@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
     from broker.clock import Clock
 
+_FEW = 1_000
+
 log = logging.getLogger("tidelog.coordination")
 
 
@@ -39,8 +41,11 @@ class Deadlines:
         self._woken.set()
 
     def forget(self, key: str) -> None:
-        """Drops a key's deadline."""
+        """Drops a key's deadline. What is outdated goes from the heap when it is most of it."""
         self._next.pop(key, None)
+        if len(self._due) > 2 * len(self._next) + _FEW:
+            self._due = [(at_ms, each) for each, at_ms in self._next.items()]
+            heapq.heapify(self._due)
 
     async def run(self) -> None:
         """Calls the keys whose deadline has come, until cancelled."""

@@ -226,6 +226,12 @@ class Coordinator(OffsetCommits):
         kept = self._known(group_id)
         self._act(kept, kept.group.leave(member_id, instance_id, self._clock.steady_ms()))
 
+    async def forget(self, group_id: str) -> None:
+        """Deletes a group; raises GroupIdNotFound, NonEmptyGroup."""
+        await super().forget(group_id)
+        if group_id not in self._groups:
+            self._deadlines.forget(group_id)
+
     def _ticket(self) -> asyncio.Future[Any]:
         return asyncio.get_running_loop().create_future()
 
