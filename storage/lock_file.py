@@ -98,6 +98,10 @@ class LockFile:
         """Notes that this process is about to end: who wants the lock may wait for it."""
         self._write(b"%d %s\n" % (os.getpid(), _STOPPING.encode()))
 
+    def fileno(self) -> int:
+        """Returns the descriptor of the locked file."""
+        return self._numbers[-1]
+
     def release(self) -> None:
         """Unlocks the file."""
         self._write(b"")
@@ -105,8 +109,8 @@ class LockFile:
 
     def _write(self, data: bytes) -> None:
         with contextlib.suppress(OSError):  # the disk may be full: the lock alone counts
-            os.ftruncate(self._numbers[-1], 0)
-            os.pwrite(self._numbers[-1], data, 0)
+            os.ftruncate(self.fileno(), 0)
+            os.pwrite(self.fileno(), data, 0)
 
     def _close(self) -> None:
         while self._numbers:

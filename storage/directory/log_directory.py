@@ -105,7 +105,7 @@ class LogDirectory:
 
         The lock was opened before anything was written.
         """
-        files.sync_file_system(self._lock)
+        files.sync_file_system(self._lock.fileno())
 
     def mark_clean(self) -> None:
         """Writes the mark of a clean stop; raises OSError."""

@@ -116,9 +116,8 @@ class Cluster:
         found: dict[int, int] = {}
         for leader, numbers in led.items():
             with contextlib.suppress(ClientError):
-                found.update(
-                    self.client.perform(topic_calls.log_sizes(topic.name, numbers, leader))
-                )
+                sizes = self.client.perform(topic_calls.log_sizes(topic.name, numbers, leader))
+                found |= sizes
         return found
 
     def offsets(self, name: str, partitions: Iterable[int], at: int) -> dict[int, int]:
