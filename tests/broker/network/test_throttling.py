@@ -165,6 +165,13 @@ class TestFetch:
         self.ask(consumer, filled, 2, version)
         assert passed_ms(begun) >= told_ms
 
+    def test_who_claims_to_be_a_broker_gets_no_records_and_is_held_back(self, client, filled):
+        consumer = client(request_percentage=1e-6)
+        first, second = (self.ask(consumer, filled, 0, replica_id=7) for _ in range(2))
+        assert first["error_code"] == second["error_code"] == 31
+        assert first["responses"][0]["partitions"][0]["records"] in (None, b"")
+        assert second["throttle_time_ms"] > 0
+
     def test_one_larger_than_the_quota_ever_allows_comes_alone(self, client, filled):
         consumer = client(consumer_byte_rate=100.0)  # 1,000 bytes in ten seconds
         answer = self.ask(consumer, filled, 0)
