@@ -164,13 +164,13 @@ def _is_held_by_strangers(number: int) -> bool:
     """Returns whether all who hold the locks of a file are of users who could not work here."""
     file = os.fstat(number)
     try:
-        users = {_user_of(each.pid) for each in listed(file)}
+        users = {user_of(each.pid) for each in listed(file)}
     except OSError:  # a process has just ended, or hides
         return False
     return bool(users) and users.isdisjoint({_ROOT, file.st_uid, os.geteuid()})
 
 
-def _user_of(pid: int) -> int:
+def user_of(pid: int) -> int:
     """Returns the effective user of a process, which it cannot hide. Raises OSError."""
     lines = (_PROCESSES / str(pid) / "status").read_text(errors="replace").splitlines()
     (users,) = (line.split()[1:] for line in lines if line.startswith("Uid:"))

@@ -14,7 +14,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from storage.lock_file import listed
+from storage.lock_file import listed, user_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -70,10 +70,18 @@ def who_blocks(metadata: Path) -> str | None:
         return None
     brokers = {pid: broker for broker, pid in pids_of(metadata.parent).items()}
     names = (
-        f"broker {brokers[pid]} (process {pid})" if pid in brokers else f"process {pid}"
-        for pid in pids
+        f"broker {brokers[pid]} (process {pid})" if pid in brokers else _named(pid) for pid in pids
     )
     return f"{' and '.join(names)} {verb} the lock of the metadata"
+
+
+def _named(pid: int) -> str:
+    """Returns how a process is named that is no broker, with its user if that is another one."""
+    with contextlib.suppress(OSError, ValueError):
+        user = user_of(pid)
+        if user != os.geteuid():
+            return f"process {pid} of user {user}"
+    return f"process {pid}"
 
 
 def _locks(path: Path, places: range) -> Iterator[Holder]:

@@ -190,13 +190,16 @@ class SqliteStore:
 
     def _name_who_blocks(self) -> None:
         """Logs who keeps a change waiting; once, until a change is stored again."""
-        # Loaded here, because a broker that is alone needs none of it.
-        from broker.metadata.liveness.lock_holders import who_blocks
-
-        why = who_blocks(self._path) or "no other process holds the lock of the metadata"
+        why = self._who_blocks()
         if why != self._blamed:
             self._blamed = why
             log.error("a change of the metadata waits: %s", why)
+
+    def _who_blocks(self) -> str:
+        # Loaded here, because a broker that is alone seldom needs it.
+        from broker.metadata.liveness.lock_holders import who_blocks
+
+        return who_blocks(self._path) or "no other process holds the lock of the metadata"
 
     # -- in the thread --------------------------------------------------------------------------
 
@@ -229,7 +232,8 @@ class SqliteStore:
                     raise
                 result, newest = self._attempt(db, work, writes=writes)
         except sqlite3.Error as error:
-            raise KafkaStorageError(f"the metadata in {self._path} failed: {error}") from error
+            why = f"{error}: {self._who_blocks()}" if _is_busy(error) else str(error)
+            raise KafkaStorageError(f"the metadata in {self._path} failed: {why}") from error
         if (
             newest > self._told and self._loop is not None
         ):  # a lease that is kept alive changes no key
@@ -312,6 +316,10 @@ def _keep_to_owner(path: Path) -> None:
     permissions.keep_to_owner(path)
     for suffix in ("-journal", "-wal", "-shm"):
         permissions.close_to_others(path.with_name(path.name + suffix))
+
+
+def _is_busy(error: sqlite3.Error) -> bool:
+    return getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_BUSY
 
 
 def _outcome(work: Work[Result], db: sqlite3.Connection) -> Result | _Refusal:

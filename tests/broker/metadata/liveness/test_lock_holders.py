@@ -16,6 +16,7 @@ from broker.metadata.liveness.broker_lock import BrokerLock
 from broker.metadata.liveness.lock_holders import Holder, holders, is_stopped, who_blocks
 from broker.metadata.sqlite.store import SqliteStore
 from broker.metadata.store import Put
+from protocol.errors import KafkaStorageError
 from storage import lock_file
 from tests.broker.subject import eventually
 
@@ -148,5 +149,23 @@ async def test_a_change_that_waits_for_long_says_for_whom_and_once(tmp_path, beg
         assert await asyncio.gather(*changes) == [1, 2]
         said = f"process {writer.pid} holds the lock of the metadata"
         assert caplog.messages == [f"a change of the metadata waits: {said}"]
+    finally:
+        await store.close()
+
+
+async def test_a_change_that_fails_for_a_lock_names_its_holder_and_whose_it_is(
+    tmp_path, begun, monkeypatch
+):
+    monkeypatch.setattr("broker.metadata.sqlite.store._BUSY_TIMEOUT_S", 0.02)
+    path = tmp_path / "kept.sqlite"
+    store = SqliteStore(path)
+    await store.open()
+    try:
+        reader = begun(path, ("BEGIN", "SELECT * FROM kv"))
+        owner = os.geteuid()
+        monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
+        named = f"process {reader.pid} of user {owner} holds the lock of the metadata"
+        with pytest.raises(KafkaStorageError, match=named):
+            await store.transact((), (Put("a", b"x"),))
     finally:
         await store.close()
