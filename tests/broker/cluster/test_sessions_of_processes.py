@@ -5,6 +5,7 @@ A test says how long something may take where a lease, which takes longer, must 
 
 from __future__ import annotations
 
+import json
 import time
 from concurrent.futures import ThreadPoolExecutor
 
@@ -34,6 +35,14 @@ def test_three_brokers_register_and_one_is_the_controller(brokers):
         assert image.registrations[broker].epoch == live.epoch
         assert image.registrations[broker].record.is_clean
     assert {brokers[each].cluster_id for each in (1, 2, 3)} == {image.cluster_id}
+    secrets = {live.record.secret for live in image.brokers.values()}
+    assert len(secrets) == 3
+    for each in (1, 2, 3):
+        shown = brokers[each].page("/v1/cluster")
+        assert all("epoch" not in broker for broker in json.loads(shown)["brokers"])
+        texts = shown + brokers[each].page("/metrics") + brokers[each].log()
+        assert "broker_epoch" not in texts
+        assert not [secret for secret in secrets if secret in texts]
 
 
 def test_a_session_outlives_its_lease_while_its_process_lives(brokers):
