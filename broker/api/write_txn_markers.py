@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from broker.network.per_partition import per_partition
+from broker.network.per_partition import per_partition, per_partition_async
 from broker.network.turns import paced
 from broker.transactions.messages import Producer
 from protocol.api.write_txn_markers import (
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from broker.partitions.openings import Failures
     from protocol.api.write_txn_markers import WritableTxnMarker, WriteTxnMarkersRequest
     from protocol.errors import BrokerError
+    from storage.log.partition import Appended
 
 _API = "write_txn_markers"
 _AT_ONCE = 64
@@ -55,7 +56,7 @@ class _Write:
         self.topic = topic
         self.index = index
         self.result = WritableTxnMarkerPartitionResult(partition_index=index)
-        self.pending: asyncio.Future[Any] | None = None
+        self.pending: asyncio.Future[Appended] | None = None
 
     @property
     def producer(self) -> Producer:
@@ -87,12 +88,15 @@ async def handle(
         some = ordered[first : first + _AT_ONCE]
         per_partition(node, _API, some, partial(_begin, node, not_opened, largest), _failed_write)
         await asyncio.sleep(0)
-    await _finish_all(node, ordered)
-    for each in ordered:
-        each.pending = None
-        if each.is_fenced and each.marker.coordinator_epoch <= largest:
-            each.pending = asyncio.ensure_future(_write_again(node, each))
-    await _finish_all(node, ordered)
+    pending = [each for each in ordered if each.pending is not None]
+    await asyncio.gather(
+        *(each.pending for each in pending if each.pending is not None), return_exceptions=True
+    )
+    per_partition(node, _API, pending, _finish, _failed_write)
+    fenced = [
+        each for each in ordered if each.is_fenced and each.marker.coordinator_epoch <= largest
+    ]
+    await per_partition_async(node, _API, fenced, partial(_write_again, node), _failed_write)
     return WriteTxnMarkersResponse(
         markers=[
             WritableTxnMarkerResult(
@@ -107,15 +111,6 @@ async def handle(
             for marker, topics in zip(request.markers, writes, strict=True)
         ]
     )
-
-
-async def _finish_all(node: Node, writes: list[_Write]) -> None:
-    """Waits for what is pending, and puts the outcomes into the response."""
-    pending = [each for each in writes if each.pending is not None]
-    await asyncio.gather(
-        *(each.pending for each in pending if each.pending is not None), return_exceptions=True
-    )
-    per_partition(node, _API, pending, _finish, _failed_write)
 
 
 def _begin(node: Node, not_opened: Failures, largest_epoch: int, each: _Write) -> None:
@@ -149,12 +144,12 @@ async def _write_again(node: Node, each: _Write) -> None:
         each.marker.coordinator_epoch,
         is_commit=each.marker.transaction_result,
     )
+    each.result.error_code = 0
 
 
 def _finish(each: _Write) -> None:
     assert each.pending is not None
     each.pending.result()
-    each.result.error_code = 0
 
 
 def _failed_write(each: _Write, error: BrokerError) -> None:

@@ -11,6 +11,7 @@ replication itself. A broker that is alone has none of this: `node.replicas` is 
     from which replica consumers read                             consumers.py
     following: appending what a leader sent, truncating           followed.py
     fetching: one connection to each leader                       fetcher.py
+    which requests are of other brokers, and proofs of one's own  senders.py
     how fast replicas that are not in sync are copied             quotas.py, serving/throttled.py
     logs and fetches as the machines see them                     views.py
 """

@@ -6,7 +6,7 @@ answers in each state. The usual questions:
 - which producer id, epoch and state follow: `successors.py`
 - time-outs, the expiry of transactional ids: `transaction.py`, `Transaction.tick`
 - the writes before an answer, the timer: `execution.py`; what is read after a restart: `coordinator.py`
-- markers into the partitions of a transaction: `markers.py`
+- markers into the partitions of a transaction: `markers.py`; their epochs: `coordinator_epochs.py`
 - whether a partition may take a transactional batch: `verification.py`
 - which refusals are logged: `refusals.py`; what is open in partitions: `open_transactions.py`
 - the records of __transaction_state: `protocol/transaction_log.py`; the topic: `state_topic.py`
