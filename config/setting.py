@@ -23,6 +23,7 @@ SHORT_MAX = 2**15 - 1
 INT_MAX = 2**31 - 1
 
 _INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
+_LOGIN = re.compile(r"//[^/@]*@")  # user and password in an address
 _METADATA = "setting"
 PART: Final[Mapping[str, bool]] = MappingProxyType({"part": True})
 """The metadata of a field that holds the settings of one subject, made by its default_factory."""
@@ -120,7 +121,8 @@ class Setting:
             return self._parse(text.strip())
         except ValueError as error:
             where = f" (from {origin})" if origin else ""
-            raise ConfigError(f"{name or self.name}={text.strip()}{where}: {error}") from None
+            said = _LOGIN.sub("//(hidden)@", text.strip())
+            raise ConfigError(f"{name or self.name}={said}{where}: {error}") from None
 
     def _parse(self, text: str) -> Any:
         value = _READERS[self.type](text)

@@ -64,6 +64,7 @@ class Setting(NamedTuple):
     is_read_only: bool
     documentation: str
     synonyms: Sequence[tuple[str, str | None, int]]
+    is_sensitive: bool = False  # a secret, whose value the broker does not tell
 
 
 def describe(
@@ -99,6 +100,7 @@ def describe(
                 one.read_only,
                 one.documentation or "",
                 [(each.name, each.value, each.source) for each in one.synonyms],
+                one.is_sensitive,
             )
             for one in sorted(result.configs, key=lambda one: str(one.name))
         ]

@@ -84,3 +84,25 @@ def test_kafkas_own_quick_start_environment_is_accepted():
         "controller.quorum.voters",
     }
     assert config.groups.offsets_topic_replication_factor == 1
+
+
+def test_the_environment_of_test_containers_is_accepted():
+    config = load(
+        None,
+        {
+            "KAFKA_LISTENERS": "PLAINTEXT://0.0.0.0:9093,BROKER://0.0.0.0:9092,CONTROLLER://0.0.0.0:9094",
+            "KAFKA_ADVERTISED_LISTENERS": "PLAINTEXT://localhost:9093,BROKER://broker:9092",
+            "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": (
+                "BROKER:PLAINTEXT,PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,SSL:SSL"
+            ),
+            "KAFKA_INTER_BROKER_LISTENER_NAME": "BROKER",
+            "KAFKA_CONTROLLER_LISTENER_NAMES": "CONTROLLER",
+            "KAFKA_PROCESS_ROLES": "broker,controller",
+            "KAFKA_SASL_ENABLED_MECHANISMS": "",
+            "KAFKA_SASL_MECHANISM_INTER_BROKER_PROTOCOL": "GSSAPI",
+            "KAFKA_LOG_FLUSH_INTERVAL_MESSAGES": "9223372036854775807",
+        },
+        {},
+    )
+    assert [each.name for each in config.listeners] == ["PLAINTEXT", "BROKER"]
+    assert config.inter_broker_listener_name == "BROKER"

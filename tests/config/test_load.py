@@ -445,3 +445,9 @@ def test_what_contradicts_the_start_is_left_out(other):
     config, refused = usable(with_flags(only_one), {"max.connections.per.ip.overrides": other})
     assert set(refused) == {"max.connections.per.ip.overrides"}
     assert config == with_flags(only_one)
+
+
+def test_a_login_in_an_address_is_not_repeated():
+    with pytest.raises(ConfigError, match="expected") as caught:
+        with_flags({"metadata.store": "etcd://root:hunter2@h:2379"})
+    assert "hunter2" not in str(caught.value)

@@ -168,6 +168,7 @@ class Cluster:
                 one.is_read_only,
                 one.documentation,
                 tuple((name, value, _source(source)) for name, value, source in one.synonyms),
+                one.is_sensitive,
             )
             for one in self._perform(call)
         ]

@@ -34,6 +34,7 @@ class Entry(NamedTuple):
     is_read_only: bool
     doc: str
     synonyms: tuple[tuple[str, str | None, str], ...]  # name, value, source
+    is_sensitive: bool = False  # a secret, whose value the broker does not tell
 
     @property
     def default(self) -> str | None:

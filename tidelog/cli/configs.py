@@ -195,7 +195,7 @@ def _show(
         [
             (
                 entry.name,
-                entry.value or "",
+                "(hidden)" if entry.is_sensitive else entry.value or "",
                 entry.source + (" (fixed)" if entry.is_read_only else ""),
                 entry.default or "",
                 entry.doc,

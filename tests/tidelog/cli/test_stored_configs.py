@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -63,6 +64,20 @@ def test_a_file(locked, run):
     locked.restart()
     assert is_served(locked)
     assert not locked.lines("a stored setting is not used")
+
+
+def test_what_is_not_used_is_shown_and_unset_by_a_broker_too(locked, run):
+    locked.restart()
+    of_broker = ("--of-broker", "--broker", locked.bootstrap, "--http", locked.http)
+    status, out, _ = run("show", *of_broker, "--changed")
+    assert status == 0
+    assert re.search(r"^confluent.key +\(hidden\)", out, re.MULTILINE)
+    assert SECRET not in out
+    assert (
+        run("unset", "confluent.key", *of_broker)[1]
+        == "Changed the broker: confluent.key removed.\n"
+    )
+    assert "confluent.key" not in run("show", *of_broker)[1]
 
 
 def test_a_topics_settings(tmp_path, run):
