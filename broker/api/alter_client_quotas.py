@@ -2,7 +2,7 @@
 
 Behaviour: each entity succeeds or fails on its own, and nothing of one that fails is changed. An entity
 that can have no quota, one that is named twice, a key that it cannot have, a key that is named twice and a
-value that is not above 0 are INVALID_REQUEST; so is, other than in Kafka, one below 0.01, or below 1 of
+value that is not above 0 are INVALID_REQUEST; so is, other than in Kafka, one below 0.000001, or below 1 of
 producer_byte_rate, consumer_byte_rate and connection_creation_rate, which are whole numbers. A new entity
 beyond max.quota.entities is POLICY_VIOLATION. To remove a quota that does not exist succeeds. With
 validate_only nothing is changed. Before the response is sent, the quotas hold on this broker; on others as

@@ -26,9 +26,9 @@ CONNECTION: Final = "connection_creation_rate"
 CLIENT_QUOTAS: Final = (PRODUCE, FETCH, REQUEST, MUTATION)
 """The quotas of users and client ids; CONNECTION is that of addresses."""
 LEAST: Final[Mapping[str, float]] = MappingProxyType(
-    {PRODUCE: 1.0, FETCH: 1.0, REQUEST: 0.01, MUTATION: 0.01, CONNECTION: 1.0}
+    {PRODUCE: 1.0, FETCH: 1.0, REQUEST: 1e-6, MUTATION: 1e-6, CONNECTION: 1.0}
 )
-"""The least value of each: with less, whoever is held would wait for ever, and could not undo it.
+"""The least value of each: with less, waits have no end, and nobody could undo it.
 
 An older tidelog has stored smaller ones, which hold as these.
 """
