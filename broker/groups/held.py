@@ -64,9 +64,16 @@ class HeldBytes:
         self.counted = counted + self._grown
 
 
+def of_text(text: str | None) -> int:
+    """Returns what the characters of a text take at most, in bytes."""
+    if not text:
+        return 0
+    return len(text) if text.isascii() else 4 * len(text)
+
+
 def of_group(group_id: str) -> int:
     """Returns what a group without members and offsets takes."""
-    return GROUP_BYTES + len(group_id)
+    return GROUP_BYTES + of_text(group_id)
 
 
 def of_join(group: Group, request: Join) -> tuple[int, bool]:
@@ -108,12 +115,13 @@ def _sums(sizes: Iterator[int]) -> Iterator[int]:
 
 
 def _of_protocols(protocols: Protocols) -> int:
-    return sum(len(name) + len(metadata) for name, metadata in protocols)
+    return sum(of_text(name) + len(metadata) for name, metadata in protocols)
 
 
 def _of_member(member_id: str, instance_id: str | None, protocols: Protocols) -> int:
-    return MEMBER_BYTES + len(member_id) + len(instance_id or "") + _of_protocols(protocols)
+    names = of_text(member_id) + of_text(instance_id)
+    return MEMBER_BYTES + names + _of_protocols(protocols)
 
 
 def _of_offset(committed: Committed) -> int:
-    return OFFSET_BYTES + len(committed.metadata)
+    return OFFSET_BYTES + of_text(committed.metadata)

@@ -13,7 +13,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.groups.held import OFFSET_BYTES
+from broker.groups.held import OFFSET_BYTES, of_text
 from broker.groups.messages import State
 from broker.groups.pending_offsets import PendingBatch
 from broker.groups.registry import GroupRegistry
@@ -67,7 +67,7 @@ class Commit(NamedTuple):
     committer: Committer
     offsets: Mapping[TopicPartition, Committed]
     records: Plain
-    metadata_bytes: int = 0  # characters of the metadata of all
+    metadata_bytes: int = 0  # of the metadata of all
 
     @classmethod
     def of(
@@ -76,7 +76,7 @@ class Commit(NamedTuple):
         """Makes the records. Others may have their turn meanwhile, so this comes before any check."""
         parts, begun, at, metadata_bytes = [], [], 0, 0
         for name, each in offsets.items():
-            metadata_bytes += len(each.metadata)
+            metadata_bytes += of_text(each.metadata)
             begun.append(offset_record(group_id, name, each))
             if len(begun) == _WRITTEN_AT_ONCE:
                 parts.append(written(begun, at))

@@ -38,7 +38,9 @@ class TestCounting:
 
     def test_offsets_count_with_their_metadata(self):
         kept = StoredGroup(Group("g"))
-        kept.offsets = {("t", i): Committed(i, -1, "four", 0) for i in range(1_000)}
+        kept.offsets = {
+            ("t", i): Committed(i, -1, "four" if i % 2 else "\N{SNOWMAN}", 0) for i in range(1_000)
+        }
         assert sum(pieces(kept)) == of_group("g") + 1_000 * (OFFSET_BYTES + 4)
         assert max(pieces(kept)) <= 250 * (OFFSET_BYTES + 4)
 
