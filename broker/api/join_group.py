@@ -3,7 +3,8 @@
 Behaviour: the response is sent when the generation is complete; see `broker.groups`. An error
 carries the member id of the request. MEMBER_ID_REQUIRED carries the id to join with. A member that
 is removed while it waits gets no id, and one that is replaced while it waits gets the id that it
-had. A member that exceeds group.max.size gets no id, and is removed if it was a member.
+had. A member that exceeds group.max.size gets no id, and is removed if it was a member. A new group or
+member beyond max.groups or max.groups.bytes is POLICY_VIOLATION.
 
 Version notes: 0 the session timeout is also the rebalance timeout; 1 has its own; 4 a member
 without an id gets one first (KIP-394), unless it is static; 5 static members (KIP-345); 6 flexible;

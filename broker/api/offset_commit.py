@@ -3,8 +3,9 @@
 Behaviour: the response is sent once the offsets are in the log. A partition that does not exist is
 UNKNOWN_TOPIC_OR_PARTITION. Metadata over offset.metadata.max.bytes is OFFSET_METADATA_TOO_LARGE
 (the limit counts characters as Java does, whatever the setting is called). The other offsets are
-stored all the same. If a partition is named twice, its last offset is stored, and it has one
-result. With generation -1 and no member id, any client may commit while the group is empty.
+stored all the same. Offsets that would need more than max.groups.bytes are POLICY_VIOLATION. If a
+partition is named twice, its last offset is stored, and it has one result. With generation -1 and no
+member id, any client may commit while the group is empty.
 
 Version notes: 0 only offsets (Kafka kept those in ZooKeeper; here they are like any other); 1 a
 time for each partition, -1 is now; 2-4 a retention time, -1 is the broker's; 6 leader epochs; 7

@@ -147,6 +147,7 @@ class Coordinator(OffsetCommits):
         """Drops the groups of partitions that another broker coordinates now."""
         gone = set(indexes)
         self._forget_transactions(gone)
+        self._crowded.set()  # to count what is left
         for group_id, kept in list(self._groups.items()):
             if self._log.index_of(group_id) in gone:
                 del self._groups[group_id]

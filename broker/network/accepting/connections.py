@@ -78,7 +78,7 @@ class Connections:
         host, image = connection.session.host, connection.node.metadata.image
         full = self._why_full(connection, image)
         if full and not self._admission.refusal(host) and self._close_silent(now_s):
-            full = None
+            full = None if self._within < self.most(image) else full
         wait_s = full or self._admission.admit(host, now_s, image.quotas)
         if wait_s in (TOO_MANY, TOO_FEW_DESCRIPTORS, TOO_FAST):
             wait_s = self._admit_guest(connection, str(wait_s))
@@ -92,6 +92,11 @@ class Connections:
             connection.delay(wait_s)
         return True
 
+    @property
+    def _within(self) -> int:
+        """How many are open within the limits."""
+        return len(self._open) - len(self.guests)
+
     def most(self, image: Image) -> int:
         """Returns how many connections clients may have: max.connections, or what descriptors allow."""
         config, others = self._settings.broker, len(image.registrations) - 1
@@ -101,8 +106,8 @@ class Connections:
 
     def _why_full(self, connection: Connection, image: Image) -> str | None:
         """Returns why there is no room for a new connection beside those of clients, None if there is."""
-        within, most = len(self._open) - len(self.guests), self.most(image)
-        if within >= most:
+        most = self.most(image)
+        if self._within >= most:
             is_set = most == self._settings.broker.connections.max_connections
             return TOO_MANY if is_set else TOO_FEW_DESCRIPTORS
         are_short = self._descriptors.are_short(connection.descriptor)
