@@ -164,8 +164,8 @@ def _partition(node: Node, image: Image, each: Standing) -> dict[str, Any]:
     }
 
 
-def _followers(node: Node, each: Standing) -> list[dict[str, Any]]:
-    """Returns how far each follower of a partition is behind; nothing if another broker leads it.
+def _followers(node: Node, each: Standing) -> list[dict[str, Any]] | None:
+    """Returns how far each follower of a partition is behind; None if another broker leads it.
 
     `lag` is null before the first fetch of a follower in this leader epoch. `caught_up_ms_ago` is
     null if it never had the whole log.
@@ -174,7 +174,7 @@ def _followers(node: Node, each: Standing) -> list[dict[str, Any]]:
         return []
     led = node.replicas.led_by_id(each.topic.topic_id, each.number)
     if led is None:
-        return []
+        return None
     now_ms, end = node.cluster.now_ms(), led.leader.log_end_offset
     return [
         {

@@ -200,11 +200,15 @@ def _rows_of(
     asked = question.asked
     topic, topic_id = asked.topic.name, str(asked.topic.topic_id)
     found: dict[int, Answer] = {}
-    status, error = 503, _error("LEADER_NOT_AVAILABLE", "")
+    error = _error("LEADER_NOT_AVAILABLE", "")
     try:
         status, answer, rows = _read(heard)
+        if status != _OK and "partition" in asked.given:
+            raise Refused(status, answer["error"], answer["message"])
         if status != _OK:
-            error = _error(answer["error"], answer["message"])
+            error = _error(
+                answer["error"], f"broker {broker}, which leads it, answers: {answer['message']}"
+            )
         elif answer["topic_id"] != topic_id:
             raise NotAskedError("has another topic of this name")
         else:
@@ -212,8 +216,8 @@ def _rows_of(
             error["message"] = f"broker {broker} leads {topic}, and has not answered for it"
     except NotAskedError as why:
         error["message"] = f"broker {broker}, which leads it, {why}"
-    if status != _OK and "partition" in asked.given:
-        raise Refused(status, error["error"], error["message"])
+    if not found and "partition" in asked.given:
+        raise LeaderNotAvailable(error["message"])
     return {
         index: found.get(index, {"partition": index, "leader": broker, **error})
         for index in indexes

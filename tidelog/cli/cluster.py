@@ -117,7 +117,7 @@ class Cluster:
         for leader, numbers in led.items():
             with contextlib.suppress(ClientError):
                 sizes = self.client.perform(topic_calls.log_sizes(topic.name, numbers, leader))
-                found |= sizes
+                found.update(sizes)
         return found
 
     def offsets(self, name: str, partitions: Iterable[int], at: int) -> dict[int, int]:

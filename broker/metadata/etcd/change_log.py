@@ -49,7 +49,15 @@ class ChangeLog:
         self._revisions: deque[list[Change]] = deque()
         self._news = asyncio.Event()
         self._is_closed = False
+        self._answered = (
+            0  # the newest revision of an answer, which the watch may not have told yet
+        )
         self._went_back: WentBackError | None = None
+
+    @property
+    def known(self) -> int:
+        """The newest revision of which anything is known."""
+        return max(self.end, self._answered)
 
     @property
     def has_gone_back(self) -> bool:
@@ -62,11 +70,12 @@ class ChangeLog:
             raise WentBackError(*self._went_back.revisions)
 
     def check_newest(self, revision: int, known: int) -> None:
-        """Compares the newest revision by an answer with `end` as it was before the question.
+        """Compares the revision of an answer with `known` as it was before the question.
 
         Only for answers that are never older than the question (etcd's linearizable ones). Raises
         WentBackError, and so does every later call.
         """
+        self._answered = max(self._answered, revision)
         if revision < known and self._went_back is None:
             self._went_back = WentBackError(revision, known)
             log.critical("%s", self._went_back.message)

@@ -96,7 +96,7 @@ class Follower:
 
     async def _read_keys(self) -> Snapshot:
         """Returns all keys without their values. Raises KafkaStorageError, and WentBackError."""
-        known = self._log.end
+        known = self._log.known
         found = await read_keys(self._members, self._keys, keys_only=True)
         self._log.check_newest(found.revision, known)
         return found

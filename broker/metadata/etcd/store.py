@@ -12,7 +12,7 @@ etcd for its newest revision, and waits until the watch has arrived there. Where
 been modified last, the watch cannot know that it has; then a key is put that tells.
 
 A restored etcd may have an older revision than it had. Every answer to a transaction or to `changes` is
-compared with what the watch has told, and all keys are when a watch goes on: then this store says that etcd
+compared with what was known before, and all keys are when a watch goes on: then this store says that etcd
 has gone back, and does nothing more.
 """
 
@@ -181,7 +181,7 @@ class EtcdStore:
         request = self._keys.transaction(compares, operations)
         is_read = not operations
         self._log.check()
-        known = self._log.end
+        known = self._log.known
         self._writing += 1
         try:
             answer = await self._call(lambda at: at.kv.Txn, request, is_repeatable=is_read)
@@ -198,7 +198,7 @@ class EtcdStore:
 
     async def _changes(self, after: int) -> list[Change]:
         self._log.check()
-        known = self._log.end
+        known = self._log.known
         newest = await self._call(
             lambda at: at.kv.Range, self._keys.newest_revision(), is_repeatable=True
         )

@@ -29,7 +29,8 @@ def gathered(http: str) -> dict[str, Any]:
     says of itself; `unreachable`, why its HTTP port gave no answer; and `is_name_known`, False if its
     address has a name that means nothing on this machine, as a container's name outside of its
     network. The first three are None where they do not apply. A broker that says that it has no session
-    is away, and leads nothing, whatever the image of the first one shows. Raises CommandError if a broker
+    is away, and leads nothing, whatever the image of the first one shows. `followers` of a partition is None
+    where its leader was not asked. Raises CommandError if a broker
     that is named does not answer, or is of another cluster.
     """
     first, *more = (each.strip() for each in http.split(","))
@@ -57,7 +58,7 @@ def gathered(http: str) -> dict[str, Any]:
         own, broker["clock_offset_ms"] = told[broker["broker"]]
         broker["own"] = own.get("own")
         for each in own["partitions"]:
-            if each["leader"] == broker["broker"] and each.get("followers"):
+            if each["leader"] == broker["broker"] and each.get("followers") is not None:
                 followers[each["topic"], each["partition"]] = each["followers"]
         if broker["own"] and broker["own"]["not_serving"] and broker["state"] == "serving":
             broker["state"] = "away"  # it knows better than who was asked first
@@ -65,7 +66,7 @@ def gathered(http: str) -> dict[str, Any]:
     for each in answer["partitions"]:
         if each["leader"] in away:
             each["leader"], each["state"] = None, "offline"
-        each["followers"] = followers.get((each["topic"], each["partition"]), [])
+        each["followers"] = followers.get((each["topic"], each["partition"]))
     return answer
 
 

@@ -122,7 +122,7 @@ def _clock(offset_ms: int | None) -> str:
 
 def _partition_row(each: dict[str, Any]) -> tuple[str, ...]:
     state = each["state"]
-    lags = {one["broker"]: one["lag"] for one in each["followers"]}
+    lags = {one["broker"]: one["lag"] for one in each["followers"] or ()}
     for one in each["missing"]:
         lag = lags.get(one["broker"])
         by = f" ({counted(lag, 'record')})" if lag else ""

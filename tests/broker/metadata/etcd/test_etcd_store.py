@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import socket
 import time
 
@@ -22,6 +23,7 @@ from broker.metadata.store import (
     LeaseEndedError,
     MetadataError,
     Put,
+    WentBackError,
     absent,
 )
 from config.broker.etcd_address import parse_etcd
@@ -429,3 +431,42 @@ def test_a_file_that_is_missing_is_named(tmp_path):
 
 def store_of_files(tls):
     return EtcdStore(parse_etcd("etcd://127.0.0.1:1"), tls)
+
+
+async def test_a_store_that_went_back_does_nothing_more_but_keep_leases(own_etcd):
+    store = await opened(own_etcd, "restored")
+    try:
+        lease = await store.grant(60_000)
+        revision = await store.transact((), (Put("a", b"1"),))
+        own_etcd.stop(0)
+        data, older = own_etcd.folder / "m0", own_etcd.folder / "older"
+        shutil.copytree(data, older)
+        own_etcd.restart(0)
+        await until(lambda: _is_stored(store))
+        own_etcd.stop(0)
+        shutil.rmtree(data)
+        older.rename(data)
+        own_etcd.restart(0)
+
+        with pytest.raises(WentBackError, match=f"gone back from revision [0-9]+ to {revision}"):
+            await anext(store.watch(revision + 100))
+        for call in (
+            store.changes(revision),
+            store.read(),
+            store.transact((), (Put("b", b""),)),
+            store.grant(1_000),
+        ):
+            with pytest.raises(WentBackError):
+                await call
+        assert "gone back" in await store.why_no_writes()
+        assert await store.keep_alive(lease)
+        await store.revoke(lease)
+    finally:
+        await store.close()
+
+
+async def _is_stored(store):
+    try:
+        return await store.transact((), (Put("a", b"2"),)) is not None
+    except KafkaStorageError:
+        return False
