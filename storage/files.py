@@ -264,27 +264,31 @@ def replace(path: Path, data: bytes, *, durable: bool = True, losable: bool = Fa
 
 
 def _replace(path: Path, data: bytes, *, durable: bool, losable: bool) -> None:
-    file = stage(path, data)
+    temporary = _temporary(path)
+    file = _make(temporary, data)
     if not losable:  # otherwise the rename may reach the disk before the bytes
         sync_data(file)
-    publish(path)
+    rename(temporary, path)
     if durable and not losable:
         sync(path.parent)
 
 
-def stage(path: Path, data: bytes) -> Descriptor:
-    """Writes what is to replace a whole file beside it, not durably; returns it. Raises OSError."""
-    temporary = _temporary(path)
-    truncate_or_make(temporary)
-    file = Descriptor(temporary, writable=True)
-    if data:
-        write_at(file, (data,), 0, len(data))
-    return file
+def stage(path: Path, data: bytes) -> None:
+    """Writes what is to replace a whole file beside it, not durably; raises OSError."""
+    _make(_temporary(path), data)
 
 
 def publish(path: Path) -> None:
     """Replaces a file by what was staged, which has to be durable; raises OSError."""
     rename(_temporary(path), path)
+
+
+def _make(path: Path, data: bytes) -> Descriptor:
+    unlink(path)
+    file = Descriptor(path, writable=True)
+    if data:
+        write_at(file, (data,), 0, len(data))
+    return file
 
 
 def _temporary(path: Path) -> Path:
