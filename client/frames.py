@@ -21,7 +21,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from client.apis import API_VERSIONS, between_brokers, version_of
-from client.errors import AuthenticationFailed, ConnectionBroken, HandshakeBroken
+from client.errors import AuthenticationFailed, ConnectionBroken, HandshakeBroken, RequestError
 from protocol.message import DecodeError, api_of, codec
 from protocol.sender import NO_TAGS
 from protocol.wire import skip_tags
@@ -340,9 +340,8 @@ class Frames:
             if answer.error_code != _UNSUPPORTED_VERSION:
                 break
         if answer.error_code:
-            raise ConnectionBroken(
-                f"{self.address} refuses to say what it serves: error {answer.error_code}"
-            )
+            refused = RequestError(answer.error_code, f"{self.address} does not say what it serves")
+            raise ConnectionBroken(str(refused))
         self.served = {one.api_key: (one.min_version, one.max_version) for one in answer.api_keys}
         if self._authenticator is None:
             return 0

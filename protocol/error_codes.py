@@ -39,7 +39,11 @@ class ErrorCode(enum.IntEnum):
     UNKNOWN_TOPIC_OR_PARTITION = 3, "This broker has no such topic or partition.", "retry"
     INVALID_FETCH_SIZE = 4, "The fetch size makes no sense."
     LEADER_NOT_AVAILABLE = 5, "The partition has no leader at the moment.", "retry"
-    NOT_LEADER_OR_FOLLOWER = 6, "This broker does not hold the role it was asked in.", "retry"
+    NOT_LEADER_OR_FOLLOWER = (
+        6,
+        "This broker does not lead the partition, or has no replica of it.",
+        "retry",
+    )
     REQUEST_TIMED_OUT = 7, "The request was not finished within its time limit.", "retry"
     BROKER_NOT_AVAILABLE = 8, "The broker cannot be reached."
     REPLICA_NOT_AVAILABLE = 9, "This broker has no usable replica of the partition.", "retry"

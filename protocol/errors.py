@@ -49,6 +49,11 @@ class BrokerError(Exception):
         self.record_errors = tuple(record_errors)
         super().__init__(self.message)
 
+    @property
+    def named(self) -> str:
+        """The name of the code and the message, for a line of the log."""
+        return f"{self.code.name}: {self.message}"
+
 
 CLASSES: dict[ErrorCode, type[BrokerError]] = {}
 """The exception of each code, as far as their modules are imported (`error_class` imports all)."""

@@ -288,7 +288,8 @@ class Coordinator(OffsetCommits):
                 try:
                     await self._log.append(kept.group.group_id, [written], kept.epoch)
                 except BrokerError as error:
-                    log.warning("group not stored: %s", error, extra={"group": kept.group.group_id})
+                    where = {"group": kept.group.group_id}
+                    log.warning("group not stored: %s", error.named, extra=where)
                     # A retry would be too large again, so the sender gets the error.
                     is_too_large = isinstance(error, MessageTooLarge | RecordListTooLarge)
                     failure = error if is_too_large else CoordinatorNotAvailable(str(error))

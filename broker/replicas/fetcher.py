@@ -30,7 +30,7 @@ from broker.replicas.views import sent_fetch
 from client import apis
 from client.async_connection import open_connection
 from client.calls.replication import replica_fetch
-from client.errors import ClientError
+from client.errors import ClientError, raise_for_code
 from protocol.api import fetch_single
 from protocol.records.layout import NEWEST_MAGIC
 
@@ -197,7 +197,7 @@ class Fetcher:
         try:
             number = self._sent.popleft().number
             if answer.error_code:
-                raise ClientError(f"a fetch is refused with error {answer.error_code}")
+                raise_for_code(answer.error_code, "a fetch is refused")
             self._retry_s, self._is_broken = _FIRST_RETRY_S, False
             self._session_id = answer.session_id
             self._take(number, answer)

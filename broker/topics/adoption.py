@@ -117,10 +117,10 @@ def _give_one_id(store: LogStore, name: str, indexes: Sequence[int], image: Imag
     most = Counter(each for each in ids.values() if each is not None).most_common(1)
     said = most[0][0] if most else None
     if said in image.topics_by_id:
-        others = {i: each for i, each in ids.items() if each is not None and each != said}
-        for index, other in others.items():  # first: the next start must not take theirs for ours
-            set_aside(store, name, index, other)
-        ids = dict.fromkeys(ids.keys() - others.keys())
+        others = {i for i, each in ids.items() if each is not None and each != said}
+        for index in others:  # first: the next start must not take theirs for ours
+            set_aside(store, name, index)
+        ids = dict.fromkeys(ids.keys() - others)
         for index in sorted(ids):
             store.assign_topic_id(name, index, None)
         said = None

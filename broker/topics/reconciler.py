@@ -367,7 +367,7 @@ class Reconciler:
                     if named is None:
                         unnamed.append(index)
                         continue
-                    set_aside(self._store, topic.name, index, named)
+                    set_aside(self._store, topic.name, index)
                 self._store.create_partition(
                     topic.name, topic.topic_id, index, config, self._now_ms(), is_served=False
                 )

@@ -8,20 +8,18 @@ from typing import TYPE_CHECKING
 from protocol.errors import KafkaStorageError
 
 if TYPE_CHECKING:
-    from uuid import UUID
-
     from broker.metadata.image import Image
     from storage.directory.store import LogStore
 
 log = logging.getLogger("tidelog.topics")
 
 
-def set_aside(store: LogStore, name: str, index: int, topic_id: UUID) -> None:
+def set_aside(store: LogStore, name: str, index: int) -> None:
     """Renames a log that names another topic to `-stray`, and logs it. Raises KafkaStorageError."""
     away = store.set_aside(name, index)
     log.error(
         "log of another topic set aside",
-        extra={"log": f"{name}-{index}", "topic_id": str(topic_id), "directory": str(away)},
+        extra={"log": f"{name}-{index}", "directory": str(away)},
     )
 
 
@@ -39,7 +37,7 @@ def set_aside_unknown(store: LogStore, image: Image) -> None:
                 continue
             topic = image.topics_by_id.get(topic_id)
             if topic is None or topic.name != name:
-                set_aside(store, name, index, topic_id)
+                set_aside(store, name, index)
         except KafkaStorageError as error:
             log.error(
                 "a log of no topic stays: %s", error.message, extra={"log": f"{name}-{index}"}

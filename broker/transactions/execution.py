@@ -136,7 +136,7 @@ class Execution:
     def _not_stored(self, kept: Kept, error: BrokerError) -> list[Action]:
         transaction = kept.transaction
         where = {"transactional_id": transaction.transactional_id}
-        log.warning("transaction not stored: %s", error.message, extra=where)
+        log.warning("transaction not stored: %s", error.named, extra=where)
         if isinstance(error, MessageTooLarge | RecordListTooLarge):  # as in Kafka
             error = UnknownServerError(error.message)
         actions = transaction.not_stored(error)
@@ -250,7 +250,7 @@ class Execution:
             new_id = await self.spare_id(kept)
         except BrokerError as error:
             where = {"transactional_id": kept.transaction.transactional_id}
-            log.warning("no producer id for a new epoch: %s", error.message, extra=where)
+            log.warning("no producer id for a new epoch: %s", error.named, extra=where)
             kept.not_before_ms = self._clock.steady_ms() + _RETRY_MS
             self._schedule(kept)
             return

@@ -136,12 +136,12 @@ class Markers:
             try:
                 await self.write(name, producer, coordinator_epoch, is_commit=is_commit)
             except _FINAL as error:
-                log.error("marker cannot be written: %s", error.message, extra=where)
+                log.error("marker cannot be written: %s", error.named, extra=where)
                 return False
             except BrokerError as error:
                 if await self._is_gone(name, error):
                     return True
-                log.warning("marker not written yet: %s", error.message, extra=where)
+                log.warning("marker not written yet: %s", error.named, extra=where)
             else:
                 return True
             await asyncio.sleep(delay_s)

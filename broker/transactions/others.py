@@ -191,5 +191,9 @@ class OtherBrokers:
 
 def _error(code: int, broker: int) -> BrokerError:
     """Returns the error that another broker has answered."""
-    raised = error_class(code) or UnknownServerError
-    return raised(f"broker {broker} answered with error {code}")
+    raised = error_class(code)
+    if raised is None:
+        return UnknownServerError(
+            f"broker {broker} answers with error {code}, which has no name here"
+        )
+    return raised(f"broker {broker} refuses: {raised.code.sentence}")

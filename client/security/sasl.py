@@ -76,7 +76,8 @@ def _check_mechanism(address: str, mechanism: str, answer: Any) -> None:
             f"{address} has no SASL on this listener: set security.protocol to PLAINTEXT or SSL"
         )
     if answer.error_code:
-        raise AuthenticationFailed(f"{address} refuses {mechanism}: error {answer.error_code}")
+        refused = RequestError(answer.error_code, f"{address} refuses {mechanism}")
+        raise AuthenticationFailed(str(refused))
 
 
 def _reason(answer: Any) -> str:

@@ -111,7 +111,7 @@ def test_a_broker_that_knows_only_the_first_version_is_asked_in_it():
 def test_a_broker_that_refuses_the_versions_is_no_use():
     frames = Frames("there:1", "me")
     (asked,) = requests_in(frames.take_output())
-    with pytest.raises(ConnectionBroken, match="refuses to say what it serves: error 41"):
+    with pytest.raises(ConnectionBroken, match="does not say what it serves: NOT_CONTROLLER: "):
         feed(frames, answer_to(asked, versions({}, error_code=41)))
 
 
