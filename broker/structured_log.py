@@ -3,7 +3,8 @@
 `log.info("topic created", extra={"topic": name})` prints
 `ts=2026-01-01T00:00:00.000Z level=info logger=tidelog.node msg="topic created" topic=orders`.
 Lines go to standard error; standard output carries the ready line alone. Texts are cut at `MOST_CHARACTERS`.
-The same line is logged ten times a minute, and then counted (`broker/repeats.py`). Nobody who logs waits for
+The same line is logged ten times a minute, and then counted (`broker/repeats.py`). So is the same warning of
+different partitions, unless the level is debug: a disk that fails has thousands. Nobody who logs waits for
 whoever reads (`broker/log_output.py`).
 """
 
@@ -56,6 +57,28 @@ class Logfmt(logging.Formatter):
         return line
 
 
+def _shows_debug() -> bool:
+    return logging.getLogger().isEnabledFor(logging.DEBUG)
+
+
+def _of_any_partition(record: logging.LogRecord) -> str | None:
+    """Returns a line as it is for every partition, without its name and its numbers.
+
+    None for a line that is not about one partition.
+    """
+    fields = vars(record)
+    name = fields.get("log")
+    if name is None and "partition" in fields:
+        name = f"{fields.get('topic')}-{fields['partition']}"
+    if name is None:
+        return None
+    reason = fields.get("reason") or (record.exc_info and record.exc_info[1]) or ""
+    said = record.getMessage().replace(name, "*")
+    why = str(reason).replace(name, "*")
+    line = f"level={record.levelname.lower()} logger={record.name} msg={_quoted(said)}"
+    return f"{line} reason={_quoted(why)}" if why else line
+
+
 def _stamp(record: logging.LogRecord) -> str:
     moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
     return f"ts={moment}.{int(record.msecs):03d}Z"
@@ -92,6 +115,8 @@ class LogHandler(logging.Handler):
             now_s = self._clock.monotonic_s()
             stamp, _, text = line.partition(" ")
             self._tell_repeated(stamp, now_s)
+            if record.levelno >= logging.WARNING and not _shows_debug():
+                text = _of_any_partition(record) or text
             if self._repeats.is_shown(record.name, text, now_s):
                 self.output.put(_encoded(line))
         except Exception:  # noqa: BLE001 - as in logging's own handlers: who logs does not fail

@@ -8,9 +8,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections import defaultdict
 from enum import Enum, auto
 from typing import TYPE_CHECKING
 
+from broker.folded_log import folded
 from broker.membership.sessions import Sessions
 from broker.metadata.store import MOST_OPERATIONS, LeaseEndedError
 from broker.replication.controller import controller
@@ -21,12 +23,13 @@ if TYPE_CHECKING:
     from broker.cluster.rules import Rules
     from broker.metadata.image import Image
     from broker.node import Node
-    from broker.replication.transactions import Transaction
+    from broker.replication.transactions import PartitionChange, Transaction
 
 log = logging.getLogger("tidelog.cluster")
 
 _TICK_S = 1.0  # who is settled changes with time
 _RETRY_S = 0.1
+_SAME = -2  # the leader of before
 _AT_ONCE = 8  # transactions under way: the store makes them durable together
 
 
@@ -49,6 +52,7 @@ class Governing:
         self._seen: object = None  # on what nothing had to be written
         self._quiet: tuple[Image, object] | None = None  # the same, as the controller, and of whom
         self._governed = 0  # the last controller epoch of this broker
+        self._stored: list[PartitionChange] = []  # and not logged yet
         self.news = asyncio.Event()
         """To be set when there is a newer image, and when a session has begun."""
 
@@ -128,9 +132,12 @@ class Governing:
                 if set(ended) != {_Outcome.STORED}:
                     return
 
-        async with asyncio.TaskGroup() as group:
-            for _ in range(min(_AT_ONCE, len(found))):
-                group.create_task(store_one_after_another())
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(min(_AT_ONCE, len(found))):
+                    group.create_task(store_one_after_another())
+        finally:
+            self._tell_stored()
         if _Outcome.REFUSED in ended:
             self._limit = max(1, self._limit // 2)
         elif _Outcome.STORED in ended:
@@ -156,16 +163,29 @@ class Governing:
             return _Outcome.UNKNOWN
         if revision is None:
             return _Outcome.REFUSED
-        for change in transaction.changes:
-            log.info(
+        self._stored += transaction.changes
+        return _Outcome.STORED
+
+    def _tell_stored(self) -> None:
+        """Logs which partitions have changed, and why: one line for each reason and new leader."""
+        stored, self._stored = self._stored, []
+        topics = self._metadata.image.topics_by_id
+        names: defaultdict[tuple[str, int], list[str]] = defaultdict(list)
+        for change in stored:
+            after, topic = change.after, topics.get(change.topic_id)
+            name = f"{'a deleted topic' if topic is None else topic.name}-{change.partition}"
+            leader = after.leader if after.leader_epoch != change.before.leader_epoch else _SAME
+            names[change.why, leader].append(name)
+            log.debug(
                 "partition changed",
                 extra={
-                    "topic_id": str(change.topic_id),
-                    "partition": change.partition,
-                    "leader": change.after.leader,
-                    "leader_epoch": change.after.leader_epoch,
-                    "isr": list(change.after.isr),
+                    "log": name,
+                    "leader": after.leader,
+                    "leader_epoch": after.leader_epoch,
+                    "isr": list(after.isr),
                     "why": change.why,
                 },
             )
-        return _Outcome.STORED
+        for (why, leader), partitions in names.items():
+            of_leader = {} if leader == _SAME else {"leader": leader}
+            log.info("partitions changed", extra=folded(partitions, **of_leader, why=why))

@@ -307,13 +307,26 @@ class Followed:
         """Goes on after a while, unless the log is gone or offline."""
         if self.partition.is_deleted or self.partition.offline is not None:
             self.is_stopped = True
-            log.error("follows no more: %s", error, extra=self._fields())
+            self._tell("partition followers stopped", error)
             return
         if isinstance(error, BrokerError):
-            log.error("not replicated: %s", error.message, extra=self._fields())
+            self._tell("not replicated", error)
         else:
             log.error("not replicated", exc_info=error, extra=self._fields())
         self._wait(_RETRY_S)
+
+    def _tell(self, what: str, error: BaseException) -> None:
+        """Logs why something fails, once for all partitions to which that happens."""
+        name = self._log_name
+        reason = error.named if isinstance(error, BrokerError) else str(error)
+        self._host.folded.add(
+            logging.ERROR,
+            what,
+            name,
+            {"epoch": self.follower.leader_epoch},
+            leader=self.follower.leader,
+            reason=reason.replace(f"{name}: ", ""),
+        )
 
     def _carry_out(
         self,
@@ -365,10 +378,13 @@ class Followed:
     def _flush(self) -> None:
         self.partition.commit()
 
+    @property
+    def _log_name(self) -> str:
+        return f"{self.partition.topic}-{self.partition.index}"
+
     def _fields(self, **fields: object) -> dict[str, object]:
-        partition = self.partition
         return {
-            "log": f"{partition.topic}-{partition.index}",
+            "log": self._log_name,
             "leader": self.follower.leader,
             "epoch": self.follower.leader_epoch,
             **fields,

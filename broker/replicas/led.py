@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from protocol.api.fetch import FetchPartition
     from storage.log.partition import Appended, Partition
 
-log = logging.getLogger("tidelog.replicas")
-
 _PAIR = 2  # replicas: there is no second follower
 
 
@@ -108,7 +106,13 @@ class Led:
 
     def stop(self, reason: str) -> None:
         """Stops leading: everybody who waits is told, and the log deletes nothing by itself."""
-        log.info("leads no more", extra=self._fields(reason=reason))
+        self._host.folded.add(
+            logging.INFO,
+            "partition leaders stopped",
+            self._log_name,
+            {"epoch": self.leader.leader_epoch},
+            reason=reason,
+        )
         self.leader.resign(reason)
         self.partition.roles.resign()
         self._host.leads_no_more(self)
@@ -130,17 +134,18 @@ class Led:
         before, now = self._told_isr, self.leader.isr
         if now != before and self.leader.is_leading:
             self._told_isr = now
-            name = f"{self.partition.topic}-{self.partition.index}"
-            extra = {"log": name, "isr": list(now), "before": list(before)}
-            log.info("in-sync replicas changed", extra=extra)
+            self._host.folded.add(
+                logging.INFO,
+                "in-sync replicas changed",
+                self._log_name,
+                {"isr": list(now)},
+                joined=tuple(sorted({*now}.difference(before))),
+                left=tuple(sorted({*before}.difference(now))),
+            )
 
-    def _fields(self, **fields: object) -> dict[str, object]:
-        partition = self.partition
-        return {
-            "log": f"{partition.topic}-{partition.index}",
-            "epoch": self.leader.leader_epoch,
-            **fields,
-        }
+    @property
+    def _log_name(self) -> str:
+        return f"{self.partition.topic}-{self.partition.index}"
 
     # --- the log ----------------------------------------------------------------------------------
 

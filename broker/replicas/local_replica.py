@@ -129,11 +129,14 @@ class LocalReplica:
                     if part is not None:
                         await self._begin(part, partition)
                 except BrokerError as error:
-                    log.error("the role is not taken: %s", error.message, extra=self._fields())
+                    why = error.named.replace(f"{self._log_name}: ", "")
+                    self._host.folded.add(
+                        logging.ERROR, "roles not taken", self._log_name, reason=why
+                    )
                     await asyncio.sleep(_RETRY_S)
                     continue
                 except Exception:
-                    log.exception("the role is not taken", extra=self._fields())
+                    log.exception("the role is not taken", extra={"log": self._log_name})
                     await asyncio.sleep(_RETRY_S)
                     continue
                 if part == self._wanted:
@@ -141,7 +144,7 @@ class LocalReplica:
                     if part is not None:
                         self._start(part, partition)
         except Exception:
-            log.exception("the role was not changed", extra=self._fields())
+            log.exception("the role was not changed", extra={"log": self._log_name})
         finally:
             self._change = None
 
@@ -188,7 +191,13 @@ class LocalReplica:
                 needs_flush=rules.needs_flush,
             )
             self.followed = Followed(host, self.name, partition, follower)
-            log.info("follows", extra=self._fields(leader=part.leader, epoch=part.leader_epoch))
+            host.folded.add(
+                logging.INFO,
+                "partition followers started",
+                self._log_name,
+                {"epoch": part.leader_epoch},
+                leader=part.leader,
+            )
             host.follows(self.followed)
             return
         leader = Leader(
@@ -200,14 +209,13 @@ class LocalReplica:
             host.cluster.lease,
             host.now_ms(),
         )
-        log.info(
-            "leads",
-            extra=self._fields(epoch=part.leader_epoch, end_offset=partition.log_end_offset),
-        )
+        own = {"epoch": part.leader_epoch, "end_offset": partition.log_end_offset}
+        host.folded.add(logging.INFO, "partition leaders started", self._log_name, own)
         led = self.led = Led(host, self.name, partition, leader)
         host.leads(led)
         led.do(leader.begin(host.now_ms()))
         host.new_leaders.begun(led)
 
-    def _fields(self, **fields: object) -> dict[str, object]:
-        return {"log": f"{self.topic}-{self.name[1]}", **fields}
+    @property
+    def _log_name(self) -> str:
+        return f"{self.topic}-{self.name[1]}"

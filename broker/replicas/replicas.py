@@ -11,6 +11,7 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING
 
+from broker.folded_log import FoldedLog
 from broker.metadata.image import changed_partitions, changed_topics
 from broker.replicas.consumers import ConsumerReads
 from broker.replicas.fetcher import Fetcher
@@ -63,6 +64,7 @@ class Replicas:
         self.clock_ms = node.clock.now_ms
         self.quotas = Quotas(cluster.me, node.config)
         self.senders = Senders(node, cluster)
+        self.folded = FoldedLog(log)
         self.role_work = RoleWork(node)
         self.isr_changes = IsrChanges(self)
         self.new_leaders = NewLeaders(self, node.metadata)
@@ -346,6 +348,7 @@ class Replicas:
             await replica.finish()
         if ending := [*self._closing, *self._leaving.values()]:
             await asyncio.wait(ending)
+        self.folded.flush()
 
     # --- what handlers ask ------------------------------------------------------------------------
 

@@ -53,28 +53,63 @@ def test_long_texts_are_cut(caplog):
 
 
 def record(text, **extra):
-    return logging.makeLogRecord(
-        {"name": "tidelog.tests", "levelname": "INFO", "msg": text, **extra}
-    )
+    said = {"name": "tidelog.tests", "levelname": "INFO", "levelno": logging.INFO, "msg": text}
+    return logging.makeLogRecord({**said, **extra})
+
+
+def written(records, level=logging.INFO):
+    """Return the lines that a handler writes of some records, without their times."""
+    read, write = os.pipe()
+    handler = LogHandler(LogOutput(lambda lines: b"dropped %d\n" % lines, write))
+    root = logging.getLogger()
+    before = root.level
+    root.setLevel(level)
+    try:
+        for each in records:
+            handler.emit(each)
+        handler.flush()
+    finally:
+        root.setLevel(before)
+    os.close(write)
+    with os.fdopen(read) as lines:
+        return [line.split(" ", 1)[1].rstrip() for line in lines]
 
 
 def test_the_same_line_is_written_ten_times_and_then_counted():
-    read, write = os.pipe()
-    output = LogOutput(lambda lines: b"dropped %d\n" % lines, write)
-    handler = LogHandler(output)
-    for _ in range(SHOWN + 32):
-        handler.emit(record("the same"))
-    handler.emit(record("another"))
-    handler.flush()
-    os.close(write)
-    with os.fdopen(read) as lines:
-        texts = [line.split(" ", 1)[1].rstrip() for line in lines]
     same = 'level=info logger=tidelog.tests msg="the same"'
-    assert texts == [
+    assert written([*[record("the same")] * (SHOWN + 32), record("another")]) == [
         *[same] * SHOWN,
         "level=info logger=tidelog.tests msg=another",
         f"{same} repeated=32",
     ]
+
+
+def test_a_disk_that_fails_under_many_partitions_is_a_few_lines():
+    def offline(index):
+        why = f"t-{index}: the log cannot be made durable: Input/output error"
+        return record(
+            "log offline", levelname="CRITICAL", levelno=50, topic="t", partition=index, reason=why
+        )
+
+    def refused(index):
+        text, log = f"not replicated: t-{index} is offline", f"t-{index}"
+        return record(text, levelname="ERROR", levelno=40, log=log, epoch=index)
+
+    records = [make(index) for index in range(200) for make in (offline, refused)]
+    lines = written(records)
+    assert len(lines) == 2 * SHOWN + 2
+    assert "partition=0" in lines[0]
+    reason = "*: the log cannot be made durable: Input/output error"
+    assert lines[-2:] == [
+        f'level=critical logger=tidelog.tests msg="log offline" reason="{reason}" repeated=190',
+        'level=error logger=tidelog.tests msg="not replicated: * is offline" repeated=190',
+    ]
+    assert len(written(records, logging.DEBUG)) == 400
+
+
+def test_what_happens_to_each_partition_in_order_is_a_line_each():
+    deletions = [record("segment deleted", levelno=20, log=f"t-{n}") for n in range(3 * SHOWN)]
+    assert len(written(deletions)) == 3 * SHOWN
 
 
 def test_nobody_waits_for_a_reader_and_what_is_dropped_is_told():

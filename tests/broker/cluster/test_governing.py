@@ -105,12 +105,17 @@ def is_done(image):
     return all(3 not in record.isr for record in image.topics["t"].assignments)
 
 
-async def test_several_transactions_are_under_way_and_new_leaders_come_first(store):
+async def test_several_transactions_are_under_way_and_new_leaders_come_first(store, caplog):
+    caplog.set_level(logging.INFO)
     image = await govern(store, until=is_done)
     assert 1 < store.most <= 8
     assert store.elections == [120, 120, 120, 40] + [120] * 6 + [80]
     assert all(record.leader in (1, 2) for record in image.topics["t"].assignments)
     assert {record.leader_epoch for record in image.topics["t"].assignments} == {0, 1}
+    told = [each for each in caplog.records if each.message == "partitions changed"]
+    assert sum(each.partitions for each in told) == PARTITIONS
+    assert len(told) < 10, "a line for each new leader and each reason"
+    assert all(each.logs.startswith("t-") for each in told)
 
 
 @pytest.mark.parametrize("what", ["refused", "unknown"])
