@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import os
-import platform
 from pathlib import Path
 from typing import Final
 
@@ -30,7 +29,8 @@ def sync(number: int) -> None:
 
 def _reports(device: int) -> bool:
     """Returns whether a device has one of the trusted file systems. Raises OSError."""
-    if platform.system() != "Linux" or _version(platform.release()) < _LINUX:
+    system, release = _kernel()
+    if system != "Linux" or _version(release) < _LINUX:
         return False
     name = f"{os.major(device)}:{os.minor(device)}"
     for line in _MOUNTS.read_text().splitlines():
@@ -38,6 +38,11 @@ def _reports(device: int) -> bool:
         if mount.split()[2] == name:
             return file_system.split()[0] in REPORTING
     return False
+
+
+def _kernel() -> tuple[str, str]:
+    names = os.uname()
+    return names.sysname, names.release
 
 
 def _version(release: str) -> tuple[int, ...]:

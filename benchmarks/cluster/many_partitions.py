@@ -1,14 +1,15 @@
-"""Measures a cluster of three brokers with many partitions: creation, fail-over, start.
+"""Measures a cluster of three brokers with many partitions: creation, fail-over, start, stop.
 
     python benchmarks/cluster/many_partitions.py --partitions 10000 --store etcd
 
 Topics of 1,000 partitions with three replicas are created. Then broker 1 is killed with SIGKILL: it
 is measured how long it takes until a surviving broker names a living leader for every partition. Then
-it is started again: how long until clients may connect, and until all replicas are in sync. In between
-the transactions of the metadata store are counted by its revisions (the end of a session is one, too)
-and, over etcd, its size and the requests it has served are printed. To look at ten thousand partitions
-keeps a broker busy for a while, so that is done a few times in each second. Each line ends with the
-load average. Only loopback is used, and only processes started here are ended.
+it is started again: how long until clients may connect, and until all replicas are in sync. At last all
+are stopped at once (SIGTERM): how long each takes, and how much CPU. Each step says how many lines the
+brokers have logged, and how many transactions of the metadata store there were, by its revisions (the end
+of a session is one, too). Over etcd, its size and the requests it has served are printed. To look at ten
+thousand partitions keeps a broker busy for a while, so that is done a few times in each second. Each line
+ends with the load average. Only loopback is used, and only processes started here are ended.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import argparse
 import contextlib
 import json
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -40,6 +42,7 @@ VICTIM = 1
 TOPIC_PARTITIONS = 1_000
 PATIENCE_S = 600.0
 _POLL_S = 0.2
+_LOOK_S = 0.02
 _MIB = 1 << 20
 
 
@@ -51,6 +54,7 @@ class Bench:
         survivors = [each for number, each in enumerate(cluster, 1) if number != VICTIM]
         self._admin = AdminClient({"bootstrap.servers": survivors[0].bootstrap})
         self._http = survivors[0].http
+        self._lines = 0
 
     def create(self) -> None:
         """Creates the topics, one request each."""
@@ -85,11 +89,43 @@ class Bench:
             return int(json.load(answer)["revision"])
 
     def say(self, what: str, began_s: float, revision: int) -> None:
-        """Prints how long something took, and how many transactions."""
+        """Prints how long something took, how many transactions, and lines of the logs."""
         took_s = time.monotonic() - began_s
         written = self.revision() - revision
-        load = os.getloadavg()[0]
-        print(f"{what}: {took_s:.2f} s, {written} transactions, load {load:.0f}", flush=True)
+        rest = f"{self.lines()} lines logged, load {os.getloadavg()[0]:.0f}"
+        print(f"{what}: {took_s:.2f} s, {written} transactions, {rest}", flush=True)
+
+    def lines(self) -> int:
+        """Returns how many lines the brokers have logged since the last call."""
+        before, self._lines = self._lines, sum(each.log().count("\n") for each in self.cluster)
+        return self._lines - before
+
+    def stop(self) -> None:
+        """Stops all brokers at once, and prints how long each took, and its CPU time."""
+        pids = {broker: self.cluster[broker].pid for broker in range(1, BROKERS + 1)}
+        before = {broker: cpu_s(pid) for broker, pid in pids.items()}
+        used, began_s = dict(before), time.monotonic()
+        for pid in pids.values():
+            os.kill(pid, signal.SIGTERM)
+        while pids:
+            for broker, pid in list(pids.items()):
+                if self.cluster[broker].is_running:
+                    used[broker] = cpu_s(pid) or used[broker]
+                    continue
+                del pids[broker]
+                took_s, cpu = time.monotonic() - began_s, used[broker] - before[broker]
+                print(f"broker {broker} stopped: {took_s:.2f} s, {cpu:.2f} s of CPU", flush=True)
+            time.sleep(_LOOK_S)
+        print(f"{self.lines()} lines logged, load {os.getloadavg()[0]:.0f}")
+
+
+def cpu_s(pid: int) -> float:
+    """Returns the CPU time of a process so far; 0 when it has ended."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def until(condition: Callable[[], bool], what: str) -> None:
@@ -137,6 +173,7 @@ def measure(cluster: BrokerCluster, etcd: Etcd | None, partitions: int) -> None:
     bench.say("and in sync", began_s, revision)
     if etcd is not None:
         print(sizes(etcd))
+    bench.stop()
 
 
 def main() -> None:

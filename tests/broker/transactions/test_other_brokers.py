@@ -84,6 +84,7 @@ async def test_what_comes_meanwhile_goes_together_and_each_has_its_own_error():
         type(None),
     ]
     assert sorted(others.sent) == [(2, [1, 2, 3, 4]), (2, [7]), (3, [7])]
+    assert outcomes[2].named.startswith("NOT_LEADER_OR_FOLLOWER: broker 2 refuses: ")
 
 
 async def test_a_broker_that_cannot_be_asked_is_asked_again_later():
