@@ -61,6 +61,8 @@ class _Stored(NamedTuple):
 def run_stored(options: argparse.Namespace) -> None:
     """Lists what is stored, or removes some of it. Raises CommandError."""
     directory = None if options.directory is None else Path(options.directory)
+    if directory is not None and (options.set or options.config):
+        raise CommandError("--directory, or --config and --set, name the metadata: not both", USAGE)
     lock = None if directory is None else _locked(directory)
     try:
         asyncio.run(_run(_store(directory, options), options))
