@@ -3,7 +3,7 @@
 They are the way in when no client gets in any more. `--directory` names the first log directory of a
 broker that is stopped: while one runs there, both are refused. Metadata that several brokers share are
 named as `tidelog serve` is told of them, with `--config` and `--set metadata.store=...`; brokers that run
-see a removal at once. Values that may be secrets are hidden.
+see a removal within seconds. Values that may be secrets are hidden.
 """
 
 from __future__ import annotations
