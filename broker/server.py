@@ -29,7 +29,7 @@ from broker.maintenance.retention_rounds import Rounds
 from broker.maintenance.room_watch import watch_room
 from broker.maintenance.scrub_rounds import ScrubRounds
 from broker.memory.heap import keep_freed_memory
-from broker.metadata.local import metadata_of
+from broker.metadata.local import metadata_of, places_of
 from broker.metadata.store import MetadataError
 from broker.metrics.counters import Metrics
 from broker.network.accepting import descriptors
@@ -142,7 +142,6 @@ async def _run(config: BrokerConfig, clock: Clock, faults: Faults | None) -> int
     # First: the metadata beside the logs are migrated when they are opened.
     await lock_directories(store, stop, clock)
     try:
-        permissions.warn_of_open(directories, group_reads=config.log_dir_group_readable)
         check_directories(config, directories)
         metadata = metadata_of(config)
         if faults is not None and config.cluster.metadata_store:
@@ -151,6 +150,7 @@ async def _run(config: BrokerConfig, clock: Clock, faults: Faults | None) -> int
             faults.cuts = Cuts(metadata)
         await metadata.open()
         try:
+            permissions.warn_of_open(places_of(config), group_reads=config.log_dir_group_readable)
             node = Node(config, clock, store, metadata, Metrics(), allowed)
             member = member_of(node)
             node.clock_watch.begin()

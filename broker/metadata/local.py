@@ -35,6 +35,15 @@ def metadata_of(config: BrokerConfig) -> ClusterMetadata:
     return local_metadata(path, config.cluster.node_id, is_shared=True, patience_s=patience_s)
 
 
+def places_of(config: BrokerConfig) -> list[Path]:
+    """Returns the directories of a broker: those of its logs, and that of its metadata if it is apart."""
+    places = [Path(directory) for directory in config.log_dirs]
+    path = shared_path(config) if config.cluster.metadata_store else None
+    if path is not None and not any(each.is_relative_to(path.parent) for each in places):
+        places.append(path.parent)
+    return places
+
+
 def shared_path(config: BrokerConfig) -> Path | None:
     """Returns the path of the metadata file that several brokers share; None if it is no file."""
     store = config.cluster.metadata_store

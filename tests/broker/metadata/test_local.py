@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 pytest.importorskip("aetcd", reason="aetcd is not installed (make setup)")
 
-from broker.metadata.local import metadata_of
+from broker.metadata.local import metadata_of, places_of
 from config import BrokerConfig
 from config.broker.cluster import ClusterConfig
 
@@ -30,3 +32,20 @@ def test_a_password_without_tls_is_warned_of(settings, is_warned, caplog):
     metadata_of(BrokerConfig(cluster=ClusterConfig(metadata_store="etcd://h:1", **settings)))
     said = "the password of user broker goes to etcd without TLS: metadata.store.ca.file switches"
     assert (said in caplog.text) == is_warned
+
+
+@pytest.mark.parametrize(
+    ("store", "directories", "found"),
+    [
+        ("", ["d", "e"], ["d", "e"]),
+        ("etcd://h:1", ["d"], ["d"]),
+        ("sqlite:d/tidelog.sqlite", ["d"], ["d"]),
+        ("sqlite:d/tidelog.sqlite", ["d/brokers/2"], ["d/brokers/2"]),
+        ("sqlite:m/tidelog.sqlite", ["d"], ["d", "m"]),
+    ],
+)
+def test_metadata_that_are_apart_have_a_place_of_their_own(store, directories, found):
+    cluster = ClusterConfig(metadata_store=store)
+    assert places_of(BrokerConfig(log_dirs=tuple(directories), cluster=cluster)) == [
+        Path(each) for each in found
+    ]
