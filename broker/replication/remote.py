@@ -54,7 +54,7 @@ class RemoteReplica:
         self.broker_epoch = request.broker_epoch
         self._last_fetch_ms, self._end_at_last_fetch = now_ms, leader_end
         if request.leader_epoch != NO_EPOCH:  # else it may know of a newer one
-            self.on_session(now_ms)
+            self.asked_ms = now_ms
 
     def on_session(self, fetched_ms: int) -> None:
         """Takes when the session fetched last in which the follower asks for the partition.

@@ -32,7 +32,8 @@ class ReplicationConfig:
         "replica.fetch.wait.max.ms",
         Type.INT,
         500,
-        "How long, in ms, a leader lets a follower's fetch wait for records.",
+        "How long, in ms, a leader lets a follower's fetch wait for records: a third of "
+        "`broker.session.timeout.ms` at most.",
         low=0,
         dynamic=False,
     )

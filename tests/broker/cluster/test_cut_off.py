@@ -175,3 +175,4 @@ def test_nobody_is_suspended_while_the_metadata_are_away_for_all(cluster, asked)
     idle = leader_of(cluster, "idle").leader
     answer = produce(asked[idle], "idle", records_for(PRODUCE, "a"))
     assert answer["error_code"] == 0
+    cluster.heal()  # else each waits for the metadata when it stops

@@ -110,7 +110,7 @@ def test_brokers_whose_sessions_are_lost_are_not_ready_and_every_diagnosis_says_
         create(cluster, "t", replicas=2)
         at = [broker.http for broker in cluster]
         assert [page(http, "/readyz") for http in at] == [(200, "ready\n")] * 2
-        # A broker that is only cut off goes on; one that was paused past its lease steps down.
+        # A broker that is only cut off keeps its session; one that was paused past its lease steps down.
         for broker in (1, 2):
             cluster.cut(broker)
             cluster.pause(broker)
