@@ -10,7 +10,7 @@ import asyncio
 import random
 from collections import Counter
 
-from broker.metadata.store import Compare, Delete, Put
+from broker.metadata.store import Compare, Delete, Put, WentBackError
 from protocol.errors import KafkaStorageError
 from tests.broker.metadata.contract.calls import explains, position
 from tests.broker.metadata.contract.engines import KEPT
@@ -53,7 +53,7 @@ class Schedule:
             for _ in range(self.steps):
                 await self._step()
             await self._settle()
-        except BrokenContract as error:
+        except (BrokenContract, WentBackError) as error:  # nothing is restored here
             lines = "\n".join(map(str, self.trace))
             raise BrokenContract(f"seed {self.seed}: {error}\n{lines}", self.seed) from None
         finally:
@@ -263,8 +263,11 @@ class Schedule:
                 self._heard(number, outcome)
 
     def _failed(self, number, error):
-        """A call has no answer. Raises the error where no service can have kept it."""
-        if not self.engine.has_service:
+        """A call has no answer. Raises the error where no service can have kept it.
+
+        A store that says that it went back is wrong: no schedule restores one.
+        """
+        if not self.engine.has_service or isinstance(error, WentBackError):
             raise error
         self._unknown += 1
         self.counts["unknown"] += 1
