@@ -115,10 +115,6 @@ class Flusher:
         May run in a thread during appends. Raises KafkaStorageError; if a sync failed, the log is
         offline.
         """
-        return self._flush(is_synced=False)
-
-    def _flush(self, *, is_synced: bool) -> int:
-        """Flushes; if everything `is_synced`, it writes only `partition.times`, not durably."""
         state = self._state
         with state.flush_lock:
             if state.offline is not None and not state.is_deleted:
@@ -133,9 +129,8 @@ class Flusher:
             try:
                 if active.append_times.has_end:
                     self._mark_end(active)  # it must not be behind what is covered
-                if not is_synced:
-                    self.sync_all()
-                state.saved_times.save(times, durable=not is_synced)
+                self.sync_all()
+                state.saved_times.save(times, durable=True)
             except OSError as error:
                 raise storage_error(state, "the log cannot be made durable", error) from error
             state.mark_durable(end_offset)
@@ -232,7 +227,8 @@ class Flusher:
             listing.remove_stray_snapshots(state.directory, state.version.segments)
             active.complete_indexes()
             for segment in self._unflushed():
-                segment.write_indexes()
+                if segment is not active:
+                    segment.write_indexes()
             if active.append_times.has_end:
                 self._mark_end(active)
             self._has_new_end = active.append_times.finish(end_offset)
@@ -248,17 +244,28 @@ class Flusher:
         `is_synced` says that all files and names are durable already, also what was staged. Then the
         name of a new `partition.times` is left to `sync_directory`.
         """
-        state = self._state
+        state, active = self._state, self._state.active
         is_flushed = state.ends.log_end_offset <= state.recovery_point
-        self._flush(is_synced=is_synced)
-        active = state.active
         try:
-            if self._has_new_end and is_flushed and not is_synced:
-                self.sync(active.append_times.sync)
-            state.saved_times.save(state.saved_times.current(), durable=not is_synced)
+            if is_synced:
+                self._note_synced()
+            else:
+                self.flush()
+                if self._has_new_end and is_flushed:
+                    self.sync(active.append_times.sync)
+                state.saved_times.save(state.saved_times.current(), durable=True)
             active.seal()
         except OSError as error:
             raise storage_error(state, "the index cannot be written", error) from error
+
+    def _note_synced(self) -> None:
+        """Takes it that all of a closed log is durable. Raises OSError and KafkaStorageError."""
+        state = self._state
+        with state.flush_lock:
+            state.check_usable()
+            state.saved_times.publish()
+            state.recovery_point = end_offset = state.ends.log_end_offset
+            state.mark_durable(end_offset)
 
     def sync_directory(self) -> None:
         """Makes the names of the log's files durable. Raises KafkaStorageError."""

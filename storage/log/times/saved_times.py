@@ -83,24 +83,17 @@ class SavedTimes:
         self.save(self.covered(), durable=durable, losable=losable)
 
     def save(self, times: PartitionTimes, *, durable: bool, losable: bool = False) -> None:
-        """Writes the file if its content has changed. Raises OSError.
-
-        Unless its name is to be `durable`, what was staged is, and only gets the name.
-        """
+        """Writes the file if its content has changed. Raises OSError."""
         state = self._state
         with self._lock:
             data = self._pack(times)
             if data != self._saved:
-                if data == self._staged and not durable:
-                    files.publish(state.directory / partition_times.FILE_NAME)
-                else:
-                    partition_times.write(state.directory, data, durable=durable, losable=losable)
-                self._staged = b""
+                partition_times.write(state.directory, data, durable=durable, losable=losable)
                 # A log that is offline writes a file that may be lost once more, when it can.
                 self._saved = b"" if losable and state.offline is not None else data
 
     def stage(self) -> None:
-        """Writes what `current` returns beside the file if it has changed, for a later `save`.
+        """Writes what `current` returns beside the file if it has changed, for `publish`.
 
         Raises OSError.
         """
@@ -109,6 +102,13 @@ class SavedTimes:
             if data != self._saved:
                 files.stage(self._state.directory / partition_times.FILE_NAME, data)
                 self._staged = data
+
+    def publish(self) -> None:
+        """Replaces the file by what was staged, which is durable; raises OSError."""
+        with self._lock:
+            if self._staged:
+                files.publish(self._state.directory / partition_times.FILE_NAME)
+                self._saved, self._staged = self._staged, b""
 
     def _pack(self, times: PartitionTimes) -> bytes:
         state = self._state
