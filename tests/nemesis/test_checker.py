@@ -8,6 +8,7 @@ from tests.nemesis.checker import EVERYTHING, Kind, has_got_everything, problems
 from tests.nemesis.history import (
     NO_OFFSET,
     Acknowledged,
+    Believed,
     Committed,
     CutOff,
     Failed,
@@ -167,6 +168,7 @@ PLANTED = {
         [*right(), CutOff(1, 0.0, 20.0, 3.0), Led(2, PLACE, 5.0), Led(1, PLACE, 9.0)],
         {Kind.FORKED},
     ),
+    "a stranger who is served": ([*right(), Believed("1", "a marker in t-0")], {Kind.FORGED}),
     "a client that ended": ([*right(), Failed("alone", "fatal")], {Kind.FAILED}),
 }
 
