@@ -79,11 +79,11 @@ def _suspended(answer: Answer) -> Iterator[Finding]:
 
 _READINESS = {
     "metadata went back": "stop every broker, then start them again; docs/cluster.md says what they do",
+    "all leaders suspended": "see why it does not reach the metadata store; it goes on by itself then",
     "log offline": "read its log for the error, repair the disk, then restart it",
     "directory full": "make room, or keep less: retention.ms, retention.bytes",
 }
 """What helps against a reason for which /readyz is 503."""
-_SUSPENDED = "all leaders suspended"  # `_suspended` names each
 _NAMED_BY = {"log offline": "failed_logs", "directory full": "full_disk_logs"}
 
 
@@ -94,7 +94,7 @@ def _readiness(answer: Answer) -> Iterator[Finding]:
         is_away = each["state"] != "serving"
         for one in (each.get("own") or {}).get("not_ready", ()):
             reason = one["reason"]
-            is_named = reason == _SUSPENDED or each.get(_NAMED_BY.get(reason))
+            is_named = each.get(_NAMED_BY.get(reason))
             if not is_named and not (is_away and reason == "broker not serving"):
                 found.setdefault(reason, {}).setdefault(each["broker"], []).append(one["sentence"])
     for reason, by_broker in found.items():
