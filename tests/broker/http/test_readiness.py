@@ -24,9 +24,7 @@ CASES = {
 }
 
 
-def node_in(
-    *, ready=True, why=None, leads_in_vain=False, went_back=None, offline=(), full=()
-):
+def node_in(*, ready=True, why=None, leads_in_vain=False, went_back=None, offline=(), full=()):
     return SimpleNamespace(
         ready=ready,
         cluster=SimpleNamespace(why_not_serving=why),
