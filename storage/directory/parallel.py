@@ -19,18 +19,13 @@ if TYPE_CHECKING:
     from storage.directory.log_directory import LogDirectory
 
 _MIN_PARALLEL = 16  # with fewer partitions, threads are not worth it
-_SYNCS_AT_ONCE = 16
-_WRITES_AT_ONCE = 2  # they compute, and wait for no disk
+_AT_ONCE = 16
 _MANY = 100  # partitions: others use the file system, too, and have their files synced with ours
 
 Failures = dict[Partition, KafkaStorageError]
 
 
-def each(
-    work: Callable[[Partition], object],
-    partitions: Sequence[Partition],
-    threads: int = _SYNCS_AT_ONCE,
-) -> Failures:
+def each(work: Callable[[Partition], object], partitions: Sequence[Partition]) -> Failures:
     """Runs `work` on every partition; returns the partitions that failed, with their errors.
 
     Many partitions are worked on in parallel, because file systems combine syncs that run at once.
@@ -49,7 +44,7 @@ def each(
         for partition in partitions:
             do(partition)
     else:
-        with ThreadPoolExecutor(threads, thread_name_prefix="sync") as pool:
+        with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="sync") as pool:
             for _ in pool.map(do, partitions):
                 pass  # raises unexpected errors
     return failures
@@ -65,10 +60,9 @@ def close(partitions: Sequence[Partition], directories: Iterable[LogDirectory]) 
         if partition.flusher.begin_close(stages_times=True):
             begun.append(partition)
 
-    failures = each(begin, partitions, _WRITES_AT_ONCE)
+    failures = each(begin, partitions)
     is_synced = _sync(directories)
-    end = partial(_end, is_synced=is_synced)
-    failures |= each(end, begun, _WRITES_AT_ONCE if is_synced else _SYNCS_AT_ONCE)
+    failures |= each(partial(_end, is_synced=is_synced), begun)
     if is_synced and not _sync(directories):
         failures |= each(lambda partition: partition.flusher.sync_directory(), begun)
     return failures
