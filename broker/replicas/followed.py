@@ -317,16 +317,11 @@ class Followed:
 
     def _tell(self, what: str, error: BaseException) -> None:
         """Logs why something fails, once for all partitions to which that happens."""
-        name = self._log_name
+        name, follower = self._log_name, self.follower
         reason = error.named if isinstance(error, BrokerError) else str(error)
-        self._host.folded.add(
-            logging.ERROR,
-            what,
-            name,
-            {"epoch": self.follower.leader_epoch},
-            leader=self.follower.leader,
-            reason=reason.replace(f"{name}: ", ""),
-        )
+        same = {"leader": follower.leader, "reason": reason.replace(f"{name}: ", "")}
+        own = {"epoch": follower.leader_epoch}
+        self._host.folded.add(logging.ERROR, what, name, own, **same)
 
     def _carry_out(
         self,
