@@ -5,7 +5,7 @@ Behaviour: each partition succeeds or fails on its own. Coordinators send it, an
 Kafka. It is readable, and committed or dropped offsets are in effect, before the answer. All markers are
 begun in the order of the request, and then waited for together. A producer id or epoch below zero is
 nobody's: INVALID_PRODUCER_ID_MAPPING, INVALID_PRODUCER_EPOCH. Whoever does not prove to be a broker of the
-cluster may name a coordinator epoch that a coordinator can have had: a larger one is
+cluster may name the coordinator epoch that DescribeProducers returns, or 0: a larger one is
 TRANSACTION_COORDINATOR_FENCED (`broker/transactions/coordinator_epochs.py`).
 
 Version notes: 1 flexible.
@@ -73,8 +73,6 @@ async def handle(
     node: Node, request: WriteTxnMarkersRequest, context: Context
 ) -> WriteTxnMarkersResponse:
     """Writes each marker into each of its partitions."""
-    wanted = max((marker.coordinator_epoch for marker in request.markers), default=0)
-    largest = await node.transactions.largest_epoch_for(context, wanted)
     writes = [
         [
             [_Write(marker, topic.name, index) for index in topic.partition_indexes]
@@ -84,18 +82,17 @@ async def handle(
     ]
     ordered = [each for topics in writes for topic in topics for each in topic]
     not_opened = await node.openings.open((each.topic, each.index) for each in ordered)
-    for first in range(0, len(ordered), _AT_ONCE):
-        some = ordered[first : first + _AT_ONCE]
-        per_partition(node, _API, some, partial(_begin, node, not_opened, largest), _failed_write)
+    allowed = await _allowed(node, context, ordered)
+    for first in range(0, len(allowed), _AT_ONCE):
+        some = allowed[first : first + _AT_ONCE]
+        per_partition(node, _API, some, partial(_begin, node, not_opened), _failed_write)
         await asyncio.sleep(0)
-    pending = [each for each in ordered if each.pending is not None]
+    pending = [each for each in allowed if each.pending is not None]
     await asyncio.gather(
         *(each.pending for each in pending if each.pending is not None), return_exceptions=True
     )
     per_partition(node, _API, pending, _finish, _failed_write)
-    fenced = [
-        each for each in ordered if each.is_fenced and each.marker.coordinator_epoch <= largest
-    ]
+    fenced = [each for each in allowed if each.is_fenced]
     await per_partition_async(node, _API, fenced, partial(_write_again, node), _failed_write)
     return WriteTxnMarkersResponse(
         markers=[
@@ -113,7 +110,26 @@ async def handle(
     )
 
 
-def _begin(node: Node, not_opened: Failures, largest_epoch: int, each: _Write) -> None:
+async def _allowed(node: Node, context: Context, ordered: list[_Write]) -> list[_Write]:
+    """Returns the markers whose coordinator epochs whoever sends them may name; the others fail."""
+    largest = await node.transactions.largest_epoch_for(context)
+    above = [each for each in ordered if each.marker.coordinator_epoch > largest]
+    await per_partition_async(node, _API, above, partial(_check_epoch, node), _failed_write)
+    fenced = [each for each in above if each.is_fenced]
+    if fenced:  # unless this broker has not heard yet whose they are
+        largest = await node.transactions.largest_epoch_for(context, catches_up=True)
+        for each in fenced:
+            if each.marker.coordinator_epoch <= largest:
+                each.result.error_code = 0
+    return [each for each in ordered if not each.result.error_code]
+
+
+async def _check_epoch(node: Node, each: _Write) -> None:
+    name, marker = (each.topic, each.index), each.marker
+    await node.transactions.check_epoch(name, marker.producer_id, marker.coordinator_epoch)
+
+
+def _begin(node: Node, not_opened: Failures, each: _Write) -> None:
     """Appends a marker, or lets it wait for its turn, for the disk or for other replicas."""
     name = each.topic, each.index
     marker = each.marker
@@ -121,8 +137,6 @@ def _begin(node: Node, not_opened: Failures, largest_epoch: int, each: _Write) -
         raise InvalidProducerIdMapping(f"producer id {marker.producer_id}")
     if marker.producer_epoch < 0:
         raise InvalidProducerEpoch(f"producer epoch {marker.producer_epoch}")
-    if marker.coordinator_epoch > largest_epoch:
-        raise TransactionCoordinatorFenced(f"no coordinator has epoch {marker.coordinator_epoch}")
     begun = node.transactions.begin_marker(
         name,
         each.producer,

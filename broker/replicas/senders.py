@@ -40,8 +40,8 @@ class Senders:
         self._tags_epoch = cluster.epoch
         self._without_secret: frozenset[tuple[int, int]] = frozenset()
         self._reading = asyncio.Lock()
-        self._reads: set[asyncio.Task[None]] = set()
-        self._next_read: asyncio.Task[None] | None = None  # which has not begun yet
+        self._reads: set[asyncio.Task[bool]] = set()
+        self._next_read: asyncio.Task[bool] | None = None  # which has not begun yet
         self._read_at_s = 0.0
 
     # --- requests of this broker ------------------------------------------------------------------
@@ -90,7 +90,7 @@ class Senders:
 
     async def judge_again(self, broker: int, epoch: int, sender: Sender | None) -> Verdict:
         """Catches up with the metadata once, and returns what the claim is worth then."""
-        await self._catch_up()
+        await self.catch_up()
         return self.judge(broker, epoch, sender)
 
     def refusal(self, verdict: Verdict, context: Context, broker: int) -> BrokerError:
@@ -118,6 +118,18 @@ class Senders:
             )
         self._without_secret = found
 
+    async def catch_up(self) -> bool:
+        """Updates the image, together with all who ask for that at the same time.
+
+        Returns whether it shows what is stored since the call.
+        """
+        if self._next_read is None:
+            self._next_read = asyncio.get_running_loop().create_task(self._read())
+            self._reads.add(self._next_read)
+            self._next_read.add_done_callback(self._reads.discard)
+        done, _ = await asyncio.wait([self._next_read], timeout=_CATCH_UP_WAIT_S)
+        return any(not read.cancelled() and read.result() for read in done)
+
     async def close(self) -> None:
         """Ends what is under way."""
         for task in self._reads:
@@ -125,15 +137,7 @@ class Senders:
         if self._reads:
             await asyncio.wait(self._reads)
 
-    async def _catch_up(self) -> None:
-        """Updates the image, together with all who ask for that at the same time."""
-        if self._next_read is None:
-            self._next_read = asyncio.get_running_loop().create_task(self._read())
-            self._reads.add(self._next_read)
-            self._next_read.add_done_callback(self._reads.discard)
-        await asyncio.wait([self._next_read], timeout=_CATCH_UP_WAIT_S)
-
-    async def _read(self) -> None:
+    async def _read(self) -> bool:
         loop = asyncio.get_running_loop()
         async with self._reading:
             await asyncio.sleep(self._read_at_s + _CATCH_UP_EVERY_S - loop.time())
@@ -143,3 +147,5 @@ class Senders:
                 await self._metadata.catch_up()
             except BrokerError as error:
                 log.debug("the metadata were not read: %s", error.message)
+                return False
+        return True

@@ -256,9 +256,13 @@ class TransactionCoordinator(TransactionRegistry):
         self._execution.act(kept, call(now=self._execution.now(), ticket=ticket))
         return await ticket
 
-    async def largest_epoch_for(self, context: Context, wanted: int) -> int:
+    async def largest_epoch_for(self, context: Context, *, catches_up: bool = False) -> int:
         """Returns the largest coordinator epoch that a request's markers may name; see `allowed`."""
-        return await coordinator_epochs.allowed(self._node, context, wanted)
+        return await coordinator_epochs.allowed(self._node, context, catches_up=catches_up)
+
+    async def check_epoch(self, name: TopicPartition, producer_id: int, epoch: int) -> None:
+        """Checks a larger coordinator epoch; raises what `coordinator_epochs.check` raises."""
+        await coordinator_epochs.check(self._node, name, producer_id, epoch)
 
     def begin_marker(
         self,

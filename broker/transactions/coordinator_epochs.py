@@ -1,7 +1,9 @@
-"""Which coordinator epochs there can be: the leader epochs of the partitions of __transaction_state.
+"""Which coordinator epochs a marker may have: the leader epochs of the partitions of __transaction_state.
 
-A marker with an epoch above all of them was no coordinator's. A stranger's is refused, and one that is in a
-log already does not fence the coordinator's markers: its epoch counts as unknown (decision 44).
+A marker in a log with an epoch above all of them was no coordinator's, and does not fence the coordinator's
+markers: its epoch counts as unknown. The partitions have different epochs, and nothing in a marker names the
+one of its coordinator. So a stranger may name only the epoch that the log has for the producer, by which
+nobody is fenced who is not fenced already (decision 44).
 """
 
 from __future__ import annotations
@@ -10,10 +12,12 @@ from typing import TYPE_CHECKING, Final
 
 from broker.transactions.state_topic import TOPIC
 from config.setting import INT_MAX
+from protocol.errors import KafkaStorageError, TransactionCoordinatorFenced
 
 if TYPE_CHECKING:
     from broker.network.context import Context
     from broker.node import Node
+    from protocol.topic_partition import TopicPartition
     from storage.log.partition import Partition
 
 _ANY: Final = INT_MAX
@@ -35,21 +39,35 @@ def largest(node: Node) -> int:
     )
 
 
-async def allowed(node: Node, context: Context, wanted: int) -> int:
-    """Returns the largest epoch that the markers of a request may name.
+async def allowed(node: Node, context: Context, *, catches_up: bool = False) -> int:
+    """Returns the largest epoch that the markers of a request may name for every producer.
 
-    Another broker may name any if it proves that it sends the request. Before a stranger's `wanted` is
-    found too large, this broker catches up with the metadata. Raises ClusterAuthorizationFailed for a
-    wrong proof.
+    Another broker may name any if it proves that it sends the request. A stranger may name 0, or while a
+    broker of an older version lives, which proves nothing, the largest one. With `catches_up` this broker
+    catches up with the metadata first. Raises ClusterAuthorizationFailed for a wrong proof, and
+    KafkaStorageError.
     """
     if node.replicas is not None and context.header.sender is not None:
         from broker.replicas.serving import proven  # a broker that is alone needs none of it
 
         if await proven.is_of_broker(node, node.replicas, context):
             return _ANY
-    if wanted > largest(node):
-        await node.catch_up()
-    return largest(node)
+    if catches_up:
+        await _catch_up(node)
+    me, brokers = node.metadata.node_id, node.metadata.image.brokers
+    all_prove = all(live.record.secret for broker, live in brokers.items() if broker != me)
+    return 0 if all_prove else largest(node)
+
+
+async def check(node: Node, name: TopicPartition, producer_id: int, epoch: int) -> None:
+    """Checks the epoch of a stranger's marker: a log has it for the producer, from a coordinator.
+
+    Raises TransactionCoordinatorFenced, and what `open_leader_partition` raises.
+    """
+    partition = await node.open_leader_partition(*name)
+    known = await node.pools.reads.run(partition.coordinator_epoch_of, producer_id)
+    if epoch > min(known, largest(node)):
+        raise TransactionCoordinatorFenced(f"no coordinator of the producer has had epoch {epoch}")
 
 
 async def forget_unknown(node: Node, partition: Partition, producer_id: int) -> bool:
@@ -57,7 +75,14 @@ async def forget_unknown(node: Node, partition: Partition, producer_id: int) -> 
 
     Returns whether it was forgotten. Raises KafkaStorageError.
     """
-    if partition.coordinator_epoch_of(producer_id) <= largest(node):
+    known = await node.pools.reads.run(partition.coordinator_epoch_of, producer_id)
+    if known <= largest(node):
         return False
-    await node.catch_up()  # a coordinator may have begun of which this broker has not heard
+    await _catch_up(node)  # a coordinator may have begun of which this broker has not heard
     return partition.forget_coordinator_epoch(producer_id, above=largest(node))
+
+
+async def _catch_up(node: Node) -> None:
+    """Updates the image, together with all who ask for that; a broker that is alone has no need to."""
+    if node.replicas is not None and not await node.replicas.senders.catch_up():
+        raise KafkaStorageError("the metadata cannot be read")

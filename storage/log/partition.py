@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, Required, TypedDict, Unpack
 
 from protocol.errors import CorruptMessage, KafkaStorageError
-from protocol.records.markers import NO_COORDINATOR_EPOCH, Marker
+from protocol.records.markers import Marker
 from storage.log import failures
 from storage.log.appender import Appended, Appender
 from storage.log.compactor import Compactor
@@ -303,11 +303,11 @@ class Partition:
         )
 
     def coordinator_epoch_of(self, producer_id: int) -> int:
-        """Returns the coordinator epoch of a producer's last marker here; -1 if none is known."""
-        producers = self.state.producers
-        return (
-            NO_COORDINATOR_EPOCH if producers is None else producers.coordinator_epoch(producer_id)
-        )
+        """Returns the coordinator epoch of a producer's last marker here; -1 if none is known.
+
+        For a thread, because it may read. Raises KafkaStorageError.
+        """
+        return self.state.read_producers().coordinator_epoch(producer_id)
 
     def forget_coordinator_epoch(self, producer_id: int, *, above: int) -> bool:
         """Forgets the coordinator epoch of a producer's last marker if it is larger.

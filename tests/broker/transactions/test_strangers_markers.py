@@ -1,16 +1,18 @@
-"""Markers of strangers: they name no coordinator epoch that no coordinator has had, and what did so heals."""
+"""Markers of strangers: their coordinator epochs fence no coordinator, and a log that has one heals."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 
+from broker.transactions.state_topic import TOPIC
 from config.topic import TopicConfig
 from protocol.errors import ErrorCode
 from storage.directory.store import LogStore
 from tests.broker.api.test_describe_producers import look
 from tests.broker.asking import create
-from tests.broker.replicas.inside import brokers, tags_of
+from tests.broker.replicas.inside import brokers, eventually, tags_of
 from tests.broker.replicas.stranger import Stranger
 from tests.broker.transactions.requests import NONE, Transactional, committed
 
@@ -84,5 +86,72 @@ async def test_a_broker_that_proves_itself_may_know_a_later_coordinator(tmp_path
             assert await mark(5) == ErrorCode.TRANSACTION_COORDINATOR_FENCED
             assert await mark(5, tags_of(image, 2, 3)) == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
             assert three[1].log("t").log_end_offset == 1
-            # Not above the largest one: as an operator's. What is above it, and was written, fences nobody.
+            # As an operator's. What is above the largest one, and was written, fences nobody.
             assert await mark(0) == NONE
+
+
+@contextlib.asynccontextmanager
+async def coordinated(directory):
+    """Brokers with coordinators of epochs 2 and 5; yields them, and a function that writes markers."""
+    async with brokers(directory) as three:
+        await three.create("t")
+        await three.create(TOPIC, ((1, 2, 3),) * 2)
+        await three.put(TOPIC, 0, leader_epoch=2)
+        await three.put(TOPIC, 1, leader_epoch=5)
+        image = three[1].node.metadata.image
+        async with Stranger(three[1].port) as stranger:
+
+            async def mark(producer, epoch, *, proven=False):
+                tags = tags_of(image, 2, 1) if proven else b"\0"
+                return await stranger.write_marker(producer, "t", epoch, is_commit=False, tags=tags)
+
+            yield three, mark
+
+
+async def test_a_stranger_cannot_fence_a_coordinator_by_the_epoch_of_another(tmp_path):
+    known, unknown = (70_000, 0), (70_001, 0)
+    async with coordinated(tmp_path) as (_, mark):
+        assert await mark(known, 2, proven=True) == NONE
+        assert await mark(known, 5) == ErrorCode.TRANSACTION_COORDINATOR_FENCED
+        assert await mark(unknown, 5) == ErrorCode.TRANSACTION_COORDINATOR_FENCED
+        assert await mark(known, 2) == NONE  # as an operator's, by what DescribeProducers returns
+        assert await mark(unknown, 0) == NONE
+        assert await mark(known, 2, proven=True) == NONE
+
+
+async def test_brokers_of_an_older_version_may_name_every_epoch_of_a_coordinator(tmp_path):
+    producer = (70_000, 0)
+    async with coordinated(tmp_path) as (three, mark):
+        three[3].has_secret = False
+        await three[3].register()
+        assert await mark(producer, 6) == ErrorCode.TRANSACTION_COORDINATOR_FENCED
+        assert await mark(producer, 5) == NONE
+        three[3].has_secret = True
+        await three[3].register()
+        metadata = three[1].node.metadata
+        await eventually(lambda: metadata.image.brokers[3].epoch == three[3].cluster.epoch)
+        assert await mark((70_001, 0), 5) == ErrorCode.TRANSACTION_COORDINATOR_FENCED
+
+
+async def test_strangers_markers_read_the_metadata_ten_times_a_second_at_most(
+    tmp_path, monkeypatch
+):
+    async with brokers(tmp_path) as three:
+        await three.create("t")
+        metadata, reads = three[1].node.metadata, []
+        catch_up = metadata.catch_up
+
+        async def counted():
+            reads.append(None)
+            await catch_up()
+
+        monkeypatch.setattr(metadata, "catch_up", counted)
+
+        async def attack(epoch):
+            async with Stranger(three[1].port) as stranger:
+                return await stranger.write_marker((70_000, 0), "t", epoch, is_commit=False)
+
+        began_s = time.monotonic()
+        codes = await asyncio.gather(*map(attack, range(1, 31)))
+        assert set(codes) == {ErrorCode.TRANSACTION_COORDINATOR_FENCED}
+        assert len(reads) <= 2 + 10 * (time.monotonic() - began_s)
