@@ -27,14 +27,15 @@ _PAUSE_S = 0.05
 async def lock_directories(store: LogStore, stop: asyncio.Event, clock: Clock) -> None:
     """Locks the directories of a store, once an ending broker has left them. Raises LogDirectoryError."""
     began_s = clock.monotonic_s()
-    is_told = False
+    is_ending = is_told = False
     while True:
         try:
             store.lock()
             break
         except DirectoryInUse as error:
             holder = error.holder
-            is_ending = holder is not None and holder.is_stopping
+            if holder is not None:  # the file is empty just before one lets go, and after the next came
+                is_ending = holder.is_stopping
             patience_s = _ENDS_S if is_ending else _NOTICES_S
             if stop.is_set() or clock.monotonic_s() - began_s >= patience_s:
                 raise

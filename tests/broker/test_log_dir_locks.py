@@ -70,6 +70,17 @@ async def test_a_broker_that_stops_leaves_them(starting, other, clock, caplog):
     assert caplog.text.count("waiting for a broker that is stopping") == 1
 
 
+async def test_one_that_has_stopped_is_waited_for_while_its_file_is_empty(starting, other, clock):
+    other.note_stopping()
+    clock.now_s = 14.0
+    await asyncio.sleep(0.2)
+    other._write(b"")  # it lets go next, or the one after it has not written itself yet
+    await asyncio.sleep(0.2)
+    assert not starting.done()
+    other._write(b"1\n")  # another one serves on
+    await fails(starting)
+
+
 async def test_nobody_waits_for_ever_for_a_broker_that_stops(starting, other, clock):
     other.note_stopping()
     clock.now_s = 15.0
