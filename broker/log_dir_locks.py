@@ -34,7 +34,9 @@ async def lock_directories(store: LogStore, stop: asyncio.Event, clock: Clock) -
             break
         except DirectoryInUse as error:
             holder = error.holder
-            if holder is not None:  # the file is empty just before one lets go, and after the next came
+            if (
+                holder is not None
+            ):  # the file is empty just before one lets go, and after the next came
                 is_ending = holder.is_stopping
             patience_s = _ENDS_S if is_ending else _NOTICES_S
             if stop.is_set() or clock.monotonic_s() - began_s >= patience_s:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from storage.permissions import is_others_business
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Container, Iterator
 
 _PROCESSES, _LOCKS = Path("/proc"), Path("/proc/locks")
 _STOPPING = "stopping"
@@ -54,18 +54,24 @@ class LockFile:
         self._for_java = for_java
         self._numbers: list[int] = []
         try:
-            self._take(path)
+            self._lock_at(path)
         except BaseException:
             self._close()
             raise
         self._write(b"%d\n" % os.getpid())
 
-    def _take(self, path: Path) -> None:
+    def _lock_at(self, path: Path) -> None:
+        """Locks the file at a path, and replaces it by a new one if others may hold it or can open it."""
         number = self._opened(path)
+        own: set[int] = set()
         try:
+            fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            own.add(
+                os.getpid()
+            )  # no other process has this lock, so what is in the way is another kind
             self._lock(number)
         except BlockingIOError:
-            if not _is_held_by_strangers(number):
+            if not _is_held_by_strangers(number, own):
                 raise
             self._replace(path)
             return
@@ -160,11 +166,15 @@ def listed(file: os.stat_result) -> Iterator[Listed]:
             yield Listed(kind == "POSIX", mode == "READ", int(pid), int(start))
 
 
-def _is_held_by_strangers(number: int) -> bool:
-    """Returns whether all who hold the locks of a file are of users who could not work here."""
+def _is_held_by_strangers(number: int, own: Container[int] = ()) -> bool:
+    """Returns whether all who hold the locks of a file are of users who could not work here.
+
+    The processes `own` do not count. One that has ended makes it unknown, which counts as no: whoever has
+    inherited its descriptor holds the lock, and the kernel does not list them.
+    """
     file = os.fstat(number)
     try:
-        users = {user_of(each.pid) for each in listed(file)}
+        users = {user_of(each.pid) for each in listed(file) if each.pid not in own}
     except OSError:  # a process has just ended, or hides
         return False
     return bool(users) and users.isdisjoint({_ROOT, file.st_uid, os.geteuid()})

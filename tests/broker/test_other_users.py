@@ -15,6 +15,7 @@ import sys
 
 import pytest
 
+from storage.lock_file import LockFile
 from tests.broker.asking import create, produce, records_for
 from tests.oracle import wire
 from tidelog.process import BrokerProcess
@@ -23,7 +24,7 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become 
 
 STRANGER = """
 import fcntl, json, os, socket, sys
-held = []
+held, kinds = [], sys.argv[2:]
 os.setgroups([]); os.setgid(int(sys.argv[1])); os.setuid(65534)
 for line in sys.stdin:
     said = {}
@@ -34,8 +35,9 @@ for line in sys.stdin:
                     link.connect(name)
             else:
                 held.append(os.open(name, os.O_RDONLY))
-                if name.endswith(".lock"):
+                if name.endswith(".lock") and "flock" in kinds:
                     fcntl.flock(held[-1], fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if name.endswith(".lock") and "lockf" in kinds:
                     fcntl.lockf(held[-1], fcntl.LOCK_SH | fcntl.LOCK_NB)
             said[name] = "yes"
         except OSError as error:
@@ -51,9 +53,9 @@ OURS = [*LOCKS, "tidelog.sqlite", "broker-1.sock", "registration", "clock-checkp
 class Stranger:
     """A process of another user, in a directory."""
 
-    def __init__(self, directory, group=NOBODY):
+    def __init__(self, directory, group=NOBODY, kinds=("flock", "lockf")):
         self.process = subprocess.Popen(
-            [sys.executable, "-S", "-c", STRANGER, str(group)],
+            [sys.executable, "-S", "-c", STRANGER, str(group), *kinds],
             cwd=directory,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -148,6 +150,31 @@ def test_files_that_others_could_open_are_taken_away_from_them(tmp_path):
             broker.restart()  # the files that were locked are held still
             with contextlib.closing(wire.Connection(broker.bootstrap)) as connection:
                 create(connection, "u")
+
+
+@pytest.mark.parametrize("kind", ["flock", "lockf"])
+def test_either_kind_of_lock_of_another_user_keeps_nobody_out(tmp_path, kind):
+    path = tmp_path / ".lock"
+    path.touch()
+    tmp_path.chmod(0o755)
+    path.chmod(0o644)
+    with Stranger(tmp_path, kinds=[kind]) as stranger:
+        assert stranger.opens([".lock"]) == {".lock": "yes"}
+        lock = LockFile(path, for_java=True)
+        with pytest.raises(BlockingIOError):
+            LockFile(path, for_java=True)
+        lock.release()
+
+
+def test_a_lock_that_was_taken_by_a_process_which_has_ended_is_held(tmp_path):
+    """A child of it has the descriptor, whose user the kernel does not list."""
+    path = tmp_path / ".lock"
+    taken = "import fcntl; fcntl.flock(0, fcntl.LOCK_EX)"
+    with path.open("w") as held:
+        path.chmod(0o644)
+        subprocess.run([sys.executable, "-S", "-c", taken], stdin=held, check=True)
+        with pytest.raises(BlockingIOError):
+            LockFile(path)
 
 
 @contextlib.contextmanager
