@@ -15,7 +15,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from storage.permissions import is_others_business
+from storage.permissions import is_open_to_others
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator
@@ -75,7 +75,7 @@ class LockFile:
                 raise
             self._replace(path)
             return
-        if is_others_business(os.fstat(number)):
+        if is_open_to_others(os.fstat(number)):
             self._replace(path)
         elif not _is_at(path, number):  # another process has replaced it meanwhile
             raise BlockingIOError

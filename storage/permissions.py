@@ -44,7 +44,7 @@ def warn_of_open(directories: Iterable[Path], *, group_reads: bool = False) -> N
         _log.warning("others may use log directories", extra={"help": f"chmod {mode:o} {names}"})
 
 
-def is_others_business(file: os.stat_result) -> bool:
+def is_open_to_others(file: os.stat_result) -> bool:
     """Returns whether others can open a file of this user."""
     return file.st_uid == os.geteuid() and bool(stat.S_IMODE(file.st_mode) & _OWNER_ONLY)
 
@@ -62,5 +62,5 @@ def keep_to_owner(path: Path) -> None:
 def close_to_others(path: Path) -> None:
     """Takes a file of ours away from others, if it exists. Raises OSError."""
     with contextlib.suppress(FileNotFoundError):
-        if is_others_business(path.stat()):
+        if is_open_to_others(path.stat()):
             path.chmod(0o600)
