@@ -114,7 +114,7 @@ class Fetcher:
             self._to_ask.pop(name, None)
             self._asked.pop(name, None)
             self._held_back.pop(name, None)
-            if self._session_id:
+            if self._session_id or self._sent:  # the session begins with the first answer
                 if not self._to_forget:  # all of this turn are forgotten together
                     asyncio.get_running_loop().call_soon(self._send_soon)
                 self._to_forget[name] = None

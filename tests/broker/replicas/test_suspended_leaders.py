@@ -9,6 +9,7 @@ import asyncio
 
 import pytest
 
+from broker.replicas.fetcher import Fetcher
 from broker.replicas.serving.fetch_sessions import FetchSession
 from broker.replicas.serving.serving import SINCE_VERSION
 from client import apis
@@ -192,14 +193,20 @@ async def test_a_renewal_lets_it_go_on(tmp_path):
         assert (await produce(three[1], "t", b"a", acks=1)).error_code == 0
 
 
-async def test_a_follower_tells_the_leader_whose_partition_it_leaves(tmp_path, monkeypatch):
-    forget, forgotten = FetchSession._forget, []
+@pytest.fixture
+def forgotten(monkeypatch):
+    """The index and the replica of each partition that a follower asks for no more."""
+    forget, noted = FetchSession._forget, []
 
-    def noted(session, name):
-        forgotten.append((name[1], session._replica))
+    def note(session, name):
+        noted.append((name[1], session._replica))
         forget(session, name)
 
-    monkeypatch.setattr(FetchSession, "_forget", noted)
+    monkeypatch.setattr(FetchSession, "_forget", note)
+    return noted
+
+
+async def test_a_follower_tells_the_leader_whose_partition_it_leaves(tmp_path, forgotten):
     async with brokers(tmp_path) as three:
         await three.create("t", replicas=((1, 2, 3),) * 2)
         for index in (0, 1):
@@ -209,6 +216,35 @@ async def test_a_follower_tells_the_leader_whose_partition_it_leaves(tmp_path, m
         assert (1, 3) not in forgotten
         await followed(three, "t", leader=2)
         await followed(three, "t", 1)
+
+
+async def test_so_it_does_if_the_leader_has_not_answered_its_first_fetch_yet(
+    tmp_path, forgotten, monkeypatch
+):
+    answered, held = Fetcher.answered, []
+    async with brokers(tmp_path) as three:
+        await three.create("t", replicas=((1, 2, 3),) * 2)
+        for index in (0, 1):
+            await followed(three, "t", index)
+        fetcher = three[3].replicas._fetchers[1]
+        first = fetcher._connection
+
+        def hold(one, answer):
+            if one is fetcher and one._connection is not first:
+                held.append(answer)
+            elif one is not fetcher:
+                answered(one, answer)
+
+        monkeypatch.setattr(Fetcher, "answered", hold)
+        first.close()
+        await eventually(lambda: len(fetcher._asked) == 2 and not fetcher._session_id)
+        forgotten.clear()
+        await three.elect("t", 2)
+        await eventually(lambda: len(fetcher) == 1 and held)
+        monkeypatch.setattr(Fetcher, "answered", answered)
+        fetcher.answered(held.pop())
+        await eventually(lambda: (0, 3) in forgotten)
+        assert (1, 3) not in forgotten
 
 
 @pytest.mark.parametrize("says_so", [True, False])
