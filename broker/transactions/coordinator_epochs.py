@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from broker.transactions.state_topic import TOPIC
 from config.setting import INT_MAX
-from protocol.errors import KafkaStorageError, TransactionCoordinatorFenced
+from protocol.errors import KafkaStorageError, NotLeaderOrFollower, TransactionCoordinatorFenced
 
 if TYPE_CHECKING:
     from broker.network.context import Context
@@ -44,14 +44,16 @@ async def allowed(node: Node, context: Context, *, catches_up: bool = False) -> 
 
     Another broker may name any if it proves that it sends the request. A stranger may name 0, or while a
     broker of an older version lives, which proves nothing, the largest one. With `catches_up` this broker
-    catches up with the metadata first. Raises ClusterAuthorizationFailed for a wrong proof, and
-    KafkaStorageError.
+    catches up with the metadata first. Raises ClusterAuthorizationFailed for a wrong proof,
+    NotLeaderOrFollower for one of a session that is over or not known here, after which a coordinator
+    writes its markers again, and KafkaStorageError.
     """
     if node.replicas is not None and context.header.sender is not None:
         from broker.replicas.serving import proven  # a broker that is alone needs none of it
 
         if await proven.is_of_broker(node, node.replicas, context):
             return _ANY
+        raise NotLeaderOrFollower("the session of the broker is over, or not known here")
     if catches_up:
         await _catch_up(node)
     me, brokers = node.metadata.node_id, node.metadata.image.brokers

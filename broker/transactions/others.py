@@ -28,6 +28,7 @@ from protocol.api.write_txn_markers import (
 from protocol.error_class import error_class
 from protocol.errors import BrokerError, NotLeaderOrFollower, UnknownServerError
 from protocol.group_errors import CoordinatorNotAvailable
+from protocol.sender import NO_TAGS
 
 if TYPE_CHECKING:
     from broker.node import Node
@@ -166,6 +167,8 @@ class OtherBrokers:
             connecting = asyncio.get_running_loop().create_task(self._connect(broker))
             self._connections[broker] = connecting
         connection = await asyncio.shield(connecting)
+        if key == apis.WRITE_TXN_MARKERS and connection.tags == NO_TAGS:
+            raise ClientError("without a session this broker cannot prove that markers are its own")
         return await connection.ask(request, key, timeout_s=_ANSWER_S, least_version=least_version)
 
     async def _connect(self, broker: int) -> AsyncConnection:

@@ -6,9 +6,13 @@ import asyncio
 import contextlib
 import time
 
+import pytest
+
+from broker.transactions.messages import Producer
+from broker.transactions.others import OtherBrokers
 from broker.transactions.state_topic import TOPIC
 from config.topic import TopicConfig
-from protocol.errors import ErrorCode
+from protocol.errors import ErrorCode, NotLeaderOrFollower
 from storage.directory.store import LogStore
 from tests.broker.api.test_describe_producers import look
 from tests.broker.asking import create
@@ -117,6 +121,22 @@ async def test_a_stranger_cannot_fence_a_coordinator_by_the_epoch_of_another(tmp
         assert await mark(known, 2) == NONE  # as an operator's, by what DescribeProducers returns
         assert await mark(unknown, 0) == NONE
         assert await mark(known, 2, proven=True) == NONE
+
+
+async def test_a_coordinator_whose_session_is_over_is_not_fenced(tmp_path):
+    producer = (70_000, 0)
+    async with coordinated(tmp_path) as (three, mark):
+        await three[2].register()
+        metadata = three[1].node.metadata
+        await eventually(lambda: metadata.image.brokers[2].epoch == three[2].cluster.epoch)
+        assert await mark(producer, 2, proven=True) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+        await three[2].lose_session()
+        others = OtherBrokers(three[2].node)
+        with pytest.raises(NotLeaderOrFollower, match="without a session this broker cannot prove"):
+            await others.write_marker(1, ("t", 0), Producer(*producer), 2, is_commit=False)
+        await three[2].register()
+        await others.write_marker(1, ("t", 0), Producer(*producer), 2, is_commit=False)
+        await others.close()
 
 
 async def test_brokers_of_an_older_version_may_name_every_epoch_of_a_coordinator(tmp_path):
