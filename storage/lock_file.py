@@ -66,9 +66,7 @@ class LockFile:
         own: set[int] = set()
         try:
             fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            own.add(
-                os.getpid()
-            )  # no other process has this lock, so what is in the way is another kind
+            own.add(os.getpid())  # the lock that is listed for this process is this one
             self._lock(number)
         except BlockingIOError:
             if not _is_held_by_strangers(number, own):
