@@ -163,7 +163,7 @@ def _append_one(
         appended = _append_to(node, request, admitted, each, version)
         if isinstance(appended, Appended):
             return each.done(appended)
-        each.pending = appended
+        each.pending = _checked_again(node, request, each, appended)
     else:
         each.pending = asyncio.ensure_future(
             _append_when_admitted(node, request, admitted, each, version)
@@ -219,6 +219,18 @@ def _append_to(
     return appended
 
 
+def _checked_again(
+    node: Node, request: ProduceRequest, wanted: Part, pending: asyncio.Future[Appended]
+) -> asyncio.Future[Appended]:
+    """Returns a future that also fails if this broker may lead no more when the append is done.
+
+    With acks=all that is checked already.
+    """
+    if request.acks == 1 and node.replicas is not None and wanted.partition is not None:
+        return node.replicas.acknowledged_by_leader(wanted.partition, pending)
+    return pending
+
+
 async def _admitted_when_led(
     node: Node, request: ProduceRequest, wanted: Part, context: Context, name: TopicPartition
 ) -> Partition | Verified:
@@ -248,7 +260,9 @@ async def _append_when_admitted(
         node, found.partition if isinstance(found, Verified) else found, request.acks
     )
     appended = _append_to(node, request, found, wanted, version)
-    return appended if isinstance(appended, Appended) else await appended
+    if isinstance(appended, Appended):
+        return appended
+    return await _checked_again(node, request, wanted, appended)
 
 
 async def _finish(

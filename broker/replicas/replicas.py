@@ -422,6 +422,15 @@ class Replicas:
             return asyncio.ensure_future(_acknowledged_later(led, appended, timeout_ms))
         return led.acknowledged(appended, timeout_ms)
 
+    def acknowledged_by_leader(
+        self, partition: Partition, pending: asyncio.Future[Appended]
+    ) -> asyncio.Future[Appended]:
+        """Returns a future that ends with the append, if this leader still answers clients (acks=1).
+
+        The future raises what the append raises, and NotLeaderOrFollower. Raises NotLeaderOrFollower.
+        """
+        return asyncio.ensure_future(_acknowledged_by_leader(self._led_of(partition), pending))
+
     def _led_of(self, partition: Partition) -> Led:
         led = self._led.get(partition)
         if led is None:
@@ -439,3 +448,9 @@ async def _acknowledged_later(
 ) -> Appended:
     answer = led.acknowledged(await pending, timeout_ms)
     return await answer if isinstance(answer, asyncio.Future) else answer
+
+
+async def _acknowledged_by_leader(led: Led, pending: asyncio.Future[Appended]) -> Appended:
+    appended = await pending
+    led.check_leading()
+    return appended

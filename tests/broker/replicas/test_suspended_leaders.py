@@ -6,6 +6,7 @@ A lease that the test lets be overdue is that of a broker that is cut off.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
 import pytest
 
@@ -27,6 +28,7 @@ from tests.broker.replicas.inside import (
     eventually,
     list_end,
     produce,
+    produce_request,
     tags_of,
 )
 
@@ -124,6 +126,25 @@ async def _wait_for_records(broker):
     )
     answer = await ask(broker, request, apis.FETCH, patience_s=60)
     return answer.responses[0].partitions[0]
+
+
+async def test_what_becomes_durable_after_the_suspension_is_not_acknowledged(tmp_path):
+    async with brokers(tmp_path) as three:
+        await three.create("t", ((1, 2, 3),) * 2, {"flush.messages": "1"})
+        logs = [three[1].log("t", index) for index in (0, 1)]
+        request = produce_request("t", {0: b"a", 1: b"b"}, acks=1)
+        with contextlib.ExitStack() as slow:
+            for log in logs:
+                slow.enter_context(log.state.commit_lock)  # the disk does not answer
+            waits = asyncio.ensure_future(ask(three[1], request, apis.PRODUCE))
+            await eventually(lambda: all(log.log_end_offset == 1 for log in logs))
+            cut_off(three[1])
+            await followers_leave(three)
+            await eventually(lambda: all(is_suspended(three[1], "t", i) for i in (0, 1)))
+            assert not waits.done()
+        answers = (await waits).responses[0].partition_responses
+        codes = [each.error_code for each in answers]
+        assert codes == [ErrorCode.NOT_LEADER_OR_FOLLOWER] * 2
 
 
 async def test_a_refused_client_is_not_sent_back_to_the_leader_that_refused_it(tmp_path):
