@@ -195,16 +195,20 @@ class Led:
     def on_forgotten(self, replica: int) -> None:
         """Takes that a follower asks for the partition no more, on one of its connections."""
         if all(request.replica != replica for request in self.parked.values()):
+            self._note_sessions()
             self.do(self.leader.on_forgotten(replica, self._host.now_ms()))
 
     def tick(self) -> None:
-        """Tells the machine the time, and which followers ask, where it may depend on them."""
-        leader, now_ms = self.leader, self._host.now_ms()
-        if self._host.cluster.lease.is_overdue(now_ms):
+        """Tells the machine the time."""
+        self._note_sessions()
+        self.do(self.leader.on_tick(self._host.now_ms()))
+
+    def _note_sessions(self) -> None:
+        """Brings up to date which followers ask, where the machine may depend on that."""
+        if self._host.cluster.lease.is_overdue(self._host.now_ms()):
             for ask, request in self.parked.items():
-                if request.leader_epoch == leader.leader_epoch:
-                    leader.on_session(request.replica, ask.session.fetched_ms)
-        self.do(leader.on_tick(now_ms))
+                if request.leader_epoch == self.leader.leader_epoch:
+                    self.leader.on_session(request.replica, ask.session.fetched_ms)
 
     def on_wake(self, request: FetchRequest) -> FetchAnswer:
         """Returns what to answer to a fetch that was parked."""

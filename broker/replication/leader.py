@@ -102,9 +102,9 @@ class Leader(Leadership):
         return self._answer(request)
 
     def on_session(self, replica: int, fetched_ms: int) -> None:
-        """Takes when the session of a follower fetched last in which its question is open.
+        """Notes the last fetch of the session in which a follower waits for an answer.
 
-        The shell tells this before a tick, at least while the lease is overdue.
+        The shell calls this before `on_tick` and `on_forgotten`, at least while the lease is overdue.
         """
         remote = self._remotes.get(replica)
         if remote is not None:

@@ -79,6 +79,20 @@ async def test_an_idle_partition_goes_on_while_followers_ask_for_it_in_their_ses
         assert (await produce(three[1], "t", b"a")).error_code == 0
 
 
+async def test_an_idle_partition_goes_on_when_one_of_its_followers_leaves(tmp_path):
+    async with brokers(tmp_path) as three:
+        await three.create("t")
+        led = await followed(three, "t")
+        for remote in led.leader.followers:
+            remote.asked_ms = None  # all that named the partition was long ago
+        cut_off(three[1])
+        await three[2].lose_session(is_noticed=False)
+        await eventually(lambda: len(led.parked) == 1)
+        assert led.leader.suspensions == 0
+        await three[3].lose_session(is_noticed=False)
+        await eventually(lambda: is_suspended(three[1], "t"))
+
+
 async def test_every_client_is_refused_until_a_follower_asks_again(tmp_path, caplog):
     caplog.set_level("INFO", "tidelog.replicas")
     async with brokers(tmp_path) as three:
