@@ -1,6 +1,7 @@
 """Closes or flushes many partitions in parallel; one failure does not stop the others.
 
-To close very many, their file systems are made durable twice instead of some ten files of each
+To close very many, the file systems of the log directories are made durable twice instead of some
+ten files of each partition. One whose directory is a link to another file system is closed by itself
 ([decision 50](../../docs/decisions/0050-a-stop-syncs-the-file-system.md)).
 """
 
@@ -14,7 +15,8 @@ from protocol.errors import KafkaStorageError, UnknownTopicOrPartition
 from storage.log.partition import Partition
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
+    from pathlib import Path
 
     from storage.directory.log_directory import LogDirectory
 
@@ -61,22 +63,32 @@ def close(partitions: Sequence[Partition], directories: Iterable[LogDirectory]) 
             begun.append(partition)
 
     failures = each(begin, partitions)
-    is_synced = _sync(directories)
-    failures |= each(partial(_end, is_synced=is_synced), begun)
-    if is_synced and not _sync(directories):
+    synced = _sync(directories)
+    failures |= each(partial(_end, synced=synced), begun)
+    if synced and not _sync(directories):
         failures |= each(lambda partition: partition.flusher.sync_directory(), begun)
     return failures
 
 
-def _end(partition: Partition, *, is_synced: bool) -> None:
-    partition.flusher.end_close(is_synced=is_synced)
+def _end(partition: Partition, *, synced: Collection[int]) -> None:
+    partition.flusher.end_close(is_synced=_is_on(synced, partition.directory))
 
 
-def _sync(directories: Iterable[LogDirectory]) -> bool:
-    """Makes the file systems durable; returns whether that was possible, and nothing was lost."""
+def _sync(directories: Iterable[LogDirectory]) -> Collection[int]:
+    """Makes the file systems durable; returns their devices, none if one failed or lost something."""
+    devices: set[int] = set()
     try:
         for directory in directories:
             directory.sync_file_system()
+            devices.add(directory.path.stat().st_dev)
+    except OSError:
+        return ()
+    return devices
+
+
+def _is_on(devices: Collection[int], path: Path) -> bool:
+    """Returns whether a directory is on one of some file systems."""
+    try:
+        return path.stat().st_dev in devices
     except OSError:
         return False
-    return True

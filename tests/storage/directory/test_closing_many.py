@@ -1,8 +1,10 @@
 """A stop of many partitions: few syncs, and nothing is lost at any moment of it."""
 
 import errno
+import os
 import random
 import uuid
+from pathlib import Path
 
 import pytest
 
@@ -60,6 +62,22 @@ class Counted(disks.Disk):
             raise OSError(self.error, "refused")
 
 
+class Named(Counted):
+    """A disk that knows the paths of the files that are synced."""
+
+    def __init__(self, error=None):
+        super().__init__(error)
+        self.paths, self.synced = {}, []
+
+    def open(self, path, flags):
+        number = super().open(path, flags)
+        self.paths[number] = path
+        return number
+
+    def _sync(self, number):
+        self.synced.append(self.paths[number])
+
+
 @pytest.mark.parametrize("is_flushed", [False, True])
 def test_a_stop_of_many_partitions_syncs_two_file_systems_and_a_few_files(
     tmp_path, use, is_flushed
@@ -93,21 +111,35 @@ def test_each_file_is_synced_where_the_file_system_cannot_be(tmp_path, use, erro
     again.close()
 
 
-def test_the_log_whose_sync_fails_is_named_and_the_stop_is_not_clean(tmp_path, use):
-    class Failing(Counted):
-        """A disk that has lost the bytes of one log."""
+def test_a_log_on_another_file_system_has_its_own_files_synced(tmp_path, use, monkeypatch):
+    stat = Path.stat
 
-        def open(self, path, flags):
-            number = super().open(path, flags)
-            self.paths[number] = path
-            return number
+    def stat_of_another(path, **how):
+        mode, number, device, *more = found = stat(path, **how)
+        is_other = path == tmp_path / "t-7"
+        return os.stat_result((mode, number, device + 1, *more)) if is_other else found
+
+    disk = Named()
+    use(disk)
+    store = filled(tmp_path, parallel._MANY)
+    monkeypatch.setattr(Path, "stat", stat_of_another)
+    disk.synced.clear()
+    store.close()
+    assert disk.of_file_systems == 2
+    logs = [path.parent.name for path in disk.synced if path.parent.parent == tmp_path]
+    assert set(logs) == {"t-7"}
+    assert len(logs) > 5
+
+
+def test_the_log_whose_sync_fails_is_named_and_the_stop_is_not_clean(tmp_path, use):
+    class Failing(Named):
+        """A disk that has lost the bytes of one log."""
 
         def _sync(self, number):
             if self.paths[number].parent.name == "t-7" and self.of_file_systems:
                 raise OSError(errno.EIO, "Input/output error")
 
     disk = Failing(errno.EIO)
-    disk.paths = {}
     use(disk)
     store = filled(tmp_path, parallel._MANY)
     with pytest.raises(KafkaStorageError, match=r"^t-7: "):
