@@ -1,7 +1,8 @@
 """Makes a whole file system durable in one call, where Linux reports what it could not write.
 
-It reports that once to each open file, from the opening of that file on, since Linux 5.8. On a layered
-file system it does not, so only those in `REPORTING` are trusted.
+It reports lost pages once to each open file, from the opening of that file on, and since Linux 5.17 also
+what the file system itself failed to write. On a layered file system it does not, so only those in
+`REPORTING` are trusted.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 REPORTING: Final = frozenset({"ext4", "tmpfs", "xfs"})
-_LINUX: Final = (5, 8)
+_LINUX: Final = (5, 17)
 _MOUNTS: Final = Path("/proc/self/mountinfo")
 
 

@@ -197,7 +197,7 @@ def test_only_file_systems_that_report_what_they_lose_are_synced(tmp_path, monke
             with pytest.raises(OSError, match="not supported"):
                 file_systems.sync(file.fileno())
         mounts.write_text(line % "ext4")
-        monkeypatch.setattr(file_systems, "_kernel", lambda: ("Linux", "5.7.19-generic"))
+        monkeypatch.setattr(file_systems, "_kernel", lambda: ("Linux", "5.16.20-generic"))
         with pytest.raises(OSError, match="not supported"):
             file_systems.sync(file.fileno())
         monkeypatch.setattr(file_systems, "_kernel", lambda: ("Linux", "6.1.0-13-amd64"))
