@@ -141,10 +141,15 @@ class InternalTopic:
 
     # -- writing --------------------------------------------------------------------------------
 
+    @property
+    def is_replicated(self) -> bool:
+        """Whether other brokers must have records first, so that each append has to wait."""
+        return self._node.replicas is not None
+
     def append_now(self, key: str, records: Records) -> tuple[Log, int] | None:
         """Like `append` without waiting; None, with nothing written, if it would have to wait."""
-        if self._node.replicas is not None:
-            return None  # the others must have it first
+        if self.is_replicated:
+            return None
         partition = self._opened_now(key)
         if partition is None:
             return None

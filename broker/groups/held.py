@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from broker.groups.group import Group
     from broker.groups.messages import Join, Protocols
+    from broker.groups.offset_commits import Commit
     from broker.groups.store import Committed, StoredGroup
 
 GROUP_BYTES: Final = 1_500
@@ -93,6 +94,28 @@ def of_assignments(group: Group, assignments: Iterable[bytes]) -> int:
     """Returns by how much a group grows if its members get these assignments."""
     before = sum(len(member.assignment) for member in group.members.values())
     return sum(map(len, assignments)) - before
+
+
+def of_commit(
+    kept: StoredGroup, commit: Commit, *, is_transactional: bool = False
+) -> tuple[int, bool]:
+    """Returns by how much a group grows by a commit, and whether it has all these offsets already.
+
+    Metadata counts by what it is longer than that which it replaces. The offsets of a transaction are
+    held beside those that are there.
+    """
+    offsets, there = commit.offsets, kept.offsets
+    new = sum(name not in there for name in offsets)
+    if is_transactional:
+        return OFFSET_BYTES * len(offsets) + commit.metadata_bytes, not new
+    by = OFFSET_BYTES * new + commit.metadata_bytes
+    if commit.metadata_bytes and new < len(offsets):
+        by -= sum(
+            min(of_text(each.metadata), of_text(there[name].metadata))
+            for name, each in offsets.items()
+            if name in there
+        )
+    return by, not new
 
 
 def pieces(kept: StoredGroup) -> Iterator[int]:

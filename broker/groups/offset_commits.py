@@ -13,7 +13,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.groups.held import OFFSET_BYTES, of_text
+from broker.groups.held import of_commit, of_text
 from broker.groups.messages import State
 from broker.groups.pending_offsets import PendingBatch
 from broker.groups.registry import GroupRegistry
@@ -102,6 +102,8 @@ class OffsetCommits(GroupRegistry):
 
         Raises the error that the client gets.
         """
+        if self._log.is_replicated:
+            return False  # before anything is counted, which `commit` does
         try:
             kept = self._committing(commit)
         except CoordinatorLoadInProgress:
@@ -155,9 +157,8 @@ class OffsetCommits(GroupRegistry):
             kept = self._created(group_id)
         now_ms = self._clock.steady_ms()
         kept.group.check_commit(*committer, now_ms, is_transactional=is_transactional)
-        new = sum(name not in kept.offsets for name in commit.offsets)
-        added = len(commit.offsets) if is_transactional else new
-        self._grow(OFFSET_BYTES * added + commit.metadata_bytes, is_known=not new)
+        by, is_known = of_commit(kept, commit, is_transactional=is_transactional)
+        self._grow(by, is_known=is_known)
         return kept
 
     def now_ms(self) -> int:

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+import uuid
+
 import pytest
 
 from broker.groups.group import Group
-from broker.groups.held import GROUP_BYTES, OFFSET_BYTES, HeldBytes, of_group, of_join, pieces
+from broker.groups.held import (
+    GROUP_BYTES,
+    OFFSET_BYTES,
+    HeldBytes,
+    of_commit,
+    of_group,
+    of_join,
+    pieces,
+)
 from broker.groups.messages import Join
+from broker.groups.offset_commits import Commit, Committer
 from broker.groups.store import Committed, StoredGroup
-from protocol.errors import PolicyViolation
+from protocol.errors import BrokerError, PolicyViolation
 from tests.broker.asking import create
+from tests.broker.replicas.inside import brokers
+from tests.broker.replicas.inside import eventually as eventually_async
 from tests.broker.subject import eventually
 
 POLICY_VIOLATION = 44
@@ -43,6 +56,21 @@ class TestCounting:
         }
         assert sum(pieces(kept)) == of_group("g") + 1_000 * (OFFSET_BYTES + 4)
         assert max(pieces(kept)) <= 250 * (OFFSET_BYTES + 4)
+
+    def test_a_commit_counts_as_what_it_adds(self):
+        kept = StoredGroup(Group("g"))
+        log, total = (uuid.UUID(int=1), 0), sum(pieces(kept))
+        for metadata, index in (("four", 0), ("four", 1), ("longer", 0), ("long", 1), ("", 2)):
+            offsets = {("t", index): Committed(1, -1, metadata, 0)}
+            by, is_known = of_commit(kept, Commit.of("g", Committer(), offsets))
+            assert is_known == (("t", index) in kept.offsets)
+            kept.take_in(offsets, log, total)
+            assert sum(pieces(kept)) == total + by
+            total += by
+        mixed = {("t", 0): Committed(1, -1, "", 0), ("t", 1): Committed(1, -1, "longer", 0)}
+        commit = Commit.of("g", Committer(), mixed)
+        assert of_commit(kept, commit) == (2, True)  # what shrinks is not believed
+        assert of_commit(kept, commit, is_transactional=True) == (2 * OFFSET_BYTES + 6, True)
 
     def test_what_is_there_may_grow_by_an_eighth_more(self):
         held = HeldBytes()
@@ -101,6 +129,30 @@ def synced(connection, group, member_id, generation):
         assignments=[{"member_id": member_id, "assignment": b"x" * 100}],
     )
     return answer["error_code"]
+
+
+async def test_a_commit_that_waits_for_replicas_is_counted_once(tmp_path):
+    async with brokers(tmp_path) as three:
+        await three.create("__consumer_offsets")
+        coordinator = three[1].node.coordinator
+        coordinator.start()
+        try:
+            await eventually_async(lambda: is_served(coordinator))
+            before = coordinator.held.counted
+            for index in (0, 1):
+                commit = Commit.of("g", Committer(), {("t", index): Committed(1, -1, "four", 0)})
+                assert not coordinator.commit_now(commit)
+                await coordinator.commit(commit)
+            assert coordinator.held.counted - before == of_group("g") + 2 * (OFFSET_BYTES + 4)
+        finally:
+            await coordinator.stop()
+
+
+def is_served(coordinator):
+    try:
+        return coordinator.ownership.check(0) >= 0
+    except BrokerError:
+        return False
 
 
 def test_new_groups_are_refused_and_those_that_are_there_go_on(start):
