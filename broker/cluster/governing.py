@@ -137,7 +137,7 @@ class Governing:
                 for _ in range(min(_AT_ONCE, len(found))):
                     group.create_task(store_one_after_another())
         finally:
-            self._tell_stored()
+            self._log_stored()
         if _Outcome.REFUSED in ended:
             self._limit = max(1, self._limit // 2)
         elif _Outcome.STORED in ended:
@@ -166,7 +166,7 @@ class Governing:
         self._stored += transaction.changes
         return _Outcome.STORED
 
-    def _tell_stored(self) -> None:
+    def _log_stored(self) -> None:
         """Logs which partitions have changed, and why: one line for each reason and new leader."""
         stored, self._stored = self._stored, []
         topics = self._metadata.image.topics_by_id

@@ -41,7 +41,7 @@ def _of_session(node: Node) -> Iterator[Reason]:
         yield Reason(NOT_SERVING, f"not ready: {why}")
     elif not node.ready:
         yield Reason(NOT_SERVING, "not ready")
-    elif node.replicas is not None and node.replicas.leads_in_vain:
+    elif node.replicas is not None and node.replicas.all_suspended:
         line = (
             "not ready: every partition led here is suspended: the metadata are out of reach, and no "
             "in-sync replica asks"

@@ -307,15 +307,15 @@ class Followed:
         """Goes on after a while, unless the log is gone or offline."""
         if self.partition.is_deleted or self.partition.offline is not None:
             self.is_stopped = True
-            self._tell("partition followers stopped", error)
+            self._log_failure("partition followers stopped", error)
             return
         if isinstance(error, BrokerError):
-            self._tell("not replicated", error)
+            self._log_failure("records not replicated", error)
         else:
-            log.error("not replicated", exc_info=error, extra=self._fields())
+            log.error("records not replicated", exc_info=error, extra=self._fields())
         self._wait(_RETRY_S)
 
-    def _tell(self, what: str, error: BaseException) -> None:
+    def _log_failure(self, what: str, error: BaseException) -> None:
         """Logs why something fails, once for all partitions to which that happens."""
         name, follower = self._log_name, self.follower
         reason = error.named if isinstance(error, BrokerError) else str(error)

@@ -131,7 +131,7 @@ class LocalReplica:
                 except BrokerError as error:
                     why = error.named.replace(f"{self._log_name}: ", "")
                     self._host.folded.add(
-                        logging.ERROR, "roles not taken", self._log_name, reason=why
+                        logging.ERROR, "partition roles not started", self._log_name, reason=why
                     )
                     await asyncio.sleep(_RETRY_S)
                     continue

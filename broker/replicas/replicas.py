@@ -260,7 +260,7 @@ class Replicas:
         self._node.roles_changed()
 
     @property
-    def leads_in_vain(self) -> bool:
+    def all_suspended(self) -> bool:
         """Whether this broker leads, and every leader here is suspended."""
         return bool(self._led) and len(self.suspensions) == len(self._led)
 

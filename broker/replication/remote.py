@@ -40,9 +40,8 @@ class RemoteReplica:
         self.log_end_offset = NO_OFFSET  # NO_OFFSET: it has not fetched in this leader epoch
         self.log_start_offset = NO_OFFSET
         self.caught_up_ms = caught_up_ms  # the last time at which it had the whole log; None: never
-        self.asked_ms: int | None = (
-            None  # the last fetch of the session that asks for the partition
-        )
+        # The last fetch of the session that asks for the partition; None: no session asks for it.
+        self.asked_ms: int | None = None
         self._last_fetch_ms = 0
         self._end_at_last_fetch: int | None = None
 
@@ -57,9 +56,10 @@ class RemoteReplica:
             self.asked_ms = now_ms
 
     def on_session(self, fetched_ms: int) -> None:
-        """Takes when the session fetched last in which the follower asks for the partition.
+        """Notes the last fetch of the session in which the follower waits for an answer.
 
-        A follower that has all asks once. Its session goes on to fetch, and asks by that.
+        A follower that has all records names the partition once. Each further fetch of its session
+        shows that it still asks for it.
         """
         if self.asked_ms is None or fetched_ms > self.asked_ms:
             self.asked_ms = fetched_ms

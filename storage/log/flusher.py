@@ -259,7 +259,10 @@ class Flusher:
             raise storage_error(state, "the index cannot be written", error) from error
 
     def _note_synced(self) -> None:
-        """Takes it that all of a closed log is durable. Raises OSError and KafkaStorageError."""
+        """Notes that all of a closed log is durable; what was staged gets its name.
+
+        Raises OSError and KafkaStorageError.
+        """
         state = self._state
         with state.flush_lock:
             state.check_usable()

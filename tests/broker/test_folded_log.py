@@ -20,14 +20,14 @@ async def test_a_line_for_all_that_have_the_same_fields(caplog, monkeypatch):
     for index in range(1_000):
         folded.add(logging.INFO, "followers started", f"t-{index}", {"epoch": index}, leader=2)
     folded.add(logging.INFO, "followers started", "u-0", {"epoch": 7}, leader=3)
-    folded.add(logging.ERROR, "not replicated", "u-1", reason="the disk is full")
+    folded.add(logging.ERROR, "records not replicated", "u-1", reason="the disk is full")
     assert not caplog.records
     await asyncio.sleep(0.05)
     (_, _, first), (_, _, second), (level, what, third) = told(caplog)
     assert (first["partitions"], first["leader"]) == (1_000, 2)
     assert first["logs"] == "t-0 t-1 t-2 t-3 t-4 (995 more)"
     assert (second["partitions"], second["logs"], second["leader"]) == (1, "u-0", 3)
-    assert (level, what, third["reason"]) == ("ERROR", "not replicated", "the disk is full")
+    assert (level, what, third["reason"]) == ("ERROR", "records not replicated", "the disk is full")
     assert "epoch" not in first
 
 

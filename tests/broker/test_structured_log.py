@@ -92,7 +92,7 @@ def test_a_disk_that_fails_under_many_partitions_is_a_few_lines():
         )
 
     def refused(index):
-        text, log = f"not replicated: t-{index} is offline", f"t-{index}"
+        text, log = f"records not replicated: t-{index} is offline", f"t-{index}"
         return record(text, levelname="ERROR", levelno=40, log=log, epoch=index)
 
     records = [make(index) for index in range(200) for make in (offline, refused)]
@@ -102,7 +102,7 @@ def test_a_disk_that_fails_under_many_partitions_is_a_few_lines():
     reason = "*: the log cannot be made durable: Input/output error"
     assert lines[-2:] == [
         f'level=critical logger=tidelog.tests msg="log offline" reason="{reason}" repeated=190',
-        'level=error logger=tidelog.tests msg="not replicated: * is offline" repeated=190',
+        'level=error logger=tidelog.tests msg="records not replicated: * is offline" repeated=190',
     ]
     assert len(written(records, logging.DEBUG)) == 400
 

@@ -17,18 +17,18 @@ LOG = SimpleNamespace(topic="t", index=0, offline="No space left on device")
 CASES = {
     "it starts or stops": ({"ready": False}, NOT_SERVING),
     "without a session": ({"why": "the session is lost"}, NOT_SERVING),
-    "it is cut off from the metadata": ({"leads_in_vain": True}, SUSPENDED),
+    "it is cut off from the metadata": ({"all_suspended": True}, SUSPENDED),
     "the metadata went back": ({"went_back": "gone back"}, WENT_BACK),
     "a log is offline": ({"offline": [LOG]}, OFFLINE),
     "a directory is full": ({"full": [Path("/data")]}, FULL),
 }
 
 
-def node_in(*, ready=True, why=None, leads_in_vain=False, went_back=None, offline=(), full=()):
+def node_in(*, ready=True, why=None, all_suspended=False, went_back=None, offline=(), full=()):
     return SimpleNamespace(
         ready=ready,
         cluster=SimpleNamespace(why_not_serving=why),
-        replicas=SimpleNamespace(leads_in_vain=leads_in_vain),
+        replicas=SimpleNamespace(all_suspended=all_suspended),
         metadata=SimpleNamespace(went_back=went_back, node_id=1),
         offline=lambda: list(offline),
         store=SimpleNamespace(full_directories=lambda: list(full)),

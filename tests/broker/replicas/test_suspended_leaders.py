@@ -116,7 +116,7 @@ async def test_every_client_is_refused_until_a_follower_asks_again(tmp_path, cap
         ]
         assert set(refused) == {ErrorCode.NOT_LEADER_OR_FOLLOWER}
         assert (await produce(three[1], "own", b"x", acks=1)).error_code == 0
-        assert not replicas.leads_in_vain  # nobody else can lead `own`
+        assert not replicas.all_suspended  # nobody else can lead `own`
         await replicas._tick()
         assert sorted(replicas.suspensions.names()) == ["t-0", "t-1", "t-2"]
         (line,) = logged(caplog, SUSPENDED)
@@ -180,7 +180,7 @@ async def test_a_partition_of_two_waits_while_the_other_replica_is_down(tmp_path
         cut_off(three[1])
         await three[2].lose_session(is_noticed=False)
         await eventually(lambda: is_suspended(three[1], "t"))
-        assert three[1].replicas.leads_in_vain
+        assert three[1].replicas.all_suspended
 
 
 async def test_a_coordinator_refuses_meanwhile_and_reads_its_partition_again(tmp_path, caplog):
