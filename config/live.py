@@ -1,7 +1,8 @@
 """The broker's settings with changes that clients make while it runs.
 
 A change that nobody could undo is refused, and so is a name that is no setting. What is stored all the same,
-by an older tidelog, is left out: it must not keep a broker from starting.
+by an older tidelog, must not keep a broker from starting: a limit of connections holds as the least one, and
+the rest is left out.
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ from typing import TYPE_CHECKING
 
 from config.broker.checks import check_addresses, check_undoable
 from config.ignored import IGNORED_PREFIXES
-from config.load import BROKER_NAMES, DYNAMIC, DYNAMIC_HERE, build, known_names
-from config.setting import ConfigError, Given, unknown
+from config.load import BROKER_NAMES, DYNAMIC, DYNAMIC_HERE, build, is_setting
+from config.setting import ConfigError, Given, no_setting
+from config.unserved import check_served
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,16 +31,28 @@ def reconfigured(
     They hold all changes in force, not only the newest. Raises ConfigError as `load` does, for a
     setting that needs a restart, one that is not Kafka's nor ours, and a value that nobody could undo.
     """
-    given = {name: value for name, value in broker.given.items() if value.rank < DYNAMIC}
-    for rank, changed in ((DYNAMIC, changes), (DYNAMIC_HERE, own or {})):
+    for changed in (changes, own or {}):
         for name, value in changed.items():
-            owner = BROKER_NAMES.get(name)
-            if owner is not None and not owner.dynamic:
-                raise ConfigError(f"{name} cannot be changed while the broker runs")
-            if owner is not None:
-                check_undoable(name, owner, value)
-            elif name.startswith(IGNORED_PREFIXES):
-                raise unknown(name, known_names())
+            _check(name, value)
+    return _over(broker, changes, own or {})
+
+
+def _check(name: str, value: str) -> None:
+    """Checks that one setting may be changed while the broker runs. Raises ConfigError."""
+    owner = BROKER_NAMES.get(name)
+    if owner is not None:
+        if not owner.dynamic:
+            raise ConfigError(f"{name} cannot be changed while the broker runs")
+        check_undoable(name, owner, value)
+    elif name.startswith(IGNORED_PREFIXES):
+        raise no_setting(name)
+
+
+def _over(broker: BrokerConfig, changes: Mapping[str, str], own: Mapping[str, str]) -> BrokerConfig:
+    """Returns the broker's settings with changes; raises ConfigError for what contradicts the start."""
+    given = {name: value for name, value in broker.given.items() if value.rank < DYNAMIC}
+    for rank, changed in ((DYNAMIC, changes), (DYNAMIC_HERE, own)):
+        for name, value in changed.items():
             given[name] = Given(value, _DYNAMIC_ORIGIN, rank, given.get(name))
     config = build(given, {})
     overrides = given.get("max.connections.per.ip.overrides")
@@ -55,18 +69,35 @@ def usable(
     With them comes why each of the others cannot, by name. An older tidelog has stored what is refused
     now, and what was given at the start may contradict a change: the broker has to start all the same.
     """
-    try:
-        return reconfigured(broker, changes, own), {}
-    except ConfigError:
-        pass
     refused: dict[str, str] = {}
     kept: tuple[dict[str, str], dict[str, str]] = {}, {}
-    config = reconfigured(broker, {})
     for taken, stored in zip(kept, (changes, own or {}), strict=True):
-        for name, value in sorted(stored.items()):
+        for name, value in stored.items():
+            try:
+                if not is_setting(name):
+                    raise no_setting(name)  # without a search for similar names, which takes long
+                _check(name, value)
+                check_served(name, value)
+                taken[name] = value
+            except ConfigError as error:
+                refused[name] = str(error)
+    try:
+        return _over(broker, *kept), refused
+    except ConfigError:
+        return _without_contradictions(broker, kept, refused)
+
+
+def _without_contradictions(
+    broker: BrokerConfig, stored: tuple[dict[str, str], dict[str, str]], refused: dict[str, str]
+) -> tuple[BrokerConfig, dict[str, str]]:
+    """Returns what `usable` does of changes that are possible one by one, and not together."""
+    kept: tuple[dict[str, str], dict[str, str]] = {}, {}
+    config = _over(broker, {}, {})
+    for taken, changes in zip(kept, stored, strict=True):
+        for name, value in sorted(changes.items()):
             taken[name] = value
             try:
-                config = reconfigured(broker, *kept)
+                config = _over(broker, *kept)
             except ConfigError as error:
                 refused[name] = str(error)
                 del taken[name]

@@ -368,6 +368,11 @@ def _is_known(name: str) -> bool:
     )
 
 
+def is_setting(name: str) -> bool:
+    """Returns whether a broker accepts a name, whatever its value."""
+    return _is_known(name) and name not in REPLACED
+
+
 def known_names() -> tuple[str, ...]:
     """Returns the names that a broker's setting may have, but for families of them."""
     from config.ignored import IGNORED_BROKER_NAMES

@@ -238,7 +238,12 @@ def unknown(name: str, known: Iterable[str], origin: str = "") -> ConfigError:
     where = f" (from {origin})" if origin else ""
     near = closest(name, known)
     hint = f"; did you mean {near}?" if near else ""
-    return ConfigError(f"there is no setting {name}{where}{hint}")
+    return no_setting(f"{name}{where}{hint}")
+
+
+def no_setting(name: str) -> ConfigError:
+    """Returns the error for an unknown name, without a search for a similar one."""
+    return ConfigError(f"there is no setting {name}")
 
 
 def closest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:

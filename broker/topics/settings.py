@@ -92,12 +92,16 @@ class Settings:
         self._start = config
         self.broker = config  # with the changes since the start
         self._lowered: dict[str, str] = {}  # the format versions that were warned of, by topic
+        self._used: tuple[Mapping[str, str], Mapping[str, str]] | None = None  # of all, and own
         self._unused: Mapping[str, str] = {}  # why stored settings are not used, by name
         self.refused_for_room = 0  # changes
 
     def use(self, image: Image) -> None:
         """Uses the broker settings of an image, without those that cannot be used."""
         own = own_configs.of(image, self._start.cluster.node_id)
+        if self._used == (image.broker_configs, own):
+            return
+        self._used = image.broker_configs, own
         self.broker, unused = usable(self._start, image.broker_configs, own)
         for name in unused.keys() - self._unused.keys():
             log.warning(
@@ -142,11 +146,10 @@ class Settings:
 
     def cordoned(self, image: Image) -> frozenset[int]:
         """Returns the brokers that get no new replicas, by an image that may not be used yet."""
-        if _CORDONED not in image.broker_configs:
-            return frozenset(self._start.cluster.cordoned_brokers)
-        config = self.broker
-        with contextlib.suppress(InvalidConfig):
-            config = self._reconfigured(image.broker_configs)
+        stored = image.broker_configs.get(_CORDONED)
+        config = self._start
+        if stored is not None:
+            config, _ = usable(config, {_CORDONED: stored})
         return frozenset(config.cluster.cordoned_brokers)
 
     def without_cordon(self, configs: Mapping[str, str], broker: int) -> Mapping[str, str]:
@@ -283,12 +286,7 @@ class Settings:
 
         Raises InvalidConfig for a change that cannot be used.
         """
-        try:
-            return self._reconfigured(merged(current, changes))
-        except InvalidConfig:
-            _, unused = usable(self._start, current)
-            if not unused:
-                raise
+        _, unused = usable(self._start, current)
         return self._reconfigured(merged(_without(current, unused), changes))
 
     def _reconfigured(
