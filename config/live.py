@@ -1,15 +1,15 @@
 """The broker's settings with changes that clients make while it runs.
 
 A change that nobody could undo is refused, and so is a name that is no setting. What is stored all the same,
-by an older tidelog, must not keep a broker from starting: a limit of connections holds as the least one, and
-the rest is left out.
+by an older tidelog, must not keep a broker from starting: limits of connections hold as far as somebody can
+still connect, and the rest is left out.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from config.broker.checks import check_addresses, check_undoable
+from config.broker.checks import check_addresses, check_undoable, undoable
 from config.ignored import IGNORED_PREFIXES
 from config.load import BROKER_NAMES, DYNAMIC, DYNAMIC_HERE, build, is_setting
 from config.setting import ConfigError, Given, no_setting
@@ -66,8 +66,8 @@ def usable(
 ) -> tuple[BrokerConfig, dict[str, str]]:
     """Returns the broker's settings with those of stored changes that can be used.
 
-    With them comes why each of the others cannot, by name. An older tidelog has stored what is refused
-    now, and what was given at the start may contradict a change: the broker has to start all the same.
+    With them comes why each of the others would be refused now, by name. An older tidelog has stored
+    those, and what was given at the start may contradict a change: the broker has to start all the same.
     """
     refused: dict[str, str] = {}
     kept: tuple[dict[str, str], dict[str, str]] = {}, {}
@@ -76,11 +76,14 @@ def usable(
             try:
                 if not is_setting(name):
                     raise no_setting(name)  # without a search for similar names, which takes long
+                if (owner := BROKER_NAMES.get(name)) is not None and owner.least_live is not None:
+                    taken[name] = undoable(name, owner, value)
                 _check(name, value)
                 check_served(name, value)
                 taken[name] = value
             except ConfigError as error:
-                refused[name] = str(error)
+                holds = f"; {name}={taken[name]} holds" if name in taken else ""
+                refused[name] = f"{error}{holds}"
     try:
         return _over(broker, *kept), refused
     except ConfigError:

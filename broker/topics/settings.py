@@ -1,8 +1,9 @@
 """Settings in force: the broker's own, and each topic's over them.
 
 The broker's settings are those given at start, overridden by later changes in the metadata: those of
-all brokers, and over them those of this one alone. What is stored there and cannot be used, because an
-older tidelog took what is refused now, is left out with a warning. This module writes nothing: a setting
+all brokers, and over them those of this one alone. What is stored there and would be refused now, because
+an older tidelog took it, has a warning: a limit of connections holds as one that can be undone, and the
+rest is left out. This module writes nothing: a setting
 that a change implies (a retention basis) is returned, and the controller writes it.
 """
 
@@ -93,31 +94,31 @@ class Settings:
         self.broker = config  # with the changes since the start
         self._lowered: dict[str, str] = {}  # the format versions that were warned of, by topic
         self._used: tuple[Mapping[str, str], Mapping[str, str]] | None = None  # of all, and own
-        self._unused: Mapping[str, str] = {}  # why stored settings are not used, by name
+        self._refused: Mapping[str, str] = {}  # why stored settings would be refused, by name
         self.refused_for_room = 0  # changes
 
     def use(self, image: Image) -> None:
-        """Uses the broker settings of an image, without those that cannot be used."""
+        """Uses the broker settings of an image, as far as they can be used."""
         own = own_configs.of(image, self._start.cluster.node_id)
         if self._used == (image.broker_configs, own):
             return
         self._used = image.broker_configs, own
-        self.broker, unused = usable(self._start, image.broker_configs, own)
-        for name in unused.keys() - self._unused.keys():
+        self.broker, refused = usable(self._start, image.broker_configs, own)
+        for name in refused.keys() - self._refused.keys():
             log.warning(
-                "a stored setting is not used: %s (tidelog configs unset --of-broker removes it)",
-                unused[name],
+                "a stored setting would be refused now: %s (tidelog configs unset --of-broker removes it)",
+                refused[name],
                 extra={"setting": name},
             )
-        self._unused = unused
+        self._refused = refused
 
     def check_own(
         self, image: Image, current: Mapping[str, str], changes: Mapping[str, str | None]
     ) -> None:
         """Checks changes of the settings that this broker has alone. Raises InvalidConfig."""
-        _, unused = usable(self._start, image.broker_configs, current)
+        _, refused = usable(self._start, image.broker_configs, current)
         self._reconfigured(
-            _without(image.broker_configs, unused), merged(_without(current, unused), changes)
+            _without(image.broker_configs, refused), merged(_without(current, refused), changes)
         )
 
     def check_room(
@@ -286,8 +287,8 @@ class Settings:
 
         Raises InvalidConfig for a change that cannot be used.
         """
-        _, unused = usable(self._start, current)
-        return self._reconfigured(merged(_without(current, unused), changes))
+        _, refused = usable(self._start, current)
+        return self._reconfigured(merged(_without(current, refused), changes))
 
     def _reconfigured(
         self, changes: Mapping[str, str], own: Mapping[str, str] | None = None
@@ -296,8 +297,8 @@ class Settings:
             return reconfigured(self._start, changes, own)
 
 
-def _without(settings: Mapping[str, str], unused: Collection[str]) -> dict[str, str]:
-    return {name: value for name, value in settings.items() if name not in unused}
+def _without(settings: Mapping[str, str], refused: Collection[str]) -> dict[str, str]:
+    return {name: value for name, value in settings.items() if name not in refused}
 
 
 def check_size(configs: Sequence[Named]) -> None:

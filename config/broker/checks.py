@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from typing import TYPE_CHECKING
 
 from config.broker.etcd_address import is_etcd, parse_etcd
@@ -103,6 +104,24 @@ def check_undoable(name: str, setting: Setting, text: str) -> None:
             f"{name}={text.strip()}: the least possible value while the broker runs is {least}, because with "
             "less nobody might be able to connect and undo it; less can be given when the broker starts"
         )
+
+
+def undoable(name: str, setting: Setting, text: str) -> str:
+    """Returns what holds of a limit that an older tidelog has stored, so that it can be undone.
+
+    A lower limit holds as the least one that may be set while brokers run. That of a single address
+    holds as it is, unless it is of this machine: others can connect. Raises ConfigError.
+    """
+    least, value = setting.least_live or 0, setting.parse(text, name)
+    if not isinstance(value, tuple):
+        return str(max(value, least))
+    limits = (
+        limit._replace(most=max(limit.most, least))
+        if ipaddress.ip_address(limit.address).is_loopback
+        else limit
+        for limit in value
+    )
+    return ",".join(map(str, limits))
 
 
 def check_addresses(config: ConnectionsConfig) -> None:

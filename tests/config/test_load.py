@@ -430,13 +430,36 @@ def test_what_kafka_does_not_have_cannot_be_stored(name):
 
 
 def test_what_is_stored_and_refused_now_is_left_out():
-    stored = {"max.connections": "0", "confluent.a": "b", "log.retention.ms": "7"}
-    here = {"max.connections.per.ip.overrides": "127.0.0.1:0", "max.connections.per.ip": "29"}
+    stored = {"listeners": "PLAINTEXT://:1", "confluent.a": "b", "log.retention.ms": "7"}
+    here = {"no.such.setting": "1", "max.connections.per.ip": "29"}
     config, refused = usable(with_flags({"max.connections": "50"}), stored, here)
-    assert set(refused) == {"max.connections", "confluent.a", "max.connections.per.ip.overrides"}
+    assert set(refused) == {"listeners", "confluent.a", "no.such.setting"}
     assert config.connections.max_connections == 50
     assert config.connections.max_connections_per_ip == 29
     assert config.topic_defaults.retention_ms == 7
+
+
+@pytest.mark.parametrize("given", [{}, {"max.connections": "50"}])
+@pytest.mark.parametrize(
+    ("name", "stored", "holds"),
+    [
+        ("max.connections", "0", "20"),
+        ("max.connections.per.ip", "10", "20"),
+        ("max.connection.creation.rate", "1", "20"),
+        (
+            "max.connections.per.ip.overrides",
+            "203.0.113.9:0,127.0.0.1:0,[::1]:3,10.0.0.1:99",
+            "203.0.113.9:0,127.0.0.1:20,::1:20,10.0.0.1:99",
+        ),
+    ],
+)
+def test_a_stored_limit_holds_as_far_as_it_can_be_undone(given, name, stored, holds):
+    """Without it nobody would be limited."""
+    for of_all, own in (({name: stored}, {}), ({}, {name: stored})):
+        config, refused = usable(with_flags(given), of_all, own)
+        assert written(getattr(config.connections, name.replace(".", "_"))) == holds
+        assert set(refused) == {name}
+        assert refused[name].endswith(f"{name}={holds} holds")
 
 
 @pytest.mark.parametrize("other", ["", "10.0.0.2:99"])

@@ -63,7 +63,7 @@ def test_a_file(locked, run):
     assert SECRET not in out
     locked.restart()
     assert is_served(locked)
-    assert not locked.lines("a stored setting is not used")
+    assert not locked.lines("a stored setting would be refused now")
 
 
 def test_what_is_not_used_is_shown_and_unset_by_a_broker_too(locked, run):
