@@ -73,7 +73,8 @@ class Slots(Generic[Connection]):
         leaves = self._longest_quiet(own if has_many else usual, now_s - _YOUNG_S)
         if leaves is not None:
             return Taken(Kind.USUAL, leaves)
-        is_local = ipaddress.ip_address(host.partition("%")[0]).is_loopback
+        address = ipaddress.ip_address(host.partition("%")[0])
+        is_local = (getattr(address, "ipv4_mapped", None) or address).is_loopback
         for kind in (Kind.LOCAL, Kind.HEALTH) if is_local else (Kind.HEALTH,):
             kept = self._of(kind)
             if len(kept) < KEPT:

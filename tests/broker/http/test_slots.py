@@ -62,6 +62,10 @@ def test_nobody_has_to_leave_before_he_could_ask():
     assert port.come()[0] is Kind.HEALTH
 
 
+def test_an_ipv4_address_on_an_ipv6_port_is_of_this_machine(full):
+    assert full.come("::ffff:127.0.0.1")[0] is Kind.LOCAL
+
+
 def test_those_that_are_kept(full):
     kinds = [full.come("127.0.0.1")[0] for _ in range(KEPT)]
     assert kinds == [Kind.LOCAL] * KEPT
