@@ -112,7 +112,11 @@ class HttpServer:
 
     def _admit(self, transport: asyncio.Transport) -> None:
         """Serves a new connection, or closes it."""
-        now_s, host = asyncio.get_running_loop().time(), transport.get_extra_info("peername")[0]
+        peer = transport.get_extra_info("peername")
+        if peer is None:  # it was reset before it was accepted
+            transport.abort()
+            return
+        now_s, host = asyncio.get_running_loop().time(), peer[0]
         self._slots.retain(set(self._runner.server.connections))
         taken = self._slots.take(host, self._limits.connections(), now_s)
         if taken is None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import struct
 
 import pytest
+import uvloop
 from aiohttp import web
 
 from broker.http import answers
@@ -100,6 +102,22 @@ async def test_connections_over_the_limit_are_served_once_or_refused_and_counted
         for _, writer in [*opened, *silent]:
             writer.close()
         assert (await port.ask(request())).startswith(OK)
+
+
+def test_a_connection_that_was_reset_before_it_is_accepted_is_no_error():
+    """Nobody knows any more from where it came."""
+    errors = []
+
+    async def reset():
+        asyncio.get_running_loop().set_exception_handler(lambda _, said: errors.append(said))
+        async with serving() as port:
+            with socket.create_connection(port.listening.getsockname()) as leaving:
+                leaving.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            assert (await port.ask(request())).startswith(OK)
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(reset())
+    assert errors == []
 
 
 @pytest.mark.parametrize("sent", [b"", request()[:-2]])
