@@ -62,9 +62,7 @@ class _Log(NamedTuple):
 
 def doctor(asked: Asked) -> dict[str, Any]:
     """Returns what is wrong with the clock and with the times of all topics, or of one."""
-    topic = asked.one("topic")
-    if topic is None and "partition" in asked.given:
-        raise Refused(400, "BAD_REQUEST", "partition=N needs topic=NAME")
+    topic = topic_of(asked)
     names = sorted(asked.node.metadata.image.topics) if topic is None else [topic]
     node = asked.node
     findings = [*_of_readiness(node)]
@@ -96,6 +94,14 @@ def doctor(asked: Asked) -> dict[str, Any]:
         "errors": errors,
         "findings": findings,
     }
+
+
+def topic_of(asked: Asked) -> str | None:
+    """Returns the topic that is examined, None for all of them. Raises Refused."""
+    topic = asked.one("topic")
+    if topic is None and "partition" in asked.given:
+        raise Refused(400, "BAD_REQUEST", "partition=N needs topic=NAME")
+    return topic
 
 
 def unexamined(topic: str, index: int, error: BrokerError) -> dict[str, Any]:

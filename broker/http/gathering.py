@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, urlencode
 
 from broker.http.answers import Refused, line
-from broker.http.doctor import unexamined
+from broker.http.doctor import topic_of, unexamined
 from broker.http.leading import Answering, answering_for
 from broker.http.others import NotAskedError, Told
 from protocol.errors import LeaderNotAvailable, NotLeaderOrFollower
@@ -23,11 +23,14 @@ if TYPE_CHECKING:
 
     from broker.http.others import Others
     from broker.http.question import Asked
+    from broker.metadata.image import Topic
+    from broker.node import Node
     from broker.pools import Pool
 
 _ROWS = ("partitions", "findings")  # what an answer may have many of
 _TIMES = ("at", "appended-at")
 _OK = 200
+_AT_ONCE = 100  # topics, until others are served
 
 Answer = dict[str, Any]
 Heard = Told | NotAskedError
@@ -147,15 +150,16 @@ async def diagnosis(question: Question) -> str:
     if node.cluster is None:
         return await question.answered_here()
     topics = node.metadata.image.topics
-    name = asked.one("topic")
-    wanted = topics if name is None else {name: asked._replace(path={"topic": name}).topic}
-    answering = {
-        each: answering_for(node, topic, asked._replace(path={"topic": each}).partitions())
-        for each, topic in wanted.items()
-    }
+    name = topic_of(asked)
+    if name is None:
+        answering = await _answering_for_all(node, topics)
+    else:
+        asked_one = asked._replace(path={"topic": name})
+        answering = {name: answering_for(node, asked_one.topic, asked_one.partitions())}
     asked = asked._replace(here={each: found.here for each, found in answering.items()})
     is_of_broker, me = question.is_of_broker, node.metadata.node_id
-    others = [] if is_of_broker else sorted(node.metadata.image.brokers.keys() - {me})
+    leaders = {broker for found in answering.values() for broker in found.others}
+    others = [] if is_of_broker else sorted({*node.metadata.image.brokers, *leaders} - {me})
 
     def merged(answer: Answer, heard: Mapping[int, Heard]) -> Answer:
         for each, found in answering.items():
@@ -170,6 +174,16 @@ async def diagnosis(question: Question) -> str:
         return answer
 
     return await question._replace(asked=asked).answered_by(others, merged)
+
+
+async def _answering_for_all(node: Node, topics: Mapping[str, Topic]) -> dict[str, Answering]:
+    """Returns who answers for each topic; others are served meanwhile."""
+    found = {}
+    for number, (name, topic) in enumerate(topics.items(), 1):
+        found[name] = answering_for(node, topic, range(topic.partitions))
+        if number % _AT_ONCE == 0:
+            await asyncio.sleep(0)
+    return found
 
 
 # --- answers of others ---------------------------------------------------------------------------
