@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from config.ignored import IGNORED_BROKER_NAMES
-from config.setting import ConfigError
+from config.setting import INT_MAX, ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -23,7 +23,7 @@ _NOTHING = frozenset({""})
 
 
 class _Unserved(NamedTuple):
-    """What stays open, and the values that ask for nothing, in lower case."""
+    """What stays open, and the values that ask for nothing, in lower case; of a list, each of its parts."""
 
     consequence: str
     harmless: frozenset[str] = _NOTHING
@@ -36,7 +36,7 @@ def _but(*harmless: str) -> frozenset[str]:
 _UNSERVED: Mapping[str, _Unserved] = {
     "authorizer.class.name": _Unserved(_NO_RULES),
     "super.users": _Unserved(_NO_RULES),
-    "allow.everyone.if.no.acl.found": _Unserved(_NO_RULES, _but("true")),
+    "allow.everyone.if.no.acl.found": _Unserved(_NO_RULES, _but("true", "false")),
     "principal.builder.class": _Unserved(
         "every client is User:ANONYMOUS here",
         _but("org.apache.kafka.common.security.authenticator.defaultkafkaprincipalbuilder"),
@@ -52,7 +52,8 @@ _UNSERVED: Mapping[str, _Unserved] = {
     "alter.config.policy.class.name": _Unserved("no policy checks changes of settings"),
 }
 _FAMILIES: Mapping[str, str] = {"ssl.": _NO_TLS, "sasl.": _NO_LOGIN}
-# Kafka's defaults within the families: a file that spells them out asks for nothing.
+# Kafka's defaults within the families, and what means nothing where no listener has TLS: a file that
+# spells them out asks for nothing.
 _DEFAULTS: Mapping[str, frozenset[str]] = {
     "sasl.enabled.mechanisms": _but("gssapi"),
     "sasl.kerberos.kinit.cmd": _but("/usr/bin/kinit"),
@@ -90,14 +91,14 @@ _DEFAULTS: Mapping[str, frozenset[str]] = {
     "ssl.allow.dn.changes": _but("false"),
     "ssl.allow.san.changes": _but("false"),
     "ssl.client.auth": _but("none"),
-    "ssl.enabled.protocols": _but("tlsv1.2,tlsv1.3"),
+    "ssl.enabled.protocols": _but("tlsv1.2", "tlsv1.3"),
     "ssl.endpoint.identification.algorithm": _but("https"),
     "ssl.keymanager.algorithm": _but("sunx509"),
-    "ssl.keystore.type": _but("jks"),
+    "ssl.keystore.type": _but("jks", "pkcs12", "pem"),
     "ssl.principal.mapping.rules": _but("default"),
-    "ssl.protocol": _but("tlsv1.3"),
+    "ssl.protocol": _but("tlsv1.2", "tlsv1.3"),
     "ssl.trustmanager.algorithm": _but("pkix"),
-    "ssl.truststore.type": _but("jks"),
+    "ssl.truststore.type": _but("jks", "pkcs12", "pem"),
 }
 # Kafka's container images name stores and their passwords in files that they alone know.
 _OF_IMAGES = ("ssl.keystore", "ssl.truststore", "ssl.key")
@@ -155,8 +156,9 @@ def _consequence(name: str, value: str, *, is_of_listener: bool) -> str | None:
         ):
             rule = _Unserved(_FAMILIES[family], _DEFAULTS.get(name, _NOTHING))
         elif is_of_listener and name in _LIMITS:
-            rule = _Unserved(f"{name} holds for all listeners together")
-    if rule is None or value.strip().lower() in rule.harmless:
+            rule = _Unserved(f"{name} holds for all listeners together", _but(str(INT_MAX)))
+    parts = {part.strip() for part in value.lower().split(",")}
+    if rule is None or parts <= rule.harmless:
         return None
     return rule.consequence
 

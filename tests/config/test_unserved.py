@@ -17,7 +17,6 @@ SECRET = "hunter2"
     [
         ("authorizer.class.name", "org.example.Rules", "no access rules"),
         ("super.users", "User:admin", "no access rules"),
-        ("allow.everyone.if.no.acl.found", "false", "no access rules"),
         ("principal.builder.class", "org.example.Builder", "User:ANONYMOUS"),
         ("client.quota.callback.class", "org.example.Quotas", "on quotas"),
         ("create.topic.policy.class.name", "org.example.Policy", "topics that are created"),
@@ -61,6 +60,12 @@ def test_stores_that_containers_name_stop_the_start(part):
         ("security.inter.broker.protocol", "PLAINTEXT"),
         ("inter.broker.listener.name", "plaintext"),
         ("allow.everyone.if.no.acl.found", "True"),
+        ("allow.everyone.if.no.acl.found", "false"),
+        ("ssl.enabled.protocols", "TLSv1.3, TLSv1.2"),
+        ("ssl.protocol", "TLSv1.2"),
+        ("ssl.keystore.type", "PKCS12"),
+        ("ssl.truststore.type", "PEM"),
+        ("listener.name.plaintext.max.connections", "2147483647"),
         ("listener.name.plaintext.num.network.threads", "3"),
     ],
 )
