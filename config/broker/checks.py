@@ -171,10 +171,12 @@ def check_listeners(
 ) -> tuple[Listener, ...]:
     """Returns the listeners to bind, after checking that they agree with the settings around them.
 
-    Raises ConfigError for a protocol other than PLAINTEXT, a listener without a protocol, and an
-    advertised listener, or one of the other brokers, that is not bound.
+    Those of KRaft's controllers are not bound, and may be advertised. Raises ConfigError for a protocol
+    other than PLAINTEXT, a listener without a protocol, and an advertised listener, or one of the other
+    brokers, that is not bound.
     """
-    ours = tuple(at for at in listeners if at.name not in {name.upper() for name in controllers})
+    of_controllers = {name.upper() for name in controllers}
+    ours = tuple(at for at in listeners if at.name not in of_controllers)
     if not ours:
         raise ConfigError(
             "every one of the listeners is named in controller.listener.names: a broker needs one of its own"
@@ -193,7 +195,7 @@ def check_listeners(
             )
     names = {listener.name for listener in ours}
     for listener in advertised:
-        if listener.name not in names:
+        if listener.name not in names | of_controllers:
             raise ConfigError(
                 f"advertised.listeners names {listener.name}, which is not among the listeners"
             )

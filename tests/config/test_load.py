@@ -368,6 +368,41 @@ def test_cleanup_policy_is_a_list(text, policy, compacted):
     assert (config.cleanup_policy, config.is_compacted) == (policy, compacted)
 
 
+KAFKA_4 = """
+process.roles=broker,controller
+node.id=1
+controller.quorum.bootstrap.servers=localhost:9093
+listeners=PLAINTEXT://:9092,CONTROLLER://:9093
+inter.broker.listener.name=PLAINTEXT
+advertised.listeners=PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093
+controller.listener.names=CONTROLLER
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL
+num.network.threads=3
+num.io.threads=8
+socket.send.buffer.bytes=102400
+socket.receive.buffer.bytes=102400
+socket.request.max.bytes=104857600
+log.dirs=/tmp/kraft-combined-logs
+num.partitions=1
+num.recovery.threads.per.data.dir=1
+offsets.topic.replication.factor=1
+share.coordinator.state.topic.replication.factor=1
+share.coordinator.state.topic.min.isr=1
+transaction.state.log.replication.factor=1
+transaction.state.log.min.isr=1
+log.retention.hours=168
+log.segment.bytes=1073741824
+log.retention.check.interval.ms=300000
+"""
+
+
+def test_a_broker_starts_with_kafkas_own_file(tmp_path):
+    """config/server.properties of Kafka 4: it advertises the controller, which is not bound here."""
+    file = tmp_path / "server.properties"
+    file.write_text(KAFKA_4, encoding="utf-8")
+    assert [str(each) for each in load(file, {}, {}).listeners] == ["PLAINTEXT://:9092"]
+
+
 # --- changes at run time -------------------------------------------------------------------------
 
 
