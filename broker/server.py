@@ -49,6 +49,7 @@ from protocol.records import kernels
 from storage import permissions
 from storage.directory.log_directory import LogDirectoryError
 from storage.directory.store import LogStore
+from storage.filenames import UNREAD_LOG
 from storage.segment import log_file
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 def run(config: BrokerConfig, clock: Clock | None = None) -> int:
     """Serves until SIGTERM or SIGINT. Returns the exit status: 0, or 1 if the start failed."""
     permissions.set_umask(group_reads=config.log_dir_group_readable)
-    logs.set_up(config.log_level, Path(config.log_dirs[0]))
+    logs.set_up(config.log_level, Path(config.log_dirs[0], UNREAD_LOG))
     keep_freed_memory()
     sys.setswitchinterval(_SWITCH_INTERVAL_S)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

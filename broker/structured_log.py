@@ -21,7 +21,6 @@ from broker.clock import SystemClock
 from broker.log_output import LogOutput
 from broker.repeats import Repeats
 from protocol.errors import BrokerError
-from storage.filenames import UNREAD_LOG
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -145,14 +144,14 @@ def _encoded(line: str) -> bytes:
     return line.encode("utf-8", "backslashreplace") + b"\n"
 
 
-def set_up(level: str, directory: Path | None = None) -> LogHandler:
+def set_up(level: str, unread_file: Path | None = None) -> LogHandler:
     """Sends everything at or above `level` to standard error, also what is logged last.
 
-    Once nobody can read standard error any more it goes to `unread.log` in the directory, if one is given.
+    Once nobody can read standard error any more it goes to the `unread_file`, if one is given.
     """
     handler = LogHandler()
-    if directory is not None:
-        handler.output.unread_file = directory / UNREAD_LOG
+    if unread_file is not None:
+        handler.output.unread_file = unread_file
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())

@@ -55,6 +55,9 @@ RECENT_CLOCK_CHECKPOINT = "recent-clock-checkpoint"  # its last reading; a power
 REGISTRATION_FILE = "registration"  # ours: by which broker, and how, the directory is used
 DISK_PROBE_FILE = "disk-probe"  # ours: what is written to see how fast the disk is
 UNREAD_LOG = "unread.log"  # ours: what a broker logs while nobody reads its standard error
+SUPERVISORS_UNREAD_LOG = (
+    "unread-supervisor.log"  # the same of the supervisor, beside that of broker 1
+)
 RESERVE_FILE = "reserve"  # ours: room for what must work on a full disk
 SCRUB_CHECKPOINT = "scrub-checkpoint"  # ours: how far scrubbing has come, and what it has found
 BROKERS_DIRECTORY = "brokers"  # ours: the directories of the other brokers of a machine

@@ -29,7 +29,7 @@ ENDED = '"a broker has ended" broker=2 signal=SIGKILL'
 class Serving:
     """A supervisor that runs, its ready line as values, and its log."""
 
-    def __init__(self, directory, *options, brokers="3"):
+    def __init__(self, directory, *options, brokers="3", stderr=None):
         self.log_file = directory / "serve.log"
         with self.log_file.open("wb") as log:
             self.process = subprocess.Popen(
@@ -39,7 +39,7 @@ class Serving:
                 ],
                 cwd=ROOT,
                 stdout=subprocess.PIPE,
-                stderr=log,
+                stderr=log if stderr is None else stderr,
             )
         line = self.process.stdout.readline().decode()
         self.said = dict(part.partition("=")[::2] for part in line.split()[1:])
@@ -67,9 +67,9 @@ class Serving:
 
 
 @contextlib.contextmanager
-def serving(directory, *options, brokers="3"):
+def serving(directory, *options, brokers="3", stderr=None):
     free = ("--listeners", "PLAINTEXT://127.0.0.1:0")
-    subject = Serving(directory, *(options or free), brokers=brokers)
+    subject = Serving(directory, *(options or free), brokers=brokers, stderr=stderr)
     try:
         yield subject
     finally:
@@ -227,6 +227,16 @@ def test_nothing_outlives_a_supervisor_that_is_killed(tmp_path):
     with serving(tmp_path) as subject:
         subject.process.kill()
         assert all(map(ended, subject.pids))
+
+
+def test_what_nobody_can_read_of_a_supervisor_is_in_a_file_of_its_own(tmp_path):
+    read, write = os.pipe()
+    with serving(tmp_path, brokers="2", stderr=write) as subject:
+        os.close(write)
+        os.close(read)
+        assert subject.stop() == 0
+    assert '"a broker has stopped"' in (tmp_path / "data" / "unread-supervisor.log").read_text()
+    assert not (tmp_path / "data" / "unread.log").exists()
 
 
 def test_one_that_is_started_at_once_waits_for_the_brokers_of_a_killed_one(tmp_path):

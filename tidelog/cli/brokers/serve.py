@@ -123,6 +123,7 @@ def _serve_many(
     """Runs several brokers. Raises ConfigError."""
     from broker import structured_log
     from config import ConfigError, load
+    from storage.filenames import SUPERVISORS_UNREAD_LOG
     from storage.permissions import set_umask
     from tidelog.supervisor.arrangement import arranged, files_of
     from tidelog.supervisor.stalls import Stalls
@@ -146,7 +147,9 @@ def _serve_many(
     if options.stop_at_eof:
         _stop_at_eof()
     set_umask()
-    handler = structured_log.set_up(config.log_level, Path(config.log_dirs[0]))
+    handler = structured_log.set_up(
+        config.log_level, Path(config.log_dirs[0], SUPERVISORS_UNREAD_LOG)
+    )
     try:
         return Supervisor(
             same,
