@@ -176,8 +176,7 @@ async def _serve(node: Node, stop: asyncio.Event, started_s: float, faults: Faul
     """Listens, prints the ready line, and serves until the broker is told to stop."""
     loop = asyncio.get_running_loop()
     servers, bound = await _bound_servers(node), node.listeners
-    http_socket = listen(*address) if (address := node.config.http.address) else None
-    control_socket = listen(*node.config.control) if node.config.control else None
+    http_socket, control_socket = await node.pools.topics.run(_own_sockets, node.config)
     rounds, compaction = Rounds(node), CompactionRounds(node)
     # HTTP answers while the broker still waits to be unfenced, and says so.
     https = [loop.create_task(start_http(node, http_socket))] if http_socket else []
@@ -279,7 +278,7 @@ async def _bound_servers(node: Node) -> list[asyncio.Server]:
     What a broker knows before it is unfenced would mislead clients.
     """
     servers = []
-    bound = bound_listeners(node.config)
+    bound = await node.pools.topics.run(bound_listeners, node.config)
     _warn_of_open([listener.name for waiting, listener in bound if is_open(waiting)])
     for waiting, listener in bound:
         node.listeners.append(listener)
@@ -292,6 +291,12 @@ async def _bound_servers(node: Node) -> list[asyncio.Server]:
             )
         )
     return servers
+
+
+def _own_sockets(config: BrokerConfig) -> tuple[socket.socket | None, socket.socket | None]:
+    """Returns the sockets of HTTP and of the control port, as far as there are any."""
+    http = listen(*address) if (address := config.http.address) else None
+    return http, listen(*config.control) if config.control else None
 
 
 def _warn_of_open(listeners: list[str]) -> None:

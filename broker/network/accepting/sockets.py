@@ -1,7 +1,7 @@
 """The sockets of a broker's ports, and what others are told of them.
 
 A port of 0 becomes one that is free, so what is told is known only when the socket is bound. Nobody can
-connect to a socket that is bound and does not listen.
+connect to a socket that is bound and does not listen. A port in use is waited for, so a thread binds.
 """
 
 from __future__ import annotations

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import errno
 import socket
+import threading
+from types import SimpleNamespace
 
 import pytest
 
 from broker.network.accepting import sockets
+from broker.pools import Pool
+from broker.server import _bound_servers
+from config import load
 
 
 @pytest.fixture
@@ -37,3 +42,19 @@ def test_another_error_is_not_waited_for(monkeypatch):
     monkeypatch.setattr(sockets.time, "sleep", pytest.fail)
     with pytest.raises(OSError, match=r"192\.0\.2\.1:0: Cannot assign"):
         sockets.listen("192.0.2.1", 0)
+
+
+async def test_the_event_loop_does_not_wait_for_a_port(taken, monkeypatch):
+    def sleep(_):
+        assert threading.current_thread() is not threading.main_thread()
+        taken.close()
+
+    monkeypatch.setattr(sockets.time, "sleep", sleep)
+    host, port = taken.getsockname()
+    config = load(None, {}, {"listeners": f"PLAINTEXT://{host}:{port}"})
+    pool = Pool("topics", 1)
+    node = SimpleNamespace(config=config, listeners=[], pools=SimpleNamespace(topics=pool))
+    (server,) = await _bound_servers(node)
+    server.close()
+    pool.stop()
+    assert [each.port for each in node.listeners] == [port]
