@@ -10,12 +10,14 @@ import signal
 import stat
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 
 from tests.tidelog.supervisor.test_supervisor import WITHIN_S, serving
+from tidelog.cli.brokers import roll as rolling
 from tidelog.cli.parser import main
 from tidelog.supervisor.control import NAME, NoSupervisor, ask
 
@@ -201,6 +203,57 @@ def test_a_command_restarts_brokers_that_something_else_runs(tmp_path, capsys):
         assert "ended with status 1" in said
         # The controller comes last, whichever it is by now.
         assert "--brokers 2,3 --http" in said or "--brokers 3,2 --http" in said
+
+
+class Upgraded:
+    """Brokers that name a session by its epoch, and by another name once each has restarted."""
+
+    def __init__(self, newer):
+        self.newer, self.epochs = set(newer), dict.fromkeys((1, 2, 3), 7)
+        self.restarting, self.looks, self.silent = {}, 0, 0
+
+    def restart(self, broker):
+        self.restarting[broker] = self.looks + 5  # until then it is there as before
+        self.silent = 1
+
+    def check(self, broker):
+        pass
+
+    def client(self, address, timeout_s):
+        return SimpleNamespace(ask=lambda *_: self.answer(int(address)), close=lambda: None)
+
+    def answer(self, asked):
+        self.looks += 1
+        for broker, at in list(self.restarting.items()):
+            if self.looks >= at:
+                self.newer.add(broker)
+                self.epochs[broker] += 1
+                del self.restarting[broker]
+        if asked == 1 and self.silent:
+            self.silent -= 1
+            raise TimeoutError
+        named = dict.fromkeys(self.epochs, "session" if asked in self.newer else "epoch")
+        brokers = [
+            {"broker": n, "state": "serving", "http": str(n), named[n]: f"{named[n]}-{epoch}"}
+            for n, epoch in self.epochs.items()
+        ]
+        return {"brokers": brokers, "partitions": [], "controller": {"broker": 1}}
+
+
+@pytest.mark.parametrize("newer", [(), (1,), (3,), (2, 3)])
+def test_each_broker_is_waited_for_while_brokers_of_two_versions_answer(newer, monkeypatch):
+    """Names of sessions that only one version knows say nothing about those of the other."""
+    upgraded, waited_for = Upgraded(newer), []
+
+    def say(line):
+        assert not upgraded.restarting
+        waited_for.append(line)
+
+    monkeypatch.setattr(rolling, "ControlClient", upgraded.client)
+    monkeypatch.setattr(rolling, "_POLL_S", 0)
+    view = rolling.View(["1", "2", "3"])
+    rolling.Roll(upgraded, view, within_s=5, say=say).run([])
+    assert len(waited_for) == 3
 
 
 def test_only_the_user_of_the_supervisor_may_ask(tmp_path):

@@ -23,7 +23,7 @@ from tidelog.control import ControlClient, ControlError
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 DATA = "data"
 _WITHIN_S = 300
@@ -107,8 +107,25 @@ class View:
     def __init__(self, addresses: Sequence[str]) -> None:
         self._addresses = list(addresses)
 
-    def look(self) -> dict[str, Any] | None:
-        """Returns the answer of `/v1/cluster`; None if no broker answers."""
+    def look(self, names: Iterable[str] = ()) -> dict[str, Any] | None:
+        """Returns the answer of `/v1/cluster`; None if no broker answers.
+
+        It has sessions by one of the `names`, if the answer of any broker has.
+        """
+        answer = None
+        for answer in self._answers():
+            if not names or any(name in answer["brokers"][0] for name in names):
+                break
+        return answer
+
+    def session(self, broker: int) -> dict[str, object]:
+        """Returns what brokers of every version call the session of a broker."""
+        found: dict[str, object] = {}
+        for answer in self._answers():
+            found |= _session(answer, broker)
+        return found
+
+    def _answers(self) -> Iterator[dict[str, Any]]:
         for address in list(self._addresses):
             client = ControlClient(address, timeout_s=_ANSWERS_WITHIN_S)
             try:
@@ -119,8 +136,7 @@ class View:
                 client.close()
             told = [each["http"] for each in answer["brokers"] if each["http"]]
             self._addresses = list(dict.fromkeys([*self._addresses, *told]))
-            return answer
-        return None
+            yield answer
 
 
 class Roll:
@@ -145,7 +161,7 @@ class Roll:
 
         `left` has the brokers that were not restarted.
         """
-        answer = self._wait(None, None, "before the first restart")
+        answer = self._wait(None, {}, "before the first restart")
         known = {each["broker"]: each for each in answer["brokers"]}
         if not brokers:
             brokers = [number for number, each in known.items() if each["state"] == "serving"]
@@ -162,7 +178,7 @@ class Roll:
             )
         while self.left:
             broker = self.left[0]
-            session = _session(answer, broker)
+            session = self._view.session(broker)
             began_s = time.monotonic()
             self._restarter.restart(broker)
             answer = self._wait(broker, session, f"after the restart of broker {broker}")
@@ -170,14 +186,14 @@ class Roll:
             self.done.append({"broker": broker, "took_s": took_s})
             self._say(f"broker {broker}: restarted and in sync again after {took_s} s")
 
-    def _wait(self, broker: int | None, session: object, when: str) -> dict[str, Any]:
+    def _wait(self, broker: int | None, session: Mapping[str, object], when: str) -> dict[str, Any]:
         """Waits until all is well, and a broker has another session than `session`.
 
         Returns what was seen then. Raises CommandError.
         """
         deadline_s = time.monotonic() + self._within_s
         while True:
-            answer = self._view.look()
+            answer = self._view.look(session.keys())
             if broker is not None:
                 self._restarter.check(broker)
             reason = "no broker answers over HTTP"
@@ -260,20 +276,23 @@ def _ids(text: str | None) -> list[int]:
     return sorted(set(map(int, parts)))
 
 
-def _session(answer: Mapping[str, Any], broker: int) -> object:
-    """Returns what names a broker's session; an older broker tells its epoch."""
+def _session(answer: Mapping[str, Any], broker: int) -> dict[str, object]:
+    """Returns what an answer calls a broker's session: that of an older broker has the epoch alone."""
     found: Mapping[str, Any] = next(
         (each for each in answer["brokers"] if each["broker"] == broker), {}
     )
-    return found.get("session", found.get("epoch"))
+    return {name: found[name] for name in ("session", "epoch") if name in found}
 
 
-def _is_back(answer: Mapping[str, Any], broker: int, session: object) -> bool:
+def _is_back(answer: Mapping[str, Any], broker: int, session: Mapping[str, object]) -> bool:
     found = next((each for each in answer["brokers"] if each["broker"] == broker), None)
-    return found is not None and found["state"] == "serving" and _session(answer, broker) != session
+    if found is None or found["state"] != "serving":
+        return False
+    now = _session(answer, broker)
+    return any(now[name] != session[name] for name in now.keys() & session.keys())
 
 
-def _not_yet(answer: Mapping[str, Any], broker: int | None, session: object) -> str:
+def _not_yet(answer: Mapping[str, Any], broker: int | None, session: Mapping[str, object]) -> str:
     """Returns what is waited for; an empty text if nothing is."""
     if broker is not None and not _is_back(answer, broker, session):
         return f"broker {broker} has not come back"
