@@ -19,7 +19,7 @@ from broker.http.others import NotAskedError, Told
 from protocol.errors import LeaderNotAvailable, NotLeaderOrFollower
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from broker.http.others import Others
     from broker.http.question import Asked
@@ -54,17 +54,21 @@ class Question(NamedTuple):
         return await self.pool.run(self._text, self.handle, self.asked)
 
     async def answered_by(
-        self, brokers: Iterable[int], merge: Callable[[Answer, Mapping[int, Heard]], Answer]
+        self, brokers: Collection[int], merge: Callable[[Answer, Mapping[int, Heard]], Answer]
     ) -> str:
-        """Returns what `merge` makes of the answer here, and of what other brokers answer meanwhile."""
+        """Returns what `merge` makes of the answer here, and of what other brokers answer meanwhile.
+
+        Raises Refused when too many are asked already.
+        """
         loop = asyncio.get_running_loop()
-        asking = {broker: loop.create_task(self.heard(broker)) for broker in brokers}
-        try:
-            answer = await self.pool.run(self.handle, self.asked)
-            heard = {broker: await task for broker, task in asking.items()}
-        finally:
-            for task in asking.values():
-                task.cancel()
+        with self.others.asking(len(brokers)):
+            asking = {broker: loop.create_task(self.heard(broker)) for broker in brokers}
+            try:
+                answer = await self.pool.run(self.handle, self.asked)
+                heard = {broker: await task for broker, task in asking.items()}
+            finally:
+                for task in asking.values():
+                    task.cancel()
         return await self.pool.run(self._text, lambda given: merge(given, heard), answer)
 
     async def heard(self, broker: int) -> Heard:
@@ -138,7 +142,8 @@ async def of_one(question: Question) -> str:
     for error in answering.unknown.values():
         raise error
     for broker, (index,) in answering.others.items():
-        heard = await question.heard(broker)
+        with question.others.asking(1):
+            heard = await question.heard(broker)
         return await question.pool.run(_passed_on, broker, f"{asked.topic.name}-{index}", heard)
     return await question.answered_here()
 

@@ -6,20 +6,25 @@ broker that asks (ASKED_BY); one that does so is never passed on, so no request 
 counts only if it names the broker that was meant, and its cluster (ANSWERED_BY): an address that means
 another program here, as 127.0.0.1 does on another machine, is found out.
 
-Each request takes a bounded time, and each broker gets a few at once. No thread waits for them: two brokers
+Each request takes a bounded time, and each broker gets a few at once. A client that leaves does not end what
+was asked for it, so those in progress are bounded. No thread waits for them: two brokers
 whose threads all waited for each other would wait for ever.
 """
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from aiohttp import ClientError, ClientSession, ClientTimeout, DummyCookieJar, TCPConnector
 from yarl import URL
 
+from broker.http.answers import Refused
 from broker.network.accepting.listener import HTTP
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from broker.node import Node
 
 ASKED_BY: Final = "Tidelog-Asked-By"
@@ -29,6 +34,7 @@ _WITHIN_S = 60.0
 _LONG_WITHIN_S = 300.0  # a diagnosis
 _CONNECT_S = 5.0
 _AT_ONCE = 4  # of each broker
+_MOST_IN_PROGRESS = 256  # of all brokers, those that wait for a connection too
 _MOST_BYTES = 64 << 20
 _PIECE = 1 << 16
 
@@ -55,7 +61,19 @@ class Others:
     def __init__(self, node: Node) -> None:
         """Connects to nothing yet."""
         self._node = node
+        self._in_progress = 0
         self._sessions: dict[bool, ClientSession] = {}  # by whether the requests are long
+
+    @contextmanager
+    def asking(self, brokers: int) -> Iterator[None]:
+        """Has room for a question to so many brokers. Raises Refused when too many are in progress."""
+        if self._in_progress and self._in_progress + brokers > _MOST_IN_PROGRESS:
+            raise Refused(503, "BUSY", "too many questions to other brokers are in progress")
+        self._in_progress += brokers
+        try:
+            yield
+        finally:
+            self._in_progress -= brokers
 
     async def ask(self, broker: int, path: str, *, is_long: bool) -> Told:
         """Asks a broker for a path with its query. Raises NotAskedError."""

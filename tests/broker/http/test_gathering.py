@@ -10,9 +10,10 @@ import pytest
 
 pytest.importorskip("aiohttp")
 
-from broker.http import gathering
+from broker.http import gathering, others
 from broker.http.answers import Refused
 from broker.http.leading import Answering
+from broker.http.others import Others
 from broker.http.question import Asked
 
 TOPICS = 1_000
@@ -35,7 +36,7 @@ def question(given=None):
     def handle(asked):
         return {"findings": [sum(map(len, asked.here.values()))], "errors": []}
 
-    return gathering.Question(asked, handle, "/v1/doctor", Pool(), None, True, False)
+    return gathering.Question(asked, handle, "/v1/doctor", Pool(), Others(node), True, False)
 
 
 async def test_others_are_served_while_a_diagnosis_asks_who_leads_many_topics(monkeypatch):
@@ -63,3 +64,31 @@ async def test_a_partition_of_no_topic_is_a_bad_request():
     with pytest.raises(Refused, match="needs topic=NAME") as refused:
         await gathering.diagnosis(question({"partition": ["7"]}))
     assert refused.value.status == 400
+
+
+async def test_what_waits_for_other_brokers_is_bounded(monkeypatch):
+    """Clients that leave do not end it."""
+    monkeypatch.setattr(others, "_MOST_IN_PROGRESS", 5)
+    asked, answered = [], asyncio.Event()
+
+    async def ask(_self, broker, _path, **_):
+        asked.append(broker)
+        await answered.wait()
+        raise others.NotAskedError("gives no answer")
+
+    monkeypatch.setattr(Others, "ask", ask)
+    one = question()
+
+    def answer():
+        return one.answered_by([2, 3], lambda answer, heard: {**answer, "heard": len(heard)})
+
+    one = one._replace(handle=lambda _: {"errors": []})
+    waiting = [asyncio.create_task(answer()) for _ in range(2)]
+    while len(asked) < 4:  # noqa: ASYNC110 - no event says so
+        await asyncio.sleep(0)
+    with pytest.raises(Refused) as refused:
+        await answer()
+    assert (refused.value.status, refused.value.name, len(asked)) == (503, "BUSY", 4)
+    answered.set()
+    for text in [*await asyncio.gather(*waiting), await answer()]:
+        assert json.loads(text)["heard"] == 2
