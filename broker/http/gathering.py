@@ -15,7 +15,7 @@ from urllib.parse import quote, urlencode
 from broker.http.answers import Refused, line
 from broker.http.doctor import topic_of, unexamined
 from broker.http.leading import Answering, answering_for
-from broker.http.others import NotAskedError, Told
+from broker.http.others import Answered, NoAnswerError
 from protocol.errors import LeaderNotAvailable, NotLeaderOrFollower
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ _OK = 200
 _AT_ONCE = 100  # topics, until others are served
 
 Answer = dict[str, Any]
-Heard = Told | NotAskedError
+Outcome = Answered | NoAnswerError
 
 
 class Question(NamedTuple):
@@ -54,7 +54,7 @@ class Question(NamedTuple):
         return await self.pool.run(self._text, self.handle, self.asked)
 
     async def answered_by(
-        self, brokers: Collection[int], merge: Callable[[Answer, Mapping[int, Heard]], Answer]
+        self, brokers: Collection[int], merge: Callable[[Answer, Mapping[int, Outcome]], Answer]
     ) -> str:
         """Returns what `merge` makes of the answer here, and of what other brokers answer meanwhile.
 
@@ -62,20 +62,20 @@ class Question(NamedTuple):
         """
         loop = asyncio.get_running_loop()
         with self.others.asking(len(brokers)):
-            asking = {broker: loop.create_task(self.heard(broker)) for broker in brokers}
+            asking = {broker: loop.create_task(self.ask(broker)) for broker in brokers}
             try:
                 answer = await self.pool.run(self.handle, self.asked)
-                heard = {broker: await task for broker, task in asking.items()}
+                outcomes = {broker: await task for broker, task in asking.items()}
             finally:
                 for task in asking.values():
                     task.cancel()
-        return await self.pool.run(self._text, lambda given: merge(given, heard), answer)
+        return await self.pool.run(self._text, lambda given: merge(given, outcomes), answer)
 
-    async def heard(self, broker: int) -> Heard:
+    async def ask(self, broker: int) -> Outcome:
         """Returns the answer of another broker, or why there is none."""
         try:
             return await self.others.ask(broker, self._url(), is_long=self.is_long)
-        except NotAskedError as error:
+        except NoAnswerError as error:
             return error
 
     def _url(self) -> str:
@@ -120,14 +120,14 @@ async def by_partition(question: Question) -> str:
     answering = _answering(question)
     asked = asked._replace(here={asked.topic.name: answering.here})
 
-    def merged(answer: Answer, heard: Mapping[int, Heard]) -> Answer:
+    def merged(answer: Answer, outcomes: Mapping[int, Outcome]) -> Answer:
         rows = {row["partition"]: row for row in answer["partitions"]}
         for index, error in answering.unknown.items():
             if "partition" in asked.given:
                 raise error
             rows[index] = {"partition": index, **_error(error.code.name, error.message)}
         for broker, indexes in answering.others.items():
-            rows |= _rows_of(question, broker, indexes, heard[broker])
+            rows |= _rows_of(question, broker, indexes, outcomes[broker])
         return {**answer, "partitions": [rows[index] for index in sorted(rows)]}
 
     return await question._replace(asked=asked).answered_by(answering.others, merged)
@@ -143,8 +143,8 @@ async def of_one(question: Question) -> str:
         raise error
     for broker, (index,) in answering.others.items():
         with question.others.asking(1):
-            heard = await question.heard(broker)
-        return await question.pool.run(_passed_on, broker, f"{asked.topic.name}-{index}", heard)
+            outcome = await question.ask(broker)
+        return await question.pool.run(_passed_on, broker, f"{asked.topic.name}-{index}", outcome)
     return await question.answered_here()
 
 
@@ -166,7 +166,7 @@ async def diagnosis(question: Question) -> str:
     leaders = {broker for found in answering.values() for broker in found.others}
     others = [] if is_of_broker else sorted({*node.metadata.image.brokers, *leaders} - {me})
 
-    def merged(answer: Answer, heard: Mapping[int, Heard]) -> Answer:
+    def merged(answer: Answer, outcomes: Mapping[int, Outcome]) -> Answer:
         for each, found in answering.items():
             for index, error in found.unknown.items():
                 if "partition" in asked.given:
@@ -175,7 +175,7 @@ async def diagnosis(question: Question) -> str:
                     answer["errors"].append(unexamined(each, index, error))
         for broker in others:
             led = sum(len(found.others.get(broker, ())) for found in answering.values())
-            _add_diagnosis(answer, broker, led, heard[broker])
+            _add_diagnosis(answer, broker, led, outcomes[broker])
         return answer
 
     return await question._replace(asked=asked).answered_by(others, merged)
@@ -210,7 +210,7 @@ def _answering(question: Question) -> Answering:
 
 
 def _rows_of(
-    question: Question, broker: int, indexes: list[int], heard: Heard
+    question: Question, broker: int, indexes: list[int], outcome: Outcome
 ) -> dict[int, Answer]:
     """Returns the rows that a leader has answered with, or errors in their place.
 
@@ -221,7 +221,7 @@ def _rows_of(
     found: dict[int, Answer] = {}
     error = _error("LEADER_NOT_AVAILABLE", "")
     try:
-        status, answer, rows = _read(heard)
+        status, answer, rows = _read(outcome)
         if status != _OK and "partition" in asked.given:
             raise Refused(status, answer["error"], answer["message"])
         if status != _OK:
@@ -229,11 +229,11 @@ def _rows_of(
                 answer["error"], f"broker {broker}, which leads it, answers: {answer['message']}"
             )
         elif answer["topic_id"] != topic_id:
-            raise NotAskedError("has another topic of this name")
+            raise NoAnswerError("has another topic of this name")
         else:
             found = {row["partition"]: {**row, "leader": broker} for row in rows}
             error["message"] = f"broker {broker} leads {topic}, and has not answered for it"
-    except NotAskedError as why:
+    except NoAnswerError as why:
         error["message"] = f"broker {broker}, which leads it, {why}"
     if not found and "partition" in asked.given:
         raise LeaderNotAvailable(error["message"])
@@ -243,47 +243,47 @@ def _rows_of(
     }
 
 
-def _passed_on(broker: int, name: str, heard: Heard) -> str:
+def _passed_on(broker: int, name: str, outcome: Outcome) -> str:
     """Returns the answer of a leader as a line. Raises Refused as it does, and LeaderNotAvailable."""
     try:
-        status, answer, _ = _read(heard)
-    except NotAskedError as why:
+        status, answer, _ = _read(outcome)
+    except NoAnswerError as why:
         raise LeaderNotAvailable(f"broker {broker}, which leads {name}, {why}") from None
     if status != _OK:
         raise Refused(status, answer["error"], answer["message"])
     return line(answer)
 
 
-def _add_diagnosis(answer: Answer, broker: int, led: int, heard: Heard) -> None:
+def _add_diagnosis(answer: Answer, broker: int, led: int, outcome: Outcome) -> None:
     """Adds what another broker, which leads so many of the partitions, has found to a diagnosis."""
     try:
-        status, other, findings = _read(heard)
+        status, other, findings = _read(outcome)
         if status != _OK:
-            raise NotAskedError(f"answers: {other['message']}")
+            raise NoAnswerError(f"answers: {other['message']}")
         answer["findings"] += findings
         answer["errors"] += other["errors"]
         for name in ("partitions_examined", "segments_unread"):
             answer[name] += other[name]
         missing = led - other["partitions_examined"] - len(other["errors"])
         if missing > 0:
-            raise NotAskedError(f"has not examined {missing} of the {led} partitions that it leads")
-    except NotAskedError as why:
+            raise NoAnswerError(f"has not examined {missing} of the {led} partitions that it leads")
+    except NoAnswerError as why:
         error = _error("LEADER_NOT_AVAILABLE", f"broker {broker} {why}")
         answer["errors"].append({"topic": None, "partition": None, "broker": broker, **error})
 
 
-def _read(heard: Heard) -> tuple[int, Answer, list[Any]]:
-    """Returns the status, the answer without its rows, and the rows. Raises NotAskedError."""
-    if isinstance(heard, NotAskedError):
-        raise heard
+def _read(outcome: Outcome) -> tuple[int, Answer, list[Any]]:
+    """Returns the status, the answer without its rows, and the rows. Raises NoAnswerError."""
+    if isinstance(outcome, NoAnswerError):
+        raise outcome
     try:
-        first, *rows = heard.text.rstrip(b"\n").split(b"\n")
+        first, *rows = outcome.text.rstrip(b"\n").split(b"\n")
         answer = json.loads(first + rows.pop() if rows else first)
-        if heard.status != _OK:
+        if outcome.status != _OK:
             answer = _error(str(answer["error"]), str(answer["message"]))
-        return heard.status, answer, [json.loads(row.rstrip(b",")) for row in rows if row]
+        return outcome.status, answer, [json.loads(row.rstrip(b",")) for row in rows if row]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise NotAskedError(f"gives an answer that cannot be read ({error})") from None
+        raise NoAnswerError(f"gives an answer that cannot be read ({error})") from None
 
 
 def _error(name: str, message: str) -> Answer:

@@ -39,11 +39,11 @@ _MOST_BYTES = 64 << 20
 _PIECE = 1 << 16
 
 
-class NotAskedError(Exception):
+class NoAnswerError(Exception):
     """A broker has given no answer that counts; the text says why, after its name."""
 
 
-class Told(NamedTuple):
+class Answered(NamedTuple):
     """The answer of a broker, as its JSON is."""
 
     status: int
@@ -75,42 +75,42 @@ class Others:
         finally:
             self._in_progress -= brokers
 
-    async def ask(self, broker: int, path: str, *, is_long: bool) -> Told:
-        """Asks a broker for a path with its query. Raises NotAskedError."""
+    async def ask(self, broker: int, path: str, *, is_long: bool) -> Answered:
+        """Asks a broker for a path with its query. Raises NoAnswerError."""
         live = self._node.metadata.image.brokers.get(broker)
         endpoints = () if live is None else live.record.endpoints
         at = next((each for each in endpoints if each.listener == HTTP), None)
         if live is None:
-            raise NotAskedError("has no session")
+            raise NoAnswerError("has no session")
         if at is None:
-            raise NotAskedError("has no HTTP port (http.listener)")
+            raise NoAnswerError("has no HTTP port (http.listener)")
         host = f"[{at.host}]" if ":" in at.host else at.host
         where = f"{host}:{at.port}"
         try:
             return await self._get(broker, where, path, is_long=is_long)
         except TimeoutError:
-            raise NotAskedError(f"gives no answer at {where} in time") from None
+            raise NoAnswerError(f"gives no answer at {where} in time") from None
         except (ClientError, OSError, ValueError) as error:
-            raise NotAskedError(f"gives no answer at {where} ({error})") from None
+            raise NoAnswerError(f"gives no answer at {where} ({error})") from None
 
-    async def _get(self, broker: int, where: str, path: str, *, is_long: bool) -> Told:
+    async def _get(self, broker: int, where: str, path: str, *, is_long: bool) -> Answered:
         url = URL(f"http://{where}{path}", encoded=True)
         headers = {ASKED_BY: str(self._node.metadata.node_id)}
         session = self._session(is_long=is_long)
         async with session.get(url, headers=headers, allow_redirects=False) as answer:
             named = answer.headers.get(ANSWERED_BY)
             if named is None:
-                raise NotAskedError(
+                raise NoAnswerError(
                     f"runs an older version, which does not answer for it, or is not what is at {where}"
                 )
             if named != _name(self._node, broker):
-                raise NotAskedError(f"is not what answers at {where}")
+                raise NoAnswerError(f"is not what answers at {where}")
             text = bytearray()
             async for piece in answer.content.iter_chunked(_PIECE):
                 text += piece
                 if len(text) > _MOST_BYTES:
-                    raise NotAskedError(f"answers with more than {_MOST_BYTES} bytes")
-            return Told(answer.status, bytes(text))
+                    raise NoAnswerError(f"answers with more than {_MOST_BYTES} bytes")
+            return Answered(answer.status, bytes(text))
 
     def _session(self, *, is_long: bool) -> ClientSession:
         session = self._sessions.get(is_long)

@@ -1,7 +1,7 @@
 """Why clients get nothing from this broker, or not all: the reasons for which /readyz is 503.
 
-They are listed here alone. /readyz, /v1/doctor and /v1/cluster show them, so a state that one of them names,
-all name. A clock that has leapt is no reason: it is a warning.
+/readyz, /v1/doctor and /v1/cluster show the reasons that `reasons` returns, so they cannot differ. A clock
+that has leapt is no reason: it is a warning.
 """
 
 from __future__ import annotations

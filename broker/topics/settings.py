@@ -2,9 +2,9 @@
 
 The broker's settings are those given at start, overridden by later changes in the metadata: those of
 all brokers, and over them those of this one alone. What is stored there and would be refused now, because
-an older tidelog took it, has a warning: a limit of connections holds as one that can be undone, and the
-rest is left out. This module writes nothing: a setting
-that a change implies (a retention basis) is returned, and the controller writes it.
+an older tidelog took it, has a warning: a limit of connections holds as far as it can be undone, and the
+rest is left out. This module writes nothing: a setting that a change implies (a retention basis) is
+returned, and the controller writes it.
 """
 
 from __future__ import annotations

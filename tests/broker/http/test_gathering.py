@@ -74,7 +74,7 @@ async def test_what_waits_for_other_brokers_is_bounded(monkeypatch):
     async def ask(_self, broker, _path, **_):
         asked.append(broker)
         await answered.wait()
-        raise others.NotAskedError("gives no answer")
+        raise others.NoAnswerError("gives no answer")
 
     monkeypatch.setattr(Others, "ask", ask)
     one = question()

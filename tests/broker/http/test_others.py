@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("aiohttp")
 
 from broker.http import others
-from broker.http.others import NotAskedError, Others
+from broker.http.others import NoAnswerError, Others
 from broker.metadata.brokers.records import Endpoint
 
 
@@ -36,7 +36,7 @@ async def asked(answer):
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     asking = Others(node_beside(server.sockets[0].getsockname()[1]))
     try:
-        with pytest.raises(NotAskedError) as refused:
+        with pytest.raises(NoAnswerError) as refused:
             await asking.ask(2, "/v1/clock", is_long=False)
     finally:
         await asking.close()
@@ -69,5 +69,5 @@ async def test_an_answer_that_is_too_long_is_none(monkeypatch):
 
 async def test_a_broker_without_a_session_is_not_asked():
     asking = Others(node_beside(1))
-    with pytest.raises(NotAskedError, match="has no session"):
+    with pytest.raises(NoAnswerError, match="has no session"):
         await asking.ask(3, "/v1/clock", is_long=False)
