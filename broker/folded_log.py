@@ -1,7 +1,7 @@
-"""One line of the log for what happens to many partitions at once, with their number.
+"""One line of the log for what happens to many partitions or groups at once, with their number.
 
 When a broker dies, thousands of partitions get another leader within a second. A line says how many, and
-names the first ones; each partition has a line of its own only at debug level.
+names the first ones; each one has a line of its own only at debug level.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -20,29 +20,42 @@ _NAMED: Final = 5
 _Key = tuple[int, str, tuple[tuple[str, object], ...]]
 
 
-class FoldedLog:
-    """The lines about partitions that are to be logged together; used on one event loop."""
+class Fields(NamedTuple):
+    """The fields of a line: the name of one, how many, and the names of the first ones."""
 
-    def __init__(self, log: logging.Logger) -> None:
+    name: str
+    number: str
+    names: str
+
+
+PARTITIONS: Final = Fields("log", "partitions", "logs")
+GROUPS: Final = Fields("group", "groups", "named")
+
+
+class FoldedLog:
+    """The lines about partitions or groups that are to be logged together; used on one event loop."""
+
+    def __init__(self, log: logging.Logger, fields: Fields = PARTITIONS) -> None:
         self._log = log
-        self._partitions: dict[_Key, list[str]] = {}
+        self._fields = fields
+        self._names: dict[_Key, list[str]] = {}
         self._timer: asyncio.TimerHandle | None = None
 
     def add(
         self,
         level: int,
         what: str,
-        partition: str,
+        name: str,
         own: Mapping[str, object] = MappingProxyType({}),
         **same: object,
     ) -> None:
-        """Logs what has happened to a partition, soon, in one line with others of the `same` fields.
+        """Logs what has happened to the one of this name, soon, with others of the `same` fields.
 
-        The partition's line has its `own` fields, too.
+        Its line of its own has its `own` fields, too.
         """
         if self._log.isEnabledFor(logging.DEBUG):
-            self._log.debug(what, extra={"log": partition, **same, **own})
-        self._partitions.setdefault((level, what, tuple(same.items())), []).append(partition)
+            self._log.debug(what, extra={self._fields.name: name, **same, **own})
+        self._names.setdefault((level, what, tuple(same.items())), []).append(name)
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(WITHIN_S, self.flush)
 
@@ -51,14 +64,18 @@ class FoldedLog:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        gathered, self._partitions = self._partitions, {}
-        for (level, what, same), partitions in gathered.items():
-            self._log.log(level, what, extra=folded(partitions, **dict(same)))
+        gathered, self._names = self._names, {}
+        for (level, what, same), names in gathered.items():
+            self._log.log(level, what, extra=_folded(names, self._fields, dict(same)))
 
 
 def folded(partitions: Sequence[str], **fields: object) -> dict[str, object]:
     """Returns the fields of a line about some partitions: how many, and the names of the first ones."""
-    named = " ".join(partitions[:_NAMED])
-    if len(partitions) > _NAMED:
-        named += f" ({len(partitions) - _NAMED} more)"
-    return {"partitions": len(partitions), "logs": named, **fields}
+    return _folded(partitions, PARTITIONS, fields)
+
+
+def _folded(names: Sequence[str], fields: Fields, others: dict[str, object]) -> dict[str, object]:
+    first = " ".join(names[:_NAMED])
+    if len(names) > _NAMED:
+        first += f" ({len(names) - _NAMED} more)"
+    return {fields.number: len(names), fields.names: first, **others}

@@ -110,6 +110,7 @@ class Coordinator(OffsetCommits):
         for chore in self._chores:
             chore.cancel()
         await asyncio.gather(*self._chores, return_exceptions=True)
+        self._folded.flush()
         for kept in self._groups.values():
             for ticket in kept.group.tickets():
                 _resolve(ticket, CoordinatorNotAvailable("the broker stops"))
@@ -314,9 +315,8 @@ class Coordinator(OffsetCommits):
             self._drop_unused(kept)
 
     def _drop_unused(self, kept: StoredGroup) -> None:
-        """Forgets a group that no member has joined: nothing of it is in the log."""
-        if kept.is_idle and not kept.group.generation and self._is_kept(kept):
-            del self._groups[kept.group.group_id]
+        super()._drop_unused(kept)
+        if kept.group.group_id not in self._groups:
             self._deadlines.forget(kept.group.group_id)
 
     async def _expire(self) -> None:

@@ -28,7 +28,7 @@ from protocol.group_errors import (
 from protocol.records.plain import Plain, together, written
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable, Mapping
+    from collections.abc import Awaitable, Callable, Mapping
     from typing import Self
 
     from broker.coordination.loading import Loader
@@ -114,6 +114,7 @@ class OffsetCommits(GroupRegistry):
         try:
             stored = self._log.append_now(commit.group_id, commit.records)
         except BrokerError as error:
+            self._drop_unused(kept)
             raise _too_large_for_a_commit(error) from None
         if stored is None:
             return False
@@ -134,6 +135,7 @@ class OffsetCommits(GroupRegistry):
         try:
             place, base_offset = await self._log.append(group_id, commit.records, kept.epoch)
         except BrokerError as error:
+            self._drop_unused(kept)
             raise _too_large_for_a_commit(error) from None
         self._still_kept(kept).take_in(commit.offsets, place, base_offset)
 
@@ -142,9 +144,8 @@ class OffsetCommits(GroupRegistry):
         if kept.group.state is not State.DEAD:
             return kept
         group_id = kept.group.group_id
-        anew = self._created(group_id)
         if self._groups.get(group_id, kept) is kept:
-            self._groups[group_id] = anew
+            self._groups[group_id] = self._created(group_id)
         return self._groups[group_id]
 
     def _committing(self, commit: Commit, *, is_transactional: bool = False) -> StoredGroup:
@@ -191,7 +192,7 @@ class OffsetCommits(GroupRegistry):
                 group_id, commit.records, kept.epoch, producer, verify
             )
         except BrokerError as error:
-            kept.pending_offsets.withdraw(producer.producer_id, batch)
+            self._withdraw(kept, producer.producer_id, batch)
             raise _too_large_for_a_commit(error) from None
         batch.stored(place, base_offset)
         now_kept = self._still_kept(kept)
@@ -203,6 +204,21 @@ class OffsetCommits(GroupRegistry):
     def _pend(self, kept: StoredGroup, producer_id: int, batch: PendingBatch) -> None:
         kept.pending_offsets.add(producer_id, batch)
         self._in_transactions.setdefault(producer_id, set()).add(kept.group.group_id)
+
+    def _withdraw(self, kept: StoredGroup, producer_id: int, batch: PendingBatch) -> None:
+        """Removes what a refused request would have added: its offsets, and a group that has nothing."""
+        group_id = kept.group.group_id
+        kept.pending_offsets.withdraw(producer_id, batch)
+        now_kept = self._groups.get(group_id, kept)
+        if producer_id not in now_kept.pending_offsets.producer_ids:
+            self._no_longer_in(producer_id, {group_id})
+        self._drop_unused(kept)
+
+    def _no_longer_in(self, producer_id: int, group_ids: set[str]) -> None:
+        groups = self._in_transactions.get(producer_id, set())
+        groups -= group_ids
+        if not groups:
+            self._in_transactions.pop(producer_id, None)
 
     def _note_transactions(self, kept: StoredGroup) -> None:
         """Notes which producers have pending offsets in a group."""
@@ -241,10 +257,13 @@ class OffsetCommits(GroupRegistry):
         for end in self._ends.pop(index, ()):
             self._end_transaction(index, end)
 
-    def _forget_transactions(self, indexes: Iterable[int]) -> None:
+    def _forget_transactions(self, indexes: set[int]) -> None:
         """Drops what is known of partitions that another broker coordinates now."""
         for index in indexes:
             self._ends.pop(index, None)
+        for producer_id, groups in list(self._in_transactions.items()):
+            gone = {each for each in groups if self._log.index_of(each) in indexes}
+            self._no_longer_in(producer_id, gone)
 
 
 def _too_large_for_a_commit(error: BrokerError) -> BrokerError:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from broker.clock import ManualClock, SystemClock
 from broker.coordination.ownership import Ownership
+from broker.folded_log import GROUPS, FoldedLog
 from broker.groups.group import Group
 from broker.groups.held import HeldBytes, of_group, pieces
 from broker.groups.messages import State
@@ -65,6 +66,7 @@ class GroupRegistry:
         self._is_apart = isinstance(node.clock, ManualClock) and self._clock is not node.clock
         self._deletion_ms = self._clock.now_ms if self._is_apart else node.clock_watch.deletion_ms
         self._groups: dict[str, StoredGroup] = {}
+        self._folded = FoldedLog(log, GROUPS)
         self.held = HeldBytes()
         self._crowded = asyncio.Event()
         self._expiring = asyncio.Lock()
@@ -207,7 +209,16 @@ class GroupRegistry:
             raise
         if self._is_kept(kept):
             del self._groups[group_id]
-        log.info("group deleted", extra={"group": group_id, "offsets": len(kept.offsets)})
+        self._folded.add(logging.INFO, "groups deleted", group_id, {"offsets": len(kept.offsets)})
+
+    def _drop_unused(self, kept: StoredGroup) -> None:
+        """Forgets a group that has no member and no offset, and never had: none of it is in the log.
+
+        A commit that is being written to the log makes it again.
+        """
+        if kept.is_idle and not kept.group.generation and self._is_kept(kept):
+            kept.group.state = State.DEAD
+            del self._groups[kept.group.group_id]
 
     async def forget_offsets(self, group_id: str, names: Sequence[TopicPartition]) -> None:
         """Deletes offsets of a group, and the group too if it is empty and has no more offsets."""
@@ -273,7 +284,8 @@ class GroupRegistry:
                 gone += await self._let_go(group_id, kept)
             except BrokerError as error:
                 # Its log cannot be written now; the other groups go on.
-                log.warning("offsets could not expire: %s", error, extra={"group": group_id})
+                what = "offsets could not expire"
+                self._folded.add(logging.WARNING, what, group_id, reason=error.named)
         return gone
 
     async def correct_times(self, changes: Iterable[Change]) -> None:
@@ -299,7 +311,7 @@ class GroupRegistry:
             if names or len(known) > _AT_ONCE:
                 await asyncio.sleep(0)
         if gone:
-            log.info("offsets expired", extra={"group": group_id, "offsets": gone})
+            self._folded.add(logging.INFO, "offsets expired", group_id, {"offsets": gone})
         if kept.is_idle and self._is_kept(kept):
             await self.forget(group_id)
             await asyncio.sleep(0)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 
 import pytest
 
 from tests.broker.asking import create, new_name
+from tests.broker.inside import Inside
 from tests.broker.subject import eventually
-from tests.broker.transactions.requests import NONE, Transactional, offsets_of
+from tests.broker.transactions.requests import NONE, Given, Transactional, offsets_of
 
 UNKNOWN_TOPIC, TOO_LARGE, GENERATION, INVALID_GROUP, UNKNOWN_MEMBER = 3, 12, 22, 24, 25
 INVALID_EPOCH, INVALID_STATE, MAPPING, FENCED_INSTANCE, UNSTABLE = 47, 48, 49, 82, -88
@@ -295,3 +297,57 @@ def test_commits_of_many_at_once_are_whole(connection, topic, start):
     assert not torn
     with broker.connect() as last:
         assert offsets_of(last, "g", "t", 0, 1, 2, stable=True) == dict.fromkeys(range(3), 19)
+
+
+def test_refused_offsets_leave_nothing_behind(tmp_path, caplog):
+    """No group, nothing of the producer; groups that go together are one line of the log."""
+    caplog.set_level(logging.INFO, "tidelog.groups")
+    with Inside(tmp_path) as broker, broker.connect() as connection:
+        groups = broker.node.coordinator
+        broker.call(groups.start)
+        create(connection, "t", partitions=1)
+        known = Transactional(connection, "known")
+        assert known.init() == NONE
+        assert known.add_group("kept") == NONE
+        assert known.commit_offsets("kept", "t", {0: 1}) == [NONE]
+        stranger = Transactional(connection, "stranger")
+        for number in range(10):
+            stranger.given = Given(10_000 + number, 0)
+            for group in ("kept", "same", f"g{number}"):
+                assert stranger.commit_offsets(group, "t", {0: 1}, version=0) == [MAPPING]
+        assert known.commit_offsets("none", "t", {0: 1}, generation=3) == [GENERATION]
+        assert broker.call(lambda: [each.group.group_id for each in groups.all()]) == ["kept"]
+        assert groups._in_transactions == {known.given.producer_id: {"kept"}}
+        assert known.end(commit=True) == NONE
+        assert offsets_of(connection, "kept", "t", 0) == {0: 1}
+
+        names = [f"deleted-{number}" for number in range(8)]
+        for name in names:
+            commit(connection, name, "t", 0, 1)
+        connection.ask("DeleteGroups", 2, groups_names=names)
+        broker.call(groups._folded.flush)
+        (line,) = (each for each in caplog.records if "deleted" in each.message)
+        assert (line.groups, line.named) == (8, " ".join(names[:5]) + " (3 more)")
+
+        assert known.add_group("moved") == NONE
+        assert known.commit_offsets("moved", "t", {0: 1}) == [NONE]
+        broker.call(lambda: groups._resigned([groups.kept_in("moved")[1]]))
+        assert groups._in_transactions == {}
+
+
+def test_a_commit_outlives_a_refused_one_of_the_same_new_group(tmp_path):
+    """The group is dropped while the other commit is being written to the log."""
+    with Inside(tmp_path) as broker, broker.connect() as connection:
+        groups = broker.node.coordinator
+        broker.call(groups.start)
+        create(connection, "t", partitions=1)
+        commit(connection, "first", "t", 0, 1)
+        append = groups._log.append
+
+        async def slow(*how):
+            groups._drop_unused(groups.find("g"))
+            return await append(*how)
+
+        groups._log.append_now, groups._log.append = lambda *_: None, slow
+        commit(connection, "g", "t", 0, 7)
+        assert offsets_of(connection, "g", "t", 0) == {0: 7}
