@@ -2,7 +2,8 @@
 
 A client that asks blindly for an API or a version connects again at once, thousands of times. Of what has
 the same source and the same text the first `SHOWN` in a span of `SPAN_S` are to be logged, and then, once
-the span is over, how many more there were.
+the span is over, how many more there were. Clients choose texts, and have many addresses: what comes when
+`_MOST_KEYS` are known counts as one text more.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ from typing import Final, NamedTuple
 
 SHOWN: Final = 10
 SPAN_S: Final = 60.0
-_MOST_KEYS = 1_000  # sources and texts that are told apart; all others are logged
+OTHERS: Final = "more than are told apart"
+"""The source and the text of what comes when there are too many."""
+_MOST_KEYS = 1_000  # sources and texts that are told apart
 
 
 class Repeated(NamedTuple):
@@ -32,16 +35,19 @@ class Repeats:
     def is_shown(self, source: str, text: str, now_s: float) -> bool:
         """Counts a text at a time of the monotonic clock; returns whether to log it."""
         key = (source, text)
-        if key not in self._since_s:
-            if len(self._since_s) >= _MOST_KEYS:
-                return True
-            self._since_s[key] = now_s
+        if key not in self._since_s and len(self._since_s) >= _MOST_KEYS:
+            key = (OTHERS, OTHERS)
+        self._since_s.setdefault(key, now_s)
         times = self._times[key] = self._times.get(key, 0) + 1
         return times <= SHOWN
 
     def take_repeated(self, now_s: float) -> list[Repeated]:
         """Forgets what is older than the span; returns what of that was left out of the log."""
-        over = [key for key, since_s in self._since_s.items() if now_s >= since_s + SPAN_S]
+        over = []
+        for key, since_s in self._since_s.items():  # the oldest first
+            if now_s < since_s + SPAN_S:
+                break
+            over.append(key)
         found = []
         for key in over:
             del self._since_s[key]

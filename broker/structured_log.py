@@ -4,8 +4,9 @@
 `ts=2026-01-01T00:00:00.000Z level=info logger=tidelog.node msg="topic created" topic=orders`.
 Lines go to standard error; standard output carries the ready line alone. Texts are cut at `MOST_CHARACTERS`.
 The same line is logged ten times a minute, and then counted (`broker/repeats.py`). So is the same warning of
-different partitions, unless the level is debug: a disk that fails has thousands. Nobody who logs waits for
-whoever reads (`broker/log_output.py`).
+different partitions, unless the level is debug: a disk that fails has thousands. So is, above debug, what a
+logger has at one level beyond a thousand different lines a minute. Nobody who logs waits for whoever reads
+(`broker/log_output.py`).
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ import json
 import logging
 import math
 import time
+from collections import defaultdict
 from typing import TYPE_CHECKING, Final
 
 from broker.clock import SystemClock
 from broker.log_output import LogOutput
-from broker.repeats import Repeats
+from broker.repeats import OTHERS, Repeats
 from protocol.errors import BrokerError
 
 if TYPE_CHECKING:
@@ -104,7 +106,7 @@ class LogHandler(logging.Handler):
         super().__init__()
         self.setFormatter(Logfmt())
         self.output = output or LogOutput(self.tell_dropped)
-        self._repeats = Repeats()
+        self._repeats: defaultdict[str, Repeats] = defaultdict(Repeats)  # by level and logger
         self._clock = SystemClock()
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -116,15 +118,19 @@ class LogHandler(logging.Handler):
             self._tell_repeated(stamp, now_s)
             if record.levelno >= logging.WARNING and not _shows_debug():
                 text = _of_any_partition(record) or text
-            if self._repeats.is_shown(record.name, text, now_s):
+            of = f"level={record.levelname.lower()} logger={record.name}"
+            is_debug = record.levelno <= logging.DEBUG
+            if is_debug or self._repeats[of].is_shown("", text, now_s):
                 self.output.put(_encoded(line))
         except Exception:  # noqa: BLE001 - as in logging's own handlers: who logs does not fail
             self.handleError(record)
 
     def _tell_repeated(self, stamp: str, now_s: float) -> None:
-        for _, text, times in self._repeats.take_repeated(now_s):
-            first, _, _ = text.partition("\n")
-            self.output.put(_encoded(f"{stamp} {first} repeated={times}"))
+        for of, repeats in list(self._repeats.items()):
+            for _, text, times in repeats.take_repeated(now_s):
+                first, _, _ = text.partition("\n")
+                line = f"{of} msg={_quoted(OTHERS)}" if text == OTHERS else first
+                self.output.put(_encoded(f"{stamp} {line} repeated={times}"))
 
     def tell_dropped(self, lines: int) -> bytes:
         """Returns a line that says how many lines nobody read in time."""

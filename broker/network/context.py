@@ -45,9 +45,6 @@ class Folded(CloseConnection):
 class NotServed(Folded):
     """The API, or its version, is not served: a client that asks blindly may repeat this for ever."""
 
-    def __init__(self, text: str) -> None:
-        super().__init__(text, text)
-
 
 class NoRoom(Folded):
     """There are too many connections, and this one is kept for another broker, which asks otherwise."""

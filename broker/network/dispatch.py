@@ -120,10 +120,12 @@ def _route(header: RequestHeader) -> Route:
     version = header.api_version
     api = api_of(header.api_key)
     if api is None or api.served is None:
-        raise NotServed(f"unknown API key {header.api_key} (version {version})")
+        what = f"unknown API key {header.api_key}"
+        raise NotServed(f"{what} (version {version})", what)
     if not api.served[0] <= version <= api.served[1]:
         if header.api_key != API_VERSIONS:
-            raise NotServed(f"API key {header.api_key} has no version {version} here")
+            of = f"API key {header.api_key} has no"
+            raise NotServed(f"{of} version {version} here", f"{of} such version")
         version = 0  # KIP-511: the body is not parsed, the response has version 0 and error 35
     module = handler_of(api)
     short = _SHORTCUTS.get(header.api_key)

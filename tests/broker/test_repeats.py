@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 from broker.network.accepting.connections import Connections
-from broker.repeats import _MOST_KEYS, SHOWN, SPAN_S, Repeated, Repeats
+from broker.repeats import _MOST_KEYS, OTHERS, SHOWN, SPAN_S, Repeated, Repeats
 from broker.security.session import ANONYMOUS, Session
 from tests.broker.raw import frame, header
 from tests.broker.subject import eventually
@@ -44,25 +44,27 @@ def test_what_was_shown_each_time_is_not_told_again():
 def test_memory_is_bounded():
     repeats = Repeats()
     for number in range(_MOST_KEYS):
-        repeats.is_shown(HOST, str(number), 0)
-    assert all(repeats.is_shown(HOST, REASON, 0) for _ in range(SHOWN + 5))
-    assert repeats.take_repeated(SPAN_S) == []
+        assert repeats.is_shown(HOST, str(number), 0)
+    more = [repeats.is_shown(f"192.0.2.{i % 256}", f"{REASON} {i}", 0) for i in range(5_000)]
+    assert more == [True] * SHOWN + [False] * (5_000 - SHOWN)
+    assert len(repeats._since_s) == _MOST_KEYS + 1
+    assert repeats.take_repeated(SPAN_S) == [Repeated(OTHERS, OTHERS, 5_000 - SHOWN)]
     assert len(repeats._since_s) == len(repeats._times) == 0
 
 
 def test_a_client_that_asks_blindly_fills_no_log(start):
     broker = start()
     times = SHOWN * 3
-    for _ in range(times):
+    for number in range(times):  # versions are chosen by the client
         with broker.connect() as connection:
-            connection.send(frame(header(1, 99) + b"\0" * 40))
+            connection.send(frame(header(1, 99 + number) + b"\0" * 40))
             assert connection.receive() is None, "answered instead of closed"
     eventually(lambda: broker.bad_requests == times, what="the counter of bad requests")
-    assert broker.log().count(REASON) == SHOWN
+    assert broker.log().count("API key 1 has no version") == SHOWN
     with broker.connect() as connection:
-        connection.send(frame(header(1, 98) + b"\0" * 40))
+        connection.send(frame(header(2, 98) + b"\0" * 40))
         assert connection.receive() is None
-    assert eventually(lambda: broker.lines("API key 1 has no version 98"))
+    assert eventually(lambda: broker.lines("API key 2 has no version 98"))
 
 
 def test_what_was_left_out_is_logged_as_one_line(caplog):

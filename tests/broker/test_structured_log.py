@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 
-from broker import log_output
+from broker import log_output, repeats
 from broker.log_output import LogOutput
 from broker.repeats import SHOWN
 from broker.structured_log import MOST_CHARACTERS, Logfmt, LogHandler
@@ -105,6 +105,24 @@ def test_a_disk_that_fails_under_many_partitions_is_a_few_lines():
         'level=error logger=tidelog.tests msg="records not replicated: * is offline" repeated=190',
     ]
     assert len(written(records, logging.DEBUG)) == 400
+
+
+def test_texts_that_a_client_chooses_switch_no_folding_off_and_hide_no_other_line(monkeypatch):
+    """What a logger has beyond so many lines at one level is a few lines and a number."""
+    monkeypatch.setattr(repeats, "_MOST_KEYS", 50)
+    chosen = [record(f"refused {n}", levelname="WARNING", levelno=30) for n in range(300)]
+    others = [record("log offline", levelname="ERROR", levelno=40), record("leader started")]
+    lines = written([*chosen, *others])
+    assert len(lines) == 50 + SHOWN + 2 + 1
+    assert lines[-3:-1] == [
+        'level=error logger=tidelog.tests msg="log offline"',
+        'level=info logger=tidelog.tests msg="leader started"',
+    ]
+    number = 300 - 50 - SHOWN
+    of = 'level=warning logger=tidelog.tests msg="more than are told apart"'
+    assert lines[-1] == f"{of} repeated={number}"
+    traced = [record(f"read {n}", levelname="DEBUG", levelno=10) for n in range(100)]
+    assert len(written(traced, logging.DEBUG)) == 100
 
 
 def test_what_happens_to_each_partition_in_order_is_a_line_each():
