@@ -43,16 +43,17 @@ def judge(live: LiveBroker | None, epoch: int, sender: Sender | None, expected: 
     """Returns what the claim is worth that a request is of a broker in its session of `epoch`.
 
     `live` is the broker's session in the metadata, `sender` what the request's header says, and
-    `expected` the proof of the session `live`. A session with a secret is never believed without proof.
+    `expected` the proof of the session `live`. A session with a secret is never believed without proof,
+    and its epoch makes no difference then: nobody finds it by trying.
     """
-    if live is None or epoch > live.epoch:
+    if live is None:
         return Verdict.UNKNOWN
-    if epoch == live.epoch and not live.record.secret:
+    if sender is None and live.record.secret:
+        return Verdict.FORGED
+    if epoch != live.epoch:
+        return Verdict.UNKNOWN if epoch > live.epoch else Verdict.OVER
+    if sender is None or not live.record.secret:
         return Verdict.BELIEVED
-    if sender is None:
-        return Verdict.FORGED if live.record.secret else Verdict.OVER
-    if epoch < live.epoch:
-        return Verdict.OVER
     is_proven = (sender.broker, sender.epoch) == (live.broker, epoch) and hmac.compare_digest(
         sender.proof, expected
     )

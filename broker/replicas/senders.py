@@ -1,8 +1,8 @@
 """Which requests come from other brokers of the cluster: proofs of this one's, verdicts on the others'.
 
-What names a session that the metadata do not show makes this broker catch up with the metadata once, because
-a broker may have registered anew before the watch shows it. What it names then is judged, and nothing else
-is done for it. However many ask so, the metadata are read at most once in `_CATCH_UP_EVERY_S`.
+What is not genuine by the metadata makes this broker catch up with them once, because a broker may have
+registered anew before the watch shows it. What it names then is judged, and nothing else is done for it.
+However many ask so, the metadata are read at most once in `_CATCH_UP_EVERY_S`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Which fetches count as those of a follower: those that a broker of the cluster proves (decision 44).
 
-Every other fetch that names a replica is refused before anything is done for it. A fetch of a session that
-the metadata do not show waits until this broker has caught up with them.
+Every other fetch that names a replica is refused before anything is done for it, once this broker has caught
+up with the metadata: they may show a new session only then. All that name an epoch wait alike, so that nobody
+finds the epoch by the time it takes.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def answer(node: Node, replicas: Replicas, request: FetchRequest, context: Conte
     if claim is None:  # a version without broker epochs
         raise replicas.senders.refusal(Verdict.FORGED, context, request.replica_id)
     verdict = replicas.senders.judge(claim.replica_id, claim.replica_epoch, context.header.sender)
-    if verdict is Verdict.UNKNOWN:
+    if verdict not in GENUINE:
         return _later(node, replicas, request, claim, context)
     return _judged(node, replicas, request, context, verdict)
 
@@ -52,7 +53,7 @@ async def is_of_broker(node: Node, replicas: Replicas, context: Context) -> bool
     sender, senders = context.header.sender, replicas.senders
     assert sender is not None
     verdict = senders.judge(sender.broker, sender.epoch, sender)
-    if verdict is Verdict.UNKNOWN:
+    if verdict not in GENUINE:
         verdict = await senders.judge_again(sender.broker, sender.epoch, sender)
     if verdict is Verdict.FORGED:
         raise senders.refusal(verdict, context, sender.broker)

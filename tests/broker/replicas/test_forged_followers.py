@@ -74,9 +74,33 @@ async def test_epochs_above_the_known_one_take_nobody_out_of_the_isr(tmp_path):
                 for number in (2, 3, 77)
             ]
         assert ends(three[1]) == before
-        assert codes == [ErrorCode.NOT_LEADER_OR_FOLLOWER] * 3
-        assert (refused(three[1], "unknown"), refused(three[1], "forged")) == (3, 0)
+        assert codes == [31, 31, ErrorCode.NOT_LEADER_OR_FOLLOWER]
+        assert (refused(three[1], "unknown"), refused(three[1], "forged")) == (1, 2)
         assert (await produce(three[1], "t", b"b")).error_code == 0
+
+
+async def test_the_epoch_of_a_session_cannot_be_found_by_trying(tmp_path):
+    """Without a proof each epoch is answered alike, after one read of the metadata."""
+    async with brokers(tmp_path) as three:
+        topic = await three.create("t")
+        await both_fetch(three[1])
+        senders, read = three[1].replicas.senders, []
+        catch_up = senders._catch_up
+
+        async def counted():
+            read.append(1)
+            await catch_up()
+
+        senders._catch_up = counted
+        epoch = three[1].node.metadata.image.brokers[2].epoch
+        async with Stranger(three[1].port) as stranger:
+            for tried in (0, epoch - 1, epoch, epoch + 1, ABOVE):
+                read.clear()
+                code = await stranger.fetch_as(2, tried, topic.topic_id.bytes, 0)
+                assert (code, len(read)) == (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, 1)
+                wrong = sender_tags(2, tried, b"guess")
+                await stranger.fetch_as(2, tried, topic.topic_id.bytes, 0, tags=wrong)
+                assert len(read) == 2
 
 
 async def test_a_stranger_reads_nothing_above_the_high_watermark(tmp_path):
@@ -96,11 +120,15 @@ async def test_a_stranger_reads_nothing_above_the_high_watermark(tmp_path):
             assert len(answer) < 100  # nor is it told what the leader knows of its log
 
 
-async def test_a_follower_that_has_registered_anew_is_believed_before_the_watch_shows_it(tmp_path):
+@pytest.mark.parametrize("has_secret", [True, False], ids=["same version", "downgraded"])
+async def test_a_follower_that_has_registered_anew_is_believed_before_the_watch_shows_it(
+    tmp_path, has_secret
+):
     async with brokers(tmp_path) as three:
         await three.create("t")
         three[1].node.metadata._watch.cancel()  # what others write it learns only by catching up
         await three[3].lose_session(is_noticed=False)
+        three[3].has_secret = has_secret
         await three[3].register()
         await produce(three[1], "t", b"a", acks=1)
         await eventually(lambda: values_of(three[3].log("t")) == [b"a"])
@@ -161,6 +189,7 @@ async def test_a_proof_is_of_one_session_and_for_one_receiver(tmp_path):
         (6, "s", None, Verdict.FORGED),
         (6, "s", "right", Verdict.OVER),
         (8, "s", "right", Verdict.UNKNOWN),
+        (8, "s", None, Verdict.FORGED),
         (8, "", None, Verdict.UNKNOWN),
         (7, "", None, Verdict.BELIEVED),
         (6, "", None, Verdict.OVER),
