@@ -22,6 +22,7 @@ from tests.broker.members import (
 from tests.broker.subject import eventually
 
 NONE, UNKNOWN_TOPIC, METADATA_TOO_LARGE, ILLEGAL_GENERATION = 0, 3, 12, 22
+INVALID_SIZE = 28
 UNKNOWN_MEMBER_ID, REBALANCE_IN_PROGRESS = 25, 27
 NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND, GROUP_SUBSCRIBED_TO_TOPIC = 68, 69, 86
 DAY_MS = 86_400_000
@@ -81,6 +82,16 @@ def test_what_is_refused(broker, connection, topic):
     assert fetched(connection, group, topic)[0] == 7
     one.close()
     two.close()
+
+
+def test_a_commit_that_the_log_refuses_leaves_no_group_behind(start):
+    broker = start({"message.max.bytes": "10"})
+    with broker.connect() as connection:
+        create(connection, "t")
+        for group in ("first", "second"):  # which waits for the log, and which does not
+            assert commit(connection, group, "t", 1) == INVALID_SIZE
+        listed = connection.ask("ListGroups", 5, states_filter=[], types_filter=[])
+        assert listed["groups"] == []
 
 
 def test_offsets_are_deleted_where_nobody_reads(broker, connection, topic):
