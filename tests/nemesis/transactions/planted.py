@@ -78,7 +78,7 @@ def _aborted_list_one_long() -> None:
 def _pending_offsets_shown() -> None:
     def found(kept, wanted):
         shown = _found(kept, wanted)
-        batches = [] if kept is None else kept.pending_offsets._all()
+        batches = [] if kept is None else kept.pending_offsets.all()
         pending = {name: at for batch in batches for name, at in batch.offsets.items()}
         for topic, partitions in shown.items():
             partitions[:] = [(i, pending.get((topic, i), at)) for i, at in partitions]
