@@ -85,13 +85,13 @@ async def test_the_epoch_of_a_session_cannot_be_found_by_trying(tmp_path):
         topic = await three.create("t")
         await both_fetch(three[1])
         senders, read = three[1].replicas.senders, []
-        catch_up = senders._catch_up
+        catch_up = senders.catch_up
 
         async def counted():
             read.append(1)
             await catch_up()
 
-        senders._catch_up = counted
+        senders.catch_up = counted
         epoch = three[1].node.metadata.image.brokers[2].epoch
         async with Stranger(three[1].port) as stranger:
             for tried in (0, epoch - 1, epoch, epoch + 1, ABOVE):
