@@ -14,7 +14,7 @@ SHOWN: Final = 10
 SPAN_S: Final = 60.0
 OTHERS: Final = "more than are told apart"
 """The source and the text of what comes when there are too many."""
-_MOST_KEYS = 1_000  # sources and texts that are told apart
+_MOST_KEYS = 4_000  # sources and texts that are told apart
 
 
 class Repeated(NamedTuple):
