@@ -58,7 +58,7 @@ def _in_etcd(config: ClusterConfig) -> ClusterMetadata:
     except ModuleNotFoundError as error:
         raise MetadataError(
             f"metadata in etcd need a library that is not installed ({error.name}): "
-            f"pip install 'tidelog[etcd]'"
+            f"pip install '.[etcd]' in a clone of tidelog"
         ) from None
     files = (
         config.metadata_store_ca_file,
