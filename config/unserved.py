@@ -113,7 +113,7 @@ CONSEQUENCES: Mapping[str, str] = {
 
 
 def is_promise(name: str) -> bool:
-    """Returns whether a setting is known here, if for nothing else, because it promises safety."""
+    """Returns whether a setting promises safety that is not served, such as TLS or access rules."""
     return name in _UNSERVED or _of_an_image(name)
 
 

@@ -161,13 +161,18 @@ async def test_what_becomes_durable_after_the_suspension_is_not_acknowledged(tmp
         assert codes == [ErrorCode.NOT_LEADER_OR_FOLLOWER] * 2
 
 
+async def suspend(three, topic):
+    """Creates a topic whose leader is then cut off, and left by its followers."""
+    await three.create(topic)
+    await followed(three, topic)
+    cut_off(three[1])
+    await followers_leave(three)
+    await eventually(lambda: is_suspended(three[1], topic))
+
+
 async def test_a_refused_client_is_not_sent_back_to_the_leader_that_refused_it(tmp_path):
     async with brokers(tmp_path) as three:
-        await three.create("t")
-        await followed(three, "t")
-        cut_off(three[1])
-        await followers_leave(three)
-        await eventually(lambda: is_suspended(three[1], "t"))
+        await suspend(three, "t")
         refused = await produce(three[1], "t", b"c", acks=1)
         assert refused.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert refused.current_leader is None
@@ -217,11 +222,7 @@ def coordinated(coordinator):
 
 async def test_a_renewal_lets_it_go_on(tmp_path):
     async with brokers(tmp_path) as three:
-        await three.create("t")
-        await followed(three, "t")
-        cut_off(three[1])
-        await followers_leave(three)
-        await eventually(lambda: is_suspended(three[1], "t"))
+        await suspend(three, "t")
         three[1].cluster.lease.on_renewed(three[1].replicas.now_ms())
         await three[1].replicas._tick()
         assert not is_suspended(three[1], "t")
