@@ -10,6 +10,7 @@ product's (`shells/`), half of them with their metadata in etcd; `STORAGE=virtua
 from __future__ import annotations
 
 import sys
+import warnings
 from typing import TYPE_CHECKING
 
 from tests.simulation.replication import world
@@ -21,6 +22,10 @@ from tests.simulation.seeds import play
 
 if TYPE_CHECKING:
     from tests.simulation.replication.world import World
+
+
+# A process that is killed leaves coroutines that have not begun.
+warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
 
 
 def runs_shells(seed: int) -> bool:
