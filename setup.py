@@ -13,7 +13,7 @@ def kernels() -> list[Extension]:
     except ImportError:
         return []
     extension = Extension(
-        "tidelog._house.protocol.records._kernels",
+        "tidelog.protocol.records._kernels",
         ["protocol/records/_kernels.pyx"],
         extra_compile_args=["-O3", "-g0"],  # debugging symbols take seconds and megabytes
     )

@@ -16,8 +16,8 @@ import uuid
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from protocol.records.layout import NO_TIMESTAMP
-from storage.time.trusted_clock import Reading
+from tidelog.protocol.records.layout import NO_TIMESTAMP
+from tidelog.storage.time.trusted_clock import Reading
 
 # The two smallest int64 are markers in .appendtimes: "unknown" and "end".
 FIRST_MS = -(2**63) + 2

@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from config.load import BROKER_NAMES, DEFAULT_NAMES
+from tidelog.config.load import BROKER_NAMES, DEFAULT_NAMES
 
 if TYPE_CHECKING:
-    from config import BrokerConfig
+    from tidelog.config import BrokerConfig
 
 log = logging.getLogger("tidelog.settings")
 

@@ -7,28 +7,28 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.metadata.local import FILE as METADATA_FILE
-from broker.metadata.local import shared_path
-from storage.filenames import REGISTRATION_FILE
+from tidelog.broker.metadata.local import FILE as METADATA_FILE
+from tidelog.broker.metadata.local import shared_path
+from tidelog.storage.filenames import REGISTRATION_FILE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from broker.cluster.alone import Alone
-    from broker.cluster.cluster import Cluster
-    from broker.node import Node
-    from config import BrokerConfig
+    from tidelog.broker.cluster.alone import Alone
+    from tidelog.broker.cluster.cluster import Cluster
+    from tidelog.broker.node import Node
+    from tidelog.config import BrokerConfig
 
 
 def check_directories(config: BrokerConfig, directories: Sequence[Path]) -> None:
     """Refuses directories of another cluster, before metadata are made. Raises LogDirectoryError."""
     if config.cluster.metadata_store:
-        from broker.cluster.directories import check_metadata_beside
+        from tidelog.broker.cluster.directories import check_metadata_beside
 
         check_metadata_beside(directories, shared_path(config))
     elif _were_shared(directories) and not (directories[0] / METADATA_FILE).exists():
-        from broker.cluster.alone import check_not_of_a_cluster
+        from tidelog.broker.cluster.alone import check_not_of_a_cluster
 
         check_not_of_a_cluster(directories)
 
@@ -44,14 +44,14 @@ def member_of(node: Node) -> Cluster | Alone | None:
     Raises MetadataError, LogDirectoryError and OSError.
     """
     if node.config.cluster.metadata_store:
-        from broker.cluster.cluster import Cluster
-        from broker.metrics.cluster_watch import ClusterWatch
+        from tidelog.broker.cluster.cluster import Cluster
+        from tidelog.broker.metrics.cluster_watch import ClusterWatch
 
         node.join(Cluster(node))
         node.cluster_watch = ClusterWatch(node.metadata)
         return node.cluster
     if node.metadata.image.registrations or _were_shared(node.store.log_dirs):
-        from broker.cluster.alone import Alone
+        from tidelog.broker.cluster.alone import Alone
 
         return Alone(node)
     return None

@@ -11,11 +11,11 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from storage.directory.log_directory import DirectoryInUse
+from tidelog.storage.directory.log_directory import DirectoryInUse
 
 if TYPE_CHECKING:
-    from broker.clock import Clock
-    from storage.directory.store import LogStore
+    from tidelog.broker.clock import Clock
+    from tidelog.storage.directory.store import LogStore
 
 log = logging.getLogger("tidelog.server")
 

@@ -11,56 +11,56 @@ import logging
 import secrets
 from typing import TYPE_CHECKING
 
-from broker.fetches.sessions import FetchSessions
-from broker.garbage import Collector
-from broker.groups.coordinator import Coordinator
-from broker.maintenance.clock_watch import ClockWatch
-from broker.memory.memory import Memory
-from broker.metrics.time_watch import TimeWatch
-from broker.network.accepting.connections import Connections
-from broker.network.accepting.descriptors import Descriptors
-from broker.network.encoded import EncodedOnce
-from broker.network.turns import Turns
-from broker.partitions.appends import Appends
-from broker.partitions.group_sync import GroupSync
-from broker.partitions.openings import Openings
-from broker.partitions.waiting import Waiting
-from broker.pools import Pools
-from broker.quotas.clients import ClientQuotas
-from broker.quotas.rates import Windows
-from broker.security.authorizer import Authorizer, OpenAuthorizer
-from broker.security.impostors import Impostors
-from broker.topics.controller import Controller
-from broker.topics.leadership import ANY_EPOCH, check_leader, check_leader_epoch
-from broker.topics.reconciler import Reconciler
-from broker.topics.settings import Settings
-from broker.topics.topics import Topics
-from broker.transactions.coordinator import TransactionCoordinator
-from config.setting import INT_MAX
-from protocol.errors import (
+from tidelog.broker.fetches.sessions import FetchSessions
+from tidelog.broker.garbage import Collector
+from tidelog.broker.groups.coordinator import Coordinator
+from tidelog.broker.maintenance.clock_watch import ClockWatch
+from tidelog.broker.memory.memory import Memory
+from tidelog.broker.metrics.time_watch import TimeWatch
+from tidelog.broker.network.accepting.connections import Connections
+from tidelog.broker.network.accepting.descriptors import Descriptors
+from tidelog.broker.network.encoded import EncodedOnce
+from tidelog.broker.network.turns import Turns
+from tidelog.broker.partitions.appends import Appends
+from tidelog.broker.partitions.group_sync import GroupSync
+from tidelog.broker.partitions.openings import Openings
+from tidelog.broker.partitions.waiting import Waiting
+from tidelog.broker.pools import Pools
+from tidelog.broker.quotas.clients import ClientQuotas
+from tidelog.broker.quotas.rates import Windows
+from tidelog.broker.security.authorizer import Authorizer, OpenAuthorizer
+from tidelog.broker.security.impostors import Impostors
+from tidelog.broker.topics.controller import Controller
+from tidelog.broker.topics.leadership import ANY_EPOCH, check_leader, check_leader_epoch
+from tidelog.broker.topics.reconciler import Reconciler
+from tidelog.broker.topics.settings import Settings
+from tidelog.broker.topics.topics import Topics
+from tidelog.broker.transactions.coordinator import TransactionCoordinator
+from tidelog.config.setting import INT_MAX
+from tidelog.protocol.errors import (
     BrokerError,
     ErrorCode,
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
-from storage.would_block import WouldBlock
+from tidelog.storage.would_block import WouldBlock
 
 if TYPE_CHECKING:
     from uuid import UUID
 
-    from broker.clock import Clock
-    from broker.cluster.cluster import Cluster
-    from broker.metadata.cluster import ClusterMetadata
-    from broker.metrics.cluster_watch import ClusterWatch
-    from broker.metrics.counters import Metrics
-    from broker.network.accepting.listener import Listener
-    from broker.replicas.replicas import Replicas
-    from broker.topics.reconciler import Removed
-    from config import BrokerConfig
-    from protocol.wire import Buffer
-    from storage.directory.store import LogStore
-    from storage.log.partition import Appended, Partition
-    from storage.log.producers.verification import Guard
+    from tidelog.broker.clock import Clock
+    from tidelog.broker.cluster.cluster import Cluster
+    from tidelog.broker.metadata.cluster import ClusterMetadata
+    from tidelog.broker.metrics.cluster_watch import ClusterWatch
+    from tidelog.broker.metrics.counters import Metrics
+    from tidelog.broker.network.accepting.listener import Listener
+    from tidelog.broker.replicas.replicas import Replicas
+    from tidelog.broker.topics.reconciler import Removed
+    from tidelog.config import BrokerConfig
+    from tidelog.protocol.wire import Buffer
+    from tidelog.storage.directory.store import LogStore
+    from tidelog.storage.log.partition import Appended, Partition
+    from tidelog.storage.log.producers.verification import Guard
 
 log = logging.getLogger("tidelog.node")
 
@@ -144,7 +144,9 @@ class Node:
 
     def join(self, cluster: Cluster) -> Replicas:
         """Makes this broker one of several, whose logs have replicas on others."""
-        from broker.replicas.replicas import Replicas  # a broker that is alone needs none of it
+        from tidelog.broker.replicas.replicas import (
+            Replicas,  # a broker that is alone needs none of it
+        )
 
         self.cluster = cluster
         replicas = self.replicas = Replicas(self, cluster)

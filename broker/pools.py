@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
-    from storage.log.partition import Partition
+    from tidelog.storage.log.partition import Partition
 
 _Result = TypeVar("_Result")
 _Arguments = TypeVarTuple("_Arguments")

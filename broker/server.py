@@ -18,47 +18,47 @@ from typing import TYPE_CHECKING, Any
 
 import uvloop
 
-from broker import structured_log as logs
-from broker.clock import ManualClock, SystemClock, machine_boot_id
-from broker.http.application import start_http
-from broker.ignored_settings import log_ignored
-from broker.joining import check_directories, leave, member_of
-from broker.log_dir_locks import lock_directories
-from broker.maintenance.compaction_rounds import CompactionRounds
-from broker.maintenance.retention_rounds import Rounds
-from broker.maintenance.room_watch import watch_room
-from broker.maintenance.scrub_rounds import ScrubRounds
-from broker.memory.heap import keep_freed_memory
-from broker.metadata.local import metadata_of, places_of
-from broker.metadata.store import MetadataError
-from broker.metrics.counters import Metrics
-from broker.network.accepting import descriptors
-from broker.network.accepting.sockets import (
+from tidelog.broker import structured_log as logs
+from tidelog.broker.clock import ManualClock, SystemClock, machine_boot_id
+from tidelog.broker.http.application import start_http
+from tidelog.broker.ignored_settings import log_ignored
+from tidelog.broker.joining import check_directories, leave, member_of
+from tidelog.broker.log_dir_locks import lock_directories
+from tidelog.broker.maintenance.compaction_rounds import CompactionRounds
+from tidelog.broker.maintenance.retention_rounds import Rounds
+from tidelog.broker.maintenance.room_watch import watch_room
+from tidelog.broker.maintenance.scrub_rounds import ScrubRounds
+from tidelog.broker.memory.heap import keep_freed_memory
+from tidelog.broker.metadata.local import metadata_of, places_of
+from tidelog.broker.metadata.store import MetadataError
+from tidelog.broker.metrics.counters import Metrics
+from tidelog.broker.network.accepting import descriptors
+from tidelog.broker.network.accepting.sockets import (
     BACKLOG,
     bound_listeners,
     http_listener,
     is_open,
     listen,
 )
-from broker.network.connection import Connection
-from broker.node import Node
-from broker.pools import NoDefaultPool
-from broker.topics.startup import open_topics
-from protocol.errors import BrokerError
-from protocol.records import kernels
-from storage import permissions
-from storage.directory.log_directory import LogDirectoryError
-from storage.directory.store import LogStore
-from storage.filenames import UNREAD_LOG
-from storage.segment import log_file
+from tidelog.broker.network.connection import Connection
+from tidelog.broker.node import Node
+from tidelog.broker.pools import NoDefaultPool
+from tidelog.broker.topics.startup import open_topics
+from tidelog.protocol.errors import BrokerError
+from tidelog.protocol.records import kernels
+from tidelog.storage import permissions
+from tidelog.storage.directory.log_directory import LogDirectoryError
+from tidelog.storage.directory.store import LogStore
+from tidelog.storage.filenames import UNREAD_LOG
+from tidelog.storage.segment import log_file
 
 if TYPE_CHECKING:
     import socket
 
-    from broker.clock import Clock
-    from broker.network.accepting.listener import Listener
-    from broker.testing.faults import Faults
-    from config import BrokerConfig
+    from tidelog.broker.clock import Clock
+    from tidelog.broker.network.accepting.listener import Listener
+    from tidelog.broker.testing.faults import Faults
+    from tidelog.config import BrokerConfig
 
 log = logging.getLogger("tidelog.server")
 
@@ -104,7 +104,7 @@ async def _main(config: BrokerConfig, clock: Clock) -> int:
     """
     if not config.control:
         return await _run(config, clock, None)
-    from broker.testing.control import install_faults
+    from tidelog.broker.testing.control import install_faults
 
     with install_faults([Path(directory) for directory in config.log_dirs]) as faults:
         return await _run(config, clock, faults)
@@ -146,7 +146,7 @@ async def _run(config: BrokerConfig, clock: Clock, faults: Faults | None) -> int
         check_directories(config, directories)
         metadata = metadata_of(config)
         if faults is not None and config.cluster.metadata_store:
-            from broker.testing.cuts import Cuts  # between this broker and the others
+            from tidelog.broker.testing.cuts import Cuts  # between this broker and the others
 
             faults.cuts = Cuts(metadata)
         await metadata.open()
@@ -315,7 +315,7 @@ async def _start_control(
     faults: Faults,
     listening: socket.socket,
 ) -> Any:
-    from broker.testing.control import Control, start_control
+    from tidelog.broker.testing.control import Control, start_control
 
     if is_open(listening):
         host = listening.getsockname()[0]

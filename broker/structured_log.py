@@ -19,10 +19,10 @@ import time
 from collections import defaultdict
 from typing import TYPE_CHECKING, Final
 
-from broker.clock import SystemClock
-from broker.log_output import LogOutput
-from broker.repeats import OTHERS, Repeats
-from protocol.errors import BrokerError
+from tidelog.broker.clock import SystemClock
+from tidelog.broker.log_output import LogOutput
+from tidelog.broker.repeats import OTHERS, Repeats
+from tidelog.protocol.errors import BrokerError
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,8 +7,8 @@ in `async_client.py`. Begin with `flow.py`; TLS and SASL are in `security/`. The
 `protocol`.
 """
 
-from client.calls.groups import GroupOffset
-from client.calls.records import (
+from tidelog.client.calls.groups import GroupOffset
+from tidelog.client.calls.records import (
     EARLIEST,
     LATEST,
     READ_COMMITTED,
@@ -17,8 +17,8 @@ from client.calls.records import (
     FoundOffset,
     Produced,
 )
-from client.cluster import PartitionInfo, TopicInfo, address_of
-from client.errors import (
+from tidelog.client.cluster import PartitionInfo, TopicInfo, address_of
+from tidelog.client.errors import (
     AuthenticationFailed,
     ClientError,
     ClusterUnreachable,
@@ -29,8 +29,8 @@ from client.errors import (
     SequenceGap,
     UnsupportedByBroker,
 )
-from client.security import Brokers, secured
-from client.sync_client import Client, TopicSetting
+from tidelog.client.security import Brokers, secured
+from tidelog.client.sync_client import Client, TopicSetting
 
 __all__ = [
     "EARLIEST",

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from client.errors import VersionMismatch
-from protocol.message import api_of
+from tidelog.client.errors import VersionMismatch
+from tidelog.protocol.message import api_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -14,9 +14,9 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from client import apis
-from client.calls.records import produce_request, read_produced
-from client.errors import (
+from tidelog.client import apis
+from tidelog.client.calls.records import produce_request, read_produced
+from tidelog.client.errors import (
     ClusterUnreachable,
     ConnectionBroken,
     Fenced,
@@ -25,14 +25,14 @@ from client.errors import (
     UnsupportedByBroker,
     VersionMismatch,
 )
-from protocol.errors import ErrorCode
+from tidelog.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from client.sync_client import Client
-    from client.sync_connection import Connection
-    from protocol.records.column_batches import EncodedBatch
+    from tidelog.client.sync_client import Client
+    from tidelog.client.sync_connection import Connection
+    from tidelog.protocol.records.column_batches import EncodedBatch
 
 IN_FLIGHT: Final = 5  # as many as a broker remembers of a producer to detect duplicates
 _PAUSE_S: Final = 0.1

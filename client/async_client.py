@@ -12,27 +12,27 @@ import contextlib
 import time
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
-from client import flow
-from client.async_connection import AsyncConnection, open_connection
-from client.cluster import ClusterState, addresses_of
-from client.errors import (
+from tidelog.client import flow
+from tidelog.client.async_connection import AsyncConnection, open_connection
+from tidelog.client.cluster import ClusterState, addresses_of
+from tidelog.client.errors import (
     AuthenticationFailed,
     ClusterUnreachable,
     ConnectionBroken,
     VersionMismatch,
     none_reached,
 )
-from client.flow import Ask, Node
-from client.retry import Backoff, Retry
-from client.security import access_to
+from tidelog.client.flow import Ask, Node
+from tidelog.client.retry import Backoff, Retry
+from tidelog.client.security import access_to
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Sequence
 
-    from client.cluster import Address, TopicInfo
-    from client.flow import Call, Steps
-    from client.security import Security
-    from protocol.message import Message
+    from tidelog.client.cluster import Address, TopicInfo
+    from tidelog.client.flow import Call, Steps
+    from tidelog.client.security import Security
+    from tidelog.protocol.message import Message
 
 Result = TypeVar("Result")
 

@@ -15,17 +15,17 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from client.errors import AuthenticationFailed, ConnectionBroken
-from client.frames import Frames
-from client.security import PLAINTEXT
-from protocol.sender import NO_TAGS
+from tidelog.client.errors import AuthenticationFailed, ConnectionBroken
+from tidelog.client.frames import Frames
+from tidelog.client.security import PLAINTEXT
+from tidelog.protocol.sender import NO_TAGS
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from client.apis import VersionRange
-    from client.security import Access
-    from protocol.message import Message
+    from tidelog.client.apis import VersionRange
+    from tidelog.client.security import Access
+    from tidelog.protocol.message import Message
 
 
 class Receiver(Protocol):

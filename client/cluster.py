@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from client.errors import RequestError, raise_for_code
-from protocol.errors import ErrorCode
+from tidelog.client.errors import RequestError, raise_for_code
+from tidelog.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -9,18 +9,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from client.calls import records as calls
-from client.calls.records import EARLIEST, READ_UNCOMMITTED, Fetched
-from client.errors import RequestError
-from protocol.errors import CorruptMessage, ErrorCode
-from protocol.records.batch import records, scan, verify
+from tidelog.client.calls import records as calls
+from tidelog.client.calls.records import EARLIEST, READ_UNCOMMITTED, Fetched
+from tidelog.client.errors import RequestError
+from tidelog.protocol.errors import CorruptMessage, ErrorCode
+from tidelog.protocol.records.batch import records, scan, verify
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from client.sync_client import Client
-    from protocol.records.layout import Batch, Record
-    from protocol.topic_partition import TopicPartition
+    from tidelog.client.sync_client import Client
+    from tidelog.protocol.records.layout import Batch, Record
+    from tidelog.protocol.topic_partition import TopicPartition
 
 
 _ABORT: Final = 0  # the type of a transaction marker

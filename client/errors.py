@@ -2,21 +2,21 @@
 
 `ConnectionBroken` and `VersionMismatch` come from one connection. A client retries the first, and
 turns both into a `ClientError` when it gives up. `RequestError` is a broker's refusal, with its
-code. In a user's process our packages are imported as `tidelog._house.<room>`, which is no name to
-catch an error by: `public` gives the errors of all packages names for tracebacks and pickles.
+code. `public` names the errors of all packages, in tracebacks and pickles, by the module in which
+users find them.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from protocol.error_codes import ERRORS
-from protocol.errors import ErrorCode
+from tidelog.protocol.error_codes import ERRORS
+from tidelog.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from protocol.topic_partition import TopicPartition
+    from tidelog.protocol.topic_partition import TopicPartition
 
 # Not retriable in Kafka's table, but solved by fresh metadata.
 _STALE_METADATA: Final = frozenset({ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.FENCED_LEADER_EPOCH})
@@ -25,16 +25,11 @@ _E = TypeVar("_E", bound=Exception)
 
 
 def public(module: str, name: str | None = None) -> Callable[[type[_E]], type[_E]]:
-    """Returns a decorator that names an error by a public module, which must have it.
-
-    In our own processes, where our packages have their short names, it changes nothing: the class
-    there is another one than that of the public module.
-    """
+    """Returns a decorator that names an error by a public module, which must have it."""
 
     def named(kind: type[_E]) -> type[_E]:
-        if kind.__module__.startswith("tidelog."):
-            kind.__module__ = module
-            kind.__name__ = kind.__qualname__ = name or kind.__name__
+        kind.__module__ = module
+        kind.__name__ = kind.__qualname__ = name or kind.__name__
         return kind
 
     return named

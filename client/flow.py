@@ -11,22 +11,22 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias, TypeVar
 
-from client import apis
-from client.errors import (
+from tidelog.client import apis
+from tidelog.client.errors import (
     ClusterUnreachable,
     ConnectionBroken,
     RequestError,
     UnsupportedByBroker,
     VersionMismatch,
 )
-from protocol.api import find_coordinator, metadata
+from tidelog.protocol.api import find_coordinator, metadata
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from client.cluster import Address, ClusterState, TopicInfo
-    from client.retry import Retry
-    from protocol.message import Message
+    from tidelog.client.cluster import Address, ClusterState, TopicInfo
+    from tidelog.client.retry import Retry
+    from tidelog.protocol.message import Message
 
 Result = TypeVar("Result")
 

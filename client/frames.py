@@ -20,18 +20,23 @@ from collections import deque
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
-from client.apis import API_VERSIONS, between_brokers, version_of
-from client.errors import AuthenticationFailed, ConnectionBroken, HandshakeBroken, RequestError
-from protocol.message import DecodeError, api_of, codec
-from protocol.sender import NO_TAGS
-from protocol.wire import skip_tags
+from tidelog.client.apis import API_VERSIONS, between_brokers, version_of
+from tidelog.client.errors import (
+    AuthenticationFailed,
+    ConnectionBroken,
+    HandshakeBroken,
+    RequestError,
+)
+from tidelog.protocol.message import DecodeError, api_of, codec
+from tidelog.protocol.sender import NO_TAGS
+from tidelog.protocol.wire import skip_tags
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from client.apis import VersionRange
-    from protocol.message import Message
-    from protocol.wire import Buffer
+    from tidelog.client.apis import VersionRange
+    from tidelog.protocol.message import Message
+    from tidelog.protocol.wire import Buffer
 
 MAX_ANSWER_BYTES: Final = 1 << 30
 _READ_BYTES: Final = (

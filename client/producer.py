@@ -9,19 +9,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from client.calls import records as calls
-from client.errors import ClusterUnreachable, RequestError
-from protocol.errors import ErrorCode
-from protocol.records.batch import build
-from protocol.records.layout import Compression
+from tidelog.client.calls import records as calls
+from tidelog.client.errors import ClusterUnreachable, RequestError
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.records.batch import build
+from tidelog.protocol.records.layout import Compression
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from client.calls.producers import ProducerIdAndEpoch
-    from client.sync_client import Client
-    from protocol.records.layout import Record
-    from protocol.topic_partition import TopicPartition
+    from tidelog.client.calls.producers import ProducerIdAndEpoch
+    from tidelog.client.sync_client import Client
+    from tidelog.protocol.records.layout import Record
+    from tidelog.protocol.topic_partition import TopicPartition
 
 ACKS_ALL: Final = -1
 _SEQUENCES: Final = 2**31

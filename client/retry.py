@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING, Final
 
-from client.errors import (
+from tidelog.client.errors import (
     ClusterUnreachable,
     ConnectionBroken,
     HandshakeBroken,
@@ -16,12 +16,12 @@ from client.errors import (
     RequestError,
     UnsupportedByBroker,
 )
-from protocol.errors import ErrorCode
+from tidelog.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from client.errors import VersionMismatch
+    from tidelog.client.errors import VersionMismatch
 
 FIRST_PAUSE_S: Final = 0.05
 LONGEST_PAUSE_S: Final = 1.0

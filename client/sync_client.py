@@ -14,27 +14,27 @@ import math
 import time
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeVar
 
-from client import flow
-from client.calls import groups, producers, records, settings, topics
-from client.calls.records import LATEST, READ_UNCOMMITTED
-from client.cluster import ClusterState, addresses_of
-from client.errors import ConnectionBroken, RequestError, VersionMismatch, none_reached
-from client.flow import Ask, Coordinator, Leader
-from client.retry import Retry
-from client.security import Brokers, access_to
-from client.sync_connection import NOTICE_S, Connection
+from tidelog.client import flow
+from tidelog.client.calls import groups, producers, records, settings, topics
+from tidelog.client.calls.records import LATEST, READ_UNCOMMITTED
+from tidelog.client.cluster import ClusterState, addresses_of
+from tidelog.client.errors import ConnectionBroken, RequestError, VersionMismatch, none_reached
+from tidelog.client.flow import Ask, Coordinator, Leader
+from tidelog.client.retry import Retry
+from tidelog.client.security import Brokers, access_to
+from tidelog.client.sync_connection import NOTICE_S, Connection
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from client.calls.groups import GroupOffset
-    from client.calls.producers import ProducerIdAndEpoch
-    from client.calls.records import Fetched, FoundOffset, Produced
-    from client.cluster import Address, TopicInfo
-    from client.flow import Call, Steps
-    from client.security import Security
-    from protocol.topic_partition import TopicPartition
-    from protocol.wire import Buffer
+    from tidelog.client.calls.groups import GroupOffset
+    from tidelog.client.calls.producers import ProducerIdAndEpoch
+    from tidelog.client.calls.records import Fetched, FoundOffset, Produced
+    from tidelog.client.cluster import Address, TopicInfo
+    from tidelog.client.flow import Call, Steps
+    from tidelog.client.security import Security
+    from tidelog.protocol.topic_partition import TopicPartition
+    from tidelog.protocol.wire import Buffer
 
 Result = TypeVar("Result")
 
@@ -224,7 +224,7 @@ class Client:
         """Reads complete batches from the one that contains `offset` on.
 
         The result has no records if none arrived in time. The options are those of
-        `client.calls.records.fetch_records`. Raises RequestError: OFFSET_OUT_OF_RANGE if the offset
+        `tidelog.client.calls.records.fetch_records`. Raises RequestError: OFFSET_OUT_OF_RANGE if the offset
         is outside the log.
         """
         return self.perform(records.fetch_records(topic, partition, offset, **options))

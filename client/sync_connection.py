@@ -12,15 +12,15 @@ import socket
 import time
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from client.apis import common_version, version_of
-from client.errors import AuthenticationFailed, ConnectionBroken, NoListener
-from client.frames import Frames
-from client.security import PLAINTEXT
+from tidelog.client.apis import common_version, version_of
+from tidelog.client.errors import AuthenticationFailed, ConnectionBroken, NoListener
+from tidelog.client.frames import Frames
+from tidelog.client.security import PLAINTEXT
 
 if TYPE_CHECKING:
-    from client.apis import VersionRange
-    from client.security import Access
-    from protocol.message import Message
+    from tidelog.client.apis import VersionRange
+    from tidelog.client.security import Access
+    from tidelog.protocol.message import Message
 
 
 NOTICE_S: Final = 3.0

@@ -17,9 +17,9 @@ sentence. The usual questions:
 Who enforces a setting is found by its field: max_message_bytes leads to protocol/records/prepare.py.
 """
 
-from config.broker.listeners import Listener
-from config.broker.settings import BROKER_SETTINGS, BrokerConfig
-from config.describe import (
+from tidelog.config.broker.listeners import Listener
+from tidelog.config.broker.settings import BROKER_SETTINGS, BrokerConfig
+from tidelog.config.describe import (
     ONLY_AT_START,
     Entry,
     Source,
@@ -28,8 +28,8 @@ from config.describe import (
     topic_entries,
     unused_entries,
 )
-from config.live import reconfigured, usable
-from config.load import (
+from tidelog.config.live import reconfigured, usable
+from tidelog.config.load import (
     BROKER_ALIASES,
     FOR_ONE_BROKER,
     TOPIC_ALIASES,
@@ -39,8 +39,8 @@ from config.load import (
     topic_config,
     without_aliases,
 )
-from config.setting import ConfigError, Setting, Type
-from config.topic import TOPIC_SETTINGS, TopicConfig
+from tidelog.config.setting import ConfigError, Setting, Type
+from tidelog.config.topic import TOPIC_SETTINGS, TopicConfig
 
 __all__ = [
     "BROKER_ALIASES",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from config.setting import BrokerName, Type, setting
+from tidelog.config.setting import BrokerName, Type, setting
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

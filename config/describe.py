@@ -11,18 +11,18 @@ from enum import IntEnum
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
-from config import ignored
-from config.broker.settings import BROKER_SETTINGS
-from config.load import BROKER_NAMES, DEFAULT_NAMES, DYNAMIC, DYNAMIC_HERE
-from config.setting import Setting, Type, written
-from config.topic import TOPIC_SETTINGS
+from tidelog.config import ignored
+from tidelog.config.broker.settings import BROKER_SETTINGS
+from tidelog.config.load import BROKER_NAMES, DEFAULT_NAMES, DYNAMIC, DYNAMIC_HERE
+from tidelog.config.setting import Setting, Type, written
+from tidelog.config.topic import TOPIC_SETTINGS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from config.broker.settings import BrokerConfig
-    from config.setting import Given
-    from config.topic import TopicConfig
+    from tidelog.config.broker.settings import BrokerConfig
+    from tidelog.config.setting import Given
+    from tidelog.config.topic import TopicConfig
 
 
 class Source(IntEnum):

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from config.broker.checks import check_addresses, check_undoable, undoable
-from config.ignored import IGNORED_PREFIXES
-from config.load import BROKER_NAMES, DYNAMIC, DYNAMIC_HERE, build, is_setting
-from config.setting import ConfigError, Given, no_setting
-from config.unserved import check_served
+from tidelog.config.broker.checks import check_addresses, check_undoable, undoable
+from tidelog.config.ignored import IGNORED_PREFIXES
+from tidelog.config.load import BROKER_NAMES, DYNAMIC, DYNAMIC_HERE, build, is_setting
+from tidelog.config.setting import ConfigError, Given, no_setting
+from tidelog.config.unserved import check_served
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from config.broker.settings import BrokerConfig
+    from tidelog.config.broker.settings import BrokerConfig
 
 _DYNAMIC_ORIGIN = "changed while running"
 

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from config.broker.checks import (
+from tidelog.config.broker.checks import (
     check_clock,
     check_connections,
     check_listeners,
@@ -23,13 +23,13 @@ from config.broker.checks import (
     check_message_format,
     check_metadata_files,
 )
-from config.broker.cluster import SESSION_TIMEOUT_WITH_ETCD_MS
-from config.broker.etcd_address import is_etcd
-from config.broker.settings import BROKER_SETTINGS, BrokerConfig
-from config.environment import from_environment
-from config.ignored import IGNORED_TOPIC_NAMES, REPLACED, is_ignored, shown
-from config.properties import parse_properties
-from config.setting import (
+from tidelog.config.broker.cluster import SESSION_TIMEOUT_WITH_ETCD_MS
+from tidelog.config.broker.etcd_address import is_etcd
+from tidelog.config.broker.settings import BROKER_SETTINGS, BrokerConfig
+from tidelog.config.environment import from_environment
+from tidelog.config.ignored import IGNORED_TOPIC_NAMES, REPLACED, is_ignored, shown
+from tidelog.config.properties import parse_properties
+from tidelog.config.setting import (
     INT_MAX,
     BrokerName,
     ConfigError,
@@ -40,8 +40,8 @@ from config.setting import (
     closest,
     unknown,
 )
-from config.topic import TOPIC_SETTINGS, TopicConfig
-from config.unserved import check_served, is_promise
+from tidelog.config.topic import TOPIC_SETTINGS, TopicConfig
+from tidelog.config.unserved import check_served, is_promise
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -375,6 +375,6 @@ def is_setting(name: str) -> bool:
 
 def known_names() -> tuple[str, ...]:
     """Returns the names that a broker's setting may have, but for families of them."""
-    from config.ignored import IGNORED_BROKER_NAMES
+    from tidelog.config.ignored import IGNORED_BROKER_NAMES
 
     return (*BROKER_NAMES, *DEFAULT_NAMES, *sorted(IGNORED_BROKER_NAMES))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from config.setting import LONG_MAX, Type, setting
+from tidelog.config.setting import LONG_MAX, Type, setting
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

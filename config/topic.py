@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from config.compression import CODECS, COMPRESSION_TYPE, GZIP_LEVEL, LZ4_LEVEL, ZSTD_LEVEL
-from config.replication_quota import FOLLOWER_REPLICAS, LEADER_REPLICAS
-from config.setting import LONG_MAX, BrokerName, Setting, Type, declared_in, setting
-from config.versions import check_release, magic_of
+from tidelog.config.compression import CODECS, COMPRESSION_TYPE, GZIP_LEVEL, LZ4_LEVEL, ZSTD_LEVEL
+from tidelog.config.replication_quota import FOLLOWER_REPLICAS, LEADER_REPLICAS
+from tidelog.config.setting import LONG_MAX, BrokerName, Setting, Type, declared_in, setting
+from tidelog.config.versions import check_release, magic_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

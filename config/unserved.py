@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from config.ignored import IGNORED_BROKER_NAMES
-from config.setting import INT_MAX, ConfigError
+from tidelog.config.ignored import IGNORED_BROKER_NAMES
+from tidelog.config.setting import INT_MAX, ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

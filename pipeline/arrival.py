@@ -1,8 +1,8 @@
 """How code of ours arrives in a worker of Spark, which may never have heard of tidelog.
 
-`Home` says where the driver has its tidelog. `arrive` makes that importable under tidelog's own
-name and adds nothing to sys.path, so no module of the user's is hidden and none of ours takes its
-name. Spark's pickler takes both by value: they run before anything of ours can be imported.
+`Home` says where the driver has its tidelog. `arrive` imports tidelog from there where the worker has
+none, adds nothing to sys.path, and compares the versions. Spark's pickler takes both by value: they run
+before anything of ours can be imported.
 """
 
 from __future__ import annotations
@@ -11,41 +11,34 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
+import tidelog
+
 
 class Home(NamedTuple):
-    """The driver's tidelog; `package` is the name under which it has this package."""
+    """The driver's tidelog: where the package is, and its version."""
 
-    package: str
     directory: str
     version: str
 
 
 def home() -> Home:
     """Returns where this process has tidelog."""
-    package = __name__.rpartition(".")[0]
-    tidelog = sys.modules.get("tidelog")
-    if package == "pipeline" or tidelog is None:  # a process of our own, in a checkout
-        return Home("pipeline", str(Path(__file__).resolve().parents[1]), "")
-    return Home(package, str(Path(str(tidelog.__file__)).parents[1]), tidelog.__version__)
+    return Home(str(Path(str(tidelog.__file__)).parents[1]), tidelog.__version__)
 
 
-def arrive(package: str, directory: str, version: str) -> None:
+def arrive(directory: str, version: str) -> None:
     """Makes the driver's tidelog importable in this process.
 
     Raises ImportError if there is none, or another version.
     """
     import importlib
-    import sys
     from importlib.machinery import PathFinder
     from importlib.util import module_from_spec
 
-    if package == "pipeline":
-        return
     try:
-        importlib.import_module("tidelog._house")
-        is_ours = hasattr(sys.modules["tidelog"], "__version__")
+        is_ours = hasattr(importlib.import_module("tidelog"), "__version__")
     except ModuleNotFoundError as error:
-        if not str(error.name).startswith("tidelog"):
+        if error.name != "tidelog":
             raise
         is_ours = False
     if not is_ours:
@@ -73,12 +66,11 @@ def arrive(package: str, directory: str, version: str) -> None:
         )
 
 
-def arrive_whole(package: str, directory: str, version: str) -> None:
+def arrive_whole(directory: str, version: str) -> None:
     """Does what `arrive` does; raises ImportError also if a library that tidelog needs is missing."""
     import importlib
-    import sys
 
-    arrive(package, directory, version)
+    arrive(directory, version)
     try:
         for library in ("numpy", "pyarrow"):
             importlib.import_module(library)

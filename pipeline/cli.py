@@ -20,13 +20,13 @@ import traceback
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, cast
 
-from client import ClientError
-from pipeline.errors import FAILED, FINDINGS, USAGE, PipelineError, Refused, UsageError
-from pipeline.options import add_verbose, with_signed_values
-from pipeline.secured import use_command_configs
-from pipeline.session import Session
-from pipeline.source.splits import NotThere, SourceError
-from pipeline.spark_start import INSTALL, kept_log
+from tidelog.client import ClientError
+from tidelog.pipeline.errors import FAILED, FINDINGS, USAGE, PipelineError, Refused, UsageError
+from tidelog.pipeline.options import add_verbose, with_signed_values
+from tidelog.pipeline.secured import use_command_configs
+from tidelog.pipeline.session import Session
+from tidelog.pipeline.source.splits import NotThere, SourceError
+from tidelog.pipeline.spark_start import INSTALL, kept_log
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -44,7 +44,7 @@ JOBS: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 _OURS: Final = (PipelineError, ClientError, SourceError)
-_IN_WORKERS: Final = ("pipeline.", "client.", "tidelog.jobs.", "tidelog.spark.", "tidelog.errors.")
+_IN_WORKERS: Final = "tidelog."
 """How the names of errors of ours begin in a trace of Spark."""
 _KILLED: Final = 128  # plus the number of the signal, as in a shell
 
@@ -189,7 +189,6 @@ def _said_in_worker(error: BaseException) -> str | None:
     """Returns the message of the error of ours that ended a query: it is a line of a Java trace."""
     for line in str(error).splitlines():
         name, colon, said = line.strip().partition(": ")
-        name = name.removeprefix("tidelog._house.")
         if colon and name.startswith(_IN_WORKERS) and name.replace(".", "").isidentifier():
             return said
     return None

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from client.errors import public
+from tidelog.client.errors import public
 
 OK: Final = 0
 FINDINGS: Final = 1  # the job ran, and has findings

@@ -19,11 +19,11 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-from client import address_of
-from pipeline.errors import UsageError
-from pipeline.plan import TYPED, Plan
-from pipeline.secured import add_command_config
-from pipeline.source.splits import (
+from tidelog.client import address_of
+from tidelog.pipeline.errors import UsageError
+from tidelog.pipeline.plan import TYPED, Plan
+from tidelog.pipeline.secured import add_command_config
+from tidelog.pipeline.source.splits import (
     HIGH_WATERMARK,
     LOG_END,
     READ_COMMITTED,
@@ -32,7 +32,7 @@ from pipeline.source.splits import (
     Selection,
     SourceError,
 )
-from pipeline.times import is_relative, parse_duration, parse_time, to_iso
+from tidelog.pipeline.times import is_relative, parse_duration, parse_time, to_iso
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

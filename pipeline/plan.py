@@ -17,17 +17,17 @@ import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from pipeline.errors import PipelineError, UsageError
-from pipeline.report.units import some
-from pipeline.source.splits import offsets_of
-from pipeline.times import to_iso
+from tidelog.pipeline.errors import PipelineError, UsageError
+from tidelog.pipeline.report.units import some
+from tidelog.pipeline.source.splits import offsets_of
+from tidelog.pipeline.times import to_iso
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from pipeline.source.splits import OffsetRange, Split
-    from protocol.topic_partition import TopicPartition
+    from tidelog.pipeline.source.splits import OffsetRange, Split
+    from tidelog.protocol.topic_partition import TopicPartition
 
 _VERSION: Final = 1
 PLAN: Final = "plan.json"

@@ -16,7 +16,7 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Final, Self
 
-from pipeline.report.output import progress_stream
+from tidelog.pipeline.report.output import progress_stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable

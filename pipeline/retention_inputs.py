@@ -12,26 +12,26 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, NamedTuple
 
-from pipeline.engine.whatif import Future, Log, LogSegment
-from protocol.errors import CorruptMessage
-from protocol.records.batch import find_time
-from storage import checkpoints, filenames
-from storage.log.recovery import listing
-from storage.log.times import partition_times
-from storage.segment.append_times import AppendTimes
-from storage.segment.appended.layout import UNKNOWN
-from storage.segment.log_file import Tail
-from storage.segment.segment import Segment
-from storage.time.adoption import Adoptions
-from storage.time.timestamp import later
+from tidelog.pipeline.engine.whatif import Future, Log, LogSegment
+from tidelog.protocol.errors import CorruptMessage
+from tidelog.protocol.records.batch import find_time
+from tidelog.storage import checkpoints, filenames
+from tidelog.storage.log.recovery import listing
+from tidelog.storage.log.times import partition_times
+from tidelog.storage.segment.append_times import AppendTimes
+from tidelog.storage.segment.appended.layout import UNKNOWN
+from tidelog.storage.segment.log_file import Tail
+from tidelog.storage.segment.segment import Segment
+from tidelog.storage.time.adoption import Adoptions
+from tidelog.storage.time.timestamp import later
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from storage.log.times.partition_times import PartitionTimes
-    from storage.segment.offset_index import OffsetIndex
-    from storage.segment.time_index import TimeIndex
+    from tidelog.storage.log.times.partition_times import PartitionTimes
+    from tidelog.storage.segment.offset_index import OffsetIndex
+    from tidelog.storage.segment.time_index import TimeIndex
 
 _MS_PER_NS = 1_000_000
 _TRIES = 5

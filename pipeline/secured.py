@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from client import Brokers, SecuritySettingsError, secured
-from pipeline.errors import UsageError
+from tidelog.client import Brokers, SecuritySettingsError, secured
+from tidelog.pipeline.errors import UsageError
 
 if TYPE_CHECKING:
     import argparse
@@ -55,7 +55,7 @@ def use_command_configs(options: argparse.Namespace) -> None:
             continue
         if not given:
             raise UsageError(f"{option} has the settings for brokers, and none are named")
-        from client.security.files import security_in
+        from tidelog.client.security.files import security_in
 
         try:
             security = security_in(path)

@@ -24,10 +24,10 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from pipeline import spark_start
-from pipeline.errors import SetupError
-from pipeline.options import AUTO, INLINE
-from pipeline.tasks import Reports, pack, unpack, with_our_packages
+from tidelog.pipeline import spark_start
+from tidelog.pipeline.errors import SetupError
+from tidelog.pipeline.options import AUTO, INLINE
+from tidelog.pipeline.tasks import Reports, pack, unpack, with_our_packages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -25,8 +25,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from pipeline.errors import SetupError
-from pipeline.options import DEFAULT_MASTER, INLINE, LOCAL_MASTER
+from tidelog.pipeline.errors import SetupError
+from tidelog.pipeline.options import DEFAULT_MASTER, INLINE, LOCAL_MASTER
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -10,6 +10,7 @@ output. So what the job writes to standard error (progress, and the sentence of 
 through Spark's JVM, whose standard error is that of spark-submit.
 """
 
+import importlib.util
 import io
 import sys
 from pathlib import Path
@@ -33,20 +34,18 @@ class ErrorOfSpark(io.TextIOBase):
         return len(text)
 
 
-def main() -> int:
+def run() -> int:
     """Runs the job with the tidelog that is installed, or that of this checkout."""
     sys.path[:] = [path for path in sys.path if Path(path or ".").resolve() != HERE]
-    import importlib
-
-    try:
-        house = importlib.import_module("tidelog._house")
-    except ModuleNotFoundError:
+    if importlib.util.find_spec("tidelog") is None:
         sys.path.append(str(HERE.parents[0]))
-        house = importlib.import_module("tidelog._house")
-    if house.room("pipeline.spark_start").is_submitted():
+    from tidelog.pipeline.cli import main
+    from tidelog.pipeline.spark_start import is_submitted
+
+    if is_submitted():
         sys.stderr = ErrorOfSpark()
-    return int(house.room("pipeline.cli").main())
+    return main()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run())

@@ -18,10 +18,10 @@ import pickle
 import traceback
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from client import ClientError, ClusterUnreachable, Fenced, RequestError
-from pipeline.arrival import arrive, home
-from pipeline.errors import PipelineError
-from pipeline.source.splits import SourceError
+from tidelog.client import ClientError, ClusterUnreachable, Fenced, RequestError
+from tidelog.pipeline.arrival import arrive, home
+from tidelog.pipeline.errors import PipelineError
+from tidelog.pipeline.source.splits import SourceError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -76,13 +76,12 @@ def with_our_packages(
     done, errors = reports
 
     def run(items: Iterator[bytes]) -> Iterator[bytes]:
-        import importlib
         import pickle
         import sys
 
         try:
             arrive(*place)
-            work = importlib.import_module(f"{place[0]}.tasks").work
+            from tidelog.pipeline.tasks import work
         except ImportError as error:
             errors.add((pickle.dumps((error, sys.executable)),))
             return

@@ -10,7 +10,14 @@ from __future__ import annotations
 
 from typing import Final, Literal, get_args
 
-from config.instants import FIRST_MS, LAST_MS, is_local, parse_duration, parse_instant, to_iso
+from tidelog.config.instants import (
+    FIRST_MS,
+    LAST_MS,
+    is_local,
+    parse_duration,
+    parse_instant,
+    to_iso,
+)
 
 __all__ = [
     "FIRST_MS",

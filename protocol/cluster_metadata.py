@@ -12,9 +12,9 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from protocol.message import Codec
-from protocol.schema import Int8, Int32, Int64, Message, String, Uuid, since
-from protocol.wire import DecodeError, read_uvarint
+from tidelog.protocol.message import Codec
+from tidelog.protocol.schema import Int8, Int32, Int64, Message, String, Uuid, since
+from tidelog.protocol.wire import DecodeError, read_uvarint
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

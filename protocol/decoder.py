@@ -22,9 +22,9 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Any
 
-from protocol.schema import FIXED, Field, Message, default_source, struct_of
-from protocol.source import Source
-from protocol.wire import (
+from tidelog.protocol.schema import FIXED, Field, Message, default_source, struct_of
+from tidelog.protocol.source import Source
+from tidelog.protocol.wire import (
     STRING_MAX,
     TAG_BYTES_MAX,
     TAGS_MAX,

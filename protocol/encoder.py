@@ -21,9 +21,9 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Any
 
-from protocol.schema import FIXED, Field, Message, struct_of
-from protocol.source import Source
-from protocol.wire import UVARINTS, ZERO_UUID, Buffer, EncodeError, no_place
+from tidelog.protocol.schema import FIXED, Field, Message, struct_of
+from tidelog.protocol.source import Source
+from tidelog.protocol.wire import UVARINTS, ZERO_UUID, Buffer, EncodeError, no_place
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from protocol import group_errors  # noqa: F401 - so that its classes are among CLASSES
-from protocol.error_codes import ERRORS
-from protocol.errors import CLASSES
+from tidelog.protocol import group_errors  # noqa: F401 - so that its classes are among CLASSES
+from tidelog.protocol.error_codes import ERRORS
+from tidelog.protocol.errors import CLASSES
 
 if TYPE_CHECKING:
-    from protocol.errors import BrokerError
+    from tidelog.protocol.errors import BrokerError
 
 
 def error_class(code: int) -> type[BrokerError] | None:

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
-from protocol.error_codes import ErrorCode as ErrorCode  # noqa: PLC0414 - re-exported
-from protocol.records.layout import NO_TIMESTAMP
+from tidelog.protocol.error_codes import ErrorCode as ErrorCode  # noqa: PLC0414 - re-exported
+from tidelog.protocol.records.layout import NO_TIMESTAMP
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from protocol.errors import BrokerError, ErrorCode
+from tidelog.protocol.errors import BrokerError, ErrorCode
 
 
 class CoordinatorNotAvailable(BrokerError, code=ErrorCode.COORDINATOR_NOT_AVAILABLE):

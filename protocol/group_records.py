@@ -19,10 +19,10 @@ from struct import Struct
 from struct import error as struct_error
 from typing import Any, Final
 
-from protocol.message import Codec
-from protocol.records.layout import NO_TIMESTAMP
-from protocol.schema import Bytes, Int32, Int64, Message, String, since
-from protocol.wire import DecodeError
+from tidelog.protocol.message import Codec
+from tidelog.protocol.records.layout import NO_TIMESTAMP
+from tidelog.protocol.schema import Bytes, Int32, Int64, Message, String, since
+from tidelog.protocol.wire import DecodeError
 
 _OFFSET_KEY: Final = 1
 _GROUP_KEY: Final = 2

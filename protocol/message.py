@@ -18,10 +18,10 @@ from struct import Struct
 from struct import error as struct_error
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from protocol.api import FILES
-from protocol.schema import MIB, Api, Message, since
-from protocol.sender import Sender, read_tags
-from protocol.wire import (
+from tidelog.protocol.api import FILES
+from tidelog.protocol.schema import MIB, Api, Message, since
+from tidelog.protocol.sender import Sender, read_tags
+from tidelog.protocol.wire import (
     ELEMENTS_MAX,
     ZERO_UUID,
     Buffer,
@@ -125,7 +125,7 @@ class Codec:
 
         Records are views into `buffer`: they keep it alive and see it change.
         """
-        from protocol.decoder import make_decoder
+        from tidelog.protocol.decoder import make_decoder
 
         decode = make_decoder(
             self._cls, self._version, flexible=self._flexible, elements=self._elements
@@ -144,7 +144,7 @@ class Codec:
     @cached_property
     def decode_in_steps(self) -> Callable[..., Generator[None, None, tuple[Any, int]]]:
         """What `decode` does, as a generator that yields every few elements."""
-        from protocol.decoder import make_stepper
+        from tidelog.protocol.decoder import make_stepper
 
         return make_stepper(
             self._cls, self._version, flexible=self._flexible, elements=self._elements
@@ -157,7 +157,7 @@ class Codec:
         The list is new and not empty, and its first element is bytes (not records). Raises
         EncodeError.
         """
-        from protocol.encoder import make_encoder
+        from tidelog.protocol.encoder import make_encoder
 
         encode = make_encoder(self._cls, self._version, flexible=self._flexible)
         short = _SHORT_FORMS.get((self._cls.__name__, self._version))
@@ -176,7 +176,7 @@ class Codec:
     @cached_property
     def encode_in_steps(self) -> Callable[[Any], Generator[int, None, list[Buffer]]]:
         """What `encode_parts` does, as a generator that yields how many bytes are written so far."""
-        from protocol.encoder import make_stepper
+        from tidelog.protocol.encoder import make_stepper
 
         return make_stepper(self._cls, self._version, flexible=self._flexible)
 

@@ -20,12 +20,12 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, TypeAlias, dataclass_transform
 from uuid import UUID
 
-from protocol.wire import ZERO_UUID, Buffer
+from tidelog.protocol.wire import ZERO_UUID, Buffer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from protocol.acl import Need
+    from tidelog.protocol.acl import Need
 
 Bool: TypeAlias = bool
 Int8: TypeAlias = int

@@ -10,10 +10,10 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from protocol.wire import UVARINTS, read_uvarint, skip_tags
+from tidelog.protocol.wire import UVARINTS, read_uvarint, skip_tags
 
 if TYPE_CHECKING:
-    from protocol.wire import Buffer
+    from tidelog.protocol.wire import Buffer
 
 SENDER_TAG: Final = 0x746C  # the letters "tl"
 PROOF_BYTES: Final = 16

@@ -12,15 +12,15 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from protocol.message import Codec
-from protocol.records.layout import NO_PRODUCER_ID, NO_TIMESTAMP
-from protocol.schema import Int8, Int16, Int32, Int64, Message, String, since
-from protocol.wire import DecodeError
+from tidelog.protocol.message import Codec
+from tidelog.protocol.records.layout import NO_PRODUCER_ID, NO_TIMESTAMP
+from tidelog.protocol.schema import Int8, Int16, Int32, Int64, Message, String, since
+from tidelog.protocol.wire import DecodeError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from protocol.topic_partition import TopicPartition
+    from tidelog.protocol.topic_partition import TopicPartition
 
 NO_EPOCH: Final = -1
 _KEY: Final = 0

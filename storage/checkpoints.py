@@ -18,13 +18,13 @@ import binascii
 import uuid
 from typing import TYPE_CHECKING, NamedTuple
 
-from storage import filenames, files
+from tidelog.storage import filenames, files
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-    from protocol.topic_partition import TopicPartition
+    from tidelog.protocol.topic_partition import TopicPartition
 
 _VERSION = "0"
 

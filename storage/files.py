@@ -18,13 +18,13 @@ import weakref
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Protocol
 
-from storage import file_systems, permissions, reserves
+from tidelog.storage import file_systems, permissions, reserves
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from protocol.wire import Buffer
+    from tidelog.protocol.wire import Buffer
 
 
 _MOST_REMOVALS = 10  # a cleaning that has not noticed the deletion writes fewer files than that

@@ -15,7 +15,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from storage.permissions import is_open_to_others
+from tidelog.storage.permissions import is_open_to_others
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator

@@ -17,7 +17,7 @@ import os
 import threading
 from pathlib import Path
 
-from storage import filenames
+from tidelog.storage import filenames
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
 """The error numbers that mean a full disk, or a user's full quota."""

@@ -11,12 +11,11 @@ import importlib
 import pkgutil
 import sys
 
-import storage.time
+from tidelog.storage import time
 
-_OURS = ("config", "protocol", "storage", "broker", "pipeline", "tidelog")
 _HOMES = tuple(
-    importlib.import_module(f"storage.time.{module.name}")
-    for module in pkgutil.iter_modules(storage.time.__path__)
+    importlib.import_module(f"tidelog.storage.time.{module.name}")
+    for module in pkgutil.iter_modules(time.__path__)
 )
 
 
@@ -36,13 +35,13 @@ class _TimeRules:
                 return vars(home)[name]
         if name in _RIGHT:  # replaced
             return next(vars(home)[name] for home in _HOMES if name in vars(home))
-        raise AttributeError(f"storage.time has no rule {name}")
+        raise AttributeError(f"tidelog.storage.time has no rule {name}")
 
     def __setattr__(self, name: str, value) -> None:
         now = getattr(self, name)
         _RIGHT.setdefault(name, now)
         for module_name, module in list(sys.modules.items()):
-            if module_name.partition(".")[0] in _OURS and vars(module).get(name) is now:
+            if module_name.partition(".")[0] == "tidelog" and vars(module).get(name) is now:
                 setattr(module, name, value)
 
     def __delattr__(self, name: str) -> None:

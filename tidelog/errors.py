@@ -10,23 +10,21 @@ sources and sinks of `tidelog.spark` raise them by these names in the messages o
 
 from __future__ import annotations
 
-from tidelog._house import room
-
-_errors = room("client.errors")
-
-AuthenticationFailed = _errors.AuthenticationFailed
-ClientError = _errors.ClientError
-ClusterUnreachable = _errors.ClusterUnreachable
-ConnectionBroken = _errors.ConnectionBroken
-Fenced = _errors.Fenced
-HandshakeBroken = _errors.HandshakeBroken
-NoListener = _errors.NoListener
-PartitionRefused = _errors.PartitionRefused
-RequestError = _errors.RequestError
-SecuritySettingsError = _errors.SecuritySettingsError
-SequenceGap = _errors.SequenceGap
-UnsupportedByBroker = _errors.UnsupportedByBroker
-VersionMismatch = _errors.VersionMismatch
+from tidelog.client.errors import (
+    AuthenticationFailed,
+    ClientError,
+    ClusterUnreachable,
+    ConnectionBroken,
+    Fenced,
+    HandshakeBroken,
+    NoListener,
+    PartitionRefused,
+    RequestError,
+    SecuritySettingsError,
+    SequenceGap,
+    UnsupportedByBroker,
+    VersionMismatch,
+)
 
 __all__ = [
     "AuthenticationFailed",

@@ -13,7 +13,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from protocol.message import served_apis
+from tidelog.protocol.message import served_apis
 from tools.derived import between, write_or_check
 
 PAGE = ROOT / "docs" / "compatibility.md"

@@ -15,20 +15,20 @@ from typing import TYPE_CHECKING
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from config import BROKER_SETTINGS, TOPIC_SETTINGS
-from config.ignored import (
+from tidelog.config import BROKER_SETTINGS, TOPIC_SETTINGS
+from tidelog.config.ignored import (
     IGNORED_BROKER_NAMES,
     IGNORED_PREFIXES,
     IGNORED_TOPIC_NAMES,
 )
-from config.setting import INT_MAX, LONG_MAX, Type
-from config.unserved import CONSEQUENCES
+from tidelog.config.setting import INT_MAX, LONG_MAX, Type
+from tidelog.config.unserved import CONSEQUENCES
 from tools.derived import write_or_check
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from config import Setting
+    from tidelog.config import Setting
 
 PAGE = ROOT / "docs" / "configuration.md"
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from pipeline import cli
+from tidelog.pipeline import cli
 from tools.derived import write_or_check
 
 if TYPE_CHECKING:

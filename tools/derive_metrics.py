@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from broker.metrics.families import (
+from tidelog.broker.metrics.families import (
     clock_metrics,
     compaction_metrics,
     group_metrics,
@@ -25,13 +25,13 @@ from broker.metrics.families import (
     time_metrics,
     transaction_metrics,
 )
-from broker.metrics.family import COUNTER, HISTOGRAM
+from tidelog.broker.metrics.family import COUNTER, HISTOGRAM
 from tools.derived import write_or_check
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from broker.metrics.family import Family
+    from tidelog.broker.metrics.family import Family
 
 PAGE = ROOT / "docs" / "metrics.md"
 

@@ -13,7 +13,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from client.security.options import OPTIONS, REFUSED, WITHOUT_EFFECT
+from tidelog.client.security.options import OPTIONS, REFUSED, WITHOUT_EFFECT
 from tools.derived import between, write_or_check
 
 PAGE = ROOT / "docs" / "security.md"

@@ -16,16 +16,16 @@ from typing import TYPE_CHECKING, NamedTuple
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from broker.clock import ManualClock
-from config import TopicConfig
-from protocol.records.encode import put_message
-from storage.log.partition import Partition
-from storage.log.retention import explanation
+from tidelog.broker.clock import ManualClock
+from tidelog.config import TopicConfig
+from tidelog.protocol.records.encode import put_message
+from tidelog.storage.log.partition import Partition
+from tidelog.storage.log.retention import explanation
 from tools.derived import write_or_check
 
 if TYPE_CHECKING:
-    from storage.log.retention.deletion import Deletion
-    from storage.log.retention.explanation import PartitionExplanation, SegmentExplanation
+    from tidelog.storage.log.retention.deletion import Deletion
+    from tidelog.storage.log.retention.explanation import PartitionExplanation, SegmentExplanation
 
 PICTURE = ROOT / "docs" / "time.svg"
 

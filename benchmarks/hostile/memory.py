@@ -28,11 +28,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import zstandard
 
-from protocol.records.batch import Record, build
 from tests.broker import asking
 from tests.broker.raw import Pipe, frame, request
 from tests.broker.subject import Subject
 from tests.oracle import wire
+from tidelog.protocol.records.batch import Record, build
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

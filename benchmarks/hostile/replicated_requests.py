@@ -14,10 +14,10 @@ sys.path[:0] = [str(Path(__file__).resolve().parents[up]) for up in (1, 2)]
 
 from prepared import frame_of, request_head
 
-from protocol.records.batch import build
-from protocol.records.layout import Compression, Record
 from tests.broker.asking import produce_fields
 from tests.oracle import wire
+from tidelog.protocol.records.batch import build
+from tidelog.protocol.records.layout import Compression, Record
 
 if TYPE_CHECKING:
     from collections.abc import Callable

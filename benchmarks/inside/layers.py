@@ -26,22 +26,22 @@ sys.path[:0] = [str(Path(__file__).resolve().parents[up]) for up in (1, 2)]
 
 import prepared
 
-from broker.api import fetch, produce, produce_single
-from broker.clock import SystemClock
-from broker.metadata.local import local_metadata
-from broker.metrics.counters import Metrics
-from broker.network import connection as connection_module
-from broker.network.accepting.listener import Listener
-from broker.network.connection import Connection
-from broker.network.context import Context
-from broker.network.dispatch import dispatch
-from broker.node import Node
-from config import load
-from protocol.api.fetch import API as FETCH
-from protocol.api.produce import API as PRODUCE
-from protocol.message import codec, read_request_header, response_header
-from protocol.records.prepare import Plan, inspect, prepare
-from storage.directory.store import LogStore
+from tidelog.broker.api import fetch, produce, produce_single
+from tidelog.broker.clock import SystemClock
+from tidelog.broker.metadata.local import local_metadata
+from tidelog.broker.metrics.counters import Metrics
+from tidelog.broker.network import connection as connection_module
+from tidelog.broker.network.accepting.listener import Listener
+from tidelog.broker.network.connection import Connection
+from tidelog.broker.network.context import Context
+from tidelog.broker.network.dispatch import dispatch
+from tidelog.broker.node import Node
+from tidelog.config import load
+from tidelog.protocol.api.fetch import API as FETCH
+from tidelog.protocol.api.produce import API as PRODUCE
+from tidelog.protocol.message import codec, read_request_header, response_header
+from tidelog.protocol.records.prepare import Plan, inspect, prepare
+from tidelog.storage.directory.store import LogStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

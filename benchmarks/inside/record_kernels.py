@@ -14,15 +14,15 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from protocol.records import kernels
-from protocol.records.batch import Record, build, find_time, scan, summarize
-from protocol.records.convert import down_convert
-from protocol.records.kernels import kernels_py
-from protocol.records.layout import INT64_MAX, INT64_MIN
-from protocol.records.prepare import Plan, inspect, prepare
+from tidelog.protocol.records import kernels
+from tidelog.protocol.records.batch import Record, build, find_time, scan, summarize
+from tidelog.protocol.records.convert import down_convert
+from tidelog.protocol.records.kernels import kernels_py
+from tidelog.protocol.records.layout import INT64_MAX, INT64_MIN
+from tidelog.protocol.records.prepare import Plan, inspect, prepare
 
 try:
-    from protocol.records import _kernels
+    from tidelog.protocol.records import _kernels
 except ImportError:
     _kernels = None
 

@@ -23,10 +23,10 @@ from prepared import varint
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from config import load, topic_config
-from storage import checkpoints, filenames
-from storage.directory.store import LogStore
-from storage.log.times import partition_times
+from tidelog.config import load, topic_config
+from tidelog.storage import checkpoints, filenames
+from tidelog.storage.directory.store import LogStore
+from tidelog.storage.log.times import partition_times
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

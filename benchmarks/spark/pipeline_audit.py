@@ -28,13 +28,13 @@ sys.path[:0] = [str(Path(__file__).resolve().parents[up]) for up in (1, 2)]
 
 from brokers import KAFKA_VERSION, REPOSITORY
 
-from client import Client
-from pipeline import cli
-from pipeline.jobs import audit
-from pipeline.session import Session
-from protocol.records.batch import Record, build
 from tests.oracle.apache_kafka import ApacheKafka, available
 from tests.pipeline import spark_kafka
+from tidelog.client import Client
+from tidelog.pipeline import cli
+from tidelog.pipeline.jobs import audit
+from tidelog.pipeline.session import Session
+from tidelog.protocol.records.batch import Record, build
 
 if TYPE_CHECKING:
     from collections.abc import Callable

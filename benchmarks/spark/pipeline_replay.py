@@ -23,19 +23,19 @@ sys.path[:0] = [str(Path(__file__).resolve().parents[up]) for up in (1, 2)]
 
 from brokers import KAFKA_VERSION
 
-from client import Client
-from pipeline.replay.delivery import POSITION, TRANSACTIONS, Delivery
-from pipeline.replay.log_source import LogSource
-from pipeline.replay.replay import Task, replay_partition
-from pipeline.replay.transactions import ensure_progress_topic
-from pipeline.source.access import plan
-from pipeline.source.splits import Selection
-from protocol.records.batch import Record, build
-from protocol.records.column_batches import Producer, encode_batches
-from protocol.records.columns import ColumnBuffers, Wanted, append_set
-from protocol.records.layout import Compression
 from tests.oracle.apache_kafka import ApacheKafka, available
+from tidelog.client import Client
+from tidelog.pipeline.replay.delivery import POSITION, TRANSACTIONS, Delivery
+from tidelog.pipeline.replay.log_source import LogSource
+from tidelog.pipeline.replay.replay import Task, replay_partition
+from tidelog.pipeline.replay.transactions import ensure_progress_topic
+from tidelog.pipeline.source.access import plan
+from tidelog.pipeline.source.splits import Selection
 from tidelog.process import BrokerProcess
+from tidelog.protocol.records.batch import Record, build
+from tidelog.protocol.records.column_batches import Producer, encode_batches
+from tidelog.protocol.records.columns import ColumnBuffers, Wanted, append_set
+from tidelog.protocol.records.layout import Compression
 
 BATCH, VALUE = 5_000, 100
 KEEP = {"retention.ms": "-1"}

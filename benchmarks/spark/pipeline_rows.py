@@ -39,12 +39,12 @@ from pipeline_source import QUERY, TUNED, cpu_seconds
 from rows import Figure, Goal
 from run import RESULTS, code
 
-from client import Client
-from pipeline import cli
-from pipeline.options import AUTO, DEFAULT_MASTER
-from pipeline.session import Session
 from tests.oracle.apache_kafka import ApacheKafka, available
 from tests.pipeline import spark_kafka
+from tidelog.client import Client
+from tidelog.pipeline import cli
+from tidelog.pipeline.options import AUTO, DEFAULT_MASTER
+from tidelog.pipeline.session import Session
 from tidelog.process import BrokerProcess
 from tidelog.spark import register
 

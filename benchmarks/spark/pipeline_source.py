@@ -23,16 +23,16 @@ from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).resolve().parents[up]) for up in (1, 2)]
 
-from client import Client
-from pipeline.session import Session
-from pipeline.source.access import plan, read
-from pipeline.source.reading import HEADERS, RECORDS, TIMES, Options
-from pipeline.source.splits import LOG_END, Selection
-from protocol.records import kernels
-from protocol.records.batch import Record, build
 from tests.oracle.apache_kafka import ApacheKafka
 from tests.pipeline import spark_kafka
+from tidelog.client import Client
+from tidelog.pipeline.session import Session
+from tidelog.pipeline.source.access import plan, read
+from tidelog.pipeline.source.reading import HEADERS, RECORDS, TIMES, Options
+from tidelog.pipeline.source.splits import LOG_END, Selection
 from tidelog.process import BrokerProcess
+from tidelog.protocol.records import kernels
+from tidelog.protocol.records.batch import Record, build
 
 PER_BATCH = 400
 SEGMENT_BYTES = 64 << 20

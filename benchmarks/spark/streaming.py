@@ -38,8 +38,8 @@ sys.path[:0] = [str(Path(__file__).resolve().parents[up]) for up in (1, 2)]
 import streaming_copies as copies
 from pipeline_source import cpu_seconds
 
-from client import Client
 from tests.pipeline import spark_kafka
+from tidelog.client import Client
 from tidelog.process import BrokerProcess
 
 PROGRAM = Path(__file__).with_name("streaming_program.py")

@@ -14,17 +14,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from client import Client
-from pipeline.source.access import plan, read
-from pipeline.source.reading import RECORDS, TIMES, Options
-from pipeline.source.splits import LOG_END, Selection
-from protocol.records.batch import Record, build
+from tidelog.client import Client
+from tidelog.pipeline.source.access import plan, read
+from tidelog.pipeline.source.reading import RECORDS, TIMES, Options
+from tidelog.pipeline.source.splits import LOG_END, Selection
+from tidelog.protocol.records.batch import Record, build
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from pipeline.source.columns import Columns
+    from tidelog.pipeline.source.columns import Columns
 
 PARTITIONS = 4
 PER_BATCH = 500

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.adoption.errors import AdoptionError
-from broker.metadata import records
-from broker.metadata.records import TopicRecord
-from broker.metadata.store import MOST_OPERATIONS, absent
+from tidelog.broker.adoption.errors import AdoptionError
+from tidelog.broker.metadata import records
+from tidelog.broker.metadata.records import TopicRecord
+from tidelog.broker.metadata.store import MOST_OPERATIONS, absent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from broker.adoption.plan import Plan
-    from broker.metadata.store import KeyValueStore, Put
+    from tidelog.broker.adoption.plan import Plan
+    from tidelog.broker.metadata.store import KeyValueStore, Put
 
 
 async def apply(store: KeyValueStore, plan: Plan) -> None:

@@ -9,22 +9,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.adoption.errors import AdoptionError
-from broker.adoption.kafka_metadata import KafkaMetadata, newest_of, read_metadata
-from config.properties import parse_properties
-from storage import checkpoints, filenames
-from storage.directory.registration_file import RegistrationFileError, read_state
-from storage.directory.store import LogStore
-from storage.log.slices import last_batch
+from tidelog.broker.adoption.errors import AdoptionError
+from tidelog.broker.adoption.kafka_metadata import KafkaMetadata, newest_of, read_metadata
+from tidelog.config.properties import parse_properties
+from tidelog.storage import checkpoints, filenames
+from tidelog.storage.directory.registration_file import RegistrationFileError, read_state
+from tidelog.storage.directory.store import LogStore
+from tidelog.storage.log.slices import last_batch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
     from uuid import UUID
 
-    from config import TopicConfig
-    from protocol.topic_partition import TopicPartition
-    from storage.log.partition import Partition
+    from tidelog.config import TopicConfig
+    from tidelog.protocol.topic_partition import TopicPartition
+    from tidelog.storage.log.partition import Partition
 
 
 class FoundLog(NamedTuple):

@@ -17,8 +17,8 @@ from struct import error as StructError  # noqa: N812
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.adoption.errors import AdoptionError
-from protocol.cluster_metadata import (
+from tidelog.broker.adoption.errors import AdoptionError
+from tidelog.protocol.cluster_metadata import (
     NO_CHANGE,
     OF_BROKER,
     OF_TOPIC,
@@ -34,10 +34,10 @@ from protocol.cluster_metadata import (
     TransactionEnded,
     read_record,
 )
-from protocol.errors import CorruptMessage
-from protocol.records import batch
-from protocol.wire import DecodeError
-from storage import filenames
+from tidelog.protocol.errors import CorruptMessage
+from tidelog.protocol.records import batch
+from tidelog.protocol.wire import DecodeError
+from tidelog.storage import filenames
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

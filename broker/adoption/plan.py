@@ -21,13 +21,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.adoption.errors import AdoptionError
-from broker.adoption.kafka_metadata import OF_ALL, newest_of
-from broker.metadata.image import Topic
-from broker.metadata.names import check_topic_name, collision_key
-from broker.metadata.records import PartitionRecord
-from broker.topics.settings import KEEP, is_internal
-from config import (
+from tidelog.broker.adoption.errors import AdoptionError
+from tidelog.broker.adoption.kafka_metadata import OF_ALL, newest_of
+from tidelog.broker.metadata.image import Topic
+from tidelog.broker.metadata.names import check_topic_name, collision_key
+from tidelog.broker.metadata.records import PartitionRecord
+from tidelog.broker.topics.settings import KEEP, is_internal
+from tidelog.config import (
     BROKER_ALIASES,
     ConfigError,
     broker_entries,
@@ -35,15 +35,15 @@ from config import (
     topic_config,
     without_aliases,
 )
-from config.ignored import is_ignored
-from protocol.errors import InvalidTopic
+from tidelog.config.ignored import is_ignored
+from tidelog.protocol.errors import InvalidTopic
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from broker.adoption.inventory import FoundLog, Inventory
-    from broker.adoption.kafka_metadata import KafkaMetadata, KafkaPartition, KafkaTopic
-    from config import BrokerConfig
+    from tidelog.broker.adoption.inventory import FoundLog, Inventory
+    from tidelog.broker.adoption.kafka_metadata import KafkaMetadata, KafkaPartition, KafkaTopic
+    from tidelog.config import BrokerConfig
 
     Logs = Mapping[int, FoundLog]  # of one partition, by broker
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from broker.adoption.errors import AdoptionError
-from broker.adoption.inventory import FoundLog, Inventory
-from broker.adoption.kafka_metadata import KafkaMetadata, KafkaPartition, KafkaTopic
-from broker.metadata.names import read_id, written_id
+from tidelog.broker.adoption.errors import AdoptionError
+from tidelog.broker.adoption.inventory import FoundLog, Inventory
+from tidelog.broker.adoption.kafka_metadata import KafkaMetadata, KafkaPartition, KafkaTopic
+from tidelog.broker.metadata.names import read_id, written_id
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,15 +10,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.transactions.messages import Producer, fenced_since
-from protocol.acl import Operation, ResourceType
-from protocol.api.add_offsets_to_txn import AddOffsetsToTxnResponse
+from tidelog.broker.transactions.messages import Producer, fenced_since
+from tidelog.protocol.acl import Operation, ResourceType
+from tidelog.protocol.api.add_offsets_to_txn import AddOffsetsToTxnResponse
 
 if TYPE_CHECKING:
-    from broker.network.context import Context
-    from broker.node import Node
-    from protocol.api.add_offsets_to_txn import AddOffsetsToTxnRequest
-    from protocol.errors import BrokerError
+    from tidelog.broker.network.context import Context
+    from tidelog.broker.node import Node
+    from tidelog.protocol.api.add_offsets_to_txn import AddOffsetsToTxnRequest
+    from tidelog.protocol.errors import BrokerError
 
 _FENCED_SINCE = 2
 

@@ -13,11 +13,11 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from broker.network.per_partition import per_partition, per_partition_async
-from broker.network.turns import paced
-from broker.transactions.messages import Producer, fenced_since
-from protocol.acl import Operation, ResourceType
-from protocol.api.add_partitions_to_txn import (
+from tidelog.broker.network.per_partition import per_partition, per_partition_async
+from tidelog.broker.network.turns import paced
+from tidelog.broker.transactions.messages import Producer, fenced_since
+from tidelog.protocol.acl import Operation, ResourceType
+from tidelog.protocol.api.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnResult,
@@ -25,7 +25,7 @@ from protocol.api.add_partitions_to_txn import (
     AddPartitionsToTxnTopicResult,
     AddPartitionsToTxnTransaction,
 )
-from protocol.errors import (
+from tidelog.protocol.errors import (
     BrokerError,
     ClusterAuthorizationFailed,
     OperationNotAttempted,
@@ -35,11 +35,11 @@ from protocol.errors import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from broker.network.context import Context
-    from broker.node import Node
-    from broker.security.session import Session
-    from protocol.api.add_partitions_to_txn import AddPartitionsToTxnRequest
-    from protocol.topic_partition import TopicPartition
+    from tidelog.broker.network.context import Context
+    from tidelog.broker.node import Node
+    from tidelog.broker.security.session import Session
+    from tidelog.protocol.api.add_partitions_to_txn import AddPartitionsToTxnRequest
+    from tidelog.protocol.topic_partition import TopicPartition
 
     Topics = list[AddPartitionsToTxnTopic]
     Results = list[AddPartitionsToTxnTopicResult]

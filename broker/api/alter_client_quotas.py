@@ -16,19 +16,19 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from broker.metadata import client_quotas, own_configs
-from broker.network.per_partition import per_partition
-from broker.network.turns import paced
-from broker.quotas.checks import checked_changes, checked_entity
-from protocol.api.alter_client_quotas import AlterClientQuotasResponse, EntryData
-from protocol.errors import InvalidRequest, PolicyViolation
+from tidelog.broker.metadata import client_quotas, own_configs
+from tidelog.broker.network.per_partition import per_partition
+from tidelog.broker.network.turns import paced
+from tidelog.broker.quotas.checks import checked_changes, checked_entity
+from tidelog.protocol.api.alter_client_quotas import AlterClientQuotasResponse, EntryData
+from tidelog.protocol.errors import InvalidRequest, PolicyViolation
 
 if TYPE_CHECKING:
-    from broker.network.context import Context
-    from broker.node import Node
-    from broker.quotas.entity import Entity
-    from protocol.api.alter_client_quotas import AlterClientQuotasRequest, AlterEntryData
-    from protocol.errors import BrokerError
+    from tidelog.broker.network.context import Context
+    from tidelog.broker.node import Node
+    from tidelog.broker.quotas.entity import Entity
+    from tidelog.protocol.api.alter_client_quotas import AlterClientQuotasRequest, AlterEntryData
+    from tidelog.protocol.errors import BrokerError
 
 
 async def handle(

@@ -15,7 +15,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from broker.api.describe_configs import (
+from tidelog.broker.api.describe_configs import (
     BROKER,
     TOPIC,
     changes_of_one,
@@ -23,9 +23,9 @@ from broker.api.describe_configs import (
     is_one_of_several,
     no_such_resource,
 )
-from broker.api.incremental_alter_configs import altered, check_changeable, topic_to_alter
-from broker.network.turns import paced
-from broker.topics.settings import (
+from tidelog.broker.api.incremental_alter_configs import altered, check_changeable, topic_to_alter
+from tidelog.broker.network.turns import paced
+from tidelog.broker.topics.settings import (
     BASIS,
     BROKER_BASIS,
     IMPLIED_BASIS,
@@ -33,17 +33,17 @@ from broker.topics.settings import (
     broker_changes,
     topic_changes,
 )
-from protocol.api.alter_configs import AlterConfigsResourceResponse, AlterConfigsResponse
-from protocol.errors import InvalidRequest
-from storage.time.retention import APPEND_BASIS
+from tidelog.protocol.api.alter_configs import AlterConfigsResourceResponse, AlterConfigsResponse
+from tidelog.protocol.errors import InvalidRequest
+from tidelog.storage.time.retention import APPEND_BASIS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from broker.network.context import Context
-    from broker.node import Node
-    from protocol.api.alter_configs import AlterConfigsRequest, AlterConfigsResource
-    from protocol.errors import BrokerError
+    from tidelog.broker.network.context import Context
+    from tidelog.broker.node import Node
+    from tidelog.protocol.api.alter_configs import AlterConfigsRequest, AlterConfigsResource
+    from tidelog.protocol.errors import BrokerError
 
 _BASES = (BASIS, IMPLIED_BASIS, BROKER_BASIS, IMPLIED_BROKER_BASIS)
 

@@ -13,14 +13,14 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from broker.network.per_partition import per_partition
-from broker.network.turns import paced
-from protocol.api.alter_partition_reassignments import (
+from tidelog.broker.network.per_partition import per_partition
+from tidelog.broker.network.turns import paced
+from tidelog.protocol.api.alter_partition_reassignments import (
     AlterPartitionReassignmentsResponse,
     ReassignablePartitionResponse,
     ReassignableTopicResponse,
 )
-from protocol.errors import (
+from tidelog.protocol.errors import (
     InvalidReplicaAssignment,
     NoReassignmentInProgress,
     UnknownTopicOrPartition,
@@ -29,13 +29,13 @@ from protocol.errors import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-    from broker.network.context import Context
-    from broker.node import Node
-    from protocol.api.alter_partition_reassignments import (
+    from tidelog.broker.network.context import Context
+    from tidelog.broker.node import Node
+    from tidelog.protocol.api.alter_partition_reassignments import (
         AlterPartitionReassignmentsRequest,
         ReassignablePartition,
     )
-    from protocol.errors import BrokerError
+    from tidelog.protocol.errors import BrokerError
 
 
 def handle(
@@ -51,7 +51,7 @@ async def _reassign(
     node: Node, request: AlterPartitionReassignmentsRequest
 ) -> AlterPartitionReassignmentsResponse:
     """Begins the moves of partitions that several brokers may have."""
-    from broker.topics.partition_changes import reassign
+    from tidelog.broker.topics.partition_changes import reassign
 
     wanted = {
         (topic.name, each.partition_index): each.replicas

@@ -12,14 +12,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.network.per_partition import per_partition
-from broker.network.turns import paced
-from protocol.api.alter_replica_log_dirs import (
+from tidelog.broker.network.per_partition import per_partition
+from tidelog.broker.network.turns import paced
+from tidelog.protocol.api.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
     AlterReplicaLogDirsResponse,
     AlterReplicaLogDirTopicResult,
 )
-from protocol.errors import (
+from tidelog.protocol.errors import (
     InvalidRequest,
     LogDirNotFound,
     ReplicaNotAvailable,
@@ -29,10 +29,10 @@ from protocol.errors import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from broker.network.context import Context
-    from broker.node import Node
-    from protocol.api.alter_replica_log_dirs import AlterReplicaLogDirsRequest
-    from protocol.errors import BrokerError
+    from tidelog.broker.network.context import Context
+    from tidelog.broker.node import Node
+    from tidelog.protocol.api.alter_replica_log_dirs import AlterReplicaLogDirsRequest
+    from tidelog.protocol.errors import BrokerError
 
 
 class _Move(NamedTuple):

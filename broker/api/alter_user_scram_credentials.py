@@ -13,17 +13,17 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from protocol.api.alter_user_scram_credentials import (
+from tidelog.protocol.api.alter_user_scram_credentials import (
     AlterUserScramCredentialsResponse,
     AlterUserScramCredentialsResult,
 )
-from protocol.errors import DuplicateResource, ResourceNotFound, SecurityDisabled
+from tidelog.protocol.errors import DuplicateResource, ResourceNotFound, SecurityDisabled
 
 if TYPE_CHECKING:
-    from broker.network.context import Context
-    from broker.node import Node
-    from protocol.api.alter_user_scram_credentials import AlterUserScramCredentialsRequest
-    from protocol.errors import BrokerError
+    from tidelog.broker.network.context import Context
+    from tidelog.broker.node import Node
+    from tidelog.protocol.api.alter_user_scram_credentials import AlterUserScramCredentialsRequest
+    from tidelog.protocol.errors import BrokerError
 
 
 def handle(

@@ -15,23 +15,23 @@ import re
 from functools import cache
 from typing import TYPE_CHECKING
 
-from broker.network.encoded import Encoded
-from broker.transactions.messages import FEATURE, VERSION
-from protocol.api.api_versions import (
+from tidelog.broker.network.encoded import Encoded
+from tidelog.broker.transactions.messages import FEATURE, VERSION
+from tidelog.protocol.api.api_versions import (
     API,
     ApiVersion,
     ApiVersionsResponse,
     FinalizedFeatureKey,
     SupportedFeatureKey,
 )
-from protocol.errors import ErrorCode, InvalidRequest
-from protocol.message import codec, served_apis
+from tidelog.protocol.errors import ErrorCode, InvalidRequest
+from tidelog.protocol.message import codec, served_apis
 
 if TYPE_CHECKING:
-    from broker.network.context import Context
-    from broker.node import Node
-    from protocol.api.api_versions import ApiVersionsRequest
-    from protocol.errors import BrokerError
+    from tidelog.broker.network.context import Context
+    from tidelog.broker.node import Node
+    from tidelog.protocol.api.api_versions import ApiVersionsRequest
+    from tidelog.protocol.errors import BrokerError
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _SOFTWARE_SINCE = 3

@@ -18,18 +18,24 @@ from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING
 
-from broker.network.per_partition import per_partition_async
-from broker.network.turns import paced
-from broker.topics.partition_counts import grown_count
-from protocol.acl import Operation, ResourceType
-from protocol.api.create_partitions import CreatePartitionsResponse, CreatePartitionsTopicResult
-from protocol.errors import InvalidRequest
+from tidelog.broker.network.per_partition import per_partition_async
+from tidelog.broker.network.turns import paced
+from tidelog.broker.topics.partition_counts import grown_count
+from tidelog.protocol.acl import Operation, ResourceType
+from tidelog.protocol.api.create_partitions import (
+    CreatePartitionsResponse,
+    CreatePartitionsTopicResult,
+)
+from tidelog.protocol.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from broker.network.context import Context
-    from broker.node import Node
-    from protocol.api.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
-    from protocol.errors import BrokerError
+    from tidelog.broker.network.context import Context
+    from tidelog.broker.node import Node
+    from tidelog.protocol.api.create_partitions import (
+        CreatePartitionsRequest,
+        CreatePartitionsTopic,
+    )
+    from tidelog.protocol.errors import BrokerError
 
 
 _STRICT_SINCE = 3

@@ -20,29 +20,29 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from broker.network.per_partition import per_partition_async
-from broker.network.turns import paced
-from broker.topics.partition_counts import initial
-from broker.topics.settings import check_size
-from config import topic_entries
-from protocol.acl import Operation, ResourceType
-from protocol.api.create_topics import (
+from tidelog.broker.network.per_partition import per_partition_async
+from tidelog.broker.network.turns import paced
+from tidelog.broker.topics.partition_counts import initial
+from tidelog.broker.topics.settings import check_size
+from tidelog.config import topic_entries
+from tidelog.protocol.acl import Operation, ResourceType
+from tidelog.protocol.api.create_topics import (
     CreatableTopicConfigs,
     CreatableTopicResult,
     CreateTopicsResponse,
 )
-from protocol.errors import (
+from tidelog.protocol.errors import (
     ErrorCode,
     InvalidConfig,
     InvalidRequest,
 )
 
 if TYPE_CHECKING:
-    from broker.metadata.image import Topic
-    from broker.network.context import Context
-    from broker.node import Node
-    from protocol.api.create_topics import CreatableTopic, CreateTopicsRequest
-    from protocol.errors import BrokerError
+    from tidelog.broker.metadata.image import Topic
+    from tidelog.broker.network.context import Context
+    from tidelog.broker.node import Node
+    from tidelog.protocol.api.create_topics import CreatableTopic, CreateTopicsRequest
+    from tidelog.protocol.errors import BrokerError
 
 _STRICT_SINCE = 6
 _CLUSTER_METADATA = "__cluster_metadata"

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NoReturn
 
-from broker.network.turns import paced
-from protocol.api.delete_acls import DeleteAclsFilterResult, DeleteAclsResponse
-from protocol.errors import SecurityDisabled
+from tidelog.broker.network.turns import paced
+from tidelog.protocol.api.delete_acls import DeleteAclsFilterResult, DeleteAclsResponse
+from tidelog.protocol.errors import SecurityDisabled
 
 if TYPE_CHECKING:
-    from broker.network.context import Context
-    from broker.node import Node
-    from protocol.api.delete_acls import DeleteAclsRequest
-    from protocol.errors import BrokerError
+    from tidelog.broker.network.context import Context
+    from tidelog.broker.node import Node
+    from tidelog.protocol.api.delete_acls import DeleteAclsRequest
+    from tidelog.protocol.errors import BrokerError
 
 
 def handle(_node: Node, _request: DeleteAclsRequest, _context: Context) -> NoReturn:

@@ -11,16 +11,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.network.per_partition import per_partition_async
-from broker.network.turns import paced
-from protocol.acl import Operation, ResourceType
-from protocol.api.delete_groups import DeletableGroupResult, DeleteGroupsResponse
+from tidelog.broker.network.per_partition import per_partition_async
+from tidelog.broker.network.turns import paced
+from tidelog.protocol.acl import Operation, ResourceType
+from tidelog.protocol.api.delete_groups import DeletableGroupResult, DeleteGroupsResponse
 
 if TYPE_CHECKING:
-    from broker.network.context import Context
-    from broker.node import Node
-    from protocol.api.delete_groups import DeleteGroupsRequest
-    from protocol.errors import BrokerError
+    from tidelog.broker.network.context import Context
+    from tidelog.broker.node import Node
+    from tidelog.protocol.api.delete_groups import DeleteGroupsRequest
+    from tidelog.protocol.errors import BrokerError
 
 
 async def handle(

@@ -18,23 +18,23 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from broker.network.per_partition import per_partition_async
-from broker.network.turns import paced
-from broker.topics.settings import is_internal
-from protocol.acl import Operation, ResourceType
-from protocol.api.delete_records import (
+from tidelog.broker.network.per_partition import per_partition_async
+from tidelog.broker.network.turns import paced
+from tidelog.broker.topics.settings import is_internal
+from tidelog.protocol.acl import Operation, ResourceType
+from tidelog.protocol.api.delete_records import (
     DeleteRecordsPartitionResult,
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
-from protocol.errors import InvalidTopic, OffsetOutOfRange, PolicyViolation
+from tidelog.protocol.errors import InvalidTopic, OffsetOutOfRange, PolicyViolation
 
 if TYPE_CHECKING:
-    from broker.network.context import Context
-    from broker.node import Node
-    from broker.security.session import Session
-    from protocol.api.delete_records import DeleteRecordsPartition, DeleteRecordsRequest
-    from protocol.errors import BrokerError
+    from tidelog.broker.network.context import Context
+    from tidelog.broker.node import Node
+    from tidelog.broker.security.session import Session
+    from tidelog.protocol.api.delete_records import DeleteRecordsPartition, DeleteRecordsRequest
+    from tidelog.protocol.errors import BrokerError
 
 _HIGH_WATERMARK = -1
 _NO_LOW_WATERMARK = -1

@@ -16,11 +16,15 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from broker.network.per_partition import per_partition_async
-from broker.network.turns import paced
-from protocol.acl import Operation, ResourceType
-from protocol.api.delete_topics import DeletableTopicResult, DeleteTopicsResponse, DeleteTopicState
-from protocol.errors import (
+from tidelog.broker.network.per_partition import per_partition_async
+from tidelog.broker.network.turns import paced
+from tidelog.protocol.acl import Operation, ResourceType
+from tidelog.protocol.api.delete_topics import (
+    DeletableTopicResult,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+from tidelog.protocol.errors import (
     InvalidRequest,
     TopicAuthorizationFailed,
     TopicDeletionDisabled,
@@ -30,10 +34,10 @@ from protocol.errors import (
 if TYPE_CHECKING:
     from uuid import UUID
 
-    from broker.network.context import Context
-    from broker.node import Node
-    from protocol.api.delete_topics import DeleteTopicsRequest
-    from protocol.errors import BrokerError
+    from tidelog.broker.network.context import Context
+    from tidelog.broker.node import Node
+    from tidelog.protocol.api.delete_topics import DeleteTopicsRequest
+    from tidelog.protocol.errors import BrokerError
 
 _STRICT_SINCE = 5
 _TOPIC_IDS_SINCE = 6

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NoReturn
 
-from protocol.api.describe_acls import DescribeAclsResponse
-from protocol.errors import SecurityDisabled
+from tidelog.protocol.api.describe_acls import DescribeAclsResponse
+from tidelog.protocol.errors import SecurityDisabled
 
 if TYPE_CHECKING:
-    from broker.network.context import Context
-    from broker.node import Node
-    from protocol.api.describe_acls import DescribeAclsRequest
-    from protocol.errors import BrokerError
+    from tidelog.broker.network.context import Context
+    from tidelog.broker.node import Node
+    from tidelog.protocol.api.describe_acls import DescribeAclsRequest
+    from tidelog.protocol.errors import BrokerError
 
 
 def handle(_node: Node, _request: DescribeAclsRequest, _context: Context) -> NoReturn:

@@ -14,23 +14,26 @@ import contextlib
 from ipaddress import ip_address
 from typing import TYPE_CHECKING
 
-from broker.network.turns import paced
-from broker.quotas.entity import IP, KINDS
-from protocol.api.describe_client_quotas import (
+from tidelog.broker.network.turns import paced
+from tidelog.broker.quotas.entity import IP, KINDS
+from tidelog.protocol.api.describe_client_quotas import (
     DescribeClientQuotasResponse,
     EntityData,
     EntryData,
     ValueData,
 )
-from protocol.errors import InvalidRequest, UnsupportedVersion
+from tidelog.protocol.errors import InvalidRequest, UnsupportedVersion
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from broker.network.context import Context
-    from broker.node import Node
-    from protocol.api.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
-    from protocol.errors import BrokerError
+    from tidelog.broker.network.context import Context
+    from tidelog.broker.node import Node
+    from tidelog.protocol.api.describe_client_quotas import (
+        ComponentData,
+        DescribeClientQuotasRequest,
+    )
+    from tidelog.protocol.errors import BrokerError
 
 _EXACT, _DEFAULT, _ANY = range(3)
 

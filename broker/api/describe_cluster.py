@@ -13,17 +13,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.network.context import listed_brokers
-from broker.security.authorizer import CLUSTER_NAME, NOT_ASKED
-from protocol.acl import Operation, ResourceType
-from protocol.api.describe_cluster import DescribeClusterBroker, DescribeClusterResponse
-from protocol.errors import MismatchedEndpointType, UnsupportedEndpointType
+from tidelog.broker.network.context import listed_brokers
+from tidelog.broker.security.authorizer import CLUSTER_NAME, NOT_ASKED
+from tidelog.protocol.acl import Operation, ResourceType
+from tidelog.protocol.api.describe_cluster import DescribeClusterBroker, DescribeClusterResponse
+from tidelog.protocol.errors import MismatchedEndpointType, UnsupportedEndpointType
 
 if TYPE_CHECKING:
-    from broker.network.context import Context
-    from broker.node import Node
-    from protocol.api.describe_cluster import DescribeClusterRequest
-    from protocol.errors import BrokerError
+    from tidelog.broker.network.context import Context
+    from tidelog.broker.node import Node
+    from tidelog.protocol.api.describe_cluster import DescribeClusterRequest
+    from tidelog.protocol.errors import BrokerError
 
 _BROKERS, _CONTROLLERS = 1, 2
 

@@ -20,12 +20,12 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
-from broker.metadata import own_configs
-from broker.metadata.names import check_topic_name
-from broker.network.per_partition import per_partition
-from broker.network.turns import paced
-from broker.security.authorizer import CLUSTER_NAME
-from config import (
+from tidelog.broker.metadata import own_configs
+from tidelog.broker.metadata.names import check_topic_name
+from tidelog.broker.network.per_partition import per_partition
+from tidelog.broker.network.turns import paced
+from tidelog.broker.security.authorizer import CLUSTER_NAME
+from tidelog.config import (
     BROKER_ALIASES,
     FOR_ONE_BROKER,
     TOPIC_ALIASES,
@@ -35,25 +35,28 @@ from config import (
     topic_entries,
     unused_entries,
 )
-from protocol.acl import Operation, ResourceType
-from protocol.api.describe_configs import (
+from tidelog.protocol.acl import Operation, ResourceType
+from tidelog.protocol.api.describe_configs import (
     DescribeConfigsResourceResult,
     DescribeConfigsResponse,
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
-from protocol.errors import InvalidRequest, KafkaStorageError, UnknownTopicOrPartition
+from tidelog.protocol.errors import InvalidRequest, KafkaStorageError, UnknownTopicOrPartition
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable, Mapping
 
-    from broker.network.context import Context
-    from broker.node import Node
-    from broker.security.session import Session
-    from config import Entry
-    from protocol.api import alter_configs, incremental_alter_configs
-    from protocol.api.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
-    from protocol.errors import BrokerError
+    from tidelog.broker.network.context import Context
+    from tidelog.broker.node import Node
+    from tidelog.broker.security.session import Session
+    from tidelog.config import Entry
+    from tidelog.protocol.api import alter_configs, incremental_alter_configs
+    from tidelog.protocol.api.describe_configs import (
+        DescribeConfigsRequest,
+        DescribeConfigsResource,
+    )
+    from tidelog.protocol.errors import BrokerError
 
 TOPIC = 2
 BROKER = 4

@@ -13,23 +13,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.groups.messages import State
-from broker.network.per_partition import per_partition
-from broker.network.turns import paced
-from protocol.acl import Operation, ResourceType
-from protocol.api.describe_groups import (
+from tidelog.broker.groups.messages import State
+from tidelog.broker.network.per_partition import per_partition
+from tidelog.broker.network.turns import paced
+from tidelog.protocol.acl import Operation, ResourceType
+from tidelog.protocol.api.describe_groups import (
     DescribedGroup,
     DescribedGroupMember,
     DescribeGroupsResponse,
 )
-from protocol.group_errors import GroupIdNotFound
+from tidelog.protocol.group_errors import GroupIdNotFound
 
 if TYPE_CHECKING:
-    from broker.groups.group import Group
-    from broker.network.context import Context
-    from broker.node import Node
-    from protocol.api.describe_groups import DescribeGroupsRequest
-    from protocol.errors import BrokerError
+    from tidelog.broker.groups.group import Group
+    from tidelog.broker.network.context import Context
+    from tidelog.broker.node import Node
+    from tidelog.protocol.api.describe_groups import DescribeGroupsRequest
+    from tidelog.protocol.errors import BrokerError
 
 _NOT_FOUND_SINCE = 6
 

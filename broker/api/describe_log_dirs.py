@@ -15,26 +15,26 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from protocol.api.describe_log_dirs import (
+from tidelog.protocol.api.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsResponse,
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
-from protocol.errors import ErrorCode
-from storage.directory import disk_usage
+from tidelog.protocol.errors import ErrorCode
+from tidelog.storage.directory import disk_usage
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
     from pathlib import Path
 
-    from broker.network.context import Context
-    from broker.node import Node
-    from protocol.api.describe_log_dirs import DescribeLogDirsRequest
-    from protocol.errors import BrokerError
-    from protocol.topic_partition import TopicPartition
-    from storage.directory.disk_usage import DiskUsage
-    from storage.directory.store import LogStore
+    from tidelog.broker.network.context import Context
+    from tidelog.broker.node import Node
+    from tidelog.protocol.api.describe_log_dirs import DescribeLogDirsRequest
+    from tidelog.protocol.errors import BrokerError
+    from tidelog.protocol.topic_partition import TopicPartition
+    from tidelog.storage.directory.disk_usage import DiskUsage
+    from tidelog.storage.directory.store import LogStore
 
 
 log = logging.getLogger("tidelog.node")

@@ -11,26 +11,26 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from broker.metadata.names import check_topic_name
-from broker.network.per_partition import per_partition_async
-from broker.network.turns import paced
-from broker.transactions import coordinator_epochs
-from protocol.acl import Operation, ResourceType
-from protocol.api.describe_producers import (
+from tidelog.broker.metadata.names import check_topic_name
+from tidelog.broker.network.per_partition import per_partition_async
+from tidelog.broker.network.turns import paced
+from tidelog.broker.transactions import coordinator_epochs
+from tidelog.protocol.acl import Operation, ResourceType
+from tidelog.protocol.api.describe_producers import (
     DescribeProducersResponse,
     PartitionResponse,
     ProducerState,
     TopicResponse,
 )
-from protocol.records.markers import NO_COORDINATOR_EPOCH
+from tidelog.protocol.records.markers import NO_COORDINATOR_EPOCH
 
 if TYPE_CHECKING:
-    from broker.network.context import Context
-    from broker.node import Node
-    from broker.security.session import Session
-    from protocol.api.describe_producers import DescribeProducersRequest
-    from protocol.errors import BrokerError
-    from storage.log.partition import Partition
+    from tidelog.broker.network.context import Context
+    from tidelog.broker.node import Node
+    from tidelog.broker.security.session import Session
+    from tidelog.protocol.api.describe_producers import DescribeProducersRequest
+    from tidelog.protocol.errors import BrokerError
+    from tidelog.storage.log.partition import Partition
 
 
 async def handle(

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NoReturn
 
-from protocol.api.describe_quorum import DescribeQuorumResponse
-from protocol.errors import UnsupportedVersion
+from tidelog.protocol.api.describe_quorum import DescribeQuorumResponse
+from tidelog.protocol.errors import UnsupportedVersion
 
 if TYPE_CHECKING:
-    from broker.network.context import Context
-    from broker.node import Node
-    from protocol.api.describe_quorum import DescribeQuorumRequest
-    from protocol.errors import BrokerError
+    from tidelog.broker.network.context import Context
+    from tidelog.broker.node import Node
+    from tidelog.protocol.api.describe_quorum import DescribeQuorumRequest
+    from tidelog.protocol.errors import BrokerError
 
 
 def handle(_node: Node, _request: DescribeQuorumRequest, _context: Context) -> NoReturn:

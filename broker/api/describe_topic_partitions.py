@@ -14,32 +14,32 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from broker.metadata.brokers.visible import visible_brokers, visible_partition
-from broker.metadata.names import check_topic_name
-from broker.metadata.records import NO_LEADER
-from broker.network.per_partition import per_partition
-from broker.network.turns import paced
-from broker.security.authorizer import NOT_ASKED
-from broker.topics.leadership import known_leader_epoch
-from broker.topics.settings import is_internal
-from protocol.acl import Operation, ResourceType
-from protocol.api.describe_topic_partitions import (
+from tidelog.broker.metadata.brokers.visible import visible_brokers, visible_partition
+from tidelog.broker.metadata.names import check_topic_name
+from tidelog.broker.metadata.records import NO_LEADER
+from tidelog.broker.network.per_partition import per_partition
+from tidelog.broker.network.turns import paced
+from tidelog.broker.security.authorizer import NOT_ASKED
+from tidelog.broker.topics.leadership import known_leader_epoch
+from tidelog.broker.topics.settings import is_internal
+from tidelog.protocol.acl import Operation, ResourceType
+from tidelog.protocol.api.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsResponse,
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
 )
-from protocol.errors import InvalidRequest, UnknownTopicOrPartition
+from tidelog.protocol.errors import InvalidRequest, UnknownTopicOrPartition
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from broker.metadata.brokers.visible import VisibleBroker
-    from broker.metadata.image import Image, Topic
-    from broker.network.context import Context
-    from broker.node import Node
-    from protocol.api.describe_topic_partitions import DescribeTopicPartitionsRequest
-    from protocol.errors import BrokerError
+    from tidelog.broker.metadata.brokers.visible import VisibleBroker
+    from tidelog.broker.metadata.image import Image, Topic
+    from tidelog.broker.network.context import Context
+    from tidelog.broker.node import Node
+    from tidelog.protocol.api.describe_topic_partitions import DescribeTopicPartitionsRequest
+    from tidelog.protocol.errors import BrokerError
 
 _MOST = 2_000
 

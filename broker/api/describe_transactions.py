@@ -11,22 +11,22 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from broker.network.per_partition import per_partition
-from broker.network.turns import paced
-from protocol.acl import Operation, ResourceType
-from protocol.api.describe_transactions import (
+from tidelog.broker.network.per_partition import per_partition
+from tidelog.broker.network.turns import paced
+from tidelog.protocol.acl import Operation, ResourceType
+from tidelog.protocol.api.describe_transactions import (
     DescribeTransactionsResponse,
     TopicData,
     TransactionState,
 )
-from protocol.errors import TransactionalIdNotFound
+from tidelog.protocol.errors import TransactionalIdNotFound
 
 if TYPE_CHECKING:
-    from broker.network.context import Context
-    from broker.node import Node
-    from broker.security.session import Session
-    from protocol.api.describe_transactions import DescribeTransactionsRequest
-    from protocol.errors import BrokerError
+    from tidelog.broker.network.context import Context
+    from tidelog.broker.node import Node
+    from tidelog.broker.security.session import Session
+    from tidelog.protocol.api.describe_transactions import DescribeTransactionsRequest
+    from tidelog.protocol.errors import BrokerError
 
 
 def handle(

@@ -11,17 +11,19 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from protocol.api.describe_user_scram_credentials import (
+from tidelog.protocol.api.describe_user_scram_credentials import (
     DescribeUserScramCredentialsResponse,
     DescribeUserScramCredentialsResult,
 )
-from protocol.errors import DuplicateResource, ResourceNotFound
+from tidelog.protocol.errors import DuplicateResource, ResourceNotFound
 
 if TYPE_CHECKING:
-    from broker.network.context import Context
-    from broker.node import Node
-    from protocol.api.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
-    from protocol.errors import BrokerError
+    from tidelog.broker.network.context import Context
+    from tidelog.broker.node import Node
+    from tidelog.protocol.api.describe_user_scram_credentials import (
+        DescribeUserScramCredentialsRequest,
+    )
+    from tidelog.protocol.errors import BrokerError
 
 
 def handle(

@@ -19,14 +19,14 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from broker.network.per_partition import per_partition
-from broker.network.turns import paced
-from protocol.api.elect_leaders import (
+from tidelog.broker.network.per_partition import per_partition
+from tidelog.broker.network.turns import paced
+from tidelog.protocol.api.elect_leaders import (
     ElectLeadersResponse,
     PartitionResult,
     ReplicaElectionResult,
 )
-from protocol.errors import (
+from tidelog.protocol.errors import (
     ElectionNotNeeded,
     EligibleLeadersNotAvailable,
     InvalidRequest,
@@ -37,10 +37,10 @@ from protocol.errors import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
 
-    from broker.network.context import Context
-    from broker.node import Node
-    from protocol.api.elect_leaders import ElectLeadersRequest
-    from protocol.errors import BrokerError
+    from tidelog.broker.network.context import Context
+    from tidelog.broker.node import Node
+    from tidelog.protocol.api.elect_leaders import ElectLeadersRequest
+    from tidelog.protocol.errors import BrokerError
 
 _PREFERRED, _UNCLEAN = 0, 1
 
@@ -64,7 +64,7 @@ def handle(
 
 async def _elect_among_several(node: Node, request: ElectLeadersRequest) -> ElectLeadersResponse:
     """Elects the leaders of partitions that several brokers may have."""
-    from broker.topics.partition_changes import elect_any, elect_preferred
+    from tidelog.broker.topics.partition_changes import elect_any, elect_preferred
 
     is_all = request.topic_partitions is None
     if is_all:

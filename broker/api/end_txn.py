@@ -11,15 +11,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.transactions.messages import Producer, fenced_since
-from protocol.acl import Operation, ResourceType
-from protocol.api.end_txn import EndTxnResponse
+from tidelog.broker.transactions.messages import Producer, fenced_since
+from tidelog.protocol.acl import Operation, ResourceType
+from tidelog.protocol.api.end_txn import EndTxnResponse
 
 if TYPE_CHECKING:
-    from broker.network.context import Context
-    from broker.node import Node
-    from protocol.api.end_txn import EndTxnRequest
-    from protocol.errors import BrokerError
+    from tidelog.broker.network.context import Context
+    from tidelog.broker.node import Node
+    from tidelog.protocol.api.end_txn import EndTxnRequest
+    from tidelog.protocol.errors import BrokerError
 
 _FENCED_SINCE = 2
 _BUMPS_SINCE = 5

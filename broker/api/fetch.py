@@ -33,29 +33,29 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from broker.fetches import incremental, waits
-from broker.fetches.attempt import TOPIC_IDS_SINCE, Attempt, is_replica
-from broker.fetches.session import FIRST, NO_SESSION, SESSIONLESS
-from broker.network.turns import paced
-from broker.partitions.fetch_parts import failed
-from broker.partitions.named_once import name_each_once
-from broker.pools import ON_LOOP
-from protocol.api.fetch import FetchableTopicResponse, FetchResponse
-from protocol.errors import (
+from tidelog.broker.fetches import incremental, waits
+from tidelog.broker.fetches.attempt import TOPIC_IDS_SINCE, Attempt, is_replica
+from tidelog.broker.fetches.session import FIRST, NO_SESSION, SESSIONLESS
+from tidelog.broker.network.turns import paced
+from tidelog.broker.partitions.fetch_parts import failed
+from tidelog.broker.partitions.named_once import name_each_once
+from tidelog.broker.pools import ON_LOOP
+from tidelog.protocol.api.fetch import FetchableTopicResponse, FetchResponse
+from tidelog.protocol.errors import (
     FetchSessionIdNotFound,
     FetchSessionTopicIdError,
     InvalidFetchSessionEpoch,
     UnknownTopicId,
 )
-from storage.would_block import WouldBlock
+from tidelog.storage.would_block import WouldBlock
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-    from broker.network.context import Context, Later
-    from broker.node import Node
-    from protocol.api.fetch import FetchRequest
-    from protocol.errors import BrokerError
+    from tidelog.broker.network.context import Context, Later
+    from tidelog.broker.node import Node
+    from tidelog.protocol.api.fetch import FetchRequest
+    from tidelog.protocol.errors import BrokerError
 
 _WHOLE = (SESSIONLESS, FIRST)  # epochs of fetches that name all that they ask for
 
@@ -96,7 +96,7 @@ def _for_replica(
     if node.replicas is None:
         claim = request.replica_state
         raise node.impostors.refuse(context, claim.replica_id if claim else request.replica_id)
-    from broker.replicas.serving import proven  # a broker that is alone needs none of it
+    from tidelog.broker.replicas.serving import proven  # a broker that is alone needs none of it
 
     return proven.answer(node, node.replicas, request, context)
 

@@ -15,20 +15,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from broker.network.per_partition import per_partition
-from broker.network.turns import paced
-from protocol.acl import Operation, ResourceType
-from protocol.api.find_coordinator import Coordinator, FindCoordinatorResponse
-from protocol.errors import InvalidRequest
-from protocol.group_errors import CoordinatorNotAvailable
+from tidelog.broker.network.per_partition import per_partition
+from tidelog.broker.network.turns import paced
+from tidelog.protocol.acl import Operation, ResourceType
+from tidelog.protocol.api.find_coordinator import Coordinator, FindCoordinatorResponse
+from tidelog.protocol.errors import InvalidRequest
+from tidelog.protocol.group_errors import CoordinatorNotAvailable
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-    from broker.network.context import Context
-    from broker.node import Node
-    from protocol.api.find_coordinator import FindCoordinatorRequest
-    from protocol.errors import BrokerError
+    from tidelog.broker.network.context import Context
+    from tidelog.broker.node import Node
+    from tidelog.protocol.api.find_coordinator import FindCoordinatorRequest
+    from tidelog.protocol.errors import BrokerError
 
 _GROUP, _TRANSACTION = 0, 1
 _NOT_SERVED = "keys of this type are not served by this broker"

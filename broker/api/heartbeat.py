@@ -12,15 +12,15 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
-from protocol.acl import Operation, ResourceType
-from protocol.api.heartbeat import HeartbeatResponse
-from protocol.group_errors import CoordinatorLoadInProgress
+from tidelog.protocol.acl import Operation, ResourceType
+from tidelog.protocol.api.heartbeat import HeartbeatResponse
+from tidelog.protocol.group_errors import CoordinatorLoadInProgress
 
 if TYPE_CHECKING:
-    from broker.network.context import Context
-    from broker.node import Node
-    from protocol.api.heartbeat import HeartbeatRequest
-    from protocol.errors import BrokerError
+    from tidelog.broker.network.context import Context
+    from tidelog.broker.node import Node
+    from tidelog.protocol.api.heartbeat import HeartbeatRequest
+    from tidelog.protocol.errors import BrokerError
 
 
 def handle(node: Node, request: HeartbeatRequest, context: Context) -> HeartbeatResponse:

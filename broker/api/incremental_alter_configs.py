@@ -13,7 +13,7 @@ from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from broker.api.describe_configs import (
+from tidelog.broker.api.describe_configs import (
     BROKER,
     TOPIC,
     changes_of_one,
@@ -22,12 +22,12 @@ from broker.api.describe_configs import (
     no_such_resource,
     require_on,
 )
-from broker.metadata import own_configs
-from broker.metadata.names import check_topic_name
-from broker.network.per_partition import per_partition_async
-from broker.network.turns import paced
-from broker.topics.settings import broker_changes, check_size, topic_changes
-from config import (
+from tidelog.broker.metadata import own_configs
+from tidelog.broker.metadata.names import check_topic_name
+from tidelog.broker.network.per_partition import per_partition_async
+from tidelog.broker.network.turns import paced
+from tidelog.broker.topics.settings import broker_changes, check_size, topic_changes
+from tidelog.config import (
     BROKER_ALIASES,
     ONLY_AT_START,
     TOPIC_ALIASES,
@@ -35,27 +35,27 @@ from config import (
     broker_entries,
     topic_entries,
 )
-from protocol.acl import Operation
-from protocol.api.incremental_alter_configs import (
+from tidelog.protocol.acl import Operation
+from tidelog.protocol.api.incremental_alter_configs import (
     AlterConfigsResourceResponse,
     IncrementalAlterConfigsResponse,
 )
-from protocol.errors import InvalidConfig, InvalidRequest, UnknownTopicOrPartition
+from tidelog.protocol.errors import InvalidConfig, InvalidRequest, UnknownTopicOrPartition
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from broker.metadata.image import Topic
-    from broker.network.context import Context
-    from broker.node import Node
-    from broker.security.session import Session
-    from config import Entry
-    from protocol.api import alter_configs
-    from protocol.api.incremental_alter_configs import (
+    from tidelog.broker.metadata.image import Topic
+    from tidelog.broker.network.context import Context
+    from tidelog.broker.node import Node
+    from tidelog.broker.security.session import Session
+    from tidelog.config import Entry
+    from tidelog.protocol.api import alter_configs
+    from tidelog.protocol.api.incremental_alter_configs import (
         AlterConfigsResource,
         IncrementalAlterConfigsRequest,
     )
-    from protocol.errors import BrokerError
+    from tidelog.protocol.errors import BrokerError
 
 _Resource = TypeVar("_Resource", "AlterConfigsResource", "alter_configs.AlterConfigsResource")
 _Response = TypeVar("_Response")

@@ -13,18 +13,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.transactions.messages import Producer, fenced_since
-from protocol.acl import Operation, ResourceType
-from protocol.api.init_producer_id import InitProducerIdResponse
-from protocol.errors import ClusterAuthorizationFailed, InvalidRequest
-from protocol.records.layout import NO_PRODUCER_ID
-from protocol.transaction_log import NO_EPOCH
+from tidelog.broker.transactions.messages import Producer, fenced_since
+from tidelog.protocol.acl import Operation, ResourceType
+from tidelog.protocol.api.init_producer_id import InitProducerIdResponse
+from tidelog.protocol.errors import ClusterAuthorizationFailed, InvalidRequest
+from tidelog.protocol.records.layout import NO_PRODUCER_ID
+from tidelog.protocol.transaction_log import NO_EPOCH
 
 if TYPE_CHECKING:
-    from broker.network.context import Context
-    from broker.node import Node
-    from protocol.api.init_producer_id import InitProducerIdRequest
-    from protocol.errors import BrokerError
+    from tidelog.broker.network.context import Context
+    from tidelog.broker.node import Node
+    from tidelog.protocol.api.init_producer_id import InitProducerIdRequest
+    from tidelog.protocol.errors import BrokerError
 
 
 _FENCED_SINCE = 4

@@ -17,12 +17,12 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from broker.groups.coordinator import new_member_id
-from broker.groups.messages import Join
-from protocol.acl import Operation, ResourceType
-from protocol.api.join_group import JoinGroupResponse, JoinGroupResponseMember
-from protocol.errors import BrokerError
-from protocol.group_errors import (
+from tidelog.broker.groups.coordinator import new_member_id
+from tidelog.broker.groups.messages import Join
+from tidelog.protocol.acl import Operation, ResourceType
+from tidelog.protocol.api.join_group import JoinGroupResponse, JoinGroupResponseMember
+from tidelog.protocol.errors import BrokerError
+from tidelog.protocol.group_errors import (
     FencedInstanceId,
     GroupMaxSizeReached,
     MemberIdRequired,
@@ -30,9 +30,9 @@ from protocol.group_errors import (
 )
 
 if TYPE_CHECKING:
-    from broker.network.context import Context
-    from broker.node import Node
-    from protocol.api.join_group import JoinGroupRequest
+    from tidelog.broker.network.context import Context
+    from tidelog.broker.node import Node
+    from tidelog.protocol.api.join_group import JoinGroupRequest
 
 log = logging.getLogger("tidelog.groups")
 

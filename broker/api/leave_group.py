@@ -10,15 +10,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.network.per_partition import per_partition
-from protocol.acl import Operation, ResourceType
-from protocol.api.leave_group import LeaveGroupResponse, MemberResponse
+from tidelog.broker.network.per_partition import per_partition
+from tidelog.protocol.acl import Operation, ResourceType
+from tidelog.protocol.api.leave_group import LeaveGroupResponse, MemberResponse
 
 if TYPE_CHECKING:
-    from broker.network.context import Context
-    from broker.node import Node
-    from protocol.api.leave_group import LeaveGroupRequest, MemberIdentity
-    from protocol.errors import BrokerError
+    from tidelog.broker.network.context import Context
+    from tidelog.broker.node import Node
+    from tidelog.protocol.api.leave_group import LeaveGroupRequest, MemberIdentity
+    from tidelog.protocol.errors import BrokerError
 
 _SEVERAL_SINCE = 3
 

@@ -10,15 +10,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.network.turns import paced
-from protocol.acl import Operation, ResourceType
-from protocol.api.list_groups import ListedGroup, ListGroupsResponse
+from tidelog.broker.network.turns import paced
+from tidelog.protocol.acl import Operation, ResourceType
+from tidelog.protocol.api.list_groups import ListedGroup, ListGroupsResponse
 
 if TYPE_CHECKING:
-    from broker.network.context import Context
-    from broker.node import Node
-    from protocol.api.list_groups import ListGroupsRequest
-    from protocol.errors import BrokerError
+    from tidelog.broker.network.context import Context
+    from tidelog.broker.node import Node
+    from tidelog.protocol.api.list_groups import ListGroupsRequest
+    from tidelog.protocol.errors import BrokerError
 
 _TYPE = "classic"
 

@@ -18,35 +18,35 @@ from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from broker.network.per_partition import per_partition
-from broker.network.turns import paced
-from broker.partitions.offload import answer, unpacking
-from protocol.acl import Operation, ResourceType
-from protocol.api.list_offsets import (
+from tidelog.broker.network.per_partition import per_partition
+from tidelog.broker.network.turns import paced
+from tidelog.broker.partitions.offload import answer, unpacking
+from tidelog.protocol.acl import Operation, ResourceType
+from tidelog.protocol.api.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from protocol.errors import (
+from tidelog.protocol.errors import (
     InvalidRequest,
     LeaderNotAvailable,
     OffsetNotAvailable,
     UnsupportedVersion,
 )
-from protocol.records.layout import NO_TIMESTAMP
-from storage.time.lookup import Target, is_target
+from tidelog.protocol.records.layout import NO_TIMESTAMP
+from tidelog.storage.time.lookup import Target, is_target
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-    from broker.network.context import Context
-    from broker.node import Node
-    from broker.pools import Permit
-    from broker.replicas.replicas import Replicas
-    from protocol.api.list_offsets import ListOffsetsPartition, ListOffsetsRequest
-    from protocol.errors import BrokerError
-    from protocol.records.layout import OffsetAndTimestamp
-    from storage.log.partition import Partition
+    from tidelog.broker.network.context import Context
+    from tidelog.broker.node import Node
+    from tidelog.broker.pools import Permit
+    from tidelog.broker.replicas.replicas import Replicas
+    from tidelog.protocol.api.list_offsets import ListOffsetsPartition, ListOffsetsRequest
+    from tidelog.protocol.errors import BrokerError
+    from tidelog.protocol.records.layout import OffsetAndTimestamp
+    from tidelog.storage.log.partition import Partition
 
 # The first version that knows each special value.
 _TARGET_SINCE = {

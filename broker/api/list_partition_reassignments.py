@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from protocol.api.list_partition_reassignments import (
+from tidelog.protocol.api.list_partition_reassignments import (
     ListPartitionReassignmentsResponse,
     OngoingPartitionReassignment,
     OngoingTopicReassignment,
@@ -18,11 +18,11 @@ from protocol.api.list_partition_reassignments import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from broker.metadata.image import Topic
-    from broker.network.context import Context
-    from broker.node import Node
-    from protocol.api.list_partition_reassignments import ListPartitionReassignmentsRequest
-    from protocol.errors import BrokerError
+    from tidelog.broker.metadata.image import Topic
+    from tidelog.broker.network.context import Context
+    from tidelog.broker.node import Node
+    from tidelog.protocol.api.list_partition_reassignments import ListPartitionReassignmentsRequest
+    from tidelog.protocol.errors import BrokerError
 
 
 def handle(

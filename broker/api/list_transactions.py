@@ -12,17 +12,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.network.turns import paced
-from protocol.acl import Operation, ResourceType
-from protocol.api.list_transactions import ListTransactionsResponse, TransactionState
-from protocol.transaction_log import State
+from tidelog.broker.network.turns import paced
+from tidelog.protocol.acl import Operation, ResourceType
+from tidelog.protocol.api.list_transactions import ListTransactionsResponse, TransactionState
+from tidelog.protocol.transaction_log import State
 
 if TYPE_CHECKING:
-    from broker.network.context import Context
-    from broker.node import Node
-    from broker.transactions.transaction import Transaction
-    from protocol.api.list_transactions import ListTransactionsRequest
-    from protocol.errors import BrokerError
+    from tidelog.broker.network.context import Context
+    from tidelog.broker.node import Node
+    from tidelog.broker.transactions.transaction import Transaction
+    from tidelog.protocol.api.list_transactions import ListTransactionsRequest
+    from tidelog.protocol.errors import BrokerError
 
 _STATES = frozenset(state.word for state in State)
 

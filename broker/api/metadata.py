@@ -20,41 +20,41 @@ from collections.abc import Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from broker.metadata.brokers.visible import visible_brokers, visible_partition
-from broker.metadata.names import check_topic_name
-from broker.network.context import listed_brokers
-from broker.network.encoded import Encoded, encode_in_steps
-from broker.network.per_partition import per_partition, per_partition_async
-from broker.network.turns import paced
-from broker.security.authorizer import CLUSTER_NAME, NOT_ASKED, OpenAuthorizer
-from broker.topics import auto_creation
-from broker.topics.leadership import known_leader_epoch
-from broker.topics.settings import is_internal
-from protocol.acl import Operation, ResourceType
-from protocol.api.metadata import (
+from tidelog.broker.metadata.brokers.visible import visible_brokers, visible_partition
+from tidelog.broker.metadata.names import check_topic_name
+from tidelog.broker.network.context import listed_brokers
+from tidelog.broker.network.encoded import Encoded, encode_in_steps
+from tidelog.broker.network.per_partition import per_partition, per_partition_async
+from tidelog.broker.network.turns import paced
+from tidelog.broker.security.authorizer import CLUSTER_NAME, NOT_ASKED, OpenAuthorizer
+from tidelog.broker.topics import auto_creation
+from tidelog.broker.topics.leadership import known_leader_epoch
+from tidelog.broker.topics.settings import is_internal
+from tidelog.protocol.acl import Operation, ResourceType
+from tidelog.protocol.api.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from protocol.errors import (
+from tidelog.protocol.errors import (
     ErrorCode,
     InvalidRequest,
     UnknownTopicId,
     UnknownTopicOrPartition,
 )
-from protocol.message import codec
+from tidelog.protocol.message import codec
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Iterable
 
-    from broker.metadata.brokers.visible import VisibleBroker
-    from broker.metadata.image import Image, Topic
-    from broker.network.context import Context, Later
-    from broker.node import Node
-    from protocol.api.metadata import MetadataRequest, MetadataRequestTopic
-    from protocol.errors import BrokerError
-    from protocol.topic_partition import TopicPartition
+    from tidelog.broker.metadata.brokers.visible import VisibleBroker
+    from tidelog.broker.metadata.image import Image, Topic
+    from tidelog.broker.network.context import Context, Later
+    from tidelog.broker.node import Node
+    from tidelog.protocol.api.metadata import MetadataRequest, MetadataRequestTopic
+    from tidelog.protocol.errors import BrokerError
+    from tidelog.protocol.topic_partition import TopicPartition
 
 Answer = MetadataResponse | Encoded
 _ALL_REPLICAS_SINCE = 1

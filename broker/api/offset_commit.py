@@ -17,29 +17,29 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING
 
-from broker.groups.offset_commits import Commit, Committer
-from broker.groups.store import Committed
-from broker.network.per_partition import per_partition, per_partition_async
-from broker.network.turns import paced
-from broker.partitions import admission
-from config.setting import LONG_MAX
-from protocol.api.offset_commit import (
+from tidelog.broker.groups.offset_commits import Commit, Committer
+from tidelog.broker.groups.store import Committed
+from tidelog.broker.network.per_partition import per_partition, per_partition_async
+from tidelog.broker.network.turns import paced
+from tidelog.broker.partitions import admission
+from tidelog.config.setting import LONG_MAX
+from tidelog.protocol.api.offset_commit import (
     OffsetCommitResponse,
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from protocol.errors import GroupAuthorizationFailed
-from protocol.records.layout import NO_TIMESTAMP
+from tidelog.protocol.errors import GroupAuthorizationFailed
+from tidelog.protocol.records.layout import NO_TIMESTAMP
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Iterator
 
-    from broker.network.context import Context
-    from broker.node import Node
-    from protocol.api.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition
-    from protocol.errors import BrokerError
-    from protocol.topic_partition import TopicPartition
+    from tidelog.broker.network.context import Context
+    from tidelog.broker.node import Node
+    from tidelog.protocol.api.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition
+    from tidelog.protocol.errors import BrokerError
+    from tidelog.protocol.topic_partition import TopicPartition
 
     _Wanted = tuple[TopicPartition, OffsetCommitRequestPartition]
 

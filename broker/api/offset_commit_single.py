@@ -10,18 +10,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.groups.offset_commits import Commit, Committer
-from broker.groups.store import Committed
-from broker.partitions import admission
-from protocol.api.offset_commit_single import read, write
-from protocol.errors import BrokerError
-from protocol.records.layout import NO_TIMESTAMP
+from tidelog.broker.groups.offset_commits import Commit, Committer
+from tidelog.broker.groups.store import Committed
+from tidelog.broker.partitions import admission
+from tidelog.protocol.api.offset_commit_single import read, write
+from tidelog.protocol.errors import BrokerError
+from tidelog.protocol.records.layout import NO_TIMESTAMP
 
 if TYPE_CHECKING:
-    from broker.node import Node
-    from broker.security.session import Session
-    from protocol.message import RequestHeader
-    from protocol.wire import Buffer
+    from tidelog.broker.node import Node
+    from tidelog.broker.security.session import Session
+    from tidelog.protocol.message import RequestHeader
+    from tidelog.protocol.wire import Buffer
 
 
 def shortcut(

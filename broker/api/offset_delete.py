@@ -13,24 +13,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.groups.messages import State
-from broker.network.per_partition import per_partition
-from broker.network.turns import paced
-from protocol.acl import Operation, ResourceType
-from protocol.api.offset_delete import (
+from tidelog.broker.groups.messages import State
+from tidelog.broker.network.per_partition import per_partition
+from tidelog.broker.network.turns import paced
+from tidelog.protocol.acl import Operation, ResourceType
+from tidelog.protocol.api.offset_delete import (
     OffsetDeleteResponse,
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
-from protocol.errors import UnknownTopicOrPartition
-from protocol.group_errors import GroupIdNotFound, GroupSubscribedToTopic, NonEmptyGroup
+from tidelog.protocol.errors import UnknownTopicOrPartition
+from tidelog.protocol.group_errors import GroupIdNotFound, GroupSubscribedToTopic, NonEmptyGroup
 
 if TYPE_CHECKING:
-    from broker.network.context import Context
-    from broker.node import Node
-    from protocol.api.offset_delete import OffsetDeleteRequest
-    from protocol.errors import BrokerError
-    from protocol.topic_partition import TopicPartition
+    from tidelog.broker.network.context import Context
+    from tidelog.broker.node import Node
+    from tidelog.protocol.api.offset_delete import OffsetDeleteRequest
+    from tidelog.protocol.errors import BrokerError
+    from tidelog.protocol.topic_partition import TopicPartition
 
 
 async def handle(

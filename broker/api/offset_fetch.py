@@ -13,10 +13,10 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from broker.network.per_partition import per_partition
-from broker.network.turns import paced
-from protocol.acl import Operation, ResourceType
-from protocol.api.offset_fetch import (
+from tidelog.broker.network.per_partition import per_partition
+from tidelog.broker.network.turns import paced
+from tidelog.protocol.acl import Operation, ResourceType
+from tidelog.protocol.api.offset_fetch import (
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
     OffsetFetchResponsePartition,
@@ -24,22 +24,22 @@ from protocol.api.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
-from protocol.errors import ErrorCode
+from tidelog.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from broker.groups.store import Committed, StoredGroup
-    from broker.network.context import Context
-    from broker.node import Node
-    from protocol.api.offset_fetch import (
+    from tidelog.broker.groups.store import Committed, StoredGroup
+    from tidelog.broker.network.context import Context
+    from tidelog.broker.node import Node
+    from tidelog.protocol.api.offset_fetch import (
         OffsetFetchRequest,
         OffsetFetchRequestGroup,
         OffsetFetchRequestTopic,
         OffsetFetchRequestTopics,
     )
-    from protocol.errors import BrokerError
-    from protocol.topic_partition import TopicPartition
+    from tidelog.protocol.errors import BrokerError
+    from tidelog.protocol.topic_partition import TopicPartition
 
 _SEVERAL_SINCE = 8
 _DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED

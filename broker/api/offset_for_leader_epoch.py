@@ -12,11 +12,11 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from broker.network.per_partition import per_partition
-from broker.network.turns import paced
-from broker.partitions.offload import answer
-from protocol.acl import Operation, ResourceType
-from protocol.api.offset_for_leader_epoch import (
+from tidelog.broker.network.per_partition import per_partition
+from tidelog.broker.network.turns import paced
+from tidelog.broker.partitions.offload import answer
+from tidelog.protocol.acl import Operation, ResourceType
+from tidelog.protocol.api.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochResponse,
     OffsetForLeaderTopicResult,
@@ -25,14 +25,14 @@ from protocol.api.offset_for_leader_epoch import (
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
-    from broker.network.context import Context
-    from broker.node import Node
-    from broker.pools import Permit
-    from protocol.api.offset_for_leader_epoch import (
+    from tidelog.broker.network.context import Context
+    from tidelog.broker.node import Node
+    from tidelog.broker.pools import Permit
+    from tidelog.protocol.api.offset_for_leader_epoch import (
         OffsetForLeaderEpochRequest,
         OffsetForLeaderPartition,
     )
-    from protocol.errors import BrokerError
+    from tidelog.protocol.errors import BrokerError
 
 
 def handle(

@@ -18,39 +18,39 @@ from collections.abc import Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from broker.api.produce_parts import (
+from tidelog.broker.api.produce_parts import (
     TOPIC_IDS_SINCE,
     Part,
     answered,
     failed_in_transaction,
     failed_part,
 )
-from broker.network.context import CloseConnection
-from broker.network.per_partition import per_partition
-from broker.network.turns import paced
-from broker.partitions import admission
-from broker.transactions.verification import Verified, check_one_producer
-from protocol.api.produce import (
+from tidelog.broker.network.context import CloseConnection
+from tidelog.broker.network.per_partition import per_partition
+from tidelog.broker.network.turns import paced
+from tidelog.broker.partitions import admission
+from tidelog.broker.transactions.verification import Verified, check_one_producer
+from tidelog.protocol.api.produce import (
     PartitionProduceResponse,
     ProduceResponse,
     TopicProduceData,
     TopicProduceResponse,
 )
-from protocol.errors import KafkaStorageError
-from protocol.records.layout import NO_TIMESTAMP
-from storage.log.partition import Appended, Partition
-from storage.would_block import WouldBlock
+from tidelog.protocol.errors import KafkaStorageError
+from tidelog.protocol.records.layout import NO_TIMESTAMP
+from tidelog.storage.log.partition import Appended, Partition
+from tidelog.storage.would_block import WouldBlock
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
-    from broker.network.context import Context
-    from broker.node import Node
-    from broker.partitions.leader_hints import Addresses
-    from broker.partitions.openings import Failures
-    from protocol.api.produce import ProduceRequest
-    from protocol.errors import BrokerError
-    from protocol.topic_partition import TopicPartition
+    from tidelog.broker.network.context import Context
+    from tidelog.broker.node import Node
+    from tidelog.broker.partitions.leader_hints import Addresses
+    from tidelog.broker.partitions.openings import Failures
+    from tidelog.protocol.api.produce import ProduceRequest
+    from tidelog.protocol.errors import BrokerError
+    from tidelog.protocol.topic_partition import TopicPartition
 
     Coming = frozenset[TopicPartition]  # what this broker is about to lead
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.network.context import CloseConnection
-from broker.network.turns import paced
-from broker.partitions.leader_hints import leader_hint
-from protocol.api.produce import (
+from tidelog.broker.network.context import CloseConnection
+from tidelog.broker.network.turns import paced
+from tidelog.broker.partitions.leader_hints import leader_hint
+from tidelog.protocol.api.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
     NodeEndpoint,
@@ -21,19 +21,19 @@ from protocol.api.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from protocol.error_codes import ERRORS
-from protocol.errors import ErrorCode, InvalidTimestamp
-from protocol.records.layout import NO_TIMESTAMP
+from tidelog.protocol.error_codes import ERRORS
+from tidelog.protocol.errors import ErrorCode, InvalidTimestamp
+from tidelog.protocol.records.layout import NO_TIMESTAMP
 
 if TYPE_CHECKING:
     import asyncio
 
-    from broker.network.context import Context
-    from broker.node import Node
-    from broker.partitions.leader_hints import Addresses
-    from protocol.api.produce import ProduceRequest
-    from protocol.errors import BrokerError
-    from storage.log.partition import Appended, Partition
+    from tidelog.broker.network.context import Context
+    from tidelog.broker.node import Node
+    from tidelog.broker.partitions.leader_hints import Addresses
+    from tidelog.protocol.api.produce import ProduceRequest
+    from tidelog.protocol.errors import BrokerError
+    from tidelog.storage.log.partition import Appended, Partition
 
 TOPIC_IDS_SINCE = 13
 _LEADERS_SINCE = 10

@@ -13,23 +13,23 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
-from broker.api.produce_parts import failed_alone
-from broker.network.context import Later
-from broker.partitions import admission
-from protocol.api.produce_single import read, write
-from protocol.errors import BrokerError
-from storage.log.partition import Appended, Partition
-from storage.would_block import WouldBlock
+from tidelog.broker.api.produce_parts import failed_alone
+from tidelog.broker.network.context import Later
+from tidelog.broker.partitions import admission
+from tidelog.protocol.api.produce_single import read, write
+from tidelog.protocol.errors import BrokerError
+from tidelog.storage.log.partition import Appended, Partition
+from tidelog.storage.would_block import WouldBlock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from broker.network.context import Context
-    from broker.node import Node
-    from broker.security.session import Session
-    from protocol.api.produce import ProduceResponse
-    from protocol.message import RequestHeader
-    from protocol.wire import Buffer
+    from tidelog.broker.network.context import Context
+    from tidelog.broker.node import Node
+    from tidelog.broker.security.session import Session
+    from tidelog.protocol.api.produce import ProduceResponse
+    from tidelog.protocol.message import RequestHeader
+    from tidelog.protocol.wire import Buffer
 
     Waited = list[Buffer] | Callable[[Context], ProduceResponse]
 

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NoReturn
 
-from protocol.api.sasl_authenticate import SaslAuthenticateResponse
-from protocol.errors import IllegalSaslState
+from tidelog.protocol.api.sasl_authenticate import SaslAuthenticateResponse
+from tidelog.protocol.errors import IllegalSaslState
 
 if TYPE_CHECKING:
-    from broker.network.context import Context
-    from broker.node import Node
-    from protocol.api.sasl_authenticate import SaslAuthenticateRequest
-    from protocol.errors import BrokerError
+    from tidelog.broker.network.context import Context
+    from tidelog.broker.node import Node
+    from tidelog.protocol.api.sasl_authenticate import SaslAuthenticateRequest
+    from tidelog.protocol.errors import BrokerError
 
 
 def handle(_node: Node, _request: SaslAuthenticateRequest, _context: Context) -> NoReturn:

@@ -14,20 +14,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.network.turns import paced
-from protocol.acl import Operation, ResourceType
-from protocol.api.sync_group import SyncGroupResponse
-from protocol.group_errors import (
+from tidelog.broker.network.turns import paced
+from tidelog.protocol.acl import Operation, ResourceType
+from tidelog.protocol.api.sync_group import SyncGroupResponse
+from tidelog.protocol.group_errors import (
     CoordinatorLoadInProgress,
     InconsistentGroupProtocol,
     RebalanceInProgress,
 )
 
 if TYPE_CHECKING:
-    from broker.network.context import Context
-    from broker.node import Node
-    from protocol.api.sync_group import SyncGroupRequest
-    from protocol.errors import BrokerError
+    from tidelog.broker.network.context import Context
+    from tidelog.broker.node import Node
+    from tidelog.protocol.api.sync_group import SyncGroupRequest
+    from tidelog.protocol.errors import BrokerError
 
 _PROTOCOLS_SINCE = 5
 

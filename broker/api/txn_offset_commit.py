@@ -14,20 +14,20 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from broker.groups.offset_commits import Commit, Committer
-from broker.groups.store import Committed
-from broker.network.per_partition import per_partition
-from broker.network.turns import paced
-from broker.partitions import admission
-from broker.transactions import verification
-from broker.transactions.messages import Producer
-from protocol.acl import Operation, ResourceType
-from protocol.api.txn_offset_commit import (
+from tidelog.broker.groups.offset_commits import Commit, Committer
+from tidelog.broker.groups.store import Committed
+from tidelog.broker.network.per_partition import per_partition
+from tidelog.broker.network.turns import paced
+from tidelog.broker.partitions import admission
+from tidelog.broker.transactions import verification
+from tidelog.broker.transactions.messages import Producer
+from tidelog.protocol.acl import Operation, ResourceType
+from tidelog.protocol.api.txn_offset_commit import (
     TxnOffsetCommitResponse,
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
-from protocol.errors import (
+from tidelog.protocol.errors import (
     BrokerError,
     GroupAuthorizationFailed,
     InvalidProducerEpoch,
@@ -39,15 +39,15 @@ from protocol.errors import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from broker.network.context import Context
-    from broker.node import Node
-    from protocol.api.txn_offset_commit import (
+    from tidelog.broker.network.context import Context
+    from tidelog.broker.node import Node
+    from tidelog.protocol.api.txn_offset_commit import (
         TxnOffsetCommitRequest,
         TxnOffsetCommitRequestPartition,
     )
-    from protocol.topic_partition import TopicPartition
-    from storage.log.partition import Partition
-    from storage.log.producers.verification import Guard
+    from tidelog.protocol.topic_partition import TopicPartition
+    from tidelog.storage.log.partition import Partition
+    from tidelog.storage.log.producers.verification import Guard
 
     _Wanted = tuple[TopicPartition, TxnOffsetCommitRequestPartition]
 

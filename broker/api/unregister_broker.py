@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from protocol.api.unregister_broker import UnregisterBrokerResponse
+from tidelog.protocol.api.unregister_broker import UnregisterBrokerResponse
 
 if TYPE_CHECKING:
-    from broker.network.context import Context
-    from broker.node import Node
-    from protocol.api.unregister_broker import UnregisterBrokerRequest
-    from protocol.errors import BrokerError
+    from tidelog.broker.network.context import Context
+    from tidelog.broker.node import Node
+    from tidelog.protocol.api.unregister_broker import UnregisterBrokerRequest
+    from tidelog.protocol.errors import BrokerError
 
 
 async def handle(

@@ -11,18 +11,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.network.turns import paced
-from broker.transactions.messages import FEATURE, VERSION
-from protocol.api.update_features import UpdatableFeatureResult, UpdateFeaturesResponse
-from protocol.errors import InvalidUpdateVersion
+from tidelog.broker.network.turns import paced
+from tidelog.broker.transactions.messages import FEATURE, VERSION
+from tidelog.protocol.api.update_features import UpdatableFeatureResult, UpdateFeaturesResponse
+from tidelog.protocol.errors import InvalidUpdateVersion
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from broker.network.context import Context
-    from broker.node import Node
-    from protocol.api.update_features import FeatureUpdateKey, UpdateFeaturesRequest
-    from protocol.errors import BrokerError
+    from tidelog.broker.network.context import Context
+    from tidelog.broker.node import Node
+    from tidelog.protocol.api.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+    from tidelog.protocol.errors import BrokerError
 
 _KIND_SINCE = 1
 _ONE_RESULT_SINCE = 2

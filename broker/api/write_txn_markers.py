@@ -17,16 +17,16 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
-from broker.network.per_partition import per_partition, per_partition_async
-from broker.network.turns import paced
-from broker.transactions.messages import Producer
-from protocol.api.write_txn_markers import (
+from tidelog.broker.network.per_partition import per_partition, per_partition_async
+from tidelog.broker.network.turns import paced
+from tidelog.broker.transactions.messages import Producer
+from tidelog.protocol.api.write_txn_markers import (
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
     WritableTxnMarkerTopicResult,
     WriteTxnMarkersResponse,
 )
-from protocol.errors import (
+from tidelog.protocol.errors import (
     InvalidProducerEpoch,
     InvalidProducerIdMapping,
     KafkaStorageError,
@@ -34,12 +34,12 @@ from protocol.errors import (
 )
 
 if TYPE_CHECKING:
-    from broker.network.context import Context
-    from broker.node import Node
-    from broker.partitions.openings import Failures
-    from protocol.api.write_txn_markers import WritableTxnMarker, WriteTxnMarkersRequest
-    from protocol.errors import BrokerError
-    from storage.log.partition import Appended
+    from tidelog.broker.network.context import Context
+    from tidelog.broker.node import Node
+    from tidelog.broker.partitions.openings import Failures
+    from tidelog.protocol.api.write_txn_markers import WritableTxnMarker, WriteTxnMarkersRequest
+    from tidelog.protocol.errors import BrokerError
+    from tidelog.storage.log.partition import Appended
 
 _API = "write_txn_markers"
 _AT_ONCE = 64

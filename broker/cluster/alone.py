@@ -8,18 +8,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.clock import machine_boot_id
-from broker.cluster.directories import Directories, has_file, used_by
-from broker.metadata.records import NO_LEADER
-from broker.metadata.store import MetadataError
-from storage.directory.log_directory import LogDirectoryError
+from tidelog.broker.clock import machine_boot_id
+from tidelog.broker.cluster.directories import Directories, has_file, used_by
+from tidelog.broker.metadata.records import NO_LEADER
+from tidelog.broker.metadata.store import MetadataError
+from tidelog.storage.directory.log_directory import LogDirectoryError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from broker.metadata.image import Image
-    from broker.node import Node
+    from tidelog.broker.metadata.image import Image
+    from tidelog.broker.node import Node
 
 
 class Alone:

@@ -11,25 +11,25 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING
 
-from broker.clock import machine_boot_id
-from broker.cluster.directories import Directories
-from broker.cluster.disks import Disks
-from broker.cluster.governing import Governing
-from broker.cluster.keep_alive import KeepAlive
-from broker.cluster.rules import Rules
-from broker.cluster.session import Session, SessionLostError
-from broker.membership.controlled_shutdown import may_stop
-from broker.metadata.brokers.records import Endpoint
-from protocol.errors import BrokerError
+from tidelog.broker.clock import machine_boot_id
+from tidelog.broker.cluster.directories import Directories
+from tidelog.broker.cluster.disks import Disks
+from tidelog.broker.cluster.governing import Governing
+from tidelog.broker.cluster.keep_alive import KeepAlive
+from tidelog.broker.cluster.rules import Rules
+from tidelog.broker.cluster.session import Session, SessionLostError
+from tidelog.broker.membership.controlled_shutdown import may_stop
+from tidelog.broker.metadata.brokers.records import Endpoint
+from tidelog.protocol.errors import BrokerError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
-    from broker.cluster.keep_alive import Renewals
-    from broker.network.accepting.listener import Listener
-    from broker.node import Node
-    from broker.replication.lease import Lease
+    from tidelog.broker.cluster.keep_alive import Renewals
+    from tidelog.broker.network.accepting.listener import Listener
+    from tidelog.broker.node import Node
+    from tidelog.broker.replication.lease import Lease
 
 log = logging.getLogger("tidelog.cluster")
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from broker.metadata.local import FILE as METADATA_FILE
-from broker.metadata.names import new_id, written_id
-from storage import filenames
-from storage.directory.log_directory import LogDirectoryError
-from storage.directory.registration_file import (
+from tidelog.broker.metadata.local import FILE as METADATA_FILE
+from tidelog.broker.metadata.names import new_id, written_id
+from tidelog.storage import filenames
+from tidelog.storage.directory.log_directory import LogDirectoryError
+from tidelog.storage.directory.registration_file import (
     DirectoryState,
     RegistrationFileError,
     begun,
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-    from broker.metadata.image import Image
+    from tidelog.broker.metadata.image import Image
 
 log = logging.getLogger("tidelog.cluster")
 

@@ -12,17 +12,17 @@ import os
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from broker.cluster.slow_disks import SlowDisks
-from broker.metadata.brokers.records import OfflineRecord
+from tidelog.broker.cluster.slow_disks import SlowDisks
+from tidelog.broker.metadata.brokers.records import OfflineRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
     from uuid import UUID
 
-    from broker.cluster.directories import Directories
-    from broker.node import Node
-    from storage.log.partition import Partition
+    from tidelog.broker.cluster.directories import Directories
+    from tidelog.broker.node import Node
+    from tidelog.storage.log.partition import Partition
 
 log = logging.getLogger("tidelog.cluster")
 

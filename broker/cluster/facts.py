@@ -11,22 +11,22 @@ from collections import Counter
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from broker.http.answers import twice
-from broker.http.readiness import reasons
-from broker.metadata.brokers.records import OfflineRecord
-from broker.metadata.standing import SERVING, standings, state_of, why_missing
-from broker.network.accepting.listener import HTTP
-from broker.transactions.open_transactions import opened
+from tidelog.broker.http.answers import twice
+from tidelog.broker.http.readiness import reasons
+from tidelog.broker.metadata.brokers.records import OfflineRecord
+from tidelog.broker.metadata.standing import SERVING, standings, state_of, why_missing
+from tidelog.broker.network.accepting.listener import HTTP
+from tidelog.broker.transactions.open_transactions import opened
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from uuid import UUID
 
-    from broker.http.question import Asked
-    from broker.metadata.image import Image
-    from broker.metadata.standing import Standing
-    from broker.node import Node
-    from storage.log.partition import Partition
+    from tidelog.broker.http.question import Asked
+    from tidelog.broker.metadata.image import Image
+    from tidelog.broker.metadata.standing import Standing
+    from tidelog.broker.node import Node
+    from tidelog.storage.log.partition import Partition
 
 _IDLE_MS = 60_000
 """Transactions whose producer was heard of since are left out: most end by themselves."""

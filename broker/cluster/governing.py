@@ -12,18 +12,18 @@ from collections import defaultdict
 from enum import Enum, auto
 from typing import TYPE_CHECKING
 
-from broker.folded_log import folded
-from broker.membership.sessions import Sessions
-from broker.metadata.store import MOST_OPERATIONS, LeaseEndedError
-from broker.replication.controller import controller
-from protocol.errors import BrokerError
+from tidelog.broker.folded_log import folded
+from tidelog.broker.membership.sessions import Sessions
+from tidelog.broker.metadata.store import MOST_OPERATIONS, LeaseEndedError
+from tidelog.broker.replication.controller import controller
+from tidelog.protocol.errors import BrokerError
 
 if TYPE_CHECKING:
-    from broker.cluster.cluster import Cluster
-    from broker.cluster.rules import Rules
-    from broker.metadata.image import Image
-    from broker.node import Node
-    from broker.replication.transactions import PartitionChange, Transaction
+    from tidelog.broker.cluster.cluster import Cluster
+    from tidelog.broker.cluster.rules import Rules
+    from tidelog.broker.metadata.image import Image
+    from tidelog.broker.node import Node
+    from tidelog.broker.replication.transactions import PartitionChange, Transaction
 
 log = logging.getLogger("tidelog.cluster")
 

@@ -12,13 +12,13 @@ import logging
 import threading
 from typing import TYPE_CHECKING, Any
 
-from protocol.errors import BrokerError
+from tidelog.protocol.errors import BrokerError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from broker.metadata.store import KeyValueStore
-    from broker.replication.lease import Lease
+    from tidelog.broker.metadata.store import KeyValueStore
+    from tidelog.broker.replication.lease import Lease
 
 log = logging.getLogger("tidelog.cluster")
 

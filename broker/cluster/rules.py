@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.replication.controller.controller import TopicRules
+from tidelog.broker.replication.controller.controller import TopicRules
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from broker.metadata.image import Topic
-    from broker.topics.settings import Settings
+    from tidelog.broker.metadata.image import Topic
+    from tidelog.broker.topics.settings import Settings
 
 
 class Rules:

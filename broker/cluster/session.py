@@ -11,27 +11,27 @@ import logging
 import secrets
 from typing import TYPE_CHECKING
 
-from broker.cluster.keep_alive import KeepAlive
-from broker.membership import clean_start, controlled_shutdown, registration
-from broker.membership.registration import DuplicateBrokerError, Start
-from broker.metadata.brokers.records import Secret
-from broker.metadata.local import shared_path
-from broker.metadata.names import new_id, written_id
-from broker.metadata.store import LeaseEndedError, MetadataError
-from broker.replication.lease import Lease
-from protocol.errors import BrokerError
+from tidelog.broker.cluster.keep_alive import KeepAlive
+from tidelog.broker.membership import clean_start, controlled_shutdown, registration
+from tidelog.broker.membership.registration import DuplicateBrokerError, Start
+from tidelog.broker.metadata.brokers.records import Secret
+from tidelog.broker.metadata.local import shared_path
+from tidelog.broker.metadata.names import new_id, written_id
+from tidelog.broker.metadata.store import LeaseEndedError, MetadataError
+from tidelog.broker.replication.lease import Lease
+from tidelog.protocol.errors import BrokerError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from broker.cluster.directories import Directories
-    from broker.cluster.keep_alive import Renewals
-    from broker.cluster.rules import Rules
-    from broker.metadata.brokers.members import LiveBroker
-    from broker.metadata.brokers.records import Endpoint, OfflineRecord
-    from broker.metadata.image import Image
-    from broker.node import Node
-    from broker.replication.transactions import Transaction
+    from tidelog.broker.cluster.directories import Directories
+    from tidelog.broker.cluster.keep_alive import Renewals
+    from tidelog.broker.cluster.rules import Rules
+    from tidelog.broker.metadata.brokers.members import LiveBroker
+    from tidelog.broker.metadata.brokers.records import Endpoint, OfflineRecord
+    from tidelog.broker.metadata.image import Image
+    from tidelog.broker.node import Node
+    from tidelog.broker.replication.transactions import Transaction
 
 log = logging.getLogger("tidelog.cluster")
 

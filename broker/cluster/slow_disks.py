@@ -15,14 +15,14 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from storage.directory.disk_probe import probe
+from tidelog.storage.directory.disk_probe import probe
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
-    from broker.pools import SyncPools
+    from tidelog.broker.pools import SyncPools
 
 log = logging.getLogger("tidelog.cluster")
 

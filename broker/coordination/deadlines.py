@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from broker.clock import Clock
+    from tidelog.broker.clock import Clock
 
 _FEW = 1_000
 

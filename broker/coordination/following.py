@@ -14,15 +14,15 @@ import contextlib
 import logging
 from typing import TYPE_CHECKING
 
-from broker.coordination.raising import raising
+from tidelog.broker.coordination.raising import raising
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from uuid import UUID
 
-    from broker.coordination.ownership import Action, Ownership
-    from broker.metadata.image import Image, Topic
-    from broker.node import Node
+    from tidelog.broker.coordination.ownership import Action, Ownership
+    from tidelog.broker.metadata.image import Image, Topic
+    from tidelog.broker.node import Node
 
 log = logging.getLogger("tidelog.coordination")
 

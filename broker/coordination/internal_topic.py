@@ -10,9 +10,9 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.coordination.ownership import NO_EPOCH
-from broker.metadata.records import NO_LEADER
-from protocol.errors import (
+from tidelog.broker.coordination.ownership import NO_EPOCH
+from tidelog.broker.metadata.records import NO_LEADER
+from tidelog.protocol.errors import (
     BrokerError,
     KafkaStorageError,
     MessageTooLarge,
@@ -23,21 +23,21 @@ from protocol.errors import (
     TopicAlreadyExists,
     UnknownTopicOrPartition,
 )
-from protocol.group_errors import CoordinatorNotAvailable, NotCoordinator
-from protocol.group_records import partition_of
-from protocol.records.plain import Plain, in_batch, written
-from storage.would_block import WouldBlock
+from tidelog.protocol.group_errors import CoordinatorNotAvailable, NotCoordinator
+from tidelog.protocol.group_records import partition_of
+from tidelog.protocol.records.plain import Plain, in_batch, written
+from tidelog.storage.would_block import WouldBlock
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
     from uuid import UUID
 
-    from broker.clock import Clock
-    from broker.coordination.ownership import Ownership
-    from broker.node import Node
-    from broker.transactions.messages import Producer
-    from storage.log.partition import Appended, Partition
-    from storage.log.producers.verification import Guard
+    from tidelog.broker.clock import Clock
+    from tidelog.broker.coordination.ownership import Ownership
+    from tidelog.broker.node import Node
+    from tidelog.broker.transactions.messages import Producer
+    from tidelog.storage.log.partition import Appended, Partition
+    from tidelog.storage.log.producers.verification import Guard
 
     Written = tuple[bytes, bytes | None]  # key and value of a record
     Records = Sequence[Written] | Plain  # that are written into one batch
@@ -295,7 +295,9 @@ class InternalTopic:
         """Returns how many replicas the partitions of the topic can have now."""
         if self._node.cluster is None:
             return 1
-        from broker.coordination.raising import factor  # a broker that is alone needs none of it
+        from tidelog.broker.coordination.raising import (
+            factor,  # a broker that is alone needs none of it
+        )
 
         image = self._node.metadata.image
         wanted = self._declared.replication_factor

@@ -11,14 +11,14 @@ import contextlib
 import logging
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from broker.coordination.ownership import Load, Resign
-from protocol.group_errors import CoordinatorLoadInProgress
+from tidelog.broker.coordination.ownership import Load, Resign
+from tidelog.protocol.group_errors import CoordinatorLoadInProgress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from broker.coordination.ownership import Action, Ownership
-    from broker.node import Node
+    from tidelog.broker.coordination.ownership import Action, Ownership
+    from tidelog.broker.node import Node
 
 log = logging.getLogger("tidelog.coordination")
 

@@ -20,7 +20,11 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TYPE_CHECKING, NamedTuple
 
-from protocol.group_errors import CoordinatorLoadInProgress, CoordinatorNotAvailable, NotCoordinator
+from tidelog.protocol.group_errors import (
+    CoordinatorLoadInProgress,
+    CoordinatorNotAvailable,
+    NotCoordinator,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -5,14 +5,14 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from protocol.errors import CorruptMessage
-from protocol.records import batch as batches
+from tidelog.protocol.errors import CorruptMessage
+from tidelog.protocol.records import batch as batches
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from protocol.records.layout import Batch, Record
-    from storage.log.partition import Partition
+    from tidelog.protocol.records.layout import Batch, Record
+    from tidelog.storage.log.partition import Partition
 
 log = logging.getLogger("tidelog.coordination")
 

@@ -15,9 +15,9 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
-from broker.network.per_partition import per_partition
-from broker.partitions.committed import read_committed
-from broker.partitions.conversion import (
+from tidelog.broker.network.per_partition import per_partition
+from tidelog.broker.partitions.committed import read_committed
+from tidelog.broker.partitions.conversion import (
     AS_STORED_SINCE,
     NO_RECORDS,
     Reading,
@@ -26,10 +26,10 @@ from broker.partitions.conversion import (
     read_as_stored,
     read_for_version,
 )
-from broker.partitions.fetch_parts import failed
-from broker.partitions.leader_hints import leader_hint
-from protocol.acl import Operation, ResourceType
-from protocol.api.fetch import (
+from tidelog.broker.partitions.fetch_parts import failed
+from tidelog.broker.partitions.leader_hints import leader_hint
+from tidelog.protocol.acl import Operation, ResourceType
+from tidelog.protocol.api.fetch import (
     FetchableTopicResponse,
     FetchResponse,
     LeaderIdAndEpoch,
@@ -37,7 +37,7 @@ from protocol.api.fetch import (
     PartitionData,
     SegmentAppendTimes,
 )
-from protocol.errors import (
+from tidelog.protocol.errors import (
     ErrorCode,
     InconsistentTopicId,
     UnknownTopicId,
@@ -47,15 +47,20 @@ from protocol.errors import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from broker.network.context import Context
-    from broker.node import Node
-    from broker.partitions.leader_hints import Addresses
-    from broker.pools import Permit
-    from broker.replicas.consumers import ConsumerReads
-    from protocol.api.fetch import AbortedTransaction, FetchPartition, FetchRequest, FetchTopic
-    from protocol.errors import BrokerError
-    from protocol.wire import Buffer
-    from storage.log.partition import Partition
+    from tidelog.broker.network.context import Context
+    from tidelog.broker.node import Node
+    from tidelog.broker.partitions.leader_hints import Addresses
+    from tidelog.broker.pools import Permit
+    from tidelog.broker.replicas.consumers import ConsumerReads
+    from tidelog.protocol.api.fetch import (
+        AbortedTransaction,
+        FetchPartition,
+        FetchRequest,
+        FetchTopic,
+    )
+    from tidelog.protocol.errors import BrokerError
+    from tidelog.protocol.wire import Buffer
+    from tidelog.storage.log.partition import Partition
 
 TOPIC_IDS_SINCE = 13
 _READ_COMMITTED = 1

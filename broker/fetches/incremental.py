@@ -14,22 +14,22 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, cast
 
-from broker.fetches.attempt import TOPIC_IDS_SINCE
-from broker.fetches.session import as_topics
-from broker.network.turns import paced
-from broker.partitions.waiting import Wait
-from protocol.api.fetch import FetchResponse
-from protocol.errors import ErrorCode, FetchSessionIdNotFound
+from tidelog.broker.fetches.attempt import TOPIC_IDS_SINCE
+from tidelog.broker.fetches.session import as_topics
+from tidelog.broker.network.turns import paced
+from tidelog.broker.partitions.waiting import Wait
+from tidelog.protocol.api.fetch import FetchResponse
+from tidelog.protocol.errors import ErrorCode, FetchSessionIdNotFound
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from broker.fetches.attempt import Attempt
-    from broker.fetches.session import Cached, CachedTopic, FetchSession
-    from broker.network.context import Context
-    from broker.node import Node
-    from protocol.api.fetch import FetchRequest, FetchTopic, PartitionData
-    from storage.log.partition import Partition
+    from tidelog.broker.fetches.attempt import Attempt
+    from tidelog.broker.fetches.session import Cached, CachedTopic, FetchSession
+    from tidelog.broker.network.context import Context
+    from tidelog.broker.node import Node
+    from tidelog.protocol.api.fetch import FetchRequest, FetchTopic, PartitionData
+    from tidelog.storage.log.partition import Partition
 
 _LOOK_S = 1.0  # how often logs are looked at of which nothing was heard
 

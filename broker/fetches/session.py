@@ -16,13 +16,13 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from protocol.api.fetch import FetchTopic
+from tidelog.protocol.api.fetch import FetchTopic
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from uuid import UUID
 
-    from protocol.api.fetch import FetchPartition, FetchRequest, PartitionData
+    from tidelog.protocol.api.fetch import FetchPartition, FetchRequest, PartitionData
 
 SESSIONLESS = -1  # the epoch of a fetch that asks for no session, and closes the one it names
 FIRST = 0  # the epoch of a fetch that asks for a session

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from broker.fetches.session import FetchSession
-from protocol.errors import (
+from tidelog.broker.fetches.session import FetchSession
+from tidelog.protocol.errors import (
     FetchSessionIdNotFound,
     FetchSessionTopicIdError,
     InvalidFetchSessionEpoch,
@@ -24,8 +24,8 @@ from protocol.errors import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from broker.fetches.session import Cached
-    from protocol.api.fetch import FetchRequest
+    from tidelog.broker.fetches.session import Cached
+    from tidelog.protocol.api.fetch import FetchRequest
 
 EVICTION_S: Final = 120.0  # Kafka's min.incremental.fetch.session.eviction.ms, which nobody can set
 _ASK_AGAIN_S: Final = 1.0  # after a search in vain

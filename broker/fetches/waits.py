@@ -8,20 +8,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from broker.fetches.attempt import TOPIC_IDS_SINCE, Attempt
-from broker.partitions.fetch_parts import wanted_names
-from broker.partitions.offload import offload
-from broker.pools import ON_LOOP
-from storage.would_block import WouldBlock
+from tidelog.broker.fetches.attempt import TOPIC_IDS_SINCE, Attempt
+from tidelog.broker.partitions.fetch_parts import wanted_names
+from tidelog.broker.partitions.offload import offload
+from tidelog.broker.pools import ON_LOOP
+from tidelog.storage.would_block import WouldBlock
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
     from typing import Any
 
-    from broker.network.context import Context
-    from broker.node import Node
-    from broker.pools import Permit
-    from protocol.api.fetch import FetchRequest, FetchResponse, FetchTopic
+    from tidelog.broker.network.context import Context
+    from tidelog.broker.node import Node
+    from tidelog.broker.pools import Permit
+    from tidelog.protocol.api.fetch import FetchRequest, FetchResponse, FetchTopic
 
 
 class Fetch(Protocol):

@@ -18,15 +18,15 @@ import uuid
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from broker.coordination.deadlines import Deadlines
-from broker.coordination.loading import Loader
-from broker.groups.deleted_topics import DeletedTopics
-from broker.groups.held import of_assignments, of_join
-from broker.groups.messages import Answer, Join, Joined, State, Store, Synced
-from broker.groups.offset_commits import OffsetCommits
-from broker.groups.offsets_topic import TOPIC
-from protocol.errors import BrokerError, InvalidRequest, MessageTooLarge, RecordListTooLarge
-from protocol.group_errors import (
+from tidelog.broker.coordination.deadlines import Deadlines
+from tidelog.broker.coordination.loading import Loader
+from tidelog.broker.groups.deleted_topics import DeletedTopics
+from tidelog.broker.groups.held import of_assignments, of_join
+from tidelog.broker.groups.messages import Answer, Join, Joined, State, Store, Synced
+from tidelog.broker.groups.offset_commits import OffsetCommits
+from tidelog.broker.groups.offsets_topic import TOPIC
+from tidelog.protocol.errors import BrokerError, InvalidRequest, MessageTooLarge, RecordListTooLarge
+from tidelog.protocol.group_errors import (
     CoordinatorNotAvailable,
     InvalidSessionTimeout,
     NotCoordinator,
@@ -37,13 +37,13 @@ from protocol.group_errors import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
 
-    from broker.coordination.following import Following
-    from broker.coordination.internal_topic import Written
-    from broker.coordination.ownership import Load
-    from broker.groups.group import Group
-    from broker.groups.messages import Action
-    from broker.groups.store import Loading, StoredGroup
-    from broker.node import Node
+    from tidelog.broker.coordination.following import Following
+    from tidelog.broker.coordination.internal_topic import Written
+    from tidelog.broker.coordination.ownership import Load
+    from tidelog.broker.groups.group import Group
+    from tidelog.broker.groups.messages import Action
+    from tidelog.broker.groups.store import Loading, StoredGroup
+    from tidelog.broker.node import Node
 
 log = logging.getLogger("tidelog.groups")
 
@@ -76,7 +76,7 @@ class Coordinator(OffsetCommits):
 
     def join_cluster(self) -> None:
         """Coordinates only the groups of partitions that this broker leads, of several brokers."""
-        from broker.coordination.following import (
+        from tidelog.broker.coordination.following import (
             Following,  # a broker that is alone needs none of it
         )
 

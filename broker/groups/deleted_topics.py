@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from broker.metadata.image import Image
+    from tidelog.broker.metadata.image import Image
 
 
 class DeletedTopics:

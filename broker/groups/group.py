@@ -21,8 +21,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from broker.groups.members import Member, Membership
-from broker.groups.messages import (
+from tidelog.broker.groups.members import Member, Membership
+from tidelog.broker.groups.messages import (
     ON_COMMIT,
     ON_HEARTBEAT,
     ON_JOIN,
@@ -33,7 +33,7 @@ from broker.groups.messages import (
     State,
     Store,
 )
-from protocol.group_errors import (
+from tidelog.protocol.group_errors import (
     FencedInstanceId,
     GroupMaxSizeReached,
     InconsistentGroupProtocol,

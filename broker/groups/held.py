@@ -12,15 +12,15 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from protocol.errors import PolicyViolation
+from tidelog.protocol.errors import PolicyViolation
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from broker.groups.group import Group
-    from broker.groups.messages import Join, Protocols
-    from broker.groups.offset_commits import Commit
-    from broker.groups.store import Committed, StoredGroup
+    from tidelog.broker.groups.group import Group
+    from tidelog.broker.groups.messages import Join, Protocols
+    from tidelog.broker.groups.offset_commits import Commit
+    from tidelog.broker.groups.store import Committed, StoredGroup
 
 GROUP_BYTES: Final = 1_500
 MEMBER_BYTES: Final = 1_200

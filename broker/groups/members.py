@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, Final
 
-from broker.groups.messages import Answer, Join, Joined, Protocols, State, Synced
-from broker.groups.tallies import Tallies
-from protocol.group_errors import (
+from tidelog.broker.groups.messages import Answer, Join, Joined, Protocols, State, Synced
+from tidelog.broker.groups.tallies import Tallies
+from tidelog.protocol.group_errors import (
     CoordinatorNotAvailable,
     FencedInstanceId,
     IllegalGeneration,
@@ -22,7 +22,7 @@ from protocol.group_errors import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from broker.groups.messages import Action
+    from tidelog.broker.groups.messages import Action
 
 
 MOST_PENDING: Final = 10_000

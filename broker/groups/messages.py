@@ -9,12 +9,16 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from protocol.group_errors import CoordinatorNotAvailable, RebalanceInProgress, UnknownMemberId
+from tidelog.protocol.group_errors import (
+    CoordinatorNotAvailable,
+    RebalanceInProgress,
+    UnknownMemberId,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from protocol.errors import BrokerError
+    from tidelog.protocol.errors import BrokerError
 
 
 class State(Enum):

@@ -13,32 +13,32 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.groups.held import of_commit, of_text
-from broker.groups.messages import State
-from broker.groups.pending_offsets import PendingBatch
-from broker.groups.registry import GroupRegistry
-from broker.groups.store import offset_record
-from broker.network.turns import pause
-from protocol.errors import BrokerError, MessageTooLarge, RecordListTooLarge
-from protocol.group_errors import (
+from tidelog.broker.groups.held import of_commit, of_text
+from tidelog.broker.groups.messages import State
+from tidelog.broker.groups.pending_offsets import PendingBatch
+from tidelog.broker.groups.registry import GroupRegistry
+from tidelog.broker.groups.store import offset_record
+from tidelog.broker.network.turns import pause
+from tidelog.protocol.errors import BrokerError, MessageTooLarge, RecordListTooLarge
+from tidelog.protocol.group_errors import (
     CoordinatorLoadInProgress,
     IllegalGeneration,
     InvalidCommitOffsetSize,
 )
-from protocol.records.plain import Plain, together, written
+from tidelog.protocol.records.plain import Plain, together, written
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
     from typing import Self
 
-    from broker.coordination.loading import Loader
-    from broker.groups.store import Committed, Loading, StoredGroup
-    from broker.node import Node
-    from broker.transactions.messages import Producer
-    from protocol.records.plain import Plain
-    from protocol.topic_partition import TopicPartition
-    from storage.log.partition import Partition
-    from storage.log.producers.verification import Guard
+    from tidelog.broker.coordination.loading import Loader
+    from tidelog.broker.groups.store import Committed, Loading, StoredGroup
+    from tidelog.broker.node import Node
+    from tidelog.broker.transactions.messages import Producer
+    from tidelog.protocol.records.plain import Plain
+    from tidelog.protocol.topic_partition import TopicPartition
+    from tidelog.storage.log.partition import Partition
+    from tidelog.storage.log.producers.verification import Guard
 
 
 _WRITTEN_AT_ONCE = 100  # records

@@ -9,17 +9,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.groups.messages import State
-from config.setting import LONG_MAX
-from protocol.records.layout import NO_TIMESTAMP
-from storage.time.trusted_clock import corrected_time
+from tidelog.broker.groups.messages import State
+from tidelog.config.setting import LONG_MAX
+from tidelog.protocol.records.layout import NO_TIMESTAMP
+from tidelog.storage.time.trusted_clock import corrected_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from broker.groups.store import Committed, StoredGroup
-    from protocol.topic_partition import TopicPartition
-    from storage.time.trusted_clock import Change
+    from tidelog.broker.groups.store import Committed, StoredGroup
+    from tidelog.protocol.topic_partition import TopicPartition
+    from tidelog.storage.time.trusted_clock import Change
 
 _SLICE = 500  # offsets; correcting them takes a few milliseconds
 

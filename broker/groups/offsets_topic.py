@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.coordination.internal_topic import Declared, InternalTopic
-from broker.coordination.reading import batches_of, end_of
-from broker.groups.store import Loading
-from protocol.records.layout import NO_PRODUCER_ID
-from protocol.records.markers import marker_of
-from storage.time.trusted_clock import StepBack, corrected_time
+from tidelog.broker.coordination.internal_topic import Declared, InternalTopic
+from tidelog.broker.coordination.reading import batches_of, end_of
+from tidelog.broker.groups.store import Loading
+from tidelog.protocol.records.layout import NO_PRODUCER_ID
+from tidelog.protocol.records.markers import marker_of
+from tidelog.storage.time.trusted_clock import StepBack, corrected_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from broker.clock import Clock
-    from broker.coordination.ownership import Ownership
-    from broker.groups.group import Group
-    from broker.node import Node
-    from protocol.records.batch import Record
-    from storage.log.partition import Partition
-    from storage.log.times.append_clock import AppendClock
-    from storage.time.trusted_clock import Change
+    from tidelog.broker.clock import Clock
+    from tidelog.broker.coordination.ownership import Ownership
+    from tidelog.broker.groups.group import Group
+    from tidelog.broker.node import Node
+    from tidelog.protocol.records.batch import Record
+    from tidelog.storage.log.partition import Partition
+    from tidelog.storage.log.times.append_clock import AppendClock
+    from tidelog.storage.time.trusted_clock import Change
 
 TOPIC = "__consumer_offsets"
 

@@ -12,15 +12,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.groups.offset_expiry import corrected_commit
+from tidelog.broker.groups.offset_expiry import corrected_commit
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
-    from broker.coordination.internal_topic import Log
-    from broker.groups.store import Committed
-    from protocol.topic_partition import TopicPartition
-    from storage.time.trusted_clock import Change
+    from tidelog.broker.coordination.internal_topic import Log
+    from tidelog.broker.groups.store import Committed
+    from tidelog.protocol.topic_partition import TopicPartition
+    from tidelog.storage.time.trusted_clock import Change
 
 NOT_STORED = -1
 

@@ -13,18 +13,18 @@ import contextlib
 import logging
 from typing import TYPE_CHECKING, Final
 
-from broker.clock import ManualClock, SystemClock
-from broker.coordination.ownership import Ownership
-from broker.folded_log import GROUPS, FoldedLog
-from broker.groups.group import Group
-from broker.groups.held import HeldBytes, of_group, pieces
-from broker.groups.messages import State
-from broker.groups.offset_expiry import correct_times, expired_offsets
-from broker.groups.offsets_topic import GroupReader, offsets_topic
-from broker.groups.store import StoredGroup
-from broker.network.turns import pause
-from protocol.errors import BrokerError, PolicyViolation
-from protocol.group_errors import (
+from tidelog.broker.clock import ManualClock, SystemClock
+from tidelog.broker.coordination.ownership import Ownership
+from tidelog.broker.folded_log import GROUPS, FoldedLog
+from tidelog.broker.groups.group import Group
+from tidelog.broker.groups.held import HeldBytes, of_group, pieces
+from tidelog.broker.groups.messages import State
+from tidelog.broker.groups.offset_expiry import correct_times, expired_offsets
+from tidelog.broker.groups.offsets_topic import GroupReader, offsets_topic
+from tidelog.broker.groups.store import StoredGroup
+from tidelog.broker.network.turns import pause
+from tidelog.protocol.errors import BrokerError, PolicyViolation
+from tidelog.protocol.group_errors import (
     CoordinatorLoadInProgress,
     CoordinatorNotAvailable,
     GroupIdNotFound,
@@ -35,10 +35,10 @@ from protocol.group_errors import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from broker.clock import Clock
-    from broker.node import Node
-    from protocol.topic_partition import TopicPartition
-    from storage.time.trusted_clock import Change
+    from tidelog.broker.clock import Clock
+    from tidelog.broker.node import Node
+    from tidelog.protocol.topic_partition import TopicPartition
+    from tidelog.storage.time.trusted_clock import Change
 
 log = logging.getLogger("tidelog.groups")
 

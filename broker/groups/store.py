@@ -10,31 +10,31 @@ import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.coordination.ownership import NO_EPOCH
-from broker.groups.members import Member
-from broker.groups.messages import State
-from broker.groups.offset_expiry import corrected_commit
-from broker.groups.pending_offsets import PendingBatch, PendingOffsets
-from broker.groups.subscriptions import subscribed_topics
-from broker.network.turns import paced
-from protocol import group_records
-from protocol.group_records import (
+from tidelog.broker.coordination.ownership import NO_EPOCH
+from tidelog.broker.groups.members import Member
+from tidelog.broker.groups.messages import State
+from tidelog.broker.groups.offset_expiry import corrected_commit
+from tidelog.broker.groups.pending_offsets import PendingBatch, PendingOffsets
+from tidelog.broker.groups.subscriptions import subscribed_topics
+from tidelog.broker.network.turns import paced
+from tidelog.protocol import group_records
+from tidelog.protocol.group_records import (
     GroupMetadataKey,
     GroupMetadataValue,
     MemberMetadata,
     OffsetCommitValue,
 )
-from protocol.message import DecodeError
-from protocol.records.layout import NO_PRODUCER_ID, NO_TIMESTAMP
-from storage.time.trusted_clock import corrected_time
+from tidelog.protocol.message import DecodeError
+from tidelog.protocol.records.layout import NO_PRODUCER_ID, NO_TIMESTAMP
+from tidelog.storage.time.trusted_clock import corrected_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from broker.coordination.internal_topic import Log, Written
-    from broker.groups.group import Group
-    from protocol.topic_partition import TopicPartition
-    from storage.time.trusted_clock import Change
+    from tidelog.broker.coordination.internal_topic import Log, Written
+    from tidelog.broker.groups.group import Group
+    from tidelog.protocol.topic_partition import TopicPartition
+    from tidelog.storage.time.trusted_clock import Change
 
 log = logging.getLogger("tidelog.groups")
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from functools import cache
 
-from protocol.message import Codec, DecodeError
-from protocol.schema import Bytes, Message, String, since
+from tidelog.protocol.message import Codec, DecodeError
+from tidelog.protocol.schema import Bytes, Message, String, since
 
 
 class ConsumerProtocolSubscription(Message):

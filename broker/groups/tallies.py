@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from broker.groups.members import Member
-    from broker.groups.messages import Protocols
+    from tidelog.broker.groups.members import Member
+    from tidelog.broker.groups.messages import Protocols
 
 
 class Tallies:

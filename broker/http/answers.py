@@ -14,8 +14,8 @@ import json
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from config.instants import to_iso
-from protocol.errors import BrokerError, ErrorCode
+from tidelog.config.instants import to_iso
+from tidelog.protocol.errors import BrokerError, ErrorCode
 
 if TYPE_CHECKING:
     import logging

@@ -20,23 +20,23 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from broker.cluster.facts import cluster
-from broker.http import changes, gathering
-from broker.http.answers import Refused, answering, twice
-from broker.http.clock import clock, topic_clock
-from broker.http.doctor import doctor
-from broker.http.explain import explain
-from broker.http.gathering import Question
-from broker.http.others import ANSWERED_BY, ASKED_BY, Others, name_of
-from broker.http.question import Asked
-from protocol.errors import OffsetOutOfRange
+from tidelog.broker.cluster.facts import cluster
+from tidelog.broker.http import changes, gathering
+from tidelog.broker.http.answers import Refused, answering, twice
+from tidelog.broker.http.clock import clock, topic_clock
+from tidelog.broker.http.doctor import doctor
+from tidelog.broker.http.explain import explain
+from tidelog.broker.http.gathering import Question
+from tidelog.broker.http.others import ANSWERED_BY, ASKED_BY, Others, name_of
+from tidelog.broker.http.question import Asked
+from tidelog.protocol.errors import OffsetOutOfRange
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from broker.node import Node
-    from storage.log.lookup import AppendedSince
-    from storage.log.partition import Partition
+    from tidelog.broker.node import Node
+    from tidelog.storage.log.lookup import AppendedSince
+    from tidelog.storage.log.partition import Partition
 
 log = logging.getLogger("tidelog.http")
 

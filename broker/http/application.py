@@ -16,12 +16,12 @@ import logging
 import socket
 from typing import TYPE_CHECKING, Any
 
-from broker.http.readiness import reasons
-from broker.http.server import HttpServer, Limits
-from broker.metrics.exposition import metrics_text
+from tidelog.broker.http.readiness import reasons
+from tidelog.broker.http.server import HttpServer, Limits
+from tidelog.broker.metrics.exposition import metrics_text
 
 if TYPE_CHECKING:
-    from broker.node import Node
+    from tidelog.broker.node import Node
 
 log = logging.getLogger("tidelog.http")
 

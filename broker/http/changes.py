@@ -12,18 +12,18 @@ import ipaddress
 import logging
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from broker.http import clock
-from broker.http.answers import Refused, body_of, fields_of, line, refuse_pages, twice
-from broker.http.leading import answering_for
-from broker.security.authorizer import CLUSTER_NAME
-from broker.security.session import ANONYMOUS, Session
-from protocol.acl import Operation, ResourceType
-from protocol.errors import BrokerError, NotLeaderOrFollower, UnknownTopicOrPartition
+from tidelog.broker.http import clock
+from tidelog.broker.http.answers import Refused, body_of, fields_of, line, refuse_pages, twice
+from tidelog.broker.http.leading import answering_for
+from tidelog.broker.security.authorizer import CLUSTER_NAME
+from tidelog.broker.security.session import ANONYMOUS, Session
+from tidelog.protocol.acl import Operation, ResourceType
+from tidelog.protocol.errors import BrokerError, NotLeaderOrFollower, UnknownTopicOrPartition
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from broker.node import Node
+    from tidelog.broker.node import Node
 
 log = logging.getLogger("tidelog.http")
 

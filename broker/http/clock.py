@@ -8,15 +8,15 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from broker.http.answers import twice
-from storage.time.timestamp import MIN_TIMESTAMP
+from tidelog.broker.http.answers import twice
+from tidelog.storage.time.timestamp import MIN_TIMESTAMP
 
 if TYPE_CHECKING:
-    from broker.http.question import Asked
-    from broker.maintenance.clock_watch import ClockStatus
-    from broker.node import Node
-    from storage.log.partition import Partition
-    from storage.log.times.append_clock import ClockReset
+    from tidelog.broker.http.question import Asked
+    from tidelog.broker.maintenance.clock_watch import ClockStatus
+    from tidelog.broker.node import Node
+    from tidelog.storage.log.partition import Partition
+    from tidelog.storage.log.times.append_clock import ClockReset
 
 TRUSTED, LEAPT, BEHIND = "trusted", "leapt", "behind"
 

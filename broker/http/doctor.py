@@ -13,21 +13,21 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from broker.http.answers import Refused, twice
-from broker.http.readiness import reasons
-from config.instants import to_iso
-from protocol.errors import BrokerError
-from storage.log.retention import diagnosis
-from storage.log.retention.diagnosis import MILLISECONDS, Finding, Readings, diagnose
+from tidelog.broker.http.answers import Refused, twice
+from tidelog.broker.http.readiness import reasons
+from tidelog.config.instants import to_iso
+from tidelog.protocol.errors import BrokerError
+from tidelog.storage.log.retention import diagnosis
+from tidelog.storage.log.retention.diagnosis import MILLISECONDS, Finding, Readings, diagnose
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from broker.http.question import Asked
-    from broker.maintenance.clock_watch import ClockStatus
-    from broker.node import Node
-    from storage.log.retention.diagnosis import Facts
+    from tidelog.broker.http.question import Asked
+    from tidelog.broker.maintenance.clock_watch import ClockStatus
+    from tidelog.broker.node import Node
+    from tidelog.storage.log.retention.diagnosis import Facts
 
 _MOST_READ_BYTES = 1 << 30  # of segments whose times are unknown, for one request
 _BREATH_S = 0.0002

@@ -11,20 +11,24 @@ import contextlib
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from broker.http.answers import Refused, twice
-from broker.topics.settings import BASIS, topic_changes
-from config.instants import parse_duration
-from storage.compaction.explain import CompactionBlocker
+from tidelog.broker.http.answers import Refused, twice
+from tidelog.broker.topics.settings import BASIS, topic_changes
+from tidelog.config.instants import parse_duration
+from tidelog.storage.compaction.explain import CompactionBlocker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from broker.http.question import Asked
-    from broker.node import Node
-    from config import TopicConfig
-    from storage.log.partition import Partition
-    from storage.log.retention.explanation import Going, PartitionExplanation, SegmentExplanation
-    from storage.time.retention import Wait
+    from tidelog.broker.http.question import Asked
+    from tidelog.broker.node import Node
+    from tidelog.config import TopicConfig
+    from tidelog.storage.log.partition import Partition
+    from tidelog.storage.log.retention.explanation import (
+        Going,
+        PartitionExplanation,
+        SegmentExplanation,
+    )
+    from tidelog.storage.time.retention import Wait
 
 _SHOWN_SETTINGS = {
     "cleanup.policy": "cleanup_policy",

@@ -12,20 +12,20 @@ import json
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote, urlencode
 
-from broker.http.answers import Refused, line
-from broker.http.doctor import topic_of, unexamined
-from broker.http.leading import Answering, answering_for
-from broker.http.others import Answered, NoAnswerError
-from protocol.errors import LeaderNotAvailable, NotLeaderOrFollower
+from tidelog.broker.http.answers import Refused, line
+from tidelog.broker.http.doctor import topic_of, unexamined
+from tidelog.broker.http.leading import Answering, answering_for
+from tidelog.broker.http.others import Answered, NoAnswerError
+from tidelog.protocol.errors import LeaderNotAvailable, NotLeaderOrFollower
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
 
-    from broker.http.others import Others
-    from broker.http.question import Asked
-    from broker.metadata.image import Topic
-    from broker.node import Node
-    from broker.pools import Pool
+    from tidelog.broker.http.others import Others
+    from tidelog.broker.http.question import Asked
+    from tidelog.broker.metadata.image import Topic
+    from tidelog.broker.node import Node
+    from tidelog.broker.pools import Pool
 
 _ROWS = ("partitions", "findings")  # what an answer may have many of
 _TIMES = ("at", "appended-at")

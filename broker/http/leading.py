@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from protocol.errors import BrokerError, LeaderNotAvailable, NotLeaderOrFollower
+from tidelog.protocol.errors import BrokerError, LeaderNotAvailable, NotLeaderOrFollower
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from broker.metadata.image import Topic
-    from broker.node import Node
+    from tidelog.broker.metadata.image import Topic
+    from tidelog.broker.node import Node
 
 
 class Answering(NamedTuple):

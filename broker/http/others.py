@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from aiohttp import ClientError, ClientSession, ClientTimeout, DummyCookieJar, TCPConnector
 from yarl import URL
 
-from broker.http.answers import Refused
-from broker.network.accepting.listener import HTTP
+from tidelog.broker.http.answers import Refused
+from tidelog.broker.network.accepting.listener import HTTP
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from broker.node import Node
+    from tidelog.broker.node import Node
 
 ASKED_BY: Final = "Tidelog-Asked-By"
 ANSWERED_BY: Final = "Tidelog-Broker"

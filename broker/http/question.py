@@ -9,17 +9,17 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from broker.http.answers import Refused, partition_number
-from config.instants import parse_instant
-from protocol.errors import BrokerError, OffsetOutOfRange, UnknownTopicOrPartition
-from protocol.records.layout import NO_TIMESTAMP
+from tidelog.broker.http.answers import Refused, partition_number
+from tidelog.config.instants import parse_instant
+from tidelog.protocol.errors import BrokerError, OffsetOutOfRange, UnknownTopicOrPartition
+from tidelog.protocol.records.layout import NO_TIMESTAMP
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from broker.metadata.image import Topic
-    from broker.node import Node
-    from storage.log.partition import Partition
+    from tidelog.broker.metadata.image import Topic
+    from tidelog.broker.node import Node
+    from tidelog.storage.log.partition import Partition
 
 _BREATH_S = 0.0002
 _TRUTH = {"true": True, "false": False, "1": True, "0": False}

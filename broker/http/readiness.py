@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from broker.node import Node
+    from tidelog.broker.node import Node
 
 NOT_SERVING = "broker not serving"
 SUSPENDED = "all leaders suspended"

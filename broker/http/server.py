@@ -14,8 +14,8 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
-from broker.http.answers import Refused, is_address_or_local, line
-from broker.http.slots import HEALTH_PATHS, Kind, Slots
+from tidelog.broker.http.answers import Refused, is_address_or_local, line
+from tidelog.broker.http.slots import HEALTH_PATHS, Kind, Slots
 
 if TYPE_CHECKING:
     import socket

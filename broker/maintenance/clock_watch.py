@@ -21,22 +21,22 @@ import logging
 import uuid
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.clock import is_manual
-from config.instants import to_iso
-from config.release import RELEASED_MS
-from protocol.errors import BrokerError
-from storage.directory.clock_file import StoredClock, read_clock, write_clock
-from storage.directory.opening_clock import ClockNow
-from storage.filenames import CLOCK_CHECKPOINT
-from storage.time.corrections import ClockHistory, ForwardStep
-from storage.time.trusted_clock import Leap, StepBack, TrustedClock
+from tidelog.broker.clock import is_manual
+from tidelog.config.instants import to_iso
+from tidelog.config.release import RELEASED_MS
+from tidelog.protocol.errors import BrokerError
+from tidelog.storage.directory.clock_file import StoredClock, read_clock, write_clock
+from tidelog.storage.directory.opening_clock import ClockNow
+from tidelog.storage.filenames import CLOCK_CHECKPOINT
+from tidelog.storage.time.corrections import ClockHistory, ForwardStep
+from tidelog.storage.time.trusted_clock import Leap, StepBack, TrustedClock
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from broker.node import Node
-    from storage.log.partition import Partition
-    from storage.time.trusted_clock import Change
+    from tidelog.broker.node import Node
+    from tidelog.storage.log.partition import Partition
+    from tidelog.storage.time.trusted_clock import Change
 
 log = logging.getLogger("tidelog.clock")
 

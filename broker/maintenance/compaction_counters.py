@@ -8,9 +8,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from uuid import UUID
 
-    from broker.metadata.image import Topic
-    from protocol.topic_partition import TopicPartition
-    from storage.compaction.plan import DirtySection
+    from tidelog.broker.metadata.image import Topic
+    from tidelog.protocol.topic_partition import TopicPartition
+    from tidelog.storage.compaction.plan import DirtySection
 
 
 UNREADABLE = "unreadable"

@@ -29,9 +29,9 @@ import time
 from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
-from protocol.errors import BrokerError
-from storage.compaction.cleaner import Cleaner, Progress
-from storage.compaction.job import Job
+from tidelog.protocol.errors import BrokerError
+from tidelog.storage.compaction.cleaner import Cleaner, Progress
+from tidelog.storage.compaction.job import Job
 
 _NICENESS = 10
 _TELL_S = 0.5

@@ -20,21 +20,21 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from broker.maintenance import compaction_counters
-from broker.maintenance.compaction_counters import Uncleanable
-from broker.maintenance.rounds import DueRounds
-from protocol.errors import BrokerError, CorruptMessage
-from storage.compaction import plan
-from storage.compaction.cleaned_segment import Cleaned
-from storage.log.compactor import Compaction
+from tidelog.broker.maintenance import compaction_counters
+from tidelog.broker.maintenance.compaction_counters import Uncleanable
+from tidelog.broker.maintenance.rounds import DueRounds
+from tidelog.protocol.errors import BrokerError, CorruptMessage
+from tidelog.storage.compaction import plan
+from tidelog.storage.compaction.cleaned_segment import Cleaned
+from tidelog.storage.log.compactor import Compaction
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from broker.node import Node
-    from storage.compaction.job import Job
-    from storage.compaction.plan import DirtySection
-    from storage.log.partition import Partition
+    from tidelog.broker.node import Node
+    from tidelog.storage.compaction.job import Job
+    from tidelog.storage.compaction.plan import DirtySection
+    from tidelog.storage.log.partition import Partition
 
 
 log = logging.getLogger("tidelog.compaction")
@@ -42,7 +42,7 @@ log = logging.getLogger("tidelog.compaction")
 _ROOT = Path(__file__).resolve().parents[2]
 _START = (
     f"import sys; sys.path.insert(0, {str(_ROOT)!r}); "
-    "from broker.maintenance.compaction_process import main; main()"
+    "from tidelog.broker.maintenance.compaction_process import main; main()"
 )
 _LEAST_BACKOFF_MS = 100
 _MOST_LINE_BYTES = 1 << 24

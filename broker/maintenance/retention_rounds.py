@@ -14,12 +14,12 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.maintenance.rounds import DueRounds
-from protocol.errors import BrokerError
+from tidelog.broker.maintenance.rounds import DueRounds
+from tidelog.protocol.errors import BrokerError
 
 if TYPE_CHECKING:
-    from broker.node import Node
-    from storage.log.retention.deletion import Deletion
+    from tidelog.broker.node import Node
+    from tidelog.storage.log.retention.deletion import Deletion
 
 log = logging.getLogger("tidelog.retention")
 

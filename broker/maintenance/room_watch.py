@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from broker.node import Node
+    from tidelog.broker.node import Node
 
 log = logging.getLogger("tidelog.room")
 

@@ -10,12 +10,12 @@ import asyncio
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, ClassVar
 
-from protocol.errors import BrokerError
+from tidelog.protocol.errors import BrokerError
 
 if TYPE_CHECKING:
     import logging
 
-    from broker.node import Node
+    from tidelog.broker.node import Node
 
 
 class DueRounds(ABC):

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable
 
-    from protocol.topic_partition import TopicPartition
-    from storage.directory.scrub_file import Damage
+    from tidelog.protocol.topic_partition import TopicPartition
+    from tidelog.storage.directory.scrub_file import Damage
 
 
 class ScrubFigures:

@@ -13,10 +13,10 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from broker.maintenance.rounds import DueRounds
-from protocol.errors import BrokerError
-from storage.directory.checked_json import CheckedJsonError
-from storage.directory.scrub_file import (
+from tidelog.broker.maintenance.rounds import DueRounds
+from tidelog.protocol.errors import BrokerError
+from tidelog.storage.directory.checked_json import CheckedJsonError
+from tidelog.storage.directory.scrub_file import (
     Damage,
     ScrubProgress,
     read_progress,
@@ -26,10 +26,10 @@ from storage.directory.scrub_file import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from broker.node import Node
-    from storage.log.partition import Partition
-    from storage.log.scrubber import Scrubbing
-    from storage.segment.scrub import BadBatch
+    from tidelog.broker.node import Node
+    from tidelog.storage.log.partition import Partition
+    from tidelog.storage.log.scrubber import Scrubbing
+    from tidelog.storage.segment.scrub import BadBatch
 
 log = logging.getLogger("tidelog.scrub")
 

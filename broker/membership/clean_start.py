@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from broker.metadata.brokers.records import RegistrationRecord
-    from broker.metadata.image import Image
-    from storage.directory.registration_file import DirectoryState
+    from tidelog.broker.metadata.brokers.records import RegistrationRecord
+    from tidelog.broker.metadata.image import Image
+    from tidelog.storage.directory.registration_file import DirectoryState
 
 
 def is_clean(

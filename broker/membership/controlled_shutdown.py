@@ -10,17 +10,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.membership.registration import is_in_charge
-from broker.metadata.brokers.records import live_key, put_live, put_seen
-from broker.metadata.records import CONTROLLER
-from broker.metadata.store import Compare, Delete
-from broker.replication.transactions import Transaction, in_session
+from tidelog.broker.membership.registration import is_in_charge
+from tidelog.broker.metadata.brokers.records import live_key, put_live, put_seen
+from tidelog.broker.metadata.records import CONTROLLER
+from tidelog.broker.metadata.store import Compare, Delete
+from tidelog.broker.replication.transactions import Transaction, in_session
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from broker.metadata.image import Image
-    from broker.metadata.store import Operation
+    from tidelog.broker.metadata.image import Image
+    from tidelog.broker.metadata.store import Operation
 
 
 def begin(image: Image, me: int, my_epoch: int, lease: int) -> Transaction | None:

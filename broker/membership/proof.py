@@ -12,12 +12,12 @@ from enum import Enum, auto
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 
-from protocol.sender import PROOF_BYTES
+from tidelog.protocol.sender import PROOF_BYTES
 
 if TYPE_CHECKING:
-    from broker.metadata.brokers.members import LiveBroker
-    from broker.metadata.brokers.records import Secret
-    from protocol.sender import Sender
+    from tidelog.broker.metadata.brokers.members import LiveBroker
+    from tidelog.broker.metadata.brokers.records import Secret
+    from tidelog.protocol.sender import Sender
 
 _PROVEN: Final = Struct(">16siqi")
 _PURPOSE: Final = b"tidelog request\0"

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.metadata.brokers.records import (
+from tidelog.broker.metadata.brokers.records import (
     NO_SECRET,
     LiveBrokerRecord,
     OfflineRecord,
@@ -26,11 +26,11 @@ from broker.metadata.brokers.records import (
     put_registration,
     registration_key,
 )
-from broker.metadata.records import LIVE_PREFIX, NO_LEADER
-from broker.metadata.store import MOST_OPERATIONS, Delete, Put, absent
-from broker.replication.controller.election import led_by
-from broker.replication.eligible_leaders import changed, elr_after
-from broker.replication.transactions import (
+from tidelog.broker.metadata.records import LIVE_PREFIX, NO_LEADER
+from tidelog.broker.metadata.store import MOST_OPERATIONS, Delete, Put, absent
+from tidelog.broker.replication.controller.election import led_by
+from tidelog.broker.replication.eligible_leaders import changed, elr_after
+from tidelog.broker.replication.transactions import (
     PartitionChange,
     Transaction,
     batched,
@@ -42,12 +42,12 @@ from broker.replication.transactions import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from broker.metadata.brokers.members import LiveBroker
-    from broker.metadata.brokers.records import Endpoint
-    from broker.metadata.image import Image, Topic
-    from broker.metadata.records import PartitionRecord
-    from broker.metadata.store import Compare
-    from broker.replication.controller.controller import TopicRules
+    from tidelog.broker.metadata.brokers.members import LiveBroker
+    from tidelog.broker.metadata.brokers.records import Endpoint
+    from tidelog.broker.metadata.image import Image, Topic
+    from tidelog.broker.metadata.records import PartitionRecord
+    from tidelog.broker.metadata.store import Compare
+    from tidelog.broker.replication.controller.controller import TopicRules
 
 
 class DuplicateBrokerError(Exception):

@@ -15,7 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from broker.metadata.image import Image
+    from tidelog.broker.metadata.image import Image
 
 SETTLE_MS = 60_000
 _TOGETHER_MS = 1_000  # etcd ends leases twice a second

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.metadata.brokers.records import live_key, offline_key, registration_key
-from broker.metadata.records import BROKER_CONFIGS, own_configs_key, put_broker_configs
-from broker.metadata.store import Delete, unchanged_since
-from broker.replication.transactions import Transaction, unmodified
-from protocol.errors import BrokerIdNotRegistered, InvalidRequest
+from tidelog.broker.metadata.brokers.records import live_key, offline_key, registration_key
+from tidelog.broker.metadata.records import BROKER_CONFIGS, own_configs_key, put_broker_configs
+from tidelog.broker.metadata.store import Delete, unchanged_since
+from tidelog.broker.replication.transactions import Transaction, unmodified
+from tidelog.protocol.errors import BrokerIdNotRegistered, InvalidRequest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from broker.metadata.image import Image
-    from broker.metadata.store import Compare, Operation
+    from tidelog.broker.metadata.image import Image
+    from tidelog.broker.metadata.store import Compare, Operation
 
 
 def unregister(image: Image, me: int, broker: int, configs: Mapping[str, str]) -> Transaction:

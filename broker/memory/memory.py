@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.memory.share import Share
+from tidelog.broker.memory.share import Share
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from config import BrokerConfig
+    from tidelog.config import BrokerConfig
 
 
 class Memory:

@@ -11,12 +11,12 @@ import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from storage.log.appender import SHORT_UNPACK_BYTES
+from tidelog.storage.log.appender import SHORT_UNPACK_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from broker.memory.share import Share
+    from tidelog.broker.memory.share import Share
 
 COPIES: Final = 4  # records unpacked, written again in up to twice the size, and compressed again
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.metadata import records
-from broker.metadata.store import MOST_COMPARISONS, Delete, absent, unchanged_since
+from tidelog.broker.metadata import records
+from tidelog.broker.metadata.store import MOST_COMPARISONS, Delete, absent, unchanged_since
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from broker.metadata.cluster import ClusterMetadata
-    from broker.metadata.image import Image
-    from broker.metadata.store import Compare, Operation
-    from broker.quotas.entity import Entity
+    from tidelog.broker.metadata.cluster import ClusterMetadata
+    from tidelog.broker.metadata.image import Image
+    from tidelog.broker.metadata.store import Compare, Operation
+    from tidelog.broker.quotas.entity import Entity
 
     Changes = Mapping[str, float | None]  # by the key of the quota; None removes one
 

@@ -16,13 +16,13 @@ import contextlib
 import logging
 from typing import TYPE_CHECKING
 
-from broker.metadata import records, topic_writes
-from broker.metadata.brokers.departed import Departed
-from broker.metadata.image import Image, Topic, deleters
-from broker.metadata.image_builder import ImageBuilder
-from broker.metadata.names import check_topic_name, new_id, written_id
-from broker.metadata.records import DeletionRecord, PartitionRecord, TopicRecord
-from broker.metadata.store import (
+from tidelog.broker.metadata import records, topic_writes
+from tidelog.broker.metadata.brokers.departed import Departed
+from tidelog.broker.metadata.image import Image, Topic, deleters
+from tidelog.broker.metadata.image_builder import ImageBuilder
+from tidelog.broker.metadata.names import check_topic_name, new_id, written_id
+from tidelog.broker.metadata.records import DeletionRecord, PartitionRecord, TopicRecord
+from tidelog.broker.metadata.store import (
     MOST_OPERATIONS,
     CompactedError,
     MetadataError,
@@ -30,7 +30,7 @@ from broker.metadata.store import (
     absent,
     unchanged_since,
 )
-from protocol.errors import (
+from tidelog.protocol.errors import (
     BrokerError,
     InvalidTopic,
     KafkaStorageError,
@@ -42,9 +42,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
     from uuid import UUID
 
-    from broker.metadata.brokers.members import LiveBroker
-    from broker.metadata.store import Change, Compare, KeyValueStore, Operation, Snapshot
-    from protocol.topic_partition import TopicPartition
+    from tidelog.broker.metadata.brokers.members import LiveBroker
+    from tidelog.broker.metadata.store import Change, Compare, KeyValueStore, Operation, Snapshot
+    from tidelog.protocol.topic_partition import TopicPartition
 
 log = logging.getLogger("tidelog.metadata")
 

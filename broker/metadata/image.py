@@ -8,18 +8,23 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from broker.metadata import records
-from broker.metadata.store import Compare, Delete
-from broker.quotas.entity import NO_QUOTAS
+from tidelog.broker.metadata import records
+from tidelog.broker.metadata.store import Compare, Delete
+from tidelog.broker.quotas.entity import NO_QUOTAS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from uuid import UUID
 
-    from broker.metadata.brokers.members import Controller, LiveBroker, Offline, Registration
-    from broker.metadata.records import CreationRecord, PartitionRecord
-    from broker.metadata.store import Operation
-    from broker.quotas.entity import Quotas
+    from tidelog.broker.metadata.brokers.members import (
+        Controller,
+        LiveBroker,
+        Offline,
+        Registration,
+    )
+    from tidelog.broker.metadata.records import CreationRecord, PartitionRecord
+    from tidelog.broker.metadata.store import Operation
+    from tidelog.broker.quotas.entity import Quotas
 
 _NONE: MappingProxyType[Any, Any] = MappingProxyType({})
 

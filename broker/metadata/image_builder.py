@@ -8,16 +8,16 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from broker.metadata import records
-from broker.metadata.image import Creation, Image, Members, Topic
+from tidelog.broker.metadata import records
+from tidelog.broker.metadata.image import Creation, Image, Members, Topic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from uuid import UUID
 
-    from broker.metadata.records import DeletionRecord, PartitionRecord, Record, TopicRecord
-    from broker.metadata.store import Change, KeyValue
-    from broker.quotas.entity import Quotas
+    from tidelog.broker.metadata.records import DeletionRecord, PartitionRecord, Record, TopicRecord
+    from tidelog.broker.metadata.store import Change, KeyValue
+    from tidelog.broker.quotas.entity import Quotas
 
 
 _Value = TypeVar("_Value")
@@ -259,7 +259,9 @@ class ImageBuilder:
         ]
         if not found:
             return Members()
-        from broker.metadata.brokers.members import members  # a broker that is alone has none
+        from tidelog.broker.metadata.brokers.members import (
+            members,  # a broker that is alone has none
+        )
 
         return members(found)
 

@@ -6,15 +6,15 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from broker.metadata.cluster import ClusterMetadata
-from broker.metadata.sqlite.store import SqliteStore
-from broker.metadata.store import MetadataError
-from config.broker.etcd_address import is_etcd, parse_etcd
+from tidelog.broker.metadata.cluster import ClusterMetadata
+from tidelog.broker.metadata.sqlite.store import SqliteStore
+from tidelog.broker.metadata.store import MetadataError
+from tidelog.config.broker.etcd_address import is_etcd, parse_etcd
 
 if TYPE_CHECKING:
-    from broker.metadata.liveness.peers import Peers
-    from config import BrokerConfig
-    from config.broker.cluster import ClusterConfig
+    from tidelog.broker.metadata.liveness.peers import Peers
+    from tidelog.config import BrokerConfig
+    from tidelog.config.broker.cluster import ClusterConfig
 
 log = logging.getLogger("tidelog.etcd")
 
@@ -52,9 +52,9 @@ def shared_path(config: BrokerConfig) -> Path | None:
 
 def _in_etcd(config: ClusterConfig) -> ClusterMetadata:
     try:
-        from broker.metadata.etcd.login import User
-        from broker.metadata.etcd.members import Tls
-        from broker.metadata.etcd.store import EtcdStore
+        from tidelog.broker.metadata.etcd.login import User
+        from tidelog.broker.metadata.etcd.members import Tls
+        from tidelog.broker.metadata.etcd.store import EtcdStore
     except ModuleNotFoundError as error:
         raise MetadataError(
             f"metadata in etcd need a library that is not installed ({error.name}): "
@@ -100,9 +100,9 @@ def shared_store(path: Path, node_id: int) -> SqliteStore:
 
 def _shared(path: Path, node_id: int, patience_s: float | None = None) -> tuple[SqliteStore, Peers]:
     # Loaded here, because a broker that is alone needs none of it.
-    from broker.metadata.brokers.records import live_key
-    from broker.metadata.liveness.peers import Peers
-    from broker.metadata.liveness.registration import remove_dead
+    from tidelog.broker.metadata.brokers.records import live_key
+    from tidelog.broker.metadata.liveness.peers import Peers
+    from tidelog.broker.metadata.liveness.registration import remove_dead
 
     async def on_death(other: int) -> None:
         await remove_dead(store, path.parent, other, live_key(other))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.metadata.store import (
+from tidelog.broker.metadata.store import (
     KEPT_REVISIONS,
     NO_LEASE,
     Change,
@@ -23,13 +23,13 @@ from broker.metadata.store import (
     check_span,
     check_transaction,
 )
-from broker.metadata.watching import Watches
-from protocol.errors import KafkaStorageError
+from tidelog.broker.metadata.watching import Watches
+from tidelog.protocol.errors import KafkaStorageError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
 
-    from broker.metadata.store import Compare, Operation
+    from tidelog.broker.metadata.store import Compare, Operation
 
 
 class _Lease(NamedTuple):

@@ -14,7 +14,7 @@ import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from uuid import UUID, uuid4
 
-from protocol.errors import InvalidTopic
+from tidelog.protocol.errors import InvalidTopic
 
 MAX_NAME_LENGTH = 249
 RESERVED_IDS = (UUID(int=0), UUID(int=1))

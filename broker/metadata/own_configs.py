@@ -9,16 +9,16 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from broker.metadata import records
-from broker.metadata.store import Delete, absent, unchanged_since
-from protocol.errors import InvalidConfig
+from tidelog.broker.metadata import records
+from tidelog.broker.metadata.store import Delete, absent, unchanged_since
+from tidelog.protocol.errors import InvalidConfig
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from broker.metadata.cluster import ClusterMetadata
-    from broker.metadata.image import Image
-    from broker.metadata.store import Operation
+    from tidelog.broker.metadata.cluster import ClusterMetadata
+    from tidelog.broker.metadata.image import Image
+    from tidelog.broker.metadata.store import Operation
 
 
 def of(image: Image, broker: int) -> Mapping[str, str]:

@@ -12,18 +12,18 @@ import json
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from broker.metadata.names import collision_key, read_id, written_id
-from broker.metadata.values import numbers, put, text
-from broker.quotas import entity as entities
-from config import BROKER_ALIASES, TOPIC_ALIASES
+from tidelog.broker.metadata.names import collision_key, read_id, written_id
+from tidelog.broker.metadata.values import numbers, put, text
+from tidelog.broker.quotas import entity as entities
+from tidelog.config import BROKER_ALIASES, TOPIC_ALIASES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from uuid import UUID
 
-    from broker.metadata.brokers.records import BrokerRecord
-    from broker.metadata.store import Put
-    from broker.quotas.entity import Entity
+    from tidelog.broker.metadata.brokers.records import BrokerRecord
+    from tidelog.broker.metadata.store import Put
+    from tidelog.broker.quotas.entity import Entity
 
 CLUSTER = "cluster"
 BROKER_CONFIGS = "config/broker"
@@ -344,7 +344,7 @@ def _read(key: str, said: dict[str, Any]) -> Record:
         quota_of(key)
         return QuotasRecord(MappingProxyType({text(k): float(v) for k, v in said.items()}))
     if key.startswith(MEMBER_KEYS):
-        from broker.metadata.brokers import (
+        from tidelog.broker.metadata.brokers import (
             records as of_brokers,  # a broker that is alone has no such key
         )
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from broker.metadata.image import Image, Topic
-    from broker.metadata.records import PartitionRecord
+    from tidelog.broker.metadata.image import Image, Topic
+    from tidelog.broker.metadata.records import PartitionRecord
 
 SERVING = "serving"
 FENCED = "fenced"

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
-from protocol.errors import ErrorCode, KafkaStorageError
+from tidelog.protocol.errors import ErrorCode, KafkaStorageError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence

@@ -15,10 +15,10 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
-from broker.metadata import records
-from broker.metadata.image import Creation, abandonment
-from broker.metadata.records import CreationRecord
-from broker.metadata.store import (
+from tidelog.broker.metadata import records
+from tidelog.broker.metadata.image import Creation, abandonment
+from tidelog.broker.metadata.records import CreationRecord
+from tidelog.broker.metadata.store import (
     MOST_OPERATIONS,
     Compare,
     Delete,
@@ -26,16 +26,16 @@ from broker.metadata.store import (
     absent,
     unchanged_since,
 )
-from protocol.errors import BrokerError, NotController
+from tidelog.protocol.errors import BrokerError, NotController
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from uuid import UUID
 
-    from broker.metadata.cluster import ClusterMetadata
-    from broker.metadata.image import Topic
-    from broker.metadata.records import PartitionRecord, TopicRecord
-    from broker.metadata.store import Operation
+    from tidelog.broker.metadata.cluster import ClusterMetadata
+    from tidelog.broker.metadata.image import Topic
+    from tidelog.broker.metadata.records import PartitionRecord, TopicRecord
+    from tidelog.broker.metadata.store import Operation
 
 _BESIDE = 2  # operations on other keys than those of partitions, in one transaction
 _ALONE = 0  # the epoch of a broker that needs no session

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from broker.metadata.store import Put
+from tidelog.broker.metadata.store import Put
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

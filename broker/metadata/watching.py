@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
-    from broker.metadata.store import Change
+    from tidelog.broker.metadata.store import Change
 
 
 _MOST_INTERVALS = 16

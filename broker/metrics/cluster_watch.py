@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from broker.metadata.cluster import ClusterMetadata
-    from broker.metadata.image import Image
-    from broker.metadata.records import PartitionRecord
+    from tidelog.broker.metadata.cluster import ClusterMetadata
+    from tidelog.broker.metadata.image import Image
+    from tidelog.broker.metadata.records import PartitionRecord
 
 
 class ClusterWatch:

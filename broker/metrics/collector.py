@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from broker.metrics.families import (
+from tidelog.broker.metrics.families import (
     clock_metrics,
     compaction_metrics,
     group_metrics,
@@ -16,10 +16,10 @@ from broker.metrics.families import (
     time_metrics,
     transaction_metrics,
 )
-from broker.metrics.family import COUNTER, GAUGE, Buckets
+from tidelog.broker.metrics.family import COUNTER, GAUGE, Buckets
 
 if TYPE_CHECKING:
-    from broker.metrics.family import Family, Scrape
+    from tidelog.broker.metrics.family import Family, Scrape
 
 FAMILIES = (
     *serving_metrics.FAMILIES,

@@ -10,15 +10,15 @@ from bisect import bisect_left
 from collections import defaultdict
 from typing import TYPE_CHECKING, Final
 
-from broker.maintenance.compaction_counters import CompactionCounters
-from broker.maintenance.scrub_figures import ScrubFigures
-from broker.metrics.family import OTHER
-from broker.metrics.loop_lag import LoopLag
-from protocol.records.layout import NEWEST_MAGIC
+from tidelog.broker.maintenance.compaction_counters import CompactionCounters
+from tidelog.broker.maintenance.scrub_figures import ScrubFigures
+from tidelog.broker.metrics.family import OTHER
+from tidelog.broker.metrics.loop_lag import LoopLag
+from tidelog.protocol.records.layout import NEWEST_MAGIC
 
 if TYPE_CHECKING:
-    from protocol.errors import ErrorCode
-    from storage.log.partition import Appended
+    from tidelog.protocol.errors import ErrorCode
+    from tidelog.storage.log.partition import Appended
 
 # Upper bounds of the request time buckets, in seconds.
 BUCKETS_S = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 5.0)

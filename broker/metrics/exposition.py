@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from broker.metrics.collector import FAMILIES, collected
-from broker.metrics.family import COUNTER, GAUGE, Scrape
+from tidelog.broker.metrics.collector import FAMILIES, collected
+from tidelog.broker.metrics.family import COUNTER, GAUGE, Scrape
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from broker.metrics.family import Family, Labels
-    from broker.node import Node
+    from tidelog.broker.metrics.family import Family, Labels
+    from tidelog.broker.node import Node
 
 _ESCAPES = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
 _PLAIN_FROM, _PLAIN_TO = -1_000_000, 1_000_000  # whole numbers that the library writes as they are

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from broker.node import Node
-    from storage.log.partition import Partition
+    from tidelog.broker.node import Node
+    from tidelog.storage.log.partition import Partition
 
 COUNTER = "counter"
 GAUGE = "gauge"

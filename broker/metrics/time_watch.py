@@ -12,18 +12,18 @@ import logging
 from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
-from config.instants import to_iso
-from storage.log.retention.diagnosis import diagnose
-from storage.time.arrivals import find_unit_mismatch
-from storage.time.retention import BY_EVENT_TIME, BY_TIME
-from storage.time.timestamp import is_due
+from tidelog.config.instants import to_iso
+from tidelog.storage.log.retention.diagnosis import diagnose
+from tidelog.storage.time.arrivals import find_unit_mismatch
+from tidelog.storage.time.retention import BY_EVENT_TIME, BY_TIME
+from tidelog.storage.time.timestamp import is_due
 
 if TYPE_CHECKING:
-    from broker.clock import Clock
-    from protocol.errors import InvalidTimestamp
-    from storage.log.partition import Appended, Partition
-    from storage.log.retention.diagnosis import Readings
-    from storage.time.arrivals import TimeAnomaly, UnitMismatch
+    from tidelog.broker.clock import Clock
+    from tidelog.protocol.errors import InvalidTimestamp
+    from tidelog.storage.log.partition import Appended, Partition
+    from tidelog.storage.log.retention.diagnosis import Readings
+    from tidelog.storage.time.arrivals import TimeAnomaly, UnitMismatch
 
 log = logging.getLogger("tidelog.times")
 

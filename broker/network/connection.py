@@ -25,21 +25,21 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from broker.garbage import forget
-from broker.network.context import CloseConnection, Later
-from broker.network.dispatch import dispatch
-from broker.network.stream.ahead import Served, serve_ahead
-from broker.network.stream.frames import COPY_BYTES
-from broker.network.stream.incoming import Incoming
-from broker.network.stream.outgoing import Outgoing
-from broker.security.session import ANONYMOUS, Session
+from tidelog.broker.garbage import forget
+from tidelog.broker.network.context import CloseConnection, Later
+from tidelog.broker.network.dispatch import dispatch
+from tidelog.broker.network.stream.ahead import Served, serve_ahead
+from tidelog.broker.network.stream.frames import COPY_BYTES
+from tidelog.broker.network.stream.incoming import Incoming
+from tidelog.broker.network.stream.outgoing import Outgoing
+from tidelog.broker.security.session import ANONYMOUS, Session
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from broker.network.accepting.listener import Listener
-    from broker.network.dispatch import Coming
-    from broker.node import Node
+    from tidelog.broker.network.accepting.listener import Listener
+    from tidelog.broker.network.dispatch import Coming
+    from tidelog.broker.node import Node
 
 log = logging.getLogger("tidelog.connection")
 

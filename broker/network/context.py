@@ -5,24 +5,24 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from broker.metadata.brokers.visible import (
+from tidelog.broker.metadata.brokers.visible import (
     VisibleBroker,
     controller_of,
     departed_brokers,
     fenced_brokers,
     visible_brokers,
 )
-from protocol.errors import BrokerError, UnknownServerError
+from tidelog.protocol.errors import BrokerError, UnknownServerError
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
-    from broker.network.connection import Connection
-    from broker.network.throttling import RequestQuota
-    from broker.node import Node
-    from broker.security.session import Session
-    from protocol.message import RequestHeader
+    from tidelog.broker.network.connection import Connection
+    from tidelog.broker.network.throttling import RequestQuota
+    from tidelog.broker.node import Node
+    from tidelog.broker.security.session import Session
+    from tidelog.protocol.message import RequestHeader
 
 log = logging.getLogger("tidelog.dispatch")
 

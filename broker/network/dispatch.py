@@ -20,11 +20,11 @@ from importlib import import_module
 from types import CoroutineType, ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from broker.api import api_versions
-from broker.network import throttling
-from broker.network.accepting.admission import TOO_MANY
-from broker.network.accepting.guests import ASKED_BETWEEN_BROKERS
-from broker.network.context import (
+from tidelog.broker.api import api_versions
+from tidelog.broker.network import throttling
+from tidelog.broker.network.accepting.admission import TOO_MANY
+from tidelog.broker.network.accepting.guests import ASKED_BETWEEN_BROKERS
+from tidelog.broker.network.context import (
     CloseConnection,
     Context,
     Excessive,
@@ -33,11 +33,11 @@ from broker.network.context import (
     NotServed,
     as_broker_error,
 )
-from broker.network.encoded import Encoded, decode_in_steps, encode_in_steps
-from broker.network.turns import can_pause
-from broker.security.authorizer import CLUSTER_NAME
-from protocol.acl import ResourceType
-from protocol.message import (
+from tidelog.broker.network.encoded import Encoded, decode_in_steps, encode_in_steps
+from tidelog.broker.network.turns import can_pause
+from tidelog.broker.security.authorizer import CLUSTER_NAME
+from tidelog.protocol.acl import ResourceType
+from tidelog.protocol.message import (
     API_VERSIONS,
     DecodeError,
     RequestHeader,
@@ -47,17 +47,17 @@ from protocol.message import (
     read_request_header,
     response_header,
 )
-from protocol.wire import Buffer
+from tidelog.protocol.wire import Buffer
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from broker.network.connection import Connection
-    from broker.node import Node
-    from broker.security.session import Session
-    from protocol.acl import Need
-    from protocol.errors import BrokerError
-    from protocol.message import Api, Codec, Message
+    from tidelog.broker.network.connection import Connection
+    from tidelog.broker.node import Node
+    from tidelog.broker.security.session import Session
+    from tidelog.protocol.acl import Need
+    from tidelog.protocol.errors import BrokerError
+    from tidelog.protocol.message import Api, Codec, Message
 
 log = logging.getLogger("tidelog.dispatch")
 

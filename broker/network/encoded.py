@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from broker.network.context import Excessive, Later
-from broker.network.turns import pause
+from tidelog.broker.network.context import Excessive, Later
+from tidelog.broker.network.turns import pause
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
-    from protocol.message import Codec, Message
-    from protocol.wire import Buffer
+    from tidelog.protocol.message import Codec, Message
+    from tidelog.protocol.wire import Buffer
 
 ANSWER_BYTES: Final = 64 << 20
 """The most bytes of a response, records aside: librdkafka refuses more than 100 MB."""

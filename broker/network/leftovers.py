@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from protocol.message import Message
+    from tidelog.protocol.message import Message
 
 LEAST: Final = 2_000
 """Shorter lists are freed at once."""

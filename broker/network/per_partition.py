@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from broker.network.context import as_broker_error
-from broker.network.turns import pause
-from broker.pools import Abandoned
-from storage.would_block import WouldBlock
+from tidelog.broker.network.context import as_broker_error
+from tidelog.broker.network.turns import pause
+from tidelog.broker.pools import Abandoned
+from tidelog.storage.would_block import WouldBlock
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
-    from broker.node import Node
-    from protocol.errors import BrokerError
+    from tidelog.broker.node import Node
+    from tidelog.protocol.errors import BrokerError
 
 Wanted = TypeVar("Wanted")
 Result = TypeVar("Result")

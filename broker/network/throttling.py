@@ -14,24 +14,24 @@ from functools import partial
 from types import CoroutineType, coroutine
 from typing import TYPE_CHECKING, Any, Final
 
-from broker.network.context import Later
-from broker.network.encoded import Encoded
-from broker.network.turns import held_s
-from broker.quotas.entity import FETCH, MUTATION, PRODUCE, REQUEST
-from config.setting import INT_MAX
-from protocol.errors import ThrottlingQuotaExceeded
+from tidelog.broker.network.context import Later
+from tidelog.broker.network.encoded import Encoded
+from tidelog.broker.network.turns import held_s
+from tidelog.broker.quotas.entity import FETCH, MUTATION, PRODUCE, REQUEST
+from tidelog.config.setting import INT_MAX
+from tidelog.protocol.errors import ThrottlingQuotaExceeded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator
 
-    from broker.network.connection import Connection
-    from broker.network.context import Context
-    from broker.network.dispatch import Route
-    from broker.node import Node
-    from broker.quotas.clients import Limits
-    from broker.quotas.entity import Limit
-    from protocol.errors import BrokerError
-    from protocol.message import RequestHeader
+    from tidelog.broker.network.connection import Connection
+    from tidelog.broker.network.context import Context
+    from tidelog.broker.network.dispatch import Route
+    from tidelog.broker.node import Node
+    from tidelog.broker.quotas.clients import Limits
+    from tidelog.broker.quotas.entity import Limit
+    from tidelog.protocol.errors import BrokerError
+    from tidelog.protocol.message import RequestHeader
 
 _PRODUCE, _METADATA = 0, 3
 _ADD_PARTITIONS, _WRITE_MARKERS = 24, 27

@@ -29,14 +29,14 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from greenlet import GreenletExit, getcurrent, greenlet
 
-from broker.garbage import Hold
-from broker.network.context import Later
-from broker.network.leftovers import Leftovers
+from tidelog.broker.garbage import Hold
+from tidelog.broker.network.context import Later
+from tidelog.broker.network.leftovers import Leftovers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator, Iterable, Iterator
 
-    from broker.garbage import Collector
+    from tidelog.broker.garbage import Collector
 
     Turn = Callable[[], float | None]
 

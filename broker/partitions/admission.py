@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.topics.settings import INTERNAL_TOPICS
-from broker.transactions.verification import ATTRIBUTES_AT, MAGIC_AT, TRANSACTIONAL, verify
-from protocol.acl import Operation, ResourceType
-from protocol.errors import (
+from tidelog.broker.topics.settings import INTERNAL_TOPICS
+from tidelog.broker.transactions.verification import ATTRIBUTES_AT, MAGIC_AT, TRANSACTIONAL, verify
+from tidelog.protocol.acl import Operation, ResourceType
+from tidelog.protocol.errors import (
     InvalidRequiredAcks,
     InvalidTopic,
     NotEnoughReplicas,
@@ -21,18 +21,18 @@ from protocol.errors import (
     TransactionalIdAuthorizationFailed,
     UnknownTopicOrPartition,
 )
-from protocol.group_errors import OffsetMetadataTooLarge
+from tidelog.protocol.group_errors import OffsetMetadataTooLarge
 
 if TYPE_CHECKING:
     import asyncio
     from uuid import UUID
 
-    from broker.node import Node
-    from broker.security.session import Session
-    from broker.transactions.verification import Verified
-    from protocol.topic_partition import TopicPartition
-    from protocol.wire import Buffer
-    from storage.log.partition import Partition
+    from tidelog.broker.node import Node
+    from tidelog.broker.security.session import Session
+    from tidelog.broker.transactions.verification import Verified
+    from tidelog.protocol.topic_partition import TopicPartition
+    from tidelog.protocol.wire import Buffer
+    from tidelog.storage.log.partition import Partition
 
 # Looked up once: a member of an enumeration costs a call to reach, and every produce and commit asks.
 _READ, _WRITE = Operation.READ, Operation.WRITE

@@ -17,23 +17,23 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from broker.memory.unpacking import steps
-from protocol.errors import MessageTooLarge, NotLeaderOrFollower
-from storage.would_block import NeedsMemory, WouldBlock
+from tidelog.broker.memory.unpacking import steps
+from tidelog.protocol.errors import MessageTooLarge, NotLeaderOrFollower
+from tidelog.storage.would_block import NeedsMemory, WouldBlock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from broker.clock import Clock
-    from broker.memory.share import Share
-    from broker.memory.unpacking import Step
-    from broker.partitions.group_sync import GroupSync
-    from broker.partitions.waiting import Waiting
-    from broker.pools import Pool
-    from config import TopicConfig
-    from protocol.wire import Buffer
-    from storage.log.partition import Appended, Partition
-    from storage.log.producers.verification import Guard
+    from tidelog.broker.clock import Clock
+    from tidelog.broker.memory.share import Share
+    from tidelog.broker.memory.unpacking import Step
+    from tidelog.broker.partitions.group_sync import GroupSync
+    from tidelog.broker.partitions.waiting import Waiting
+    from tidelog.broker.pools import Pool
+    from tidelog.config import TopicConfig
+    from tidelog.protocol.wire import Buffer
+    from tidelog.storage.log.partition import Appended, Partition
+    from tidelog.storage.log.producers.verification import Guard
 
 
 # Sizes from which (de)compression or conversion is worth a thread's hand-over (some 60 us), per codec in

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from protocol.api.fetch import AbortedTransaction
-from storage.log.slices import end_of
+from tidelog.protocol.api.fetch import AbortedTransaction
+from tidelog.storage.log.slices import end_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from broker.partitions.conversion import Records
-    from storage.log.partition import Partition
+    from tidelog.broker.partitions.conversion import Records
+    from tidelog.storage.log.partition import Partition
 
 
 def read_committed(

@@ -10,28 +10,28 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.partitions.offload import WouldConvert
-from protocol.errors import (
+from tidelog.broker.partitions.offload import WouldConvert
+from tidelog.protocol.errors import (
     KafkaStorageError,
     MessageTooLarge,
     UnpackedTooLarge,
     UnsupportedVersion,
 )
-from protocol.records import convert
-from protocol.records.batch import Compression, scan
-from protocol.records.layout import PREFIX_SIZE
-from storage.log.large_batch import LargeBatch, large_batch
-from storage.would_block import NeedsMemory
+from tidelog.protocol.records import convert
+from tidelog.protocol.records.batch import Compression, scan
+from tidelog.protocol.records.layout import PREFIX_SIZE
+from tidelog.storage.log.large_batch import LargeBatch, large_batch
+from tidelog.storage.would_block import NeedsMemory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from broker.pools import Permit
-    from protocol.api.fetch import SegmentAppendTimes
-    from protocol.records.batch import Batch
-    from protocol.wire import Buffer
-    from storage.log.partition import Partition
-    from storage.log.slices import Fetched
+    from tidelog.broker.pools import Permit
+    from tidelog.protocol.api.fetch import SegmentAppendTimes
+    from tidelog.protocol.records.batch import Batch
+    from tidelog.protocol.wire import Buffer
+    from tidelog.storage.log.partition import Partition
+    from tidelog.storage.log.slices import Fetched
 
 AS_STORED_SINCE = 10
 _RAW_SINCE = 4

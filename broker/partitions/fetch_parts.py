@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from protocol.api.fetch import PartitionData
+from tidelog.protocol.api.fetch import PartitionData
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from broker.node import Node
-    from protocol.api.fetch import FetchTopic
-    from protocol.topic_partition import TopicPartition
+    from tidelog.broker.node import Node
+    from tidelog.protocol.api.fetch import FetchTopic
+    from tidelog.protocol.topic_partition import TopicPartition
 
 
 def wanted_names(

@@ -16,17 +16,17 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
-from broker.timer import Timer
-from config.setting import LONG_MAX
-from protocol.errors import KafkaStorageError, NotLeaderOrFollower
+from tidelog.broker.timer import Timer
+from tidelog.config.setting import LONG_MAX
+from tidelog.protocol.errors import KafkaStorageError, NotLeaderOrFollower
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from broker.metrics.counters import Metrics
-    from broker.partitions.waiting import Waiting
-    from broker.pools import Pool
-    from storage.log.partition import Partition
+    from tidelog.broker.metrics.counters import Metrics
+    from tidelog.broker.partitions.waiting import Waiting
+    from tidelog.broker.pools import Pool
+    from tidelog.storage.log.partition import Partition
 
 _RETRY_S = 1.0  # after a sync that could not be tried, for want of descriptors for example
 _MOST_TRIES = 30

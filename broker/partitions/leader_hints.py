@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.network.context import listed_brokers
+from tidelog.broker.network.context import listed_brokers
 
 if TYPE_CHECKING:
-    from broker.metadata.brokers.visible import VisibleBroker
-    from broker.metadata.image import Topic
-    from broker.network.context import Context
-    from broker.node import Node
+    from tidelog.broker.metadata.brokers.visible import VisibleBroker
+    from tidelog.broker.metadata.image import Topic
+    from tidelog.broker.network.context import Context
+    from tidelog.broker.node import Node
 
     Addresses = dict[int, VisibleBroker]  # of the leaders that a response names, by broker id
 

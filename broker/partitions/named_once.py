@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from protocol.api.fetch import FetchPartition, FetchRequest, FetchTopic
+    from tidelog.protocol.api.fetch import FetchPartition, FetchRequest, FetchTopic
 
 
 def name_each_once(request: FetchRequest, *, by_id: bool) -> None:

@@ -10,18 +10,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from broker.memory.unpacking import COPIES, reserved, steps
-from broker.pools import ON_LOOP
-from protocol.errors import MessageTooLarge
-from storage.would_block import NeedsMemory, WouldBlock
+from tidelog.broker.memory.unpacking import COPIES, reserved, steps
+from tidelog.broker.pools import ON_LOOP
+from tidelog.protocol.errors import MessageTooLarge
+from tidelog.storage.would_block import NeedsMemory, WouldBlock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable
 
-    from broker.memory.unpacking import Step
-    from broker.node import Node
-    from broker.pools import Permit
-    from protocol.topic_partition import TopicPartition
+    from tidelog.broker.memory.unpacking import Step
+    from tidelog.broker.node import Node
+    from tidelog.broker.pools import Permit
+    from tidelog.protocol.topic_partition import TopicPartition
 
 _Answer = TypeVar("_Answer")
 

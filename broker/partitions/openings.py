@@ -11,15 +11,15 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
-from protocol.errors import BrokerError, KafkaStorageError
+from tidelog.protocol.errors import BrokerError, KafkaStorageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from broker.pools import Pool
-    from protocol.topic_partition import TopicPartition
-    from storage.directory.store import LogStore
-    from storage.log.partition import Partition
+    from tidelog.broker.pools import Pool
+    from tidelog.protocol.topic_partition import TopicPartition
+    from tidelog.storage.directory.store import LogStore
+    from tidelog.storage.log.partition import Partition
 
     Failures = dict[TopicPartition, BrokerError]
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, cast
 
-from broker.partitions.conversion import copied_as
-from broker.pools import ON_LOOP
-from broker.topics.settings import is_internal
-from protocol.api.fetch import (
+from tidelog.broker.partitions.conversion import copied_as
+from tidelog.broker.pools import ON_LOOP
+from tidelog.broker.topics.settings import is_internal
+from tidelog.protocol.api.fetch import (
     AdoptedBatches,
     AppendTimeCorrection,
     EpochStart,
@@ -18,23 +18,23 @@ from protocol.api.fetch import (
     ReplicationState,
     SegmentAppendTimes,
 )
-from protocol.records.layout import NEWEST_MAGIC, NO_TIMESTAMP
-from storage import checkpoints
-from storage.log.replication.leader_state import ForFollower, LeaderState, leader_state
-from storage.log.replication.received import unpacked
-from storage.log.slices import Fetched
-from storage.segment.appended.layout import UNKNOWN
-from storage.time.adoption import Adopted
-from storage.time.corrections import Correction, Mark
+from tidelog.protocol.records.layout import NEWEST_MAGIC, NO_TIMESTAMP
+from tidelog.storage import checkpoints
+from tidelog.storage.log.replication.leader_state import ForFollower, LeaderState, leader_state
+from tidelog.storage.log.replication.received import unpacked
+from tidelog.storage.log.slices import Fetched
+from tidelog.storage.segment.appended.layout import UNKNOWN
+from tidelog.storage.time.adoption import Adopted
+from tidelog.storage.time.corrections import Correction, Mark
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from protocol.api.fetch import FetchPartition
-    from protocol.wire import Buffer
-    from storage.log.partition import Partition
-    from storage.log.replication.received import AppendedFrom
-    from storage.log.slices import SliceAppendTimes
+    from tidelog.protocol.api.fetch import FetchPartition
+    from tidelog.protocol.wire import Buffer
+    from tidelog.storage.log.partition import Partition
+    from tidelog.storage.log.replication.received import AppendedFrom
+    from tidelog.storage.log.slices import SliceAppendTimes
 
 _NEVER = -1
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from storage.log.partition import Appended, Partition
+    from tidelog.storage.log.partition import Appended, Partition
 
 
 class Waiter(Protocol):

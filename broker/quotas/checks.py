@@ -6,7 +6,7 @@ import math
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Final
 
-from broker.quotas.entity import (
+from tidelog.broker.quotas.entity import (
     CLIENT_ID,
     CLIENT_QUOTAS,
     CONNECTION,
@@ -17,13 +17,13 @@ from broker.quotas.entity import (
     PRODUCE,
     USER,
 )
-from config.setting import INT_MAX, LONG_MAX
-from protocol.errors import InvalidRequest
+from tidelog.config.setting import INT_MAX, LONG_MAX
+from tidelog.protocol.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from broker.quotas.entity import Entity
+    from tidelog.broker.quotas.entity import Entity
 
 _WHOLE: Final[Mapping[str, int]] = {PRODUCE: LONG_MAX, FETCH: LONG_MAX, CONNECTION: INT_MAX}
 _LONGEST_NAMES: Final = 1_024  # each is held in memory, and in the metadata of every broker

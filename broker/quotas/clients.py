@@ -8,19 +8,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from broker.quotas.entity import (
+from tidelog.broker.quotas.entity import (
     CLIENT_QUOTAS,
     MUTATION,
     NO_QUOTAS,
     REQUEST,
     limit_of,
 )
-from broker.quotas.rates import Rate, Tokens, Windows
+from tidelog.broker.quotas.rates import Rate, Tokens, Windows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from broker.quotas.entity import Entity, Limit, Quotas
+    from tidelog.broker.quotas.entity import Entity, Limit, Quotas
 
 MOST_BUCKETS: Final = 10_000
 MOST_CLIENTS: Final = 10_000

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from broker.quotas.samples import Samples
+from tidelog.broker.quotas.samples import Samples
 
 
 class Windows(NamedTuple):

@@ -6,13 +6,13 @@ import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
-from protocol.error_class import error_class
-from protocol.errors import BrokerError, ErrorCode
+from tidelog.protocol.error_class import error_class
+from tidelog.protocol.errors import BrokerError, ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from storage.log.partition import Appended
+    from tidelog.storage.log.partition import Appended
 
     # How to answer an append that ends at an offset and waits until a time; None: not yet.
     Decide = Callable[[int, int], ErrorCode | None]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from broker.timer import Timer
+from tidelog.broker.timer import Timer
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,16 +10,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.topics.leadership import check_epoch
-from config.broker.checks import RACK_AWARE_SELECTOR
-from protocol.errors import NotLeaderOrFollower
+from tidelog.broker.topics.leadership import check_epoch
+from tidelog.config.broker.checks import RACK_AWARE_SELECTOR
+from tidelog.protocol.errors import NotLeaderOrFollower
 
 if TYPE_CHECKING:
-    from broker.metadata.image import Image
-    from broker.node import Node
-    from broker.replicas.replicas import Replicas
-    from config import BrokerConfig
-    from storage.log.partition import Partition
+    from tidelog.broker.metadata.image import Image
+    from tidelog.broker.node import Node
+    from tidelog.broker.replicas.replicas import Replicas
+    from tidelog.config import BrokerConfig
+    from tidelog.storage.log.partition import Partition
 
 NO_REPLICA = -1
 

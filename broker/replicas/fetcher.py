@@ -24,28 +24,28 @@ import logging
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.replicas.alarm import Alarm
-from broker.replicas.serving.serving import SINCE_VERSION
-from broker.replicas.views import sent_fetch
-from client import apis
-from client.async_connection import open_connection
-from client.calls.replication import replica_fetch
-from client.errors import ClientError, raise_for_code
-from protocol.api import fetch_single
-from protocol.records.layout import NEWEST_MAGIC
+from tidelog.broker.replicas.alarm import Alarm
+from tidelog.broker.replicas.serving.serving import SINCE_VERSION
+from tidelog.broker.replicas.views import sent_fetch
+from tidelog.client import apis
+from tidelog.client.async_connection import open_connection
+from tidelog.client.calls.replication import replica_fetch
+from tidelog.client.errors import ClientError, raise_for_code
+from tidelog.protocol.api import fetch_single
+from tidelog.protocol.records.layout import NEWEST_MAGIC
 
 if TYPE_CHECKING:
     from typing import Any
     from uuid import UUID
 
-    from broker.replicas.followed import Followed
-    from broker.replicas.local_replica import Name
-    from broker.replicas.replicas import Replicas
-    from broker.replication.messages import FetchRequest
-    from broker.replication.quota import ReplicationQuota
-    from client.async_connection import AsyncConnection
-    from protocol.api.fetch import FetchPartition
-    from protocol.message import Message
+    from tidelog.broker.replicas.followed import Followed
+    from tidelog.broker.replicas.local_replica import Name
+    from tidelog.broker.replicas.replicas import Replicas
+    from tidelog.broker.replication.messages import FetchRequest
+    from tidelog.broker.replication.quota import ReplicationQuota
+    from tidelog.client.async_connection import AsyncConnection
+    from tidelog.protocol.api.fetch import FetchPartition
+    from tidelog.protocol.message import Message
 
 log = logging.getLogger("tidelog.replicas")
 

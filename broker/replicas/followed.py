@@ -12,10 +12,10 @@ from collections import deque
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from broker.memory.unpacking import reserved
-from broker.partitions import replication_state
-from broker.replicas.views import follower_log, received_answer
-from broker.replication.messages import (
+from tidelog.broker.memory.unpacking import reserved
+from tidelog.broker.partitions import replication_state
+from tidelog.broker.replicas.views import follower_log, received_answer
+from tidelog.broker.replication.messages import (
     AdvanceHighWatermark,
     Append,
     Flush,
@@ -24,21 +24,21 @@ from broker.replication.messages import (
     Truncate,
     WaitBefore,
 )
-from protocol.errors import BrokerError, CorruptMessage, UnpackedTooLarge
-from protocol.records.batch import count_batches
-from protocol.records.compression import STORED_LIMIT
-from storage.log.appender import SHORT_UNPACK_BYTES
+from tidelog.protocol.errors import BrokerError, CorruptMessage, UnpackedTooLarge
+from tidelog.protocol.records.batch import count_batches
+from tidelog.protocol.records.compression import STORED_LIMIT
+from tidelog.storage.log.appender import SHORT_UNPACK_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from broker.replicas.local_replica import Name
-    from broker.replicas.replicas import Replicas
-    from broker.replication.follower import Follower
-    from broker.replication.messages import FetchAnswer, FetchRequest, FollowerAction
-    from protocol.api.fetch import PartitionData, ReplicationState
-    from protocol.wire import Buffer
-    from storage.log.partition import Partition
+    from tidelog.broker.replicas.local_replica import Name
+    from tidelog.broker.replicas.replicas import Replicas
+    from tidelog.broker.replication.follower import Follower
+    from tidelog.broker.replication.messages import FetchAnswer, FetchRequest, FollowerAction
+    from tidelog.protocol.api.fetch import PartitionData, ReplicationState
+    from tidelog.protocol.wire import Buffer
+    from tidelog.storage.log.partition import Partition
 
 log = logging.getLogger("tidelog.replicas")
 

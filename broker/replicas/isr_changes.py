@@ -12,18 +12,18 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from broker.metadata import records
-from broker.metadata.records import PartitionRecord, partition_key
-from broker.metadata.store import MOST_COMPARISONS, MOST_OPERATIONS
-from broker.replication import isr_change
-from broker.replication.messages import Assignment
+from tidelog.broker.metadata import records
+from tidelog.broker.metadata.records import PartitionRecord, partition_key
+from tidelog.broker.metadata.store import MOST_COMPARISONS, MOST_OPERATIONS
+from tidelog.broker.replication import isr_change
+from tidelog.broker.replication.messages import Assignment
 
 if TYPE_CHECKING:
-    from broker.metadata.store import Compare, KeyValueStore
-    from broker.replicas.led import Led
-    from broker.replicas.replicas import Replicas
-    from broker.replication.messages import ChangeIsr
-    from broker.replication.transactions import Transaction
+    from tidelog.broker.metadata.store import Compare, KeyValueStore
+    from tidelog.broker.replicas.led import Led
+    from tidelog.broker.replicas.replicas import Replicas
+    from tidelog.broker.replication.messages import ChangeIsr
+    from tidelog.broker.replication.transactions import Transaction
 
     _Wanted = tuple[Led, ChangeIsr, Transaction]
 

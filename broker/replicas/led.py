@@ -11,9 +11,9 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from broker.partitions import replication_state
-from broker.replicas.acknowledgements import Acknowledgements, refusal
-from broker.replication.messages import (
+from tidelog.broker.partitions import replication_state
+from tidelog.broker.replicas.acknowledgements import Acknowledgements, refusal
+from tidelog.broker.replication.messages import (
     AdvanceHighWatermark,
     ChangeIsr,
     Resume,
@@ -21,21 +21,21 @@ from broker.replication.messages import (
     Suspend,
     WakeFetches,
 )
-from broker.timer import Timer
-from protocol.errors import ErrorCode, RequestTimedOut
+from tidelog.broker.timer import Timer
+from tidelog.protocol.errors import ErrorCode, RequestTimedOut
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from broker.partitions.replication_state import ReadForFollower
-    from broker.replicas.acknowledgements import Decide
-    from broker.replicas.local_replica import Name
-    from broker.replicas.replicas import Replicas
-    from broker.replicas.serving.fetch_sessions import Ask
-    from broker.replication.leader import Leader
-    from broker.replication.messages import FetchAnswer, FetchRequest, LeaderAction
-    from protocol.api.fetch import FetchPartition
-    from storage.log.partition import Appended, Partition
+    from tidelog.broker.partitions.replication_state import ReadForFollower
+    from tidelog.broker.replicas.acknowledgements import Decide
+    from tidelog.broker.replicas.local_replica import Name
+    from tidelog.broker.replicas.replicas import Replicas
+    from tidelog.broker.replicas.serving.fetch_sessions import Ask
+    from tidelog.broker.replication.leader import Leader
+    from tidelog.broker.replication.messages import FetchAnswer, FetchRequest, LeaderAction
+    from tidelog.protocol.api.fetch import FetchPartition
+    from tidelog.storage.log.partition import Appended, Partition
 
 _PAIR = 2  # replicas: there is no second follower
 

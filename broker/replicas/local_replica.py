@@ -13,17 +13,17 @@ import logging
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from uuid import UUID
 
-from broker.replicas.followed import Followed
-from broker.replicas.led import Led
-from broker.replicas.views import leader_log
-from broker.replication.follower import Follower
-from broker.replication.leader import Leader
-from protocol.errors import BrokerError, UnknownTopicOrPartition
+from tidelog.broker.replicas.followed import Followed
+from tidelog.broker.replicas.led import Led
+from tidelog.broker.replicas.views import leader_log
+from tidelog.broker.replication.follower import Follower
+from tidelog.broker.replication.leader import Leader
+from tidelog.protocol.errors import BrokerError, UnknownTopicOrPartition
 
 if TYPE_CHECKING:
-    from broker.replicas.replicas import Replicas
-    from broker.replication.messages import Assignment, LeaderRules
-    from storage.log.partition import Partition
+    from tidelog.broker.replicas.replicas import Replicas
+    from tidelog.broker.replication.messages import Assignment, LeaderRules
+    from tidelog.storage.log.partition import Partition
 
 log = logging.getLogger("tidelog.replicas")
 

@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
     from uuid import UUID
 
-    from broker.metadata.brokers.members import LiveBroker
-    from broker.metadata.cluster import ClusterMetadata
-    from broker.metadata.image import Image, Topic
-    from broker.metadata.records import PartitionRecord
-    from broker.replicas.led import Led
-    from broker.replicas.local_replica import Name
-    from broker.replicas.replicas import Replicas
-    from broker.replicas.serving.fetch_sessions import Ask
-    from protocol.topic_partition import TopicPartition
+    from tidelog.broker.metadata.brokers.members import LiveBroker
+    from tidelog.broker.metadata.cluster import ClusterMetadata
+    from tidelog.broker.metadata.image import Image, Topic
+    from tidelog.broker.metadata.records import PartitionRecord
+    from tidelog.broker.replicas.led import Led
+    from tidelog.broker.replicas.local_replica import Name
+    from tidelog.broker.replicas.replicas import Replicas
+    from tidelog.broker.replicas.serving.fetch_sessions import Ask
+    from tidelog.protocol.topic_partition import TopicPartition
 
 LONGEST_WAIT_S = 1.0
 _LOOK_S = 0.02  # a broker that seemed to have died, and has not, changes no image

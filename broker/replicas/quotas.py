@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.replication.quota import ReplicationQuota
-from config.replication_quota import throttled_here
+from tidelog.broker.replication.quota import ReplicationQuota
+from tidelog.config.replication_quota import throttled_here
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from broker.metadata.image import Image
-    from config import BrokerConfig, TopicConfig
+    from tidelog.broker.metadata.image import Image
+    from tidelog.config import BrokerConfig, TopicConfig
 
     _Throttled = dict[str, frozenset[int] | None]
 

@@ -11,39 +11,39 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING
 
-from broker.folded_log import FoldedLog
-from broker.metadata.image import changed_partitions, changed_topics
-from broker.replicas.consumers import ConsumerReads
-from broker.replicas.fetcher import Fetcher
-from broker.replicas.isr_changes import IsrChanges
-from broker.replicas.local_replica import LocalReplica
-from broker.replicas.new_leaders import NewLeaders
-from broker.replicas.quotas import Quotas
-from broker.replicas.role_work import RoleWork
-from broker.replicas.senders import Senders
-from broker.replicas.serving.fetch_sessions import SESSIONLESS, FetchSession
-from broker.replicas.serving.shared_reads import SharedReads
-from broker.replicas.suspensions import Suspensions
-from broker.replicas.views import brokers_of
-from broker.replication.isr_change import cannot_store
-from broker.replication.messages import Assignment, LeaderRules
-from protocol.errors import NotLeaderOrFollower
+from tidelog.broker.folded_log import FoldedLog
+from tidelog.broker.metadata.image import changed_partitions, changed_topics
+from tidelog.broker.replicas.consumers import ConsumerReads
+from tidelog.broker.replicas.fetcher import Fetcher
+from tidelog.broker.replicas.isr_changes import IsrChanges
+from tidelog.broker.replicas.local_replica import LocalReplica
+from tidelog.broker.replicas.new_leaders import NewLeaders
+from tidelog.broker.replicas.quotas import Quotas
+from tidelog.broker.replicas.role_work import RoleWork
+from tidelog.broker.replicas.senders import Senders
+from tidelog.broker.replicas.serving.fetch_sessions import SESSIONLESS, FetchSession
+from tidelog.broker.replicas.serving.shared_reads import SharedReads
+from tidelog.broker.replicas.suspensions import Suspensions
+from tidelog.broker.replicas.views import brokers_of
+from tidelog.broker.replication.isr_change import cannot_store
+from tidelog.broker.replication.messages import Assignment, LeaderRules
+from tidelog.protocol.errors import NotLeaderOrFollower
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator
     from uuid import UUID
 
-    from broker.cluster.cluster import Cluster
-    from broker.metadata.brokers.records import Endpoint
-    from broker.metadata.image import Image, Topic
-    from broker.network.connection import Connection
-    from broker.node import Node
-    from broker.replicas.followed import Followed
-    from broker.replicas.led import Led
-    from broker.replicas.local_replica import Name
-    from broker.replication.messages import BrokerView
-    from protocol.api.fetch import FetchRequest
-    from storage.log.partition import Appended, Partition
+    from tidelog.broker.cluster.cluster import Cluster
+    from tidelog.broker.metadata.brokers.records import Endpoint
+    from tidelog.broker.metadata.image import Image, Topic
+    from tidelog.broker.network.connection import Connection
+    from tidelog.broker.node import Node
+    from tidelog.broker.replicas.followed import Followed
+    from tidelog.broker.replicas.led import Led
+    from tidelog.broker.replicas.local_replica import Name
+    from tidelog.broker.replication.messages import BrokerView
+    from tidelog.protocol.api.fetch import FetchRequest
+    from tidelog.storage.log.partition import Appended, Partition
 
 log = logging.getLogger("tidelog.replicas")
 

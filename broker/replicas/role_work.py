@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from broker.node import Node
-    from broker.pools import Pool
-    from storage.log.partition import Partition
+    from tidelog.broker.node import Node
+    from tidelog.broker.pools import Pool
+    from tidelog.storage.log.partition import Partition
 
 _A_TURN = 32  # changes that the loop begins, and ends, in one of its turns: a few milliseconds
 _THREADS = 6  # of one log directory: its other syncs have some left

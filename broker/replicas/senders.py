@@ -11,17 +11,17 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Final
 
-from broker.membership.proof import Verdict, judge, proof_of
-from protocol.errors import BrokerError, NotLeaderOrFollower
-from protocol.sender import NO_TAGS, Sender, written_tags
+from tidelog.broker.membership.proof import Verdict, judge, proof_of
+from tidelog.protocol.errors import BrokerError, NotLeaderOrFollower
+from tidelog.protocol.sender import NO_TAGS, Sender, written_tags
 
 if TYPE_CHECKING:
-    from broker.cluster.cluster import Cluster
-    from broker.metadata.image import Image
-    from broker.network.context import Context
-    from broker.node import Node
-    from protocol.api.fetch import ReplicaState
-    from protocol.message import RequestHeader
+    from tidelog.broker.cluster.cluster import Cluster
+    from tidelog.broker.metadata.image import Image
+    from tidelog.broker.network.context import Context
+    from tidelog.broker.node import Node
+    from tidelog.protocol.api.fetch import ReplicaState
+    from tidelog.protocol.message import RequestHeader
 
 log = logging.getLogger("tidelog.replicas")
 

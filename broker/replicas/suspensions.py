@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from broker.replicas.led import Led
+    from tidelog.broker.replicas.led import Led
 
 log = logging.getLogger("tidelog.replicas")
 

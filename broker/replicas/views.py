@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.replication.messages import (
+from tidelog.broker.replication.messages import (
     NO_EPOCH,
     NO_OFFSET,
     BrokerStatus,
@@ -14,16 +14,16 @@ from broker.replication.messages import (
     FollowerLog,
     LeaderLog,
 )
-from protocol.api.fetch import FetchPartition
-from protocol.error_codes import ERRORS
-from protocol.errors import ErrorCode
+from tidelog.protocol.api.fetch import FetchPartition
+from tidelog.protocol.error_codes import ERRORS
+from tidelog.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from broker.metadata.image import Image
-    from broker.replication.messages import BrokerView
-    from protocol.api.fetch import PartitionData, ReplicaState
-    from storage.log.partition import Partition
-    from storage.log.state import LogState
+    from tidelog.broker.metadata.image import Image
+    from tidelog.broker.replication.messages import BrokerView
+    from tidelog.protocol.api.fetch import PartitionData, ReplicaState
+    from tidelog.storage.log.partition import Partition
+    from tidelog.storage.log.state import LogState
 
 
 class History:

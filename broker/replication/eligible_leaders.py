@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from broker.metadata.records import PartitionRecord
+    from tidelog.broker.metadata.records import PartitionRecord
 
 
 def effective_min(record: PartitionRecord, min_insync: int) -> int:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.replication.messages import (
+from tidelog.broker.replication.messages import (
     NO_EPOCH,
     AdvanceHighWatermark,
     Append,
@@ -23,11 +23,11 @@ from broker.replication.messages import (
     Truncate,
     WaitBefore,
 )
-from protocol.errors import ErrorCode
+from tidelog.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from broker.metadata.records import PartitionRecord
-    from broker.replication.messages import (
+    from tidelog.broker.metadata.records import PartitionRecord
+    from tidelog.broker.replication.messages import (
         Diverging,
         FetchAnswer,
         FollowerAction,

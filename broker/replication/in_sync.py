@@ -11,14 +11,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.replication.eligible_leaders import elr_after
-from broker.replication.messages import ChangeIsr
+from tidelog.broker.replication.eligible_leaders import elr_after
+from tidelog.broker.replication.messages import ChangeIsr
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from broker.metadata.records import PartitionRecord
-    from broker.replication.messages import Assignment
+    from tidelog.broker.metadata.records import PartitionRecord
+    from tidelog.broker.replication.messages import Assignment
 
 
 def with_isr(record: PartitionRecord, isr: Collection[int], min_insync: int) -> PartitionRecord:

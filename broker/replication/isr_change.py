@@ -16,15 +16,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.metadata.records import partition_key, put_partition
-from broker.replication.transactions import Transaction, as_seen, in_session, unmodified
+from tidelog.broker.metadata.records import partition_key, put_partition
+from tidelog.broker.replication.transactions import Transaction, as_seen, in_session, unmodified
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from uuid import UUID
 
-    from broker.metadata.image import Image
-    from broker.replication.messages import ChangeIsr
+    from tidelog.broker.metadata.image import Image
+    from tidelog.broker.replication.messages import ChangeIsr
 
 
 def transaction(

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.replication.in_sync import is_same
-from broker.replication.leadership import Leadership
-from broker.replication.messages import (
+from tidelog.broker.replication.in_sync import is_same
+from tidelog.broker.replication.leadership import Leadership
+from tidelog.broker.replication.messages import (
     AdvanceHighWatermark,
     FetchAnswer,
     Resume,
@@ -20,14 +20,19 @@ from broker.replication.messages import (
     Suspend,
     WakeFetches,
 )
-from broker.replication.remote import RemoteReplica
-from protocol.errors import ErrorCode, NotEnoughReplicas, NotLeaderOrFollower, OffsetNotAvailable
+from tidelog.broker.replication.remote import RemoteReplica
+from tidelog.protocol.errors import (
+    ErrorCode,
+    NotEnoughReplicas,
+    NotLeaderOrFollower,
+    OffsetNotAvailable,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from broker.replication.lease import Lease
-    from broker.replication.messages import (
+    from tidelog.broker.replication.lease import Lease
+    from tidelog.broker.replication.messages import (
         Assignment,
         BrokerView,
         ChangeIsr,

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.replication.eligible_leaders import effective_min, may_advance
-from broker.replication.in_sync import InSyncReplicas, with_isr
-from broker.replication.messages import NO_EPOCH, NO_OFFSET, Diverging
-from broker.replication.remote import RemoteReplica
-from protocol.errors import ErrorCode
+from tidelog.broker.replication.eligible_leaders import effective_min, may_advance
+from tidelog.broker.replication.in_sync import InSyncReplicas, with_isr
+from tidelog.broker.replication.messages import NO_EPOCH, NO_OFFSET, Diverging
+from tidelog.broker.replication.remote import RemoteReplica
+from tidelog.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from broker.metadata.records import PartitionRecord
-    from broker.replication.messages import (
+    from tidelog.broker.metadata.records import PartitionRecord
+    from tidelog.broker.replication.messages import (
         Assignment,
         BrokerView,
         FetchRequest,

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from broker.metadata.records import PartitionRecord
-    from protocol.errors import ErrorCode
+    from tidelog.broker.metadata.records import PartitionRecord
+    from tidelog.protocol.errors import ErrorCode
 
 NO_EPOCH = -1
 NO_OFFSET = -1

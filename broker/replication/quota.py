@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.quotas.samples import Samples
+from tidelog.broker.quotas.samples import Samples
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.replication.messages import NO_EPOCH, NO_OFFSET
+from tidelog.broker.replication.messages import NO_EPOCH, NO_OFFSET
 
 if TYPE_CHECKING:
-    from broker.replication.messages import FetchRequest
+    from tidelog.broker.replication.messages import FetchRequest
 
 
 class RemoteReplica:

@@ -12,17 +12,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.metadata.brokers.records import live_key, offline_key
-from broker.metadata.records import partition_key, put_partition
-from broker.metadata.store import MOST_COMPARISONS, MOST_OPERATIONS, Compare
+from tidelog.broker.metadata.brokers.records import live_key, offline_key
+from tidelog.broker.metadata.records import partition_key, put_partition
+from tidelog.broker.metadata.store import MOST_COMPARISONS, MOST_OPERATIONS, Compare
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from uuid import UUID
 
-    from broker.metadata.image import Image
-    from broker.metadata.records import PartitionRecord
-    from broker.metadata.store import Operation
+    from tidelog.broker.metadata.image import Image
+    from tidelog.broker.metadata.records import PartitionRecord
+    from tidelog.broker.metadata.store import Operation
 
 
 class PartitionChange(NamedTuple):

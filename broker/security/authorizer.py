@@ -10,8 +10,8 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from protocol.acl import Operation, ResourceType
-from protocol.errors import (
+from tidelog.protocol.acl import Operation, ResourceType
+from tidelog.protocol.errors import (
     BrokerError,
     ClusterAuthorizationFailed,
     GroupAuthorizationFailed,
@@ -22,7 +22,7 @@ from protocol.errors import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from broker.security.session import Session
+    from tidelog.broker.security.session import Session
 
 NOT_ASKED: Final = -(2**31)
 CLUSTER_NAME: Final = "kafka-cluster"

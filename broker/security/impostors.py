@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from protocol.errors import ClusterAuthorizationFailed
+from tidelog.protocol.errors import ClusterAuthorizationFailed
 
 if TYPE_CHECKING:
-    from broker.clock import Clock
-    from broker.metrics.counters import Metrics
-    from broker.network.context import Context
-    from protocol.errors import BrokerError
+    from tidelog.broker.clock import Clock
+    from tidelog.broker.metrics.counters import Metrics
+    from tidelog.broker.network.context import Context
+    from tidelog.protocol.errors import BrokerError
 
 log = logging.getLogger("tidelog.security")
 

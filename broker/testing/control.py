@@ -15,8 +15,8 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from broker.clock import ManualClock
-from broker.http.answers import (
+from tidelog.broker.clock import ManualClock
+from tidelog.broker.http.answers import (
     Refused,
     answering,
     body_of,
@@ -25,27 +25,27 @@ from broker.http.answers import (
     line,
     partition_number,
 )
-from broker.http.application import readable
-from broker.maintenance.compaction_rounds import CompactionRound
-from broker.network import dispatch
-from broker.testing.cuts import add_cut, heal_cuts, show_cuts
-from broker.testing.fault_requests import wrapped
-from broker.testing.fault_storage import FaultySystem
-from broker.testing.faults import Fault, Faults
-from client import async_connection
-from config.instants import parse_duration, parse_instant, to_iso
-from storage import files
-from storage.time.append_time import ahead
+from tidelog.broker.http.application import readable
+from tidelog.broker.maintenance.compaction_rounds import CompactionRound
+from tidelog.broker.network import dispatch
+from tidelog.broker.testing.cuts import add_cut, heal_cuts, show_cuts
+from tidelog.broker.testing.fault_requests import wrapped
+from tidelog.broker.testing.fault_storage import FaultySystem
+from tidelog.broker.testing.faults import Fault, Faults
+from tidelog.client import async_connection
+from tidelog.config.instants import parse_duration, parse_instant, to_iso
+from tidelog.storage import files
+from tidelog.storage.time.append_time import ahead
 
 if TYPE_CHECKING:
     import socket
     from collections.abc import Awaitable, Callable, Iterator, Mapping
     from pathlib import Path
 
-    from broker.maintenance.compaction_rounds import CompactionRounds
-    from broker.maintenance.retention_rounds import Rounds, SweptSegment
-    from broker.node import Node
-    from storage.log.partition import Partition
+    from tidelog.broker.maintenance.compaction_rounds import CompactionRounds
+    from tidelog.broker.maintenance.retention_rounds import Rounds, SweptSegment
+    from tidelog.broker.node import Node
+    from tidelog.storage.log.partition import Partition
 
 log = logging.getLogger("tidelog.control")
 

@@ -15,16 +15,16 @@ import asyncio
 import time
 from typing import TYPE_CHECKING, Any, cast
 
-from broker.http.answers import Refused
-from client import async_connection
-from protocol.errors import KafkaStorageError
+from tidelog.broker.http.answers import Refused
+from tidelog.client import async_connection
+from tidelog.protocol.errors import KafkaStorageError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 
-    from broker.metadata.cluster import ClusterMetadata
-    from broker.metadata.store import Change, Compare, KeyValueStore, Operation, Snapshot
-    from broker.testing.control import Control
+    from tidelog.broker.metadata.cluster import ClusterMetadata
+    from tidelog.broker.metadata.store import Change, Compare, KeyValueStore, Operation, Snapshot
+    from tidelog.broker.testing.control import Control
 
 _POLL_S = 0.01
 GIVE_UP_S = 1.0

@@ -14,24 +14,24 @@ import types
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from broker.network.context import Later
-from broker.network.encoded import Encoded
-from broker.testing.faults import BY_PARTITION, BY_TOPIC
-from protocol.api.metadata import MetadataRequest, MetadataRequestTopic
-from protocol.error_class import error_class
-from protocol.errors import BrokerError, ErrorCode
-from protocol.wire import ZERO_UUID
+from tidelog.broker.network.context import Later
+from tidelog.broker.network.encoded import Encoded
+from tidelog.broker.testing.faults import BY_PARTITION, BY_TOPIC
+from tidelog.protocol.api.metadata import MetadataRequest, MetadataRequestTopic
+from tidelog.protocol.error_class import error_class
+from tidelog.protocol.errors import BrokerError, ErrorCode
+from tidelog.protocol.wire import ZERO_UUID
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from broker.network.context import Context
-    from broker.network.dispatch import Route
-    from broker.node import Node
-    from broker.security.session import Session
-    from broker.testing.faults import Fault, Faults
-    from broker.topics.topics import Topics
-    from storage.log.partition import Appended, Partition
+    from tidelog.broker.network.context import Context
+    from tidelog.broker.network.dispatch import Route
+    from tidelog.broker.node import Node
+    from tidelog.broker.security.session import Session
+    from tidelog.broker.testing.faults import Fault, Faults
+    from tidelog.broker.topics.topics import Topics
+    from tidelog.storage.log.partition import Appended, Partition
 
 _TOPICS = {"Produce": "topic_data"}  # the field with the topics, if it is not `topics`
 _PARTITIONS = {"Produce": "partition_data"}

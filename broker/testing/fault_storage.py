@@ -6,16 +6,16 @@ import errno
 import os
 from typing import TYPE_CHECKING
 
-from broker.testing.faults import errno_of
-from storage import filenames
-from storage.files import System
+from tidelog.broker.testing.faults import errno_of
+from tidelog.storage import filenames
+from tidelog.storage.files import System
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from broker.testing.faults import Fault, Faults, Target
-    from protocol.wire import Buffer
+    from tidelog.broker.testing.faults import Fault, Faults, Target
+    from tidelog.protocol.wire import Buffer
 
 
 class FaultySystem(System):

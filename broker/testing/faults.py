@@ -17,16 +17,16 @@ import random
 import threading
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from config.instants import parse_duration
-from config.setting import closest
-from protocol import message
-from protocol.error_codes import ErrorCode
+from tidelog.config.instants import parse_duration
+from tidelog.config.setting import closest
+from tidelog.protocol import message
+from tidelog.protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from pathlib import Path
 
-    from broker.testing.cuts import Cuts
+    from tidelog.broker.testing.cuts import Cuts
 
 BEFORE, AFTER = "before", "after"
 STORAGE = ("open", "read", "write", "sync", "truncate", "rename", "unlink")

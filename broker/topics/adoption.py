@@ -21,22 +21,22 @@ import logging
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
-from broker.metadata.image import Topic
-from broker.metadata.names import RESERVED_IDS, new_id
-from broker.metadata.records import PartitionRecord
-from broker.topics.settings import KEEP, is_internal
-from broker.topics.strays import set_aside
-from protocol.errors import BrokerError
-from storage.log.slices import last_batch
+from tidelog.broker.metadata.image import Topic
+from tidelog.broker.metadata.names import RESERVED_IDS, new_id
+from tidelog.broker.metadata.records import PartitionRecord
+from tidelog.broker.topics.settings import KEEP, is_internal
+from tidelog.broker.topics.strays import set_aside
+from tidelog.protocol.errors import BrokerError
+from tidelog.storage.log.slices import last_batch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from uuid import UUID
 
-    from broker.metadata.image import Image
-    from broker.node import Node
-    from protocol.records.batch import Batch
-    from storage.directory.store import LogStore
+    from tidelog.broker.metadata.image import Image
+    from tidelog.broker.node import Node
+    from tidelog.protocol.records.batch import Batch
+    from tidelog.storage.directory.store import LogStore
 
 _MOST_MISSING = 10_000  # a directory called backup-20240131 is not a partition
 _ID_BLOCK = 1_000  # producer ids that a broker of Kafka allocates at once

@@ -8,16 +8,16 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from broker.topics.forecast import announce_deletions
+from tidelog.broker.topics.forecast import announce_deletions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from broker.metadata.image import Image, Topic
-    from broker.pools import Pool
-    from broker.topics.settings import Settings
-    from config import TopicConfig
-    from storage.directory.store import LogStore
+    from tidelog.broker.metadata.image import Image, Topic
+    from tidelog.broker.pools import Pool
+    from tidelog.broker.topics.settings import Settings
+    from tidelog.config import TopicConfig
+    from tidelog.storage.directory.store import LogStore
 
 
 _AT_ONCE: Final = 100

@@ -10,13 +10,13 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from protocol.acl import Operation, ResourceType
-from protocol.errors import TopicAlreadyExists
+from tidelog.protocol.acl import Operation, ResourceType
+from tidelog.protocol.errors import TopicAlreadyExists
 
 if TYPE_CHECKING:
-    from broker.node import Node
-    from broker.security.session import Session
-    from config import BrokerConfig
+    from tidelog.broker.node import Node
+    from tidelog.broker.security.session import Session
+    from tidelog.config import BrokerConfig
 
 
 def is_allowed(config: BrokerConfig, *, request_allows: bool) -> bool:

@@ -11,13 +11,13 @@ import logging
 from functools import wraps
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
-from broker.metadata import own_configs
-from broker.metadata.cluster import ChangedMeanwhileError
-from broker.metadata.image import Topic
-from broker.metadata.names import new_id
-from broker.metadata.records import PartitionRecord
-from broker.topics.partition_counts import check_room
-from broker.topics.settings import (
+from tidelog.broker.metadata import own_configs
+from tidelog.broker.metadata.cluster import ChangedMeanwhileError
+from tidelog.broker.metadata.image import Topic
+from tidelog.broker.metadata.names import new_id
+from tidelog.broker.metadata.records import PartitionRecord
+from tidelog.broker.topics.partition_counts import check_room
+from tidelog.broker.topics.settings import (
     KEEP,
     broker_changes,
     differing,
@@ -26,16 +26,16 @@ from broker.topics.settings import (
     replacing_implied,
     topic_changes,
 )
-from protocol.errors import InvalidPartitions, UnknownTopicOrPartition
+from tidelog.protocol.errors import InvalidPartitions, UnknownTopicOrPartition
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
     from contextlib import AbstractAsyncContextManager
 
-    from broker.metadata.cluster import ClusterMetadata
-    from broker.metadata.store import Compare
-    from broker.topics.partition_counts import Wanted
-    from broker.topics.settings import Settings
+    from tidelog.broker.metadata.cluster import ClusterMetadata
+    from tidelog.broker.metadata.store import Compare
+    from tidelog.broker.topics.partition_counts import Wanted
+    from tidelog.broker.topics.settings import Settings
 
 log = logging.getLogger("tidelog.topics")
 
@@ -125,7 +125,7 @@ class Controller:
         """Returns the first states of a topic's partitions, and what they were decided on."""
         if self._is_alone:
             return (PartitionRecord.led_by(self._metadata.node_id),) * wanted.partitions, ()
-        from broker.topics import placing  # a broker that is alone needs none of it
+        from tidelog.broker.topics import placing  # a broker that is alone needs none of it
 
         return placing.of_new_topic(self._metadata.image, wanted, self._cordoned)
 
@@ -179,7 +179,7 @@ class Controller:
         """Returns the first states of added partitions, and what they were decided on."""
         if self._is_alone:
             return (PartitionRecord.led_by(self._metadata.node_id),) * count, ()
-        from broker.topics import placing
+        from tidelog.broker.topics import placing
 
         return placing.of_added(self._metadata.image, topic, count, assignments, self._cordoned)
 
@@ -265,7 +265,9 @@ class Controller:
 
         Raises BrokerIdNotRegistered, and InvalidRequest if it runs or has replicas.
         """
-        from broker.membership.unregistration import unregister  # a broker alone rarely needs it
+        from tidelog.broker.membership.unregistration import (
+            unregister,  # a broker alone rarely needs it
+        )
 
         metadata = self._metadata
         while True:

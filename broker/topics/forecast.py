@@ -9,15 +9,15 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from protocol.errors import BrokerError
-from storage.time.retention import retention_of
+from tidelog.protocol.errors import BrokerError
+from tidelog.storage.time.retention import retention_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from config import TopicConfig
-    from storage.directory.store import LogStore
-    from storage.log.retention.explanation import Going
+    from tidelog.config import TopicConfig
+    from tidelog.storage.directory.store import LogStore
+    from tidelog.storage.log.retention.explanation import Going
 
 log = logging.getLogger("tidelog.retention")
 

@@ -11,9 +11,9 @@ import logging
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from broker.metadata.cluster import MOST_CHANGES, ChangedMeanwhileError
-from broker.metadata.records import UNKNOWN_EPOCH, PartitionRecord
-from protocol.errors import (
+from tidelog.broker.metadata.cluster import MOST_CHANGES, ChangedMeanwhileError
+from tidelog.broker.metadata.records import UNKNOWN_EPOCH, PartitionRecord
+from tidelog.protocol.errors import (
     FencedLeaderEpoch,
     NotLeaderOrFollower,
     UnknownLeaderEpoch,
@@ -21,12 +21,12 @@ from protocol.errors import (
 )
 
 if TYPE_CHECKING:
-    from broker.metadata.cluster import ClusterMetadata
-    from broker.metadata.image import Image, Topic
-    from broker.pools import Pool
-    from protocol.topic_partition import TopicPartition
-    from storage.directory.store import LogStore
-    from storage.log.partition import Partition
+    from tidelog.broker.metadata.cluster import ClusterMetadata
+    from tidelog.broker.metadata.image import Image, Topic
+    from tidelog.broker.pools import Pool
+    from tidelog.protocol.topic_partition import TopicPartition
+    from tidelog.storage.directory.store import LogStore
+    from tidelog.storage.log.partition import Partition
 
 log = logging.getLogger("tidelog.topics")
 

@@ -10,14 +10,14 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING
 
-from broker.metadata.records import NO_LEADER
-from broker.metadata.store import MOST_OPERATIONS
-from broker.replication.controller import reassignment
-from broker.replication.controller.controller import TopicRules, able, decided, elect
-from broker.replication.controller.election import is_unclean, prefer
-from broker.replication.transactions import batched, change
-from broker.topics.placing import check_chosen
-from protocol.errors import (
+from tidelog.broker.metadata.records import NO_LEADER
+from tidelog.broker.metadata.store import MOST_OPERATIONS
+from tidelog.broker.replication.controller import reassignment
+from tidelog.broker.replication.controller.controller import TopicRules, able, decided, elect
+from tidelog.broker.replication.controller.election import is_unclean, prefer
+from tidelog.broker.replication.transactions import batched, change
+from tidelog.broker.topics.placing import check_chosen
+from tidelog.protocol.errors import (
     BrokerError,
     ElectionNotNeeded,
     EligibleLeadersNotAvailable,
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
     from typing import TypeAlias
     from uuid import UUID
 
-    from broker.metadata.image import Image, Topic
-    from broker.metadata.records import PartitionRecord
-    from broker.node import Node
-    from broker.replication.transactions import PartitionChange, Transaction
-    from broker.topics.settings import Settings
-    from protocol.topic_partition import TopicPartition
+    from tidelog.broker.metadata.image import Image, Topic
+    from tidelog.broker.metadata.records import PartitionRecord
+    from tidelog.broker.node import Node
+    from tidelog.broker.replication.transactions import PartitionChange, Transaction
+    from tidelog.broker.topics.settings import Settings
+    from tidelog.protocol.topic_partition import TopicPartition
 
     Decide: TypeAlias = Callable[[Image], PartitionChange | None]
 

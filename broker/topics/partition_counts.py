@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.topics.settings import is_internal
-from protocol.errors import (
+from tidelog.broker.topics.settings import is_internal
+from tidelog.protocol.errors import (
     InvalidPartitions,
     InvalidReplicaAssignment,
     InvalidReplicationFactor,
@@ -22,10 +22,10 @@ from protocol.errors import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from broker.metadata.image import Image, Topic
-    from config import BrokerConfig
-    from protocol.api.create_partitions import CreatePartitionsTopic
-    from protocol.api.create_topics import CreatableTopic
+    from tidelog.broker.metadata.image import Image, Topic
+    from tidelog.config import BrokerConfig
+    from tidelog.protocol.api.create_partitions import CreatePartitionsTopic
+    from tidelog.protocol.api.create_topics import CreatableTopic
 
 
 class Wanted(NamedTuple):

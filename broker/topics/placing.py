@@ -12,17 +12,17 @@ from __future__ import annotations
 import secrets
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.replication.controller.controller import able, new_partition
-from broker.replication.controller.placement import circle_of, place
-from protocol.errors import InvalidReplicaAssignment, InvalidReplicationFactor
+from tidelog.broker.replication.controller.controller import able, new_partition
+from tidelog.broker.replication.controller.placement import circle_of, place
+from tidelog.protocol.errors import InvalidReplicaAssignment, InvalidReplicationFactor
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from broker.metadata.image import Image, Topic
-    from broker.metadata.records import PartitionRecord
-    from broker.metadata.store import Compare
-    from broker.topics.partition_counts import Wanted
+    from tidelog.broker.metadata.image import Image, Topic
+    from tidelog.broker.metadata.records import PartitionRecord
+    from tidelog.broker.metadata.store import Compare
+    from tidelog.broker.topics.partition_counts import Wanted
 
 _MANY = 1 << 16  # more than there are brokers
 

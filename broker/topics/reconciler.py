@@ -20,10 +20,10 @@ import contextlib
 import logging
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.metadata.image import changed_topics
-from broker.topics.applied_settings import AppliedSettings
-from broker.topics.strays import set_aside
-from protocol.errors import BrokerError, KafkaStorageError
+from tidelog.broker.metadata.image import changed_topics
+from tidelog.broker.topics.applied_settings import AppliedSettings
+from tidelog.broker.topics.strays import set_aside
+from tidelog.protocol.errors import BrokerError, KafkaStorageError
 
 if TYPE_CHECKING:
     from collections.abc import (
@@ -38,15 +38,15 @@ if TYPE_CHECKING:
     )
     from uuid import UUID
 
-    from broker.metadata.cluster import ClusterMetadata
-    from broker.metadata.image import Image, Topic
-    from broker.metadata.records import PartitionRecord
-    from broker.pools import Pool
-    from broker.replicas.replicas import Replicas
-    from broker.topics.settings import Settings
-    from config import TopicConfig
-    from storage.directory.store import LogStore
-    from storage.log.partition import Partition
+    from tidelog.broker.metadata.cluster import ClusterMetadata
+    from tidelog.broker.metadata.image import Image, Topic
+    from tidelog.broker.metadata.records import PartitionRecord
+    from tidelog.broker.pools import Pool
+    from tidelog.broker.replicas.replicas import Replicas
+    from tidelog.broker.topics.settings import Settings
+    from tidelog.config import TopicConfig
+    from tidelog.storage.directory.store import LogStore
+    from tidelog.storage.log.partition import Partition
 
 log = logging.getLogger("tidelog.topics")
 

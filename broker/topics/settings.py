@@ -15,9 +15,9 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from broker.metadata import own_configs
-from broker.metadata.records import size_of
-from config import (
+from tidelog.broker.metadata import own_configs
+from tidelog.broker.metadata.records import size_of
+from tidelog.config import (
     BROKER_ALIASES,
     TOPIC_ALIASES,
     ConfigError,
@@ -28,15 +28,15 @@ from config import (
     usable,
     without_aliases,
 )
-from config.broker.checks import check_message_format, parse_broker_ids
-from protocol.errors import InvalidConfig, InvalidRequest, PolicyViolation
-from storage.time.retention import APPEND_BASIS
+from tidelog.config.broker.checks import check_message_format, parse_broker_ids
+from tidelog.protocol.errors import InvalidConfig, InvalidRequest, PolicyViolation
+from tidelog.storage.time.retention import APPEND_BASIS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from broker.metadata.image import Image, Topic
-    from config import BrokerConfig, TopicConfig
+    from tidelog.broker.metadata.image import Image, Topic
+    from tidelog.config import BrokerConfig, TopicConfig
 
 Text = TypeVar("Text", str, str | None)
 

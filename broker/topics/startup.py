@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.metadata import topic_writes
-from broker.metadata.local import shared_path
-from broker.topics.adoption import adopt_logs
-from broker.topics.leadership import claim_partitions
-from broker.topics.strays import set_aside_unknown
+from tidelog.broker.metadata import topic_writes
+from tidelog.broker.metadata.local import shared_path
+from tidelog.broker.topics.adoption import adopt_logs
+from tidelog.broker.topics.leadership import claim_partitions
+from tidelog.broker.topics.strays import set_aside_unknown
 
 if TYPE_CHECKING:
-    from broker.node import Node
+    from tidelog.broker.node import Node
 
 
 async def open_topics(node: Node) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from protocol.errors import KafkaStorageError
+from tidelog.protocol.errors import KafkaStorageError
 
 if TYPE_CHECKING:
-    from broker.metadata.image import Image
-    from storage.directory.store import LogStore
+    from tidelog.broker.metadata.image import Image
+    from tidelog.storage.directory.store import LogStore
 
 log = logging.getLogger("tidelog.topics")
 

@@ -16,18 +16,18 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING
 
-from broker.topics.partition_counts import Wanted
-from protocol.errors import BrokerError
+from tidelog.broker.topics.partition_counts import Wanted
+from tidelog.protocol.errors import BrokerError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
     from contextlib import AbstractAsyncContextManager
 
-    from broker.metadata.image import Topic
-    from broker.replicas.replicas import Replicas
-    from broker.topics.controller import Controller
-    from broker.topics.reconciler import Reconciler
-    from broker.topics.settings import Settings
+    from tidelog.broker.metadata.image import Topic
+    from tidelog.broker.replicas.replicas import Replicas
+    from tidelog.broker.topics.controller import Controller
+    from tidelog.broker.topics.reconciler import Reconciler
+    from tidelog.broker.topics.settings import Settings
 
 log = logging.getLogger("tidelog.topics")
 

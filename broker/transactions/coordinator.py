@@ -17,37 +17,37 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
-from broker.coordination.loading import Loader
-from broker.transactions import coordinator_epochs, state_topic
-from broker.transactions.execution import Execution
-from broker.transactions.markers import Markers
-from broker.transactions.messages import (
+from tidelog.broker.coordination.loading import Loader
+from tidelog.broker.transactions import coordinator_epochs, state_topic
+from tidelog.broker.transactions.execution import Execution
+from tidelog.broker.transactions.markers import Markers
+from tidelog.broker.transactions.messages import (
     BUMPS_EPOCH_SINCE,
     VERSION,
     Producer,
     new,
 )
-from broker.transactions.registry import Kept, TransactionRegistry
-from broker.transactions.state_topic import TOPIC
-from broker.transactions.transaction import Transaction
-from protocol.errors import (
+from tidelog.broker.transactions.registry import Kept, TransactionRegistry
+from tidelog.broker.transactions.state_topic import TOPIC
+from tidelog.broker.transactions.transaction import Transaction
+from tidelog.protocol.errors import (
     InvalidProducerIdMapping,
     InvalidRequest,
     InvalidTransactionTimeout,
 )
-from protocol.records.layout import NO_PRODUCER_ID
+from tidelog.protocol.records.layout import NO_PRODUCER_ID
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from broker.coordination.following import Following
-    from broker.coordination.ownership import Load
-    from broker.network.context import Context
-    from broker.node import Node
-    from broker.transactions.messages import Action
-    from broker.transactions.state_topic import Known
-    from protocol.topic_partition import TopicPartition
-    from storage.log.partition import Appended
+    from tidelog.broker.coordination.following import Following
+    from tidelog.broker.coordination.ownership import Load
+    from tidelog.broker.network.context import Context
+    from tidelog.broker.node import Node
+    from tidelog.broker.transactions.messages import Action
+    from tidelog.broker.transactions.state_topic import Known
+    from tidelog.protocol.topic_partition import TopicPartition
+    from tidelog.storage.log.partition import Appended
 
 _COMPLETE_WAIT_S = 0.2
 """How long EndTxn waits for the markers: then the next transaction begins without a retry."""
@@ -78,8 +78,8 @@ class TransactionCoordinator(TransactionRegistry):
     def join_cluster(self) -> None:
         """Coordinates only the ids of partitions that this broker leads, of several brokers."""
         # A broker that is alone needs none of these.
-        from broker.coordination.following import Following
-        from broker.transactions.others import OtherBrokers
+        from tidelog.broker.coordination.following import Following
+        from tidelog.broker.transactions.others import OtherBrokers
 
         self.ownership.join()
         self._markers.others = OtherBrokers(self._node)

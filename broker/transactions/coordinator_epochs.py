@@ -10,15 +10,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from broker.transactions.state_topic import TOPIC
-from config.setting import INT_MAX
-from protocol.errors import KafkaStorageError, NotLeaderOrFollower, TransactionCoordinatorFenced
+from tidelog.broker.transactions.state_topic import TOPIC
+from tidelog.config.setting import INT_MAX
+from tidelog.protocol.errors import (
+    KafkaStorageError,
+    NotLeaderOrFollower,
+    TransactionCoordinatorFenced,
+)
 
 if TYPE_CHECKING:
-    from broker.network.context import Context
-    from broker.node import Node
-    from protocol.topic_partition import TopicPartition
-    from storage.log.partition import Partition
+    from tidelog.broker.network.context import Context
+    from tidelog.broker.node import Node
+    from tidelog.protocol.topic_partition import TopicPartition
+    from tidelog.storage.log.partition import Partition
 
 _ANY: Final = INT_MAX
 
@@ -49,7 +53,9 @@ async def allowed(node: Node, context: Context, *, catches_up: bool = False) -> 
     writes its markers again, and KafkaStorageError.
     """
     if node.replicas is not None and context.header.sender is not None:
-        from broker.replicas.serving import proven  # a broker that is alone needs none of it
+        from tidelog.broker.replicas.serving import (
+            proven,  # a broker that is alone needs none of it
+        )
 
         if await proven.is_of_broker(node, node.replicas, context):
             return _ANY

@@ -14,25 +14,30 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from broker.coordination.deadlines import Deadlines
-from broker.coordination.ownership import NO_EPOCH
-from broker.network.turns import paced
-from broker.transactions import state_topic
-from broker.transactions.messages import Answer, Now, SendMarkers, Store
-from broker.transactions.state_topic import TOPIC
-from protocol.errors import BrokerError, MessageTooLarge, RecordListTooLarge, UnknownServerError
-from protocol.records.layout import NO_PRODUCER_ID
-from protocol.transaction_log import State
+from tidelog.broker.coordination.deadlines import Deadlines
+from tidelog.broker.coordination.ownership import NO_EPOCH
+from tidelog.broker.network.turns import paced
+from tidelog.broker.transactions import state_topic
+from tidelog.broker.transactions.messages import Answer, Now, SendMarkers, Store
+from tidelog.broker.transactions.state_topic import TOPIC
+from tidelog.protocol.errors import (
+    BrokerError,
+    MessageTooLarge,
+    RecordListTooLarge,
+    UnknownServerError,
+)
+from tidelog.protocol.records.layout import NO_PRODUCER_ID
+from tidelog.protocol.transaction_log import State
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable
 
-    from broker.node import Node
-    from broker.transactions.markers import Markers
-    from broker.transactions.messages import Action
-    from broker.transactions.registry import Kept, TransactionRegistry
-    from protocol.topic_partition import TopicPartition
-    from storage.log.partition import Appended
+    from tidelog.broker.node import Node
+    from tidelog.broker.transactions.markers import Markers
+    from tidelog.broker.transactions.messages import Action
+    from tidelog.broker.transactions.registry import Kept, TransactionRegistry
+    from tidelog.protocol.topic_partition import TopicPartition
+    from tidelog.storage.log.partition import Appended
 
 log = logging.getLogger("tidelog.transactions")
 

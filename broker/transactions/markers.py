@@ -13,26 +13,26 @@ import contextlib
 import logging
 from typing import TYPE_CHECKING
 
-from broker.groups.offsets_topic import TOPIC as GROUPS_TOPIC
-from broker.metadata.records import NO_LEADER
-from broker.topics.leadership import check_leader
-from broker.transactions import coordinator_epochs
-from protocol.errors import (
+from tidelog.broker.groups.offsets_topic import TOPIC as GROUPS_TOPIC
+from tidelog.broker.metadata.records import NO_LEADER
+from tidelog.broker.topics.leadership import check_leader
+from tidelog.broker.transactions import coordinator_epochs
+from tidelog.protocol.errors import (
     BrokerError,
     InvalidProducerEpoch,
     TransactionCoordinatorFenced,
     UnknownTopicOrPartition,
 )
-from storage.would_block import WouldBlock
+from tidelog.storage.would_block import WouldBlock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from broker.node import Node
-    from broker.transactions.messages import Producer
-    from broker.transactions.others import OtherBrokers
-    from protocol.topic_partition import TopicPartition
-    from storage.log.partition import Appended
+    from tidelog.broker.node import Node
+    from tidelog.broker.transactions.messages import Producer
+    from tidelog.broker.transactions.others import OtherBrokers
+    from tidelog.protocol.topic_partition import TopicPartition
+    from tidelog.storage.log.partition import Appended
 
 log = logging.getLogger("tidelog.transactions")
 

@@ -10,14 +10,14 @@ from contextlib import contextmanager
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from protocol.errors import InvalidProducerEpoch, ProducerFenced
-from protocol.transaction_log import NO_EPOCH, Metadata, State
+from tidelog.protocol.errors import InvalidProducerEpoch, ProducerFenced
+from tidelog.protocol.transaction_log import NO_EPOCH, Metadata, State
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from protocol.errors import BrokerError
-    from protocol.topic_partition import TopicPartition
+    from tidelog.protocol.errors import BrokerError
+    from tidelog.protocol.topic_partition import TopicPartition
 
 LAST_EPOCH: Final = 32_766
 """The last epoch that a client may have; the next one is in markers alone."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from storage.log.partition import Partition
+    from tidelog.storage.log.partition import Partition
 
 
 class OpenTransaction(NamedTuple):

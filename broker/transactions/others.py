@@ -12,30 +12,30 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from client import apis
-from client.async_connection import open_connection
-from client.errors import ClientError
-from protocol.api.add_partitions_to_txn import (
+from tidelog.client import apis
+from tidelog.client.async_connection import open_connection
+from tidelog.client.errors import ClientError
+from tidelog.protocol.api.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
-from protocol.api.write_txn_markers import (
+from tidelog.protocol.api.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
-from protocol.error_class import error_class
-from protocol.errors import BrokerError, NotLeaderOrFollower, UnknownServerError
-from protocol.group_errors import CoordinatorNotAvailable
-from protocol.sender import NO_TAGS
+from tidelog.protocol.error_class import error_class
+from tidelog.protocol.errors import BrokerError, NotLeaderOrFollower, UnknownServerError
+from tidelog.protocol.group_errors import CoordinatorNotAvailable
+from tidelog.protocol.sender import NO_TAGS
 
 if TYPE_CHECKING:
-    from broker.node import Node
-    from broker.transactions.messages import Producer
-    from client.async_connection import AsyncConnection
-    from protocol.message import Message
-    from protocol.topic_partition import TopicPartition
+    from tidelog.broker.node import Node
+    from tidelog.broker.transactions.messages import Producer
+    from tidelog.client.async_connection import AsyncConnection
+    from tidelog.protocol.message import Message
+    from tidelog.protocol.topic_partition import TopicPartition
 
 _CONNECT_S = 5.0
 _ANSWER_S = 10.0  # a marker waits for replicas half as long; who leads by then is asked again

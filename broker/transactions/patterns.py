@@ -13,8 +13,8 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
-from broker.network.turns import paced
-from protocol.errors import InvalidRegularExpression
+from tidelog.broker.network.turns import paced
+from tidelog.protocol.errors import InvalidRegularExpression
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

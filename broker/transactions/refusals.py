@@ -11,16 +11,16 @@ import logging
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from broker.repeats import Repeats
-from protocol.errors import BrokerError
-from protocol.message import api_of
+from tidelog.broker.repeats import Repeats
+from tidelog.protocol.errors import BrokerError
+from tidelog.protocol.message import api_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from broker.clock import Clock
-    from broker.metrics.counters import Metrics
-    from broker.network.context import Context
+    from tidelog.broker.clock import Clock
+    from tidelog.broker.metrics.counters import Metrics
+    from tidelog.broker.network.context import Context
 
 log = logging.getLogger("tidelog.transactions")
 

@@ -9,19 +9,19 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from broker.clock import FIRST_MS
-from broker.coordination.ownership import NO_EPOCH, Ownership
-from broker.transactions import state_topic
-from broker.transactions.patterns import Patterns
-from broker.transactions.refusals import Refusals
-from protocol.errors import BrokerError, InvalidRequest, PolicyViolation
-from protocol.group_errors import CoordinatorLoadInProgress, CoordinatorNotAvailable
+from tidelog.broker.clock import FIRST_MS
+from tidelog.broker.coordination.ownership import NO_EPOCH, Ownership
+from tidelog.broker.transactions import state_topic
+from tidelog.broker.transactions.patterns import Patterns
+from tidelog.broker.transactions.refusals import Refusals
+from tidelog.protocol.errors import BrokerError, InvalidRequest, PolicyViolation
+from tidelog.protocol.group_errors import CoordinatorLoadInProgress, CoordinatorNotAvailable
 
 if TYPE_CHECKING:
     import asyncio
 
-    from broker.node import Node
-    from broker.transactions.transaction import Transaction
+    from tidelog.broker.node import Node
+    from tidelog.broker.transactions.transaction import Transaction
 
 
 @dataclass(slots=True, eq=False)

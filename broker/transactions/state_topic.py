@@ -5,19 +5,19 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from broker.coordination.internal_topic import Declared, InternalTopic
-from broker.coordination.reading import batches_of, end_of
-from protocol import transaction_log
-from protocol.transaction_log import Metadata, State
-from protocol.wire import DecodeError
+from tidelog.broker.coordination.internal_topic import Declared, InternalTopic
+from tidelog.broker.coordination.reading import batches_of, end_of
+from tidelog.protocol import transaction_log
+from tidelog.protocol.transaction_log import Metadata, State
+from tidelog.protocol.wire import DecodeError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from broker.clock import Clock
-    from broker.coordination.internal_topic import Written
-    from broker.coordination.ownership import Ownership
-    from broker.node import Node
+    from tidelog.broker.clock import Clock
+    from tidelog.broker.coordination.internal_topic import Written
+    from tidelog.broker.coordination.ownership import Ownership
+    from tidelog.broker.node import Node
 
 log = logging.getLogger("tidelog.transactions")
 

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.transactions.messages import BUMPS_EPOCH_SINCE, COMPLETE, LAST_EPOCH, Producer
-from protocol.errors import ProducerFenced
-from protocol.records.layout import NO_PRODUCER_ID, NO_TIMESTAMP
-from protocol.transaction_log import NO_EPOCH, Metadata, State
+from tidelog.broker.transactions.messages import BUMPS_EPOCH_SINCE, COMPLETE, LAST_EPOCH, Producer
+from tidelog.protocol.errors import ProducerFenced
+from tidelog.protocol.records.layout import NO_PRODUCER_ID, NO_TIMESTAMP
+from tidelog.protocol.transaction_log import NO_EPOCH, Metadata, State
 
 if TYPE_CHECKING:
-    from broker.transactions.messages import Now
+    from tidelog.broker.transactions.messages import Now
 
 
 def is_exhausted(metadata: Metadata) -> bool:

@@ -24,8 +24,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from broker.transactions import successors
-from broker.transactions.messages import (
+from tidelog.broker.transactions import successors
+from tidelog.broker.transactions.messages import (
     BUMPS_EPOCH_SINCE,
     COMPLETE,
     LAST_EPOCH,
@@ -38,22 +38,22 @@ from broker.transactions.messages import (
     SendMarkers,
     Store,
 )
-from protocol.errors import (
+from tidelog.protocol.errors import (
     ConcurrentTransactions,
     InvalidProducerIdMapping,
     InvalidTxnState,
     ProducerFenced,
     TransactionAbortable,
 )
-from protocol.records.layout import NO_PRODUCER_ID
-from protocol.transaction_log import NO_EPOCH, Metadata, State
+from tidelog.protocol.records.layout import NO_PRODUCER_ID
+from tidelog.protocol.transaction_log import NO_EPOCH, Metadata, State
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from broker.transactions.messages import Action, Now
-    from protocol.errors import BrokerError
-    from protocol.topic_partition import TopicPartition
+    from tidelog.broker.transactions.messages import Action, Now
+    from tidelog.protocol.errors import BrokerError
+    from tidelog.protocol.topic_partition import TopicPartition
 
 _PREPARED = frozenset(COMPLETE)
 

@@ -12,8 +12,8 @@ import asyncio
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.transactions.messages import Producer
-from protocol.errors import (
+from tidelog.broker.transactions.messages import Producer
+from tidelog.protocol.errors import (
     BrokerError,
     ConcurrentTransactions,
     InvalidProducerEpoch,
@@ -23,7 +23,7 @@ from protocol.errors import (
     ProducerFenced,
     TransactionAbortable,
 )
-from protocol.group_errors import (
+from tidelog.protocol.group_errors import (
     CoordinatorLoadInProgress,
     CoordinatorNotAvailable,
     NotCoordinator,
@@ -32,10 +32,10 @@ from protocol.group_errors import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from broker.node import Node
-    from protocol.wire import Buffer
-    from storage.log.partition import Partition
-    from storage.log.producers.verification import Guard
+    from tidelog.broker.node import Node
+    from tidelog.protocol.wire import Buffer
+    from tidelog.storage.log.partition import Partition
+    from tidelog.storage.log.producers.verification import Guard
 
 ADDS_SINCE = 12
 _ABORTABLE_SINCE = 11

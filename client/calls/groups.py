@@ -5,11 +5,11 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from client import apis
-from client.cluster import GROUP
-from client.errors import PartitionRefused, raise_for_code
-from client.flow import AnyBroker, Call, Coordinator, Node
-from protocol.api import (
+from tidelog.client import apis
+from tidelog.client.cluster import GROUP
+from tidelog.client.errors import PartitionRefused, raise_for_code
+from tidelog.client.flow import AnyBroker, Call, Coordinator, Node
+from tidelog.protocol.api import (
     delete_groups,
     describe_groups,
     find_coordinator,
@@ -22,7 +22,7 @@ from protocol.api import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from protocol.topic_partition import TopicPartition
+    from tidelog.protocol.topic_partition import TopicPartition
 
 
 _INT16 = struct.Struct(">h")

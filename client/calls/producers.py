@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from client import apis
-from client.cluster import TRANSACTION
-from client.errors import raise_for_code
-from client.flow import AnyBroker, Call, Coordinator, Leader
-from protocol.api import add_partitions_to_txn, describe_producers, end_txn, init_producer_id
-from protocol.errors import ErrorCode
+from tidelog.client import apis
+from tidelog.client.cluster import TRANSACTION
+from tidelog.client.errors import raise_for_code
+from tidelog.client.flow import AnyBroker, Call, Coordinator, Leader
+from tidelog.protocol.api import (
+    add_partitions_to_txn,
+    describe_producers,
+    end_txn,
+    init_producer_id,
+)
+from tidelog.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

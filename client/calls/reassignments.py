@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from client import apis
-from client.errors import RequestError, raise_for_code
-from client.flow import Call, Controller
-from protocol.api import alter_partition_reassignments as alter
-from protocol.api import list_partition_reassignments as listing
-from protocol.errors import ErrorCode
+from tidelog.client import apis
+from tidelog.client.errors import RequestError, raise_for_code
+from tidelog.client.flow import Call, Controller
+from tidelog.protocol.api import alter_partition_reassignments as alter
+from tidelog.protocol.api import list_partition_reassignments as listing
+from tidelog.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from protocol.topic_partition import TopicPartition
+    from tidelog.protocol.topic_partition import TopicPartition
 
 WAIT_MS = 30_000
 

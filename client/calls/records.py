@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from client import apis
-from client.errors import RequestError, raise_for_code
-from client.flow import Call, Leader, Node
-from protocol.api import delete_records, fetch, list_offsets, produce
-from protocol.errors import ErrorCode
-from protocol.records.layout import NO_TIMESTAMP
+from tidelog.client import apis
+from tidelog.client.errors import RequestError, raise_for_code
+from tidelog.client.flow import Call, Leader, Node
+from tidelog.protocol.api import delete_records, fetch, list_offsets, produce
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.records.layout import NO_TIMESTAMP
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from protocol.topic_partition import TopicPartition
-    from protocol.wire import Buffer
+    from tidelog.protocol.topic_partition import TopicPartition
+    from tidelog.protocol.wire import Buffer
 
 LATEST: Final = -1
 EARLIEST: Final = -2

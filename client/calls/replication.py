@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from protocol.api import fetch
+from tidelog.protocol.api import fetch
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from client import apis
-from client.errors import raise_for_code
-from client.flow import AnyBroker, Call, Controller, Node
-from protocol.api import describe_configs, incremental_alter_configs
+from tidelog.client import apis
+from tidelog.client.errors import raise_for_code
+from tidelog.client.flow import AnyBroker, Call, Controller, Node
+from tidelog.protocol.api import describe_configs, incremental_alter_configs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from client.flow import Target
+    from tidelog.client.flow import Target
 
 SOURCE_TOPIC: Final = 1  # the topic itself sets the value
 _TOPIC: Final = 2

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from client import apis
-from client.errors import RequestError, raise_for_code
-from client.flow import AnyBroker, Call, Controller, Node
-from protocol.api import (
+from tidelog.client import apis
+from tidelog.client.errors import RequestError, raise_for_code
+from tidelog.client.flow import AnyBroker, Call, Controller, Node
+from tidelog.protocol.api import (
     create_partitions,
     create_topics,
     delete_topics,
     describe_log_dirs,
     metadata,
 )
-from protocol.errors import ErrorCode
+from tidelog.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

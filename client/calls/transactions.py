@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from client import apis
-from client.cluster import TRANSACTION
-from client.errors import raise_for_code
-from client.flow import AnyBroker, Call, Coordinator, Leader, Node
-from protocol.api import (
+from tidelog.client import apis
+from tidelog.client.cluster import TRANSACTION
+from tidelog.client.errors import raise_for_code
+from tidelog.client.flow import AnyBroker, Call, Coordinator, Leader, Node
+from tidelog.protocol.api import (
     describe_producers,
     describe_transactions,
     find_coordinator,

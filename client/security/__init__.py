@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from client.security.access import PLAINTEXT, Access, Brokers, access_to, secured
+from tidelog.client.security.access import PLAINTEXT, Access, Brokers, access_to, secured
 
 if TYPE_CHECKING:
-    from client.security.settings import Security
+    from tidelog.client.security.settings import Security
 
 __all__ = ["PLAINTEXT", "Access", "Brokers", "Security", "access_to", "secured"]
 
@@ -21,7 +21,7 @@ __all__ = ["PLAINTEXT", "Access", "Brokers", "Security", "access_to", "secured"]
 def __getattr__(name: str) -> Any:
     """Imports the settings when they are first asked for: a plaintext connection needs none."""
     if name == "Security":
-        from client.security.settings import Security
+        from tidelog.client.security.settings import Security
 
         return Security
     raise AttributeError(f"module {__name__} has no attribute {name}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from client.errors import AuthenticationFailed, ConnectionBroken
+from tidelog.client.errors import AuthenticationFailed, ConnectionBroken
 
 if TYPE_CHECKING:
     import asyncio
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from concurrent.futures import ThreadPoolExecutor
 
-    from client.frames import Authenticator
-    from client.security.settings import Security
+    from tidelog.client.frames import Authenticator
+    from tidelog.client.security.settings import Security
 
 
 class Access:
@@ -50,7 +50,7 @@ class Access:
     ) -> ConnectionBroken | AuthenticationFailed:
         """Returns the error of the client for one of a socket."""
         if self.tls is not None:
-            from client.security import tls
+            from tidelog.client.security import tls
 
             return tls.failure(address, error, is_handshake=is_handshake)
         reached = " cannot be reached" if is_handshake else ""
@@ -90,11 +90,11 @@ def access_to(brokers: str | Sequence[str], security: Security | None = None) ->
         return PLAINTEXT
     context = None
     if security.tls is not None:
-        from client.security.tls import context_of
+        from tidelog.client.security.tls import context_of
 
         context = context_of(security.tls)
     if security.sasl is None:
         return Access(context)
-    from client.security.sasl import SaslAuthenticator
+    from tidelog.client.security.sasl import SaslAuthenticator
 
     return Access(context, SaslAuthenticator(security.sasl.mechanism()))

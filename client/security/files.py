@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from client.errors import SecuritySettingsError
-from client.security.settings import Security
-from config.properties import parse_properties
+from tidelog.client.errors import SecuritySettingsError
+from tidelog.client.security.settings import Security
+from tidelog.config.properties import parse_properties
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -12,8 +12,8 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-from client.errors import SecuritySettingsError
-from client.security.secret import Secret
+from tidelog.client.errors import SecuritySettingsError
+from tidelog.client.security.secret import Secret
 
 _TOKEN: Final = re.compile(
     r"""\s* (?: //[^\n]*\s* | /\*.*?\*/\s* )*

@@ -7,18 +7,18 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
 
-from client.errors import SecuritySettingsError
-from client.security.jaas import parse_jaas
-from client.security.mechanisms import OAuthBearer, Plain, Scram
-from client.security.options import BY_NAME, MECHANISMS, SCRAM_256, SCRAM_512
-from client.security.secret import Secret
+from tidelog.client.errors import SecuritySettingsError
+from tidelog.client.security.jaas import parse_jaas
+from tidelog.client.security.mechanisms import OAuthBearer, Plain, Scram
+from tidelog.client.security.options import BY_NAME, MECHANISMS, SCRAM_256, SCRAM_512
+from tidelog.client.security.secret import Secret
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from client.security.mechanisms import Mechanism
-    from client.security.stores import Tls
-    from client.security.tokens import GivenToken, TokenEndpoint, TokenFile
+    from tidelog.client.security.mechanisms import Mechanism
+    from tidelog.client.security.stores import Tls
+    from tidelog.client.security.tokens import GivenToken, TokenEndpoint, TokenFile
 
 _MODULES: Final = "org.apache.kafka.common.security."
 _SCRAM_MODULE: Final = f"{_MODULES}scram.ScramLoginModule"
@@ -166,7 +166,7 @@ def _tokens(
     endpoint_tls: Mapping[str, str],
     tls_of: Callable[[Mapping[str, str]], Tls],
 ) -> GivenToken | TokenFile | TokenEndpoint:
-    from client.security import tokens
+    from tidelog.client.security import tokens
 
     url = given.get(_URL)
     parts = urlsplit(url or "")

@@ -9,13 +9,13 @@ from __future__ import annotations
 import secrets
 from typing import TYPE_CHECKING, Final, Protocol
 
-from client.errors import AuthenticationFailed
-from client.security import scram
+from tidelog.client.errors import AuthenticationFailed
+from tidelog.client.security import scram
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
 
-    from client.security.secret import Secret
+    from tidelog.client.security.secret import Secret
 
 _NONCE_BYTES: Final = 24
 

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from client.apis import SASL_AUTHENTICATE, SASL_HANDSHAKE, version_of
-from client.errors import AuthenticationFailed, RequestError, VersionMismatch
-from client.frames import Request
-from protocol.api import sasl_authenticate, sasl_handshake
-from protocol.errors import ErrorCode
+from tidelog.client.apis import SASL_AUTHENTICATE, SASL_HANDSHAKE, version_of
+from tidelog.client.errors import AuthenticationFailed, RequestError, VersionMismatch
+from tidelog.client.frames import Request
+from tidelog.protocol.api import sasl_authenticate, sasl_handshake
+from tidelog.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from client.apis import VersionRange
-    from client.security.mechanisms import Mechanism
+    from tidelog.client.apis import VersionRange
+    from tidelog.client.security.mechanisms import Mechanism
 
 
 class SaslAuthenticator:

@@ -17,13 +17,13 @@ import hmac
 import re
 from typing import TYPE_CHECKING, Final
 
-from client.errors import AuthenticationFailed
-from client.security.options import SCRAM_256, SCRAM_512
+from tidelog.client.errors import AuthenticationFailed
+from tidelog.client.security.options import SCRAM_256, SCRAM_512
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-    from client.security.secret import Secret
+    from tidelog.client.security.secret import Secret
 
 DIGESTS: Final = {SCRAM_256: "sha256", SCRAM_512: "sha512"}
 MIN_ITERATIONS: Final = 4096  # RFC 7677, and the least that Kafka stores

@@ -15,12 +15,12 @@ import difflib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from client.errors import SecuritySettingsError
-from client.security import stores
-from client.security.logins import Bearer, Password, login_of
-from client.security.options import BY_NAME, FAMILIES, REFUSED, TLS_VERSIONS, WITHOUT_EFFECT
-from client.security.secret import Secret
-from client.security.stores import Tls
+from tidelog.client.errors import SecuritySettingsError
+from tidelog.client.security import stores
+from tidelog.client.security.logins import Bearer, Password, login_of
+from tidelog.client.security.options import BY_NAME, FAMILIES, REFUSED, TLS_VERSIONS, WITHOUT_EFFECT
+from tidelog.client.security.secret import Secret
+from tidelog.client.security.stores import Tls
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

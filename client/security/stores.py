@@ -10,9 +10,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from client.errors import SecuritySettingsError
-from client.security.options import TLS_VERSIONS
-from client.security.secret import Secret
+from tidelog.client.errors import SecuritySettingsError
+from tidelog.client.security.options import TLS_VERSIONS
+from tidelog.client.security.secret import Secret
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

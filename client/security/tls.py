@@ -11,7 +11,7 @@ import os
 import ssl
 from typing import TYPE_CHECKING, Final
 
-from client.errors import (
+from tidelog.client.errors import (
     AuthenticationFailed,
     ConnectionBroken,
     HandshakeBroken,
@@ -19,7 +19,7 @@ from client.errors import (
 )
 
 if TYPE_CHECKING:
-    from client.security.stores import Identity, Tls
+    from tidelog.client.security.stores import Identity, Tls
 
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 _HOST_NAME: Final = frozenset({62, 64})  # X509_V_ERR_HOSTNAME_MISMATCH, _IP_ADDRESS_MISMATCH

@@ -17,14 +17,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote_plus, urlencode, urlsplit
 
-from client.errors import AuthenticationFailed, ConnectionBroken
-from client.security import tls as tls_contexts
-from client.security.secret import HIDDEN, Secret
+from tidelog.client.errors import AuthenticationFailed, ConnectionBroken
+from tidelog.client.security import tls as tls_contexts
+from tidelog.client.security.secret import HIDDEN, Secret
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from client.security.stores import Tls
+    from tidelog.client.security.stores import Tls
 
 _TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/-]+=*")  # RFC 6750
 _MAX_BYTES: Final = 1 << 20

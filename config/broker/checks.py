@@ -5,17 +5,17 @@ from __future__ import annotations
 import ipaddress
 from typing import TYPE_CHECKING
 
-from config.broker.etcd_address import is_etcd, parse_etcd
-from config.broker.listeners import Listener, parse_protocol_map, protocol_of
-from config.setting import ConfigError
-from config.versions import FIRST_RELEASE_OF, magic_of
+from tidelog.config.broker.etcd_address import is_etcd, parse_etcd
+from tidelog.config.broker.listeners import Listener, parse_protocol_map, protocol_of
+from tidelog.config.setting import ConfigError
+from tidelog.config.versions import FIRST_RELEASE_OF, magic_of
 
 if TYPE_CHECKING:
-    from config.broker.cluster import ClusterConfig
-    from config.broker.connections import ConnectionsConfig
-    from config.broker.limits import LimitsConfig
-    from config.broker.settings import BrokerConfig
-    from config.setting import Setting
+    from tidelog.config.broker.cluster import ClusterConfig
+    from tidelog.config.broker.connections import ConnectionsConfig
+    from tidelog.config.broker.limits import LimitsConfig
+    from tidelog.config.broker.settings import BrokerConfig
+    from tidelog.config.setting import Setting
 
 RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 LEADER_SELECTOR = "org.apache.kafka.common.replica.LeaderSelector"

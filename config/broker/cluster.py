@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from config.broker.checks import parse_broker_ids, parse_metadata_store, parse_node_id
-from config.setting import Type, setting
-from config.versions import check_release
+from tidelog.config.broker.checks import parse_broker_ids, parse_metadata_store, parse_node_id
+from tidelog.config.setting import Type, setting
+from tidelog.config.versions import check_release
 
 SESSION_TIMEOUT_WITH_ETCD_MS = 6_000
 """The default of broker.session.timeout.ms with etcd: its leases end with no less than 2 s."""

@@ -6,7 +6,7 @@ import ipaddress
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from config.setting import INT_MAX, Type, setting
+from tidelog.config.setting import INT_MAX, Type, setting
 
 _LEAST = 20  # other brokers and clients hold some, and Kafka's tools need a few more
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from config.setting import INT_MAX, Type, setting
+from tidelog.config.setting import INT_MAX, Type, setting
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from config.broker.listeners import parse_address, split_address
-from config.setting import Type, setting
+from tidelog.config.broker.listeners import parse_address, split_address
+from tidelog.config.setting import Type, setting
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from config.broker.checks import parse_replica_selector
-from config.replication_quota import (
+from tidelog.config.broker.checks import parse_replica_selector
+from tidelog.config.replication_quota import (
     ALTER_LOG_DIRS_RATE,
     FOLLOWER_RATE,
     LEADER_RATE,
     QUOTA_WINDOW_S,
     QUOTA_WINDOWS,
 )
-from config.setting import Type, setting
+from tidelog.config.setting import Type, setting
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,14 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from config.broker.checks import parse_log_dirs
-from config.broker.cluster import ClusterConfig
-from config.broker.connections import ConnectionsConfig
-from config.broker.fetches import FetchConfig
-from config.broker.groups import GroupsConfig
-from config.broker.http import HttpConfig
-from config.broker.limits import LimitsConfig
-from config.broker.listeners import (
+from tidelog.config.broker.checks import parse_log_dirs
+from tidelog.config.broker.cluster import ClusterConfig
+from tidelog.config.broker.connections import ConnectionsConfig
+from tidelog.config.broker.fetches import FetchConfig
+from tidelog.config.broker.groups import GroupsConfig
+from tidelog.config.broker.http import HttpConfig
+from tidelog.config.broker.limits import LimitsConfig
+from tidelog.config.broker.listeners import (
     Listener,
     check_protocol_map,
     parse_address,
@@ -25,11 +25,11 @@ from config.broker.listeners import (
     parse_bound_listeners,
     split_address,
 )
-from config.broker.replication import ReplicationConfig
-from config.broker.transactions import TransactionConfig
-from config.setting import LONG_MAX, PART, Given, Setting, Type, declared_in, setting
-from config.topic import TopicConfig
-from config.versions import magic_of
+from tidelog.config.broker.replication import ReplicationConfig
+from tidelog.config.broker.transactions import TransactionConfig
+from tidelog.config.setting import LONG_MAX, PART, Given, Setting, Type, declared_in, setting
+from tidelog.config.topic import TopicConfig
+from tidelog.config.versions import magic_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pipeline.archive import manifests, writing
-from pipeline.archive.manifests import Archive
-from pipeline.errors import PipelineError
+from tidelog.pipeline.archive import manifests, writing
+from tidelog.pipeline.archive.manifests import Archive
+from tidelog.pipeline.errors import PipelineError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from contextlib import AbstractContextManager
 
-    from pipeline.archive.manifests import Manifest
-    from pipeline.archive.store import Store
-    from pipeline.archive.writing import Chunk, Written
+    from tidelog.pipeline.archive.manifests import Manifest
+    from tidelog.pipeline.archive.store import Store
+    from tidelog.pipeline.archive.writing import Chunk, Written
 
 
 class Directory:

@@ -25,10 +25,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipeline.archive import layout, manifests, writing
-from pipeline.archive.manifests import Archive, File, Manifest, Range
-from pipeline.archive.writing import Chunk, Written
-from pipeline.errors import PipelineError, SetupError
+from tidelog.pipeline.archive import layout, manifests, writing
+from tidelog.pipeline.archive.manifests import Archive, File, Manifest, Range
+from tidelog.pipeline.archive.writing import Chunk, Written
+from tidelog.pipeline.errors import PipelineError, SetupError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -15,18 +15,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.archive import layout, manifests, writing
-from pipeline.archive.reading import merged
-from pipeline.errors import PipelineError
-from pipeline.report.units import some
-from protocol.checksum import crc32c
-from protocol.records.layout import NO_TIMESTAMP
+from tidelog.pipeline.archive import layout, manifests, writing
+from tidelog.pipeline.archive.reading import merged
+from tidelog.pipeline.errors import PipelineError
+from tidelog.pipeline.report.units import some
+from tidelog.protocol.checksum import crc32c
+from tidelog.protocol.records.layout import NO_TIMESTAMP
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pipeline.archive.manifests import File
-    from pipeline.archive.store import Store
+    from tidelog.pipeline.archive.manifests import File
+    from tidelog.pipeline.archive.store import Store
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,17 +24,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.source import arrays, levels
-from pipeline.times import FIRST_MS, date_of
-from protocol.records.columns import ColumnBuffers
-from protocol.records.layout import NO_TIMESTAMP
+from tidelog.pipeline.source import arrays, levels
+from tidelog.pipeline.times import FIRST_MS, date_of
+from tidelog.protocol.records.columns import ColumnBuffers
+from tidelog.protocol.records.layout import NO_TIMESTAMP
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     import numpy.typing as npt
 
-    from pipeline.source.columns import Columns
+    from tidelog.pipeline.source.columns import Columns
 
     Ints = npt.NDArray[np.int64]
 

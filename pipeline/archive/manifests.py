@@ -16,15 +16,15 @@ from collections import Counter
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from pipeline.errors import PipelineError, UsageError
-from pipeline.report.units import some
+from tidelog.pipeline.errors import PipelineError, UsageError
+from tidelog.pipeline.report.units import some
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from pipeline.archive.store import Store
-    from pipeline.source.splits import OffsetRange
-    from protocol.topic_partition import TopicPartition
+    from tidelog.pipeline.archive.store import Store
+    from tidelog.pipeline.source.splits import OffsetRange
+    from tidelog.protocol.topic_partition import TopicPartition
 
 DIRECTORY: Final = "_manifest"
 ARCHIVE: Final = "archive"

@@ -15,20 +15,20 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.archive import layout
-from pipeline.errors import PipelineError
-from pipeline.report.units import some
-from pipeline.source import locations
-from protocol.records.layout import NO_TIMESTAMP
+from tidelog.pipeline.archive import layout
+from tidelog.pipeline.errors import PipelineError
+from tidelog.pipeline.report.units import some
+from tidelog.pipeline.source import locations
+from tidelog.protocol.records.layout import NO_TIMESTAMP
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     import numpy.typing as npt
 
-    from pipeline.archive.manifests import File
-    from pipeline.archive.store import Store
-    from protocol.records.columns import ColumnBuffers
+    from tidelog.pipeline.archive.manifests import File
+    from tidelog.pipeline.archive.store import Store
+    from tidelog.protocol.records.columns import ColumnBuffers
 
 _ROWS: Final = 65_536
 _NO_BOUND: Final = 2**63 - 1

@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.archive import layout, reading
-from pipeline.archive.manifests import Archive
-from pipeline.archive.reading import Bounds
-from pipeline.archive.store import Store
-from pipeline.errors import PipelineError
-from pipeline.options import topics_of
-from pipeline.report.units import some
-from pipeline.times import parse_time
+from tidelog.pipeline.archive import layout, reading
+from tidelog.pipeline.archive.manifests import Archive
+from tidelog.pipeline.archive.reading import Bounds
+from tidelog.pipeline.archive.store import Store
+from tidelog.pipeline.errors import PipelineError
+from tidelog.pipeline.options import topics_of
+from tidelog.pipeline.report.units import some
+from tidelog.pipeline.times import parse_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from pipeline.archive.manifests import File
+    from tidelog.pipeline.archive.manifests import File
 
 SCHEMA: Final = pa.schema(
     [pa.field("topic", pa.string()), *layout.SCHEMA, pa.field("event_date", pa.string())]

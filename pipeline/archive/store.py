@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
-from pipeline.errors import PipelineError
-from pipeline.plan import removed_if_failed
-from pipeline.source import locations
+from tidelog.pipeline.errors import PipelineError
+from tidelog.pipeline.plan import removed_if_failed
+from tidelog.pipeline.source import locations
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,19 +16,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.archive import layout
-from pipeline.archive.manifests import File, Range
-from pipeline.archive.store import Store
-from pipeline.source.access import read
-from pipeline.source.reading import Options
-from protocol.checksum import crc32c
-from protocol.records.layout import NO_TIMESTAMP
+from tidelog.pipeline.archive import layout
+from tidelog.pipeline.archive.manifests import File, Range
+from tidelog.pipeline.archive.store import Store
+from tidelog.pipeline.source.access import read
+from tidelog.pipeline.source.reading import Options
+from tidelog.protocol.checksum import crc32c
+from tidelog.protocol.records.layout import NO_TIMESTAMP
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from pipeline.archive.iceberg import Target
-    from pipeline.source.splits import Split
+    from tidelog.pipeline.archive.iceberg import Target
+    from tidelog.pipeline.source.splits import Split
 
 _GROUP_BYTES: Final = 4 << 20  # a row group; restoring holds one per date
 _GROUP_ROWS: Final = 65_536

@@ -11,8 +11,8 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from pipeline.backfill import tables
-from pipeline.errors import PipelineError, UsageError
+from tidelog.pipeline.backfill import tables
+from tidelog.pipeline.errors import PipelineError, UsageError
 
 if TYPE_CHECKING:
     import argparse

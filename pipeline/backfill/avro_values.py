@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from pipeline.errors import PipelineError
+from tidelog.pipeline.errors import PipelineError
 
 _FRAME: Final = struct.Struct(">bI")
 

@@ -12,13 +12,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.archive.layout import binary_parts
-from pipeline.backfill import avro_values
-from pipeline.backfill.local_times import instants_of
-from pipeline.errors import PipelineError
-from pipeline.source.arrays import HEADERS
-from pipeline.times import FIRST_MS, LAST_MS, is_local, to_ms
-from protocol.records import kernels
+from tidelog.pipeline.archive.layout import binary_parts
+from tidelog.pipeline.backfill import avro_values
+from tidelog.pipeline.backfill.local_times import instants_of
+from tidelog.pipeline.errors import PipelineError
+from tidelog.pipeline.source.arrays import HEADERS
+from tidelog.pipeline.times import FIRST_MS, LAST_MS, is_local, to_ms
+from tidelog.protocol.records import kernels
 
 if TYPE_CHECKING:
     import numpy.typing as npt

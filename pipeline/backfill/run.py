@@ -7,33 +7,33 @@ import shutil
 import time
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from client import Client
-from pipeline.backfill import staging, tables
-from pipeline.backfill.in_process import choice
-from pipeline.backfill.in_process.errors import NeedsSpark
-from pipeline.backfill.staging import Limits, RowsOnSpark
-from pipeline.errors import FINDINGS, OK, PipelineError, Refused, SetupError, UsageError
-from pipeline.options import INLINE
-from pipeline.plan import Plan
-from pipeline.progress import Progress
-from pipeline.replay import replay, targets
-from pipeline.replay.conclusion import conclude
-from pipeline.replay.staged_source import StagedSource
-from pipeline.report.output import say
-from pipeline.report.units import some
-from pipeline.times import to_iso
-from storage.time.retention import oldest_kept
+from tidelog.client import Client
+from tidelog.pipeline.backfill import staging, tables
+from tidelog.pipeline.backfill.in_process import choice
+from tidelog.pipeline.backfill.in_process.errors import NeedsSpark
+from tidelog.pipeline.backfill.staging import Limits, RowsOnSpark
+from tidelog.pipeline.errors import FINDINGS, OK, PipelineError, Refused, SetupError, UsageError
+from tidelog.pipeline.options import INLINE
+from tidelog.pipeline.plan import Plan
+from tidelog.pipeline.progress import Progress
+from tidelog.pipeline.replay import replay, targets
+from tidelog.pipeline.replay.conclusion import conclude
+from tidelog.pipeline.replay.staged_source import StagedSource
+from tidelog.pipeline.report.output import say
+from tidelog.pipeline.report.units import some
+from tidelog.pipeline.times import to_iso
+from tidelog.storage.time.retention import oldest_kept
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from pipeline.backfill.in_process.staging import RowsInProcess
-    from pipeline.replay.targets import Target
-    from pipeline.session import Session
-    from pipeline.source.splits import Split
-    from protocol.topic_partition import TopicPartition
+    from tidelog.pipeline.backfill.in_process.staging import RowsInProcess
+    from tidelog.pipeline.replay.targets import Target
+    from tidelog.pipeline.session import Session
+    from tidelog.pipeline.source.splits import Split
+    from tidelog.protocol.topic_partition import TopicPartition
 
 JOB: Final = "backfill"
 _STAGED: Final = "staged"

@@ -11,18 +11,18 @@ import urllib.parse
 import warnings
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from pipeline.arrival import arrive, home
-from pipeline.backfill import avro
-from pipeline.backfill.rows import LOCAL, Staging
-from pipeline.backfill.wanted import check_partitions, unit_of_times, wanted
-from protocol.records.layout import NO_TIMESTAMP
+from tidelog.pipeline.arrival import arrive, home
+from tidelog.pipeline.backfill import avro
+from tidelog.pipeline.backfill.rows import LOCAL, Staging
+from tidelog.pipeline.backfill.wanted import check_partitions, unit_of_times, wanted
+from tidelog.protocol.records.layout import NO_TIMESTAMP
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from pipeline.backfill.avro import Schema
+    from tidelog.pipeline.backfill.avro import Schema
 
 AVRO: Final = "avro"
 _PARTITION: Final = "partition="
@@ -152,13 +152,17 @@ def _stager(how: Staging) -> Callable[[Iterator[Any]], Iterator[Any]]:
     """Returns a function for mapInArrow, nested to be pickled by value (see `pipeline.tasks`)."""
     place = tuple(home())
     unit, zone, partition_count, schema = how
-    fields = (unit, zone, partition_count, schema and tuple(schema))  # of types a worker knows
+    fields: tuple[Any, ...] = (
+        unit,
+        zone,
+        partition_count,
+        schema and tuple(schema),
+    )  # of types a worker knows
 
     def stage_batches(batches: Iterator[Any]) -> Iterator[Any]:
-        import importlib
-
         arrive(*place)
-        engine = importlib.import_module(f"{place[0]}.backfill.rows")
+        from tidelog.pipeline.backfill import rows as engine
+
         for batch in batches:
             yield engine.staged(batch, engine.Staging(*fields))
 

@@ -11,13 +11,13 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from pipeline.errors import UsageError
+from tidelog.pipeline.errors import UsageError
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
 
-    from pipeline.session import Session
+    from tidelog.pipeline.session import Session
 
 _ENDINGS: Final = {
     ".parquet": "parquet",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pipeline.backfill.rows import LOCAL
-from pipeline.errors import UsageError
+from tidelog.pipeline.backfill.rows import LOCAL
+from tidelog.pipeline.errors import UsageError
 
 if TYPE_CHECKING:
     import argparse

@@ -14,19 +14,19 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from pipeline import cli
-from pipeline.calls.keywords import Append, Call, arguments_of, parser_of
-from pipeline.errors import FAILED, FINDINGS, PipelineError, Refused, UsageError
-from pipeline.options import AUTO, INLINE, new_run_id
-from pipeline.report.output import collected
-from pipeline.secured import use_command_configs
-from pipeline.source.splits import NotThere
+from tidelog.pipeline import cli
+from tidelog.pipeline.calls.keywords import Append, Call, arguments_of, parser_of
+from tidelog.pipeline.errors import FAILED, FINDINGS, PipelineError, Refused, UsageError
+from tidelog.pipeline.options import AUTO, INLINE, new_run_id
+from tidelog.pipeline.report.output import collected
+from tidelog.pipeline.secured import use_command_configs
+from tidelog.pipeline.source.splits import NotThere
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
 
-    from pipeline.report.output import Output
+    from tidelog.pipeline.report.output import Output
 
 _TABLE: Final = "table"
 

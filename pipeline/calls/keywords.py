@@ -14,8 +14,8 @@ import keyword
 import re
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn
 
-from pipeline import cli
-from pipeline.errors import UsageError
+from tidelog.pipeline import cli
+from tidelog.pipeline.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

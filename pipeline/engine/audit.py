@@ -21,16 +21,16 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from pipeline.engine.lateness import HEAD, HOUR_MS, Lateness, beyond
-from pipeline.engine.plausible import MARGIN_MS, UNKNOWN, from_the_future, in_other_units
-from pipeline.engine.tables import Table, buckets_of, count_pairs, magnitude
-from protocol.records.layout import NO_TIMESTAMP
-from storage.time.arrivals import MISTAKEN_UNITS, usual_range
+from tidelog.pipeline.engine.lateness import HEAD, HOUR_MS, Lateness, beyond
+from tidelog.pipeline.engine.plausible import MARGIN_MS, UNKNOWN, from_the_future, in_other_units
+from tidelog.pipeline.engine.tables import Table, buckets_of, count_pairs, magnitude
+from tidelog.protocol.records.layout import NO_TIMESTAMP
+from tidelog.storage.time.arrivals import MISTAKEN_UNITS, usual_range
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from pipeline.engine.tables import Ints, Magnitudes
+    from tidelog.pipeline.engine.tables import Ints, Magnitudes
 
     Bools = npt.NDArray[np.bool_]
 

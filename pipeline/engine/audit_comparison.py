@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final
 
-from pipeline.engine.thresholds import COUNT, TOPIC_MEASURES, Measure
+from tidelog.pipeline.engine.thresholds import COUNT, TOPIC_MEASURES, Measure
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pipeline.engine.whatif import PolicyError
+from tidelog.pipeline.engine.whatif import PolicyError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from pipeline.engine.whatif import Outcome
+    from tidelog.pipeline.engine.whatif import Outcome
 
 
 def _killed_early(outcome: Outcome) -> int:

@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from pipeline.engine.tables import Table, buckets_of, count_pairs, magnitude
+from tidelog.pipeline.engine.tables import Table, buckets_of, count_pairs, magnitude
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import numpy.typing as npt
 
-    from pipeline.engine.tables import Ints, Magnitudes
+    from tidelog.pipeline.engine.tables import Ints, Magnitudes
 
 HEAD: Final = 4096
 HOUR_MS: Final = 3_600_000

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pipeline.engine.audit import Auditor, Counts, Example, better
-from pipeline.engine.lateness import HOUR_MS, Counted, Lateness
-from pipeline.engine.tables import Table
+from tidelog.pipeline.engine.audit import Auditor, Counts, Example, better
+from tidelog.pipeline.engine.lateness import HOUR_MS, Counted, Lateness
+from tidelog.pipeline.engine.tables import Table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from pipeline.engine.audit import Settings
+    from tidelog.pipeline.engine.audit import Settings
 
 SPAN_HOURS: Final = (1, 24, 24 * 30, 24 * 360, 24 * 36_000, 24 * 3_600_000, 24 * 360_000_000)
 """How many hours a span may have; each divides the next one."""

@@ -9,18 +9,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from pipeline.engine.whatif import Log, LogSegment
-from storage.time.event_time import event_limit, event_slack
-from storage.time.rolling import rolling_of, should_roll
-from storage.time.segment_times import SegmentTimes
-from storage.time.stamping import rules_of
-from storage.time.timestamp import later
+from tidelog.pipeline.engine.whatif import Log, LogSegment
+from tidelog.storage.time.event_time import event_limit, event_slack
+from tidelog.storage.time.rolling import rolling_of, should_roll
+from tidelog.storage.time.segment_times import SegmentTimes
+from tidelog.storage.time.stamping import rules_of
+from tidelog.storage.time.timestamp import later
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from config import TopicConfig
-    from pipeline.source.sampling import Sample
+    from tidelog.config import TopicConfig
+    from tidelog.pipeline.source.sampling import Sample
 
 NEWEST_MAGIC = 2
 

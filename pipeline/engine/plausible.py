@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from storage.time.arrivals import unit_mismatch_ranges, usual_range
+from tidelog.storage.time.arrivals import unit_mismatch_ranges, usual_range
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

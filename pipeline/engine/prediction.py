@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from pipeline.engine import planned, whatif
-from pipeline.engine.planned import Arrival
-from protocol.records.layout import NO_TIMESTAMP
+from tidelog.pipeline.engine import planned, whatif
+from tidelog.pipeline.engine.planned import Arrival
+from tidelog.protocol.records.layout import NO_TIMESTAMP
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     import numpy.typing as npt
 
-    from pipeline.engine.whatif import Policy, Rules
+    from tidelog.pipeline.engine.whatif import Policy, Rules
 
     Ints = npt.NDArray[np.int64]
 

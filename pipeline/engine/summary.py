@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from pipeline.engine.audit import HOUR_COUNTS
-from pipeline.engine.plausible import UNKNOWN
-from pipeline.engine.tables import buckets_of, largest_in, quantile
+from tidelog.pipeline.engine.audit import HOUR_COUNTS
+from tidelog.pipeline.engine.plausible import UNKNOWN
+from tidelog.pipeline.engine.tables import buckets_of, largest_in, quantile
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pipeline.engine.audit import Example
-    from pipeline.engine.partial_audits import Audit
-    from pipeline.engine.tables import Ints, Table
+    from tidelog.pipeline.engine.audit import Example
+    from tidelog.pipeline.engine.partial_audits import Audit
+    from tidelog.pipeline.engine.tables import Ints, Table
 
 SHARES: Final = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99_9": 0.999, "p99_99": 0.9999}
 ROW_SHARES: Final = {"p50": 0.5, "p99": 0.99, "p99_9": 0.999}

@@ -24,7 +24,7 @@ import tomllib
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from config.instants import parse_duration
+from tidelog.config.instants import parse_duration
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

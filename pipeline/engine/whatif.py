@@ -12,10 +12,10 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
-from config import BrokerConfig, ConfigError, topic_config
-from config.instants import parse_duration
-from storage.time.lookup import reaches
-from storage.time.retention import (
+from tidelog.config import BrokerConfig, ConfigError, topic_config
+from tidelog.config.instants import parse_duration
+from tidelog.storage.time.lookup import reaches
+from tidelog.storage.time.retention import (
     APPEND_BASIS,
     Candidate,
     retention_of,
@@ -26,9 +26,9 @@ from storage.time.retention import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from config import TopicConfig
-    from storage.time.retention import Retention
-    from storage.time.segment_times import SegmentTimes
+    from tidelog.config import TopicConfig
+    from tidelog.storage.time.retention import Retention
+    from tidelog.storage.time.segment_times import SegmentTimes
 
 Rules = Literal["tidelog", "kafka"]
 

@@ -20,16 +20,16 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from pipeline import options as shared
-from pipeline.errors import OK, UsageError
-from pipeline.plan import at_work, described
-from pipeline.report.output import say
-from pipeline.runs import ARCHIVE
+from tidelog.pipeline import options as shared
+from tidelog.pipeline.errors import OK, UsageError
+from tidelog.pipeline.plan import at_work, described
+from tidelog.pipeline.report.output import say
+from tidelog.pipeline.runs import ARCHIVE
 
 if TYPE_CHECKING:
-    from pipeline.archive.directory import Directory
-    from pipeline.archive.iceberg import Table
-    from pipeline.session import Session
+    from tidelog.pipeline.archive.directory import Directory
+    from tidelog.pipeline.archive.iceberg import Table
+    from tidelog.pipeline.session import Session
 
 _FILE_BYTES: Final = 128 << 20
 _MOST_FILE_BYTES: Final = 1 << 30
@@ -108,13 +108,13 @@ def _add_actions(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, session: Session) -> int:
     """Archives, verifies or compacts; returns the exit status."""
-    from pipeline.archive.store import Store
+    from tidelog.pipeline.archive.store import Store
 
     now_ms = time.time_ns() // 1_000_000
     name = options.run or shared.new_run_id(options.action or ARCHIVE, now_ms)
     directory = Path(options.out) / name
     if options.action is not None:
-        from pipeline.runs import archive_upkeep
+        from tidelog.pipeline.runs import archive_upkeep
 
         do = archive_upkeep.verify if options.action == "verify" else archive_upkeep.compact
         return do(options, session, Store(options.directory), name, directory)
@@ -126,7 +126,7 @@ def run(options: argparse.Namespace, session: Session) -> int:
         raise UsageError("--table: a table is in a namespace: NAMESPACE.TABLE")
     if (options.brokers is None) == (options.logs is None):
         raise UsageError("give either --brokers or --logs to read from")
-    from pipeline.runs.archive_run import Run
+    from tidelog.pipeline.runs.archive_run import Run
 
     one = Run(options, _place(options), name, directory)
     if options.dry_run:
@@ -138,11 +138,11 @@ def run(options: argparse.Namespace, session: Session) -> int:
 
 def _place(options: argparse.Namespace) -> Directory | Table:
     if options.table is not None:
-        from pipeline.archive.iceberg import Table
+        from tidelog.pipeline.archive.iceberg import Table
 
         return Table(options.table, dict(options.catalog))
-    from pipeline.archive.directory import Directory
-    from pipeline.archive.store import Store
+    from tidelog.pipeline.archive.directory import Directory
+    from tidelog.pipeline.archive.store import Store
 
     return Directory(Store(options.to))
 

@@ -19,19 +19,19 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pipeline import options as common
-from pipeline.errors import OK, UsageError
-from pipeline.plan import PLAN, Plan, described
-from pipeline.report.output import say
-from pipeline.source import access
-from pipeline.source import splits as source
+from tidelog.pipeline import options as common
+from tidelog.pipeline.errors import OK, UsageError
+from tidelog.pipeline.plan import PLAN, Plan, described
+from tidelog.pipeline.report.output import say
+from tidelog.pipeline.source import access
+from tidelog.pipeline.source import splits as source
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping, Sequence
 
-    from pipeline.session import Session
-    from pipeline.source.splits import Split
+    from tidelog.pipeline.session import Session
+    from tidelog.pipeline.source.splits import Split
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -85,8 +85,8 @@ def run(options: argparse.Namespace, session: Session) -> int:
     cluster = options.brokers or options.cluster
     if options.groups and cluster is None:
         raise UsageError("--groups needs --brokers or --cluster: offsets are committed there")
-    from pipeline.runs import audit_run
-    from pipeline.runs.audit_judging import Judge
+    from tidelog.pipeline.runs import audit_run
+    from tidelog.pipeline.runs.audit_judging import Judge
 
     judge = Judge(options)
     started_ms = time.time_ns() // 1_000_000

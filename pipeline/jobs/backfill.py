@@ -22,14 +22,14 @@ import zoneinfo
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from pipeline import options as shared
-from pipeline.errors import OK, UsageError
-from pipeline.plan import PLAN, at_work
-from pipeline.replay import targets
-from pipeline.times import UNITS
+from tidelog.pipeline import options as shared
+from tidelog.pipeline.errors import OK, UsageError
+from tidelog.pipeline.plan import PLAN, at_work
+from tidelog.pipeline.replay import targets
+from tidelog.pipeline.times import UNITS
 
 if TYPE_CHECKING:
-    from pipeline.session import Session
+    from tidelog.pipeline.session import Session
 
 JOB: Final = "backfill"
 FORMATS: Final = ("parquet", "csv", "json", "orc", "table")
@@ -130,7 +130,7 @@ def run(options: argparse.Namespace, session: Session) -> int:
     `options.frame`, if there is one, is a DataFrame of Spark, which then is the table.
     """
     _check(options)
-    from pipeline.backfill import run as work
+    from tidelog.pipeline.backfill import run as work
 
     now_ms = time.time_ns() // 1_000_000
     name = options.run or shared.new_run_id(JOB, now_ms)

@@ -19,22 +19,22 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from client import EARLIEST, Client, GroupOffset, RequestError
-from pipeline import options as shared
-from pipeline.errors import FINDINGS, OK, PipelineError, Refused, UsageError
-from pipeline.report.output import leave, say
-from pipeline.secured import add_command_config, add_to_command_config
-from pipeline.source import splits as source
-from protocol.errors import ErrorCode
+from tidelog.client import EARLIEST, Client, GroupOffset, RequestError
+from tidelog.pipeline import options as shared
+from tidelog.pipeline.errors import FINDINGS, OK, PipelineError, Refused, UsageError
+from tidelog.pipeline.report.output import leave, say
+from tidelog.pipeline.secured import add_command_config, add_to_command_config
+from tidelog.pipeline.source import splits as source
+from tidelog.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping, Sequence
 
-    from pipeline.runs.failover_row import Row
-    from pipeline.runs.offset_maps import Mapped
-    from pipeline.session import Session
-    from protocol.topic_partition import TopicPartition
+    from tidelog.pipeline.runs.failover_row import Row
+    from tidelog.pipeline.runs.offset_maps import Mapped
+    from tidelog.pipeline.session import Session
+    from tidelog.protocol.topic_partition import TopicPartition
 
 JOB: Final = "failover"
 AUTO: Final = "auto"
@@ -148,8 +148,8 @@ def _add_deeds(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, session: Session) -> int:  # noqa: ARG001 - it needs no Spark
     """Plans, prints, and commits if --apply is given; returns the exit status."""
-    from pipeline.report import failover as page
-    from pipeline.runs import failover_row, failover_run, offset_maps
+    from tidelog.pipeline.report import failover as page
+    from tidelog.pipeline.runs import failover_row, failover_run, offset_maps
 
     if options.compare < 1:
         raise UsageError("--compare: a number above 0")
@@ -239,7 +239,7 @@ def _rows(
     theirs: Client,
 ) -> list[Row]:
     """Returns a row for each partition with a committed offset of the group."""
-    from pipeline.runs.offset_maps import topics_of
+    from tidelog.pipeline.runs.offset_maps import topics_of
 
     names = {**topics_of(known), **dict(options.rename)}
     there = theirs.topics()

@@ -16,16 +16,16 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipeline import options as shared
-from pipeline.errors import UsageError
-from pipeline.plan import PLAN, at_work
-from pipeline.replay import targets
-from pipeline.runs import MIRROR
+from tidelog.pipeline import options as shared
+from tidelog.pipeline.errors import UsageError
+from tidelog.pipeline.plan import PLAN, at_work
+from tidelog.pipeline.replay import targets
+from tidelog.pipeline.runs import MIRROR
 
 if TYPE_CHECKING:
     import argparse
 
-    from pipeline.session import Session
+    from tidelog.pipeline.session import Session
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -52,7 +52,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, session: Session) -> int:
     """Mirrors once, or in rounds; returns the exit status."""
-    from pipeline.runs import mirror_run
+    from tidelog.pipeline.runs import mirror_run
 
     name = options.run or shared.new_run_id(MIRROR, time.time_ns() // 1_000_000)
     directory = Path(options.out) / name

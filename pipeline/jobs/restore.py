@@ -18,14 +18,14 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipeline import options as shared
-from pipeline.errors import OK
-from pipeline.plan import PLAN, at_work
-from pipeline.replay import targets
-from pipeline.runs import RESTORE
+from tidelog.pipeline import options as shared
+from tidelog.pipeline.errors import OK
+from tidelog.pipeline.plan import PLAN, at_work
+from tidelog.pipeline.replay import targets
+from tidelog.pipeline.runs import RESTORE
 
 if TYPE_CHECKING:
-    from pipeline.session import Session
+    from tidelog.pipeline.session import Session
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -58,8 +58,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, session: Session) -> int:
     """Predicts and writes; returns the exit status."""
-    from pipeline.archive.store import Store
-    from pipeline.runs.restore_run import Run
+    from tidelog.pipeline.archive.store import Store
+    from tidelog.pipeline.runs.restore_run import Run
 
     now_ms = time.time_ns() // 1_000_000
     name = options.run or shared.new_run_id(RESTORE, now_ms)

@@ -27,16 +27,16 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pipeline import options as common
-from pipeline.errors import OK, UsageError
-from pipeline.report.output import say
-from pipeline.secured import add_command_config
-from pipeline.source import locations
+from tidelog.pipeline import options as common
+from tidelog.pipeline.errors import OK, UsageError
+from tidelog.pipeline.report.output import say
+from tidelog.pipeline.secured import add_command_config
+from tidelog.pipeline.source import locations
 
 if TYPE_CHECKING:
     import argparse
 
-    from pipeline.session import Session
+    from tidelog.pipeline.session import Session
 
 _MOST_ROUNDS = 100_000
 
@@ -135,7 +135,7 @@ def run(options: argparse.Namespace, session: Session) -> int:
     now_ms = time.time_ns() // 1_000_000
     at_ms = now_ms if options.at is None else options.at
     name = options.run or common.new_run_id("whatif", now_ms)
-    from pipeline.runs import whatif_run
+    from tidelog.pipeline.runs import whatif_run
 
     trial = whatif_run.Trial(options, session, name, at_ms)
     if options.dry_run:

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from client import EARLIEST, Client, RequestError
-from pipeline.errors import PipelineError
-from protocol.checksum import crc32c
-from protocol.errors import ErrorCode
-from protocol.records import kernels
-from protocol.records.batch import scan
-from protocol.records.columns import ColumnBuffers, Wanted, append_set
+from tidelog.client import EARLIEST, Client, RequestError
+from tidelog.pipeline.errors import PipelineError
+from tidelog.protocol.checksum import crc32c
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.records import kernels
+from tidelog.protocol.records.batch import scan
+from tidelog.protocol.records.columns import ColumnBuffers, Wanted, append_set
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -5,18 +5,18 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final
 
-from pipeline.errors import FAILED, FINDINGS, OK
-from pipeline.replay import offset_map
-from pipeline.replay.delivery import AT_LEAST_ONCE
-from pipeline.report.output import REPORT, leave, say
-from pipeline.report.replay import html
-from pipeline.report.units import count, some
+from tidelog.pipeline.errors import FAILED, FINDINGS, OK
+from tidelog.pipeline.replay import offset_map
+from tidelog.pipeline.replay.delivery import AT_LEAST_ONCE
+from tidelog.pipeline.report.output import REPORT, leave, say
+from tidelog.pipeline.report.replay import html
+from tidelog.pipeline.report.units import count, some
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from pipeline.replay.replay import Outcome
+    from tidelog.pipeline.replay.replay import Outcome
 
 _SHOWN: Final = 20
 

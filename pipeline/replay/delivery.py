@@ -22,15 +22,15 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from client import READ_COMMITTED, RequestError, UnsupportedByBroker
-from client.apis import ADD_PARTITIONS_TO_TXN, END_TXN
-from client.appender import UNKNOWN_OFFSET, Appended, Appender
-from pipeline.errors import PipelineError, UsageError
-from pipeline.replay import comparing
-from pipeline.replay.comparing import COMPARED, Trace, trace
-from pipeline.replay.offset_map import Runs
-from pipeline.replay.transactions import Transactions
-from protocol.records.column_batches import Producer
+from tidelog.client import READ_COMMITTED, RequestError, UnsupportedByBroker
+from tidelog.client.apis import ADD_PARTITIONS_TO_TXN, END_TXN
+from tidelog.client.appender import UNKNOWN_OFFSET, Appended, Appender
+from tidelog.pipeline.errors import PipelineError, UsageError
+from tidelog.pipeline.replay import comparing
+from tidelog.pipeline.replay.comparing import COMPARED, Trace, trace
+from tidelog.pipeline.replay.offset_map import Runs
+from tidelog.pipeline.replay.transactions import Transactions
+from tidelog.protocol.records.column_batches import Producer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -38,10 +38,10 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from client import Client
-    from pipeline.replay.comparing import Tail
-    from pipeline.replay.offset_map import Run
-    from protocol.records.column_batches import EncodedBatch
+    from tidelog.client import Client
+    from tidelog.pipeline.replay.comparing import Tail
+    from tidelog.pipeline.replay.offset_map import Run
+    from tidelog.protocol.records.column_batches import EncodedBatch
 
     Offsets = npt.NDArray[np.int64]
 

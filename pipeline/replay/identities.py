@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from client import Client
+    from tidelog.client import Client
 
 
 def ids_of(client: Client, names: Iterable[str]) -> dict[str, str]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pipeline.source.access import read
-from pipeline.source.reading import Options
+from tidelog.pipeline.source.access import read
+from tidelog.pipeline.source.reading import Options
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pipeline.source.columns import Columns
-    from pipeline.source.splits import Selection, Split
+    from tidelog.pipeline.source.columns import Columns
+    from tidelog.pipeline.source.splits import Selection, Split
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,17 +17,17 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Protocol, Self
 
-from client import Client, ClientError, ClusterUnreachable, Fenced, SequenceGap
-from client.sync_connection import NOTICE_S
-from pipeline.errors import PipelineError
-from pipeline.replay import delivery as deliveries
-from pipeline.replay import identities
-from pipeline.replay.comparing import Tail
-from pipeline.replay.offset_map import PartitionMap
-from pipeline.report.units import some
-from pipeline.source.splits import SourceError
-from protocol.records.column_batches import BATCH_LIMIT, encode_batches
-from protocol.records.layout import CODEC_MASK
+from tidelog.client import Client, ClientError, ClusterUnreachable, Fenced, SequenceGap
+from tidelog.client.sync_connection import NOTICE_S
+from tidelog.pipeline.errors import PipelineError
+from tidelog.pipeline.replay import delivery as deliveries
+from tidelog.pipeline.replay import identities
+from tidelog.pipeline.replay.comparing import Tail
+from tidelog.pipeline.replay.offset_map import PartitionMap
+from tidelog.pipeline.report.units import some
+from tidelog.pipeline.source.splits import SourceError
+from tidelog.protocol.records.column_batches import BATCH_LIMIT, encode_batches
+from tidelog.protocol.records.layout import CODEC_MASK
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -35,10 +35,10 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from pipeline.progress import Progress
-    from pipeline.replay.delivery import Delivery, Writer
-    from pipeline.session import Session
-    from protocol.records.columns import ColumnBuffers
+    from tidelog.pipeline.progress import Progress
+    from tidelog.pipeline.replay.delivery import Delivery, Writer
+    from tidelog.pipeline.session import Session
+    from tidelog.protocol.records.columns import ColumnBuffers
 
 AS_SOURCE: Final = -1  # the codec of the batches that the rows come from
 _FIRST_PAUSE_S: Final = 0.05

@@ -11,15 +11,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipeline.archive.layout import buffers_of
-from protocol.records.layout import NO_TIMESTAMP
+from tidelog.pipeline.archive.layout import buffers_of
+from tidelog.protocol.records.layout import NO_TIMESTAMP
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import numpy.typing as npt
 
-    from protocol.records.columns import ColumnBuffers
+    from tidelog.protocol.records.columns import ColumnBuffers
 
 _ROWS: Final = 65_536
 _COLUMNS: Final = ["timestamp_ms", "key", "value", "headers"]

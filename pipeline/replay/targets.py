@@ -8,25 +8,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from client import EARLIEST, LATEST, Client, RequestError
-from client.calls import topics
-from pipeline.errors import PipelineError, UsageError
-from pipeline.options import Deprecated, brokers, setting, size
-from pipeline.replay import delivery, identities
-from pipeline.replay.delivery import AUTO, MODES, TRANSACTIONS, Delivery
-from pipeline.replay.transactions import ensure_progress_topic
-from pipeline.report.units import some
-from pipeline.secured import add_to_command_config
-from protocol.errors import ErrorCode
-from protocol.records.column_batches import BATCH_LIMIT
-from protocol.records.layout import Compression
-from storage.time.stamping import Rules, stamps_at
+from tidelog.client import EARLIEST, LATEST, Client, RequestError
+from tidelog.client.calls import topics
+from tidelog.pipeline.errors import PipelineError, UsageError
+from tidelog.pipeline.options import Deprecated, brokers, setting, size
+from tidelog.pipeline.replay import delivery, identities
+from tidelog.pipeline.replay.delivery import AUTO, MODES, TRANSACTIONS, Delivery
+from tidelog.pipeline.replay.transactions import ensure_progress_topic
+from tidelog.pipeline.report.units import some
+from tidelog.pipeline.secured import add_to_command_config
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.records.column_batches import BATCH_LIMIT
+from tidelog.protocol.records.layout import Compression
+from tidelog.storage.time.stamping import Rules, stamps_at
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping, Sequence
 
-    from protocol.topic_partition import TopicPartition
+    from tidelog.protocol.topic_partition import TopicPartition
 
 NO_LIMIT: Final = 2**63 - 1
 CODECS: Final = ("source", "none", "gzip", "snappy", "lz4", "zstd")

@@ -11,21 +11,21 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Final
 
-from client import EARLIEST, Client, Fenced, RequestError
-from client.appender import Appender
-from client.calls import producers
-from pipeline.errors import PipelineError
-from pipeline.replay.offset_map import Run
-from protocol.errors import ErrorCode
-from protocol.records.batch import Record, build, records, scan
-from protocol.records.column_batches import EncodedBatch
-from protocol.records.layout import Compression
+from tidelog.client import EARLIEST, Client, Fenced, RequestError
+from tidelog.client.appender import Appender
+from tidelog.client.calls import producers
+from tidelog.pipeline.errors import PipelineError
+from tidelog.pipeline.replay.offset_map import Run
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.records.batch import Record, build, records, scan
+from tidelog.protocol.records.column_batches import EncodedBatch
+from tidelog.protocol.records.layout import Compression
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from client.calls.producers import ProducerIdAndEpoch
-    from client.flow import Call
+    from tidelog.client.calls.producers import ProducerIdAndEpoch
+    from tidelog.client.flow import Call
 
 PROGRESS_TOPIC: Final = "__pipeline_progress"
 TIMEOUT_MS: Final = 300_000

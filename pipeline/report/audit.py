@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from pipeline.report import audit_plots, judgement, page
-from pipeline.report.page import Cell, Finding
-from pipeline.report.retention import pinned_table, policies_table
-from pipeline.report.units import NONE, count, moment, share, size, some, span
-from pipeline.times import date_of
+from tidelog.pipeline.report import audit_plots, judgement, page
+from tidelog.pipeline.report.page import Cell, Finding
+from tidelog.pipeline.report.retention import pinned_table, policies_table
+from tidelog.pipeline.report.units import NONE, count, moment, share, size, some, span
+from tidelog.pipeline.times import date_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from pipeline.report.page import Numbers, Table
+    from tidelog.pipeline.report.page import Numbers, Table
 
 _MOST_ROWS: Final = 40
 

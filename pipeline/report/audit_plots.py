@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pipeline.report import plots
-from pipeline.report.page import Figure
-from pipeline.report.plots import Axis, Bar, Line, Mark, Plot, Rows, Style
-from pipeline.report.units import TIME_TICKS, count, moment, share, some, span, tick
+from tidelog.pipeline.report import plots
+from tidelog.pipeline.report.page import Figure
+from tidelog.pipeline.report.plots import Axis, Bar, Line, Mark, Plot, Rows, Style
+from tidelog.pipeline.report.units import TIME_TICKS, count, moment, share, some, span, tick
 
 if TYPE_CHECKING:
-    from pipeline.report.page import Numbers
+    from tidelog.pipeline.report.page import Numbers
 
 _MARKS: Final = (("p99", "99 %"), ("p99_9", "99.9 %"), ("max", "latest"))
 _QUANTILES: Final = (("p50", "half"), ("p99", "99 %"), ("p99_9", "99.9 %"))

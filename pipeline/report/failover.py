@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pipeline.report import page
-from pipeline.report.page import Cell, Finding
-from pipeline.report.units import NONE, count, moment, some, span
+from tidelog.pipeline.report import page
+from tidelog.pipeline.report.page import Cell, Finding
+from tidelog.pipeline.report.units import NONE, count, moment, some, span
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pipeline.report.page import Numbers
+    from tidelog.pipeline.report.page import Numbers
 
 _HEADS: Final = (
     "partition",

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from pipeline.report.page import Finding
-from pipeline.report.units import count, moment, rounded_up, setting, share, size, some, span
+from tidelog.pipeline.report.page import Finding
+from tidelog.pipeline.report.units import (
+    count,
+    moment,
+    rounded_up,
+    setting,
+    share,
+    size,
+    some,
+    span,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pipeline.report.page import Numbers
+    from tidelog.pipeline.report.page import Numbers
 
 SAFETY: Final = 1.5
 """How much more than what was seen a window should let through."""

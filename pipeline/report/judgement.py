@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pipeline.engine.audit_comparison import kind_of
-from pipeline.engine.thresholds import COUNT, SHARE
-from pipeline.report import page
-from pipeline.report.page import Finding
-from pipeline.report.units import NONE, count, moment, span
+from tidelog.pipeline.engine.audit_comparison import kind_of
+from tidelog.pipeline.engine.thresholds import COUNT, SHARE
+from tidelog.pipeline.report import page
+from tidelog.pipeline.report.page import Finding
+from tidelog.pipeline.report.units import NONE, count, moment, span
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pipeline.report.page import Numbers, Table
+    from tidelog.pipeline.report.page import Numbers, Table
 
 _NOTABLE = 0.1  # a change of less than a tenth is not worth a line
 

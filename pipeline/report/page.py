@@ -11,13 +11,13 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from pipeline.report import units
-from pipeline.report.svg import drawing
+from tidelog.pipeline.report import units
+from tidelog.pipeline.report.svg import drawing
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from pipeline.report.plots import Plot, Rows, Style
+    from tidelog.pipeline.report.plots import Plot, Rows, Style
 
 LEVELS: Final = {"bad": "Act", "warn": "Look", "ok": "Good", "info": "Note"}
 """The severities of findings, the worst first, and the word on the page."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pipeline.times import date_of, to_iso
+from tidelog.pipeline.times import date_of, to_iso
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

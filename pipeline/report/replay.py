@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pipeline.report import page
-from pipeline.report.units import some
+from tidelog.pipeline.report import page
+from tidelog.pipeline.report.units import some
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pipeline.report import page
-from pipeline.report.page import Cell
-from pipeline.report.units import NONE, count, moment, share, size
+from tidelog.pipeline.report import page
+from tidelog.pipeline.report.page import Cell
+from tidelog.pipeline.report.units import NONE, count, moment, share, size
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pipeline.engine.whatif import Log, Outcome
-    from pipeline.report.page import Numbers, Table
+    from tidelog.pipeline.engine.whatif import Log, Outcome
+    from tidelog.pipeline.report.page import Numbers, Table
 
 
 def policy_rows(logs: Sequence[Log], outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from pipeline.times import to_iso
+from tidelog.pipeline.times import to_iso
 
 NONE: Final = "\N{EN DASH}"
 _MINUS: Final = "\N{MINUS SIGN}"

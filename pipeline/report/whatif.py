@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pipeline.report import page, plots
-from pipeline.report.page import Cell, Figure, Finding
-from pipeline.report.plots import Axis, Line, Plot
-from pipeline.report.retention import pinned_table
-from pipeline.report.units import NONE, count, moment, share, size, some, span
+from tidelog.pipeline.report import page, plots
+from tidelog.pipeline.report.page import Cell, Figure, Finding
+from tidelog.pipeline.report.plots import Axis, Line, Plot
+from tidelog.pipeline.report.retention import pinned_table
+from tidelog.pipeline.report.units import NONE, count, moment, share, size, some, span
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pipeline.report.page import Numbers, Table
+    from tidelog.pipeline.report.page import Numbers, Table
 
 
 def sentences(topic: Numbers) -> list[str]:

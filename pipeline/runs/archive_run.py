@@ -7,33 +7,33 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from client import Client
-from pipeline.archive import manifests, writing
-from pipeline.archive.manifests import Manifest, Range, Topic
-from pipeline.errors import OK, PipelineError
-from pipeline.options import topics_of
-from pipeline.plan import Plan
-from pipeline.report.output import leave, say
-from pipeline.report.units import some
-from pipeline.runs import ARCHIVE, TIMESTAMP_TYPE
-from pipeline.runs.task_progress import watching
-from pipeline.source import access, locations
-from pipeline.source.splits import Selection
-from pipeline.times import to_iso
-from protocol.errors import CorruptMessage
-from storage import checkpoints, filenames
+from tidelog.client import Client
+from tidelog.pipeline.archive import manifests, writing
+from tidelog.pipeline.archive.manifests import Manifest, Range, Topic
+from tidelog.pipeline.errors import OK, PipelineError
+from tidelog.pipeline.options import topics_of
+from tidelog.pipeline.plan import Plan
+from tidelog.pipeline.report.output import leave, say
+from tidelog.pipeline.report.units import some
+from tidelog.pipeline.runs import ARCHIVE, TIMESTAMP_TYPE
+from tidelog.pipeline.runs.task_progress import watching
+from tidelog.pipeline.source import access, locations
+from tidelog.pipeline.source.splits import Selection
+from tidelog.pipeline.times import to_iso
+from tidelog.protocol.errors import CorruptMessage
+from tidelog.storage import checkpoints, filenames
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable, Mapping, Sequence
 
-    from pipeline.archive.directory import Directory
-    from pipeline.archive.iceberg import Table
-    from pipeline.archive.manifests import Archive
-    from pipeline.archive.writing import Written
-    from pipeline.session import Session
-    from pipeline.source.splits import OffsetRange, Split
-    from protocol.topic_partition import TopicPartition
+    from tidelog.pipeline.archive.directory import Directory
+    from tidelog.pipeline.archive.iceberg import Table
+    from tidelog.pipeline.archive.manifests import Archive
+    from tidelog.pipeline.archive.writing import Written
+    from tidelog.pipeline.session import Session
+    from tidelog.pipeline.source.splits import OffsetRange, Split
+    from tidelog.protocol.topic_partition import TopicPartition
 
 
 class Run:

@@ -5,24 +5,24 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final
 
-from pipeline.archive import keeping, layout, manifests
-from pipeline.archive.keeping import Merged, Partition, WholeFile
-from pipeline.archive.manifests import Archive, Manifest
-from pipeline.archive.store import PARTIAL
-from pipeline.errors import FINDINGS, OK, PipelineError
-from pipeline.report.output import leave, say
-from pipeline.report.units import some
-from pipeline.runs.task_progress import watching
+from tidelog.pipeline.archive import keeping, layout, manifests
+from tidelog.pipeline.archive.keeping import Merged, Partition, WholeFile
+from tidelog.pipeline.archive.manifests import Archive, Manifest
+from tidelog.pipeline.archive.store import PARTIAL
+from tidelog.pipeline.errors import FINDINGS, OK, PipelineError
+from tidelog.pipeline.report.output import leave, say
+from tidelog.pipeline.report.units import some
+from tidelog.pipeline.runs.task_progress import watching
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping
     from pathlib import Path
 
-    from pipeline.archive.manifests import File
-    from pipeline.archive.store import Store
-    from pipeline.session import Session
-    from protocol.topic_partition import TopicPartition
+    from tidelog.pipeline.archive.manifests import File
+    from tidelog.pipeline.archive.store import Store
+    from tidelog.pipeline.session import Session
+    from tidelog.protocol.topic_partition import TopicPartition
 
 _SHOWN: Final = 50
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pipeline.engine import audit_comparison
-from pipeline.engine.audit_comparison import ComparisonError
-from pipeline.engine.thresholds import ThresholdError, Thresholds
-from pipeline.errors import UsageError
-from pipeline.report import output
+from tidelog.pipeline.engine import audit_comparison
+from tidelog.pipeline.engine.audit_comparison import ComparisonError
+from tidelog.pipeline.engine.thresholds import ThresholdError, Thresholds
+from tidelog.pipeline.errors import UsageError
+from tidelog.pipeline.report import output
 
 if TYPE_CHECKING:
     import argparse

@@ -11,34 +11,40 @@ from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from client import Client
-from pipeline import retention_inputs
-from pipeline.engine import partial_audits, summary, whatif
-from pipeline.engine.audit import AFTER_LIMITS_MS, BEFORE_LIMITS_MS, Auditor, Settings, Times
-from pipeline.engine.tables import RELATIVE_ERROR
-from pipeline.errors import FINDINGS, OK
-from pipeline.report import audit as page
-from pipeline.report import findings, judgement, output, retention
-from pipeline.report.units import setting
-from pipeline.runs.group_lags import lags
-from pipeline.runs.task_progress import watching
-from pipeline.runs.whatif_run import retention_settings
-from pipeline.source import access, locations, reading
-from pipeline.source.splits import grouped
-from storage.time.event_time import event_slack
-from storage.time.retention import APPEND_BASIS
-from storage.time.stamping import LOG_APPEND_TIME
+from tidelog.client import Client
+from tidelog.pipeline import retention_inputs
+from tidelog.pipeline.engine import partial_audits, summary, whatif
+from tidelog.pipeline.engine.audit import (
+    AFTER_LIMITS_MS,
+    BEFORE_LIMITS_MS,
+    Auditor,
+    Settings,
+    Times,
+)
+from tidelog.pipeline.engine.tables import RELATIVE_ERROR
+from tidelog.pipeline.errors import FINDINGS, OK
+from tidelog.pipeline.report import audit as page
+from tidelog.pipeline.report import findings, judgement, output, retention
+from tidelog.pipeline.report.units import setting
+from tidelog.pipeline.runs.group_lags import lags
+from tidelog.pipeline.runs.task_progress import watching
+from tidelog.pipeline.runs.whatif_run import retention_settings
+from tidelog.pipeline.source import access, locations, reading
+from tidelog.pipeline.source.splits import grouped
+from tidelog.storage.time.event_time import event_slack
+from tidelog.storage.time.retention import APPEND_BASIS
+from tidelog.storage.time.stamping import LOG_APPEND_TIME
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping, Sequence
 
-    from pipeline.engine.partial_audits import Audit, PartialAudit
-    from pipeline.engine.whatif import Log, Outcome, Policy
-    from pipeline.plan import Plan
-    from pipeline.session import Session
-    from pipeline.source.splits import Selection, Split
-    from protocol.topic_partition import TopicPartition
+    from tidelog.pipeline.engine.partial_audits import Audit, PartialAudit
+    from tidelog.pipeline.engine.whatif import Log, Outcome, Policy
+    from tidelog.pipeline.plan import Plan
+    from tidelog.pipeline.session import Session
+    from tidelog.pipeline.source.splits import Selection, Split
+    from tidelog.protocol.topic_partition import TopicPartition
 
 _DAY: Final = 86_400_000
 _PIECE_BYTES: Final = 1 << 20  # sums over columns are quick while these stay in a processor's cache
@@ -361,7 +367,7 @@ def _parquet(rows: Sequence[tuple[str, int, Any, Mapping[str, list[Any]]]], path
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from pipeline.source import arrays
+    from tidelog.pipeline.source import arrays
 
     tables = []
     for topic, number, partitions, columns in rows:

@@ -6,18 +6,18 @@ import json
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
-from pipeline.errors import UsageError
-from pipeline.source import access, reading
-from pipeline.source import splits as source
-from protocol.records import kernels
+from tidelog.pipeline.errors import UsageError
+from tidelog.pipeline.source import access, reading
+from tidelog.pipeline.source import splits as source
+from tidelog.protocol.records import kernels
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from pipeline.source.columns import Columns
-    from pipeline.source.splits import OffsetRange
-    from protocol.topic_partition import TopicPartition
+    from tidelog.pipeline.source.columns import Columns
+    from tidelog.pipeline.source.splits import OffsetRange
+    from tidelog.protocol.topic_partition import TopicPartition
 
 
 def read(

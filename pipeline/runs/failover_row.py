@@ -6,8 +6,8 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from pipeline.engine.failover.proofs import Proof
-    from protocol.topic_partition import TopicPartition
+    from tidelog.pipeline.engine.failover.proofs import Proof
+    from tidelog.protocol.topic_partition import TopicPartition
 
 MAP: Final = "map"
 TIME: Final = "time"

@@ -10,16 +10,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from client import EARLIEST, Client, RequestError
-from client import READ_COMMITTED as ISOLATED
-from client import READ_UNCOMMITTED as OPEN
-from pipeline.engine.failover.offsets import NOWHERE, Spans
-from pipeline.engine.failover.proofs import Comparison, TargetLog, TooMany, prove_by_map
-from pipeline.engine.failover.times import UnreadTimes, margin_of, search_time
-from pipeline.report.units import moment, some, span
-from pipeline.runs import TIMESTAMP_TYPE
-from pipeline.runs.failover_reading import audited_delays, digests, read
-from pipeline.runs.failover_row import (
+from tidelog.client import EARLIEST, Client, RequestError
+from tidelog.client import READ_COMMITTED as ISOLATED
+from tidelog.client import READ_UNCOMMITTED as OPEN
+from tidelog.pipeline.engine.failover.offsets import NOWHERE, Spans
+from tidelog.pipeline.engine.failover.proofs import Comparison, TargetLog, TooMany, prove_by_map
+from tidelog.pipeline.engine.failover.times import UnreadTimes, margin_of, search_time
+from tidelog.pipeline.report.units import moment, some, span
+from tidelog.pipeline.runs import TIMESTAMP_TYPE
+from tidelog.pipeline.runs.failover_reading import audited_delays, digests, read
+from tidelog.pipeline.runs.failover_row import (
     LOST,
     MAP,
     MISSING,
@@ -29,20 +29,20 @@ from pipeline.runs.failover_row import (
     TIME,
     Row,
 )
-from pipeline.source import reading
-from pipeline.source import splits as source
-from protocol.errors import ErrorCode
+from tidelog.pipeline.source import reading
+from tidelog.pipeline.source import splits as source
+from tidelog.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator
 
-    from client import GroupOffset
-    from pipeline.engine.failover.proofs import Proof
-    from pipeline.runs.offset_maps import Mapped
-    from pipeline.source.columns import Columns
-    from pipeline.source.splits import OffsetRange
-    from protocol.topic_partition import TopicPartition
+    from tidelog.client import GroupOffset
+    from tidelog.pipeline.engine.failover.proofs import Proof
+    from tidelog.pipeline.runs.offset_maps import Mapped
+    from tidelog.pipeline.source.columns import Columns
+    from tidelog.pipeline.source.splits import OffsetRange
+    from tidelog.protocol.topic_partition import TopicPartition
 
 _SAMPLE: Final = 50  # records on each side of the committed offset that are compared with the map
 _SAMPLE_REACH: Final = 10_000

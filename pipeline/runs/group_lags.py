@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal
 
-from client import Client
-from pipeline.source import access, reading
-from pipeline.source import splits as source
-from storage.time.timestamp import or_none
+from tidelog.client import Client
+from tidelog.pipeline.source import access, reading
+from tidelog.pipeline.source import splits as source
+from tidelog.storage.time.timestamp import or_none
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pipeline.engine.audit import Example
-    from pipeline.source.splits import OffsetRange
-    from protocol.topic_partition import TopicPartition
+    from tidelog.pipeline.engine.audit import Example
+    from tidelog.pipeline.source.splits import OffsetRange
+    from tidelog.protocol.topic_partition import TopicPartition
 
 
 def lags(

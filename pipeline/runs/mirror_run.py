@@ -7,25 +7,25 @@ import itertools
 import time
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from client import Client
-from pipeline import options as shared
-from pipeline.errors import FINDINGS, OK, PipelineError, UsageError
-from pipeline.plan import PLAN, Plan, described
-from pipeline.replay import identities, targets
-from pipeline.replay.delivery import POSITION, TRANSACTIONS
-from pipeline.report.output import say
-from pipeline.runs import MIRROR, OF_REPLICAS, TIMESTAMP_TYPE
-from pipeline.source import access
-from pipeline.source import splits as source
+from tidelog.client import Client
+from tidelog.pipeline import options as shared
+from tidelog.pipeline.errors import FINDINGS, OK, PipelineError, UsageError
+from tidelog.pipeline.plan import PLAN, Plan, described
+from tidelog.pipeline.replay import identities, targets
+from tidelog.pipeline.replay.delivery import POSITION, TRANSACTIONS
+from tidelog.pipeline.report.output import say
+from tidelog.pipeline.runs import MIRROR, OF_REPLICAS, TIMESTAMP_TYPE
+from tidelog.pipeline.source import access
+from tidelog.pipeline.source import splits as source
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from pipeline.session import Session
-    from pipeline.source.splits import OffsetRange, Selection, Split
-    from protocol.topic_partition import TopicPartition
+    from tidelog.pipeline.session import Session
+    from tidelog.pipeline.source.splits import OffsetRange, Selection, Split
+    from tidelog.protocol.topic_partition import TopicPartition
 
 _ROUND: Final = "round-{:06d}"
 _NOT_COPIED: Final = OF_REPLICAS | {TIMESTAMP_TYPE}
@@ -47,8 +47,8 @@ def directory_of(run_directory: Path, number: int) -> Path:
 
 def follow(options: argparse.Namespace, session: Session, base: Round) -> int:
     """Runs rounds, each of which begins where the one before ended; returns the exit status."""
-    from pipeline.replay.conclusion import is_done
-    from pipeline.source import brokers as cluster
+    from tidelog.pipeline.replay.conclusion import is_done
+    from tidelog.pipeline.source import brokers as cluster
 
     ends: dict[TopicPartition, int] = {}
     before: Round | None = None
@@ -115,7 +115,7 @@ def _frozen(options: argparse.Namespace, one: Round) -> Plan:
 
 def _left(notes: Mapping[str, Any], before: Round) -> dict[str, int]:
     """Returns the target ends that earlier rounds left by position, where nobody else writes."""
-    from pipeline.replay.conclusion import written_by
+    from tidelog.pipeline.replay.conclusion import written_by
 
     if notes["delivery"] != POSITION:
         return {}
@@ -128,9 +128,9 @@ def _left(notes: Mapping[str, Any], before: Round) -> dict[str, int]:
 
 def mirror(options: argparse.Namespace, session: Session, one: Round) -> int:
     """Does one round: plans, writes, concludes."""
-    from pipeline.progress import Progress
-    from pipeline.replay import replay
-    from pipeline.replay.conclusion import conclude
+    from tidelog.pipeline.progress import Progress
+    from tidelog.pipeline.replay import replay
+    from tidelog.pipeline.replay.conclusion import conclude
 
     began_s = time.monotonic()
     plan, splits = _plan(options, one)
@@ -293,8 +293,8 @@ def _tasks(
     options: argparse.Namespace, one: Round, plan: Plan, splits: Sequence[Split]
 ) -> list[Any]:
     """Returns a task for every partition that has records."""
-    from pipeline.replay.log_source import LogSource
-    from pipeline.replay.replay import Task
+    from tidelog.pipeline.replay.log_source import LogSource
+    from tidelog.pipeline.replay.replay import Task
 
     names = dict(options.rename)
     by_partition: dict[TopicPartition, list[Split]] = {}

@@ -6,16 +6,16 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from pipeline.engine.failover.offsets import Ambiguous, OffsetMap
-from pipeline.errors import PipelineError, UsageError
-from pipeline.replay import offset_map
-from pipeline.report.output import REPORT
+from tidelog.pipeline.engine.failover.offsets import Ambiguous, OffsetMap
+from tidelog.pipeline.errors import PipelineError, UsageError
+from tidelog.pipeline.replay import offset_map
+from tidelog.pipeline.report.output import REPORT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pipeline.replay.offset_map import PartitionMap
-    from protocol.topic_partition import TopicPartition
+    from tidelog.pipeline.replay.offset_map import PartitionMap
+    from tidelog.protocol.topic_partition import TopicPartition
 
 
 class Mapped(NamedTuple):

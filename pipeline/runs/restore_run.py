@@ -7,36 +7,36 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from client import Client
-from pipeline.archive import reading
-from pipeline.archive.manifests import Archive
-from pipeline.archive.reading import ArchiveSource, Bounds
-from pipeline.engine import prediction, whatif
-from pipeline.errors import FINDINGS, OK, PipelineError, Refused, UsageError
-from pipeline.options import range_of, time_arguments, topics_of
-from pipeline.plan import PLAN, Plan, described
-from pipeline.progress import Progress
-from pipeline.replay import replay, targets
-from pipeline.replay.conclusion import conclude
-from pipeline.report.output import say
-from pipeline.report.units import count, some
-from pipeline.runs import OF_REPLICAS, RESTORE, TIMESTAMP_TYPE
-from pipeline.runs.task_progress import watching
-from pipeline.runs.whatif_run import OF_RETENTION, OF_SEGMENTS
-from pipeline.source.splits import Split
+from tidelog.client import Client
+from tidelog.pipeline.archive import reading
+from tidelog.pipeline.archive.manifests import Archive
+from tidelog.pipeline.archive.reading import ArchiveSource, Bounds
+from tidelog.pipeline.engine import prediction, whatif
+from tidelog.pipeline.errors import FINDINGS, OK, PipelineError, Refused, UsageError
+from tidelog.pipeline.options import range_of, time_arguments, topics_of
+from tidelog.pipeline.plan import PLAN, Plan, described
+from tidelog.pipeline.progress import Progress
+from tidelog.pipeline.replay import replay, targets
+from tidelog.pipeline.replay.conclusion import conclude
+from tidelog.pipeline.report.output import say
+from tidelog.pipeline.report.units import count, some
+from tidelog.pipeline.runs import OF_REPLICAS, RESTORE, TIMESTAMP_TYPE
+from tidelog.pipeline.runs.task_progress import watching
+from tidelog.pipeline.runs.whatif_run import OF_RETENTION, OF_SEGMENTS
+from tidelog.pipeline.source.splits import Split
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from pipeline.archive.manifests import File, Topic
-    from pipeline.archive.store import Store
-    from pipeline.engine.prediction import Prediction, TopicPrediction
-    from pipeline.engine.whatif import Policy, Rules
-    from pipeline.replay.targets import Target
-    from pipeline.session import Session
-    from protocol.topic_partition import TopicPartition
+    from tidelog.pipeline.archive.manifests import File, Topic
+    from tidelog.pipeline.archive.store import Store
+    from tidelog.pipeline.engine.prediction import Prediction, TopicPrediction
+    from tidelog.pipeline.engine.whatif import Policy, Rules
+    from tidelog.pipeline.replay.targets import Target
+    from tidelog.pipeline.session import Session
+    from tidelog.protocol.topic_partition import TopicPartition
 
 _BASIS: Final = "retention.time.basis"
 _JUDGED: Final = OF_RETENTION | OF_SEGMENTS

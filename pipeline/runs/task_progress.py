@@ -8,15 +8,15 @@ import math
 import time
 from typing import TYPE_CHECKING, Final
 
-from client import Client, ClientError
-from client.sync_connection import NOTICE_S
-from pipeline.progress import Progress
-from pipeline.source.splits import RECORD_BYTES
+from tidelog.client import Client, ClientError
+from tidelog.client.sync_connection import NOTICE_S
+from tidelog.pipeline.progress import Progress
+from tidelog.pipeline.source.splits import RECORD_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from pipeline.session import Session
+    from tidelog.pipeline.session import Session
 
 _log: Final = logging.getLogger("tidelog.pipeline")
 _PATIENCE_S: Final = 1.0

@@ -12,26 +12,26 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from client import Client
-from pipeline import options as common
-from pipeline import retention_inputs
-from pipeline.engine import guards, planned, whatif
-from pipeline.errors import FINDINGS, OK, PipelineError, UsageError
-from pipeline.report import output, retention
-from pipeline.report import whatif as page
-from pipeline.report.units import some
-from pipeline.runs.task_progress import watching
-from pipeline.source import locations, sampling
-from protocol.errors import CorruptMessage
-from storage.time.event_time import event_slack
+from tidelog.client import Client
+from tidelog.pipeline import options as common
+from tidelog.pipeline import retention_inputs
+from tidelog.pipeline.engine import guards, planned, whatif
+from tidelog.pipeline.errors import FINDINGS, OK, PipelineError, UsageError
+from tidelog.pipeline.report import output, retention
+from tidelog.pipeline.report import whatif as page
+from tidelog.pipeline.report.units import some
+from tidelog.pipeline.runs.task_progress import watching
+from tidelog.pipeline.source import locations, sampling
+from tidelog.protocol.errors import CorruptMessage
+from tidelog.storage.time.event_time import event_slack
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Mapping, Sequence
 
-    from pipeline.engine.guards import Guard
-    from pipeline.engine.whatif import Log, Outcome, Policy
-    from pipeline.session import Session
+    from tidelog.pipeline.engine.guards import Guard
+    from tidelog.pipeline.engine.whatif import Log, Outcome, Policy
+    from tidelog.pipeline.session import Session
 
 NOW: Final = "now"
 """The policy of what a topic has set."""

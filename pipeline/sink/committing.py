@@ -17,21 +17,21 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from client import Client
-from pipeline.errors import PipelineError
-from pipeline.plan import at_work
-from pipeline.replay import targets
-from pipeline.replay.delivery import POSITION
-from pipeline.replay.replay import Task, replay_partition
-from pipeline.sink.staging import INCOMING, ArrowSource
-from pipeline.tasks import unpack
+from tidelog.client import Client
+from tidelog.pipeline.errors import PipelineError
+from tidelog.pipeline.plan import at_work
+from tidelog.pipeline.replay import targets
+from tidelog.pipeline.replay.delivery import POSITION
+from tidelog.pipeline.replay.replay import Task, replay_partition
+from tidelog.pipeline.sink.staging import INCOMING, ArrowSource
+from tidelog.pipeline.tasks import unpack
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pipeline.replay.replay import Outcome
-    from pipeline.sink.sink_options import SinkOptions
-    from pipeline.sink.staging import StagedFile
+    from tidelog.pipeline.replay.replay import Outcome
+    from tidelog.pipeline.sink.sink_options import SinkOptions
+    from tidelog.pipeline.sink.staging import StagedFile
 
 _log = logging.getLogger("tidelog.pipeline")
 _PLAN: Final = "plan.json"

@@ -14,17 +14,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.backfill.rows import partitions_of
-from pipeline.errors import PipelineError
-from pipeline.source.arrays import HEADERS
-from protocol.records.layout import NO_TIMESTAMP
+from tidelog.pipeline.backfill.rows import partitions_of
+from tidelog.pipeline.errors import PipelineError
+from tidelog.pipeline.source.arrays import HEADERS
+from tidelog.protocol.records.layout import NO_TIMESTAMP
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import numpy.typing as npt
 
-    from protocol.topic_partition import TopicPartition
+    from tidelog.protocol.topic_partition import TopicPartition
 
 STAGED: Final = pa.schema(
     [

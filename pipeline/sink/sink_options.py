@@ -10,11 +10,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from client import Brokers, secured
-from pipeline.replay.delivery import AUTO, MODES
-from pipeline.replay.targets import CODECS
-from pipeline.timelog import security
-from pipeline.timelog.names import OptionError, spelled, unknown
+from tidelog.client import Brokers, secured
+from tidelog.pipeline.replay.delivery import AUTO, MODES
+from tidelog.pipeline.replay.targets import CODECS
+from tidelog.pipeline.timelog import security
+from tidelog.pipeline.timelog.names import OptionError, spelled, unknown
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

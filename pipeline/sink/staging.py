@@ -15,19 +15,19 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
-from client import Client, RequestError
-from pipeline.archive.layout import buffers_of
-from pipeline.errors import PipelineError, UsageError
-from pipeline.replay.staged_source import StagedRows
-from pipeline.sink import rows
-from protocol.errors import ErrorCode
+from tidelog.client import Client, RequestError
+from tidelog.pipeline.archive.layout import buffers_of
+from tidelog.pipeline.errors import PipelineError, UsageError
+from tidelog.pipeline.replay.staged_source import StagedRows
+from tidelog.pipeline.sink import rows
+from tidelog.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from pipeline.sink.sink_options import SinkOptions
-    from protocol.topic_partition import TopicPartition
+    from tidelog.pipeline.sink.sink_options import SinkOptions
+    from tidelog.protocol.topic_partition import TopicPartition
 
 INCOMING: Final = "incoming"
 _MARK: Final = ".shared-"

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pipeline.source.reading import Options, read_file
-from pipeline.source.splits import NotThere, SourceError
+from tidelog.pipeline.source.reading import Options, read_file
+from tidelog.pipeline.source.splits import NotThere, SourceError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pipeline.source.columns import Columns
-    from pipeline.source.splits import OffsetRange, Selection, Split
-    from protocol.topic_partition import TopicPartition
+    from tidelog.pipeline.source.columns import Columns
+    from tidelog.pipeline.source.splits import OffsetRange, Selection, Split
+    from tidelog.protocol.topic_partition import TopicPartition
 
 
 def plan(
@@ -32,10 +32,10 @@ def plan(
     if bool(logs) == (brokers is not None):
         raise SourceError("give either log directories or brokers to read from")
     if brokers is not None:
-        from pipeline.source import brokers as cluster
+        from tidelog.pipeline.source import brokers as cluster
 
         return cluster.plan(selection, brokers)
-    from pipeline.source import logs as directories
+    from tidelog.pipeline.source import logs as directories
 
     return directories.plan(selection, logs)
 
@@ -50,10 +50,10 @@ def ranges(
     if bool(logs) == (brokers is not None):
         raise SourceError("give either log directories or brokers to read from")
     if brokers is not None:
-        from pipeline.source import brokers as cluster
+        from tidelog.pipeline.source import brokers as cluster
 
         return cluster.ranges(selection, brokers)
-    from pipeline.source import logs as directories
+    from tidelog.pipeline.source import logs as directories
 
     return directories.ranges(selection, logs)
 
@@ -73,6 +73,6 @@ def read(split: Split, options: Options | None = None) -> Iterator[Columns]:
     options = options or Options()
     if split.part is not None:
         return read_file(split, split.part, options)
-    from pipeline.source import brokers
+    from tidelog.pipeline.source import brokers
 
     return brokers.read(split, options)

@@ -15,19 +15,19 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from pipeline.source import locations
-from pipeline.source.splits import ALL_TRUSTED
-from storage.log.times import partition_times
-from storage.segment.appended import layout
-from storage.segment.appended.entries import known_parts
+from tidelog.pipeline.source import locations
+from tidelog.pipeline.source.splits import ALL_TRUSTED
+from tidelog.storage.log.times import partition_times
+from tidelog.storage.segment.appended import layout
+from tidelog.storage.segment.appended.entries import known_parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import numpy.typing as npt
 
-    from pipeline.source.splits import Log
-    from storage.log.times.partition_times import PartitionTimes
+    from tidelog.pipeline.source.splits import Log
+    from tidelog.storage.log.times.partition_times import PartitionTimes
 
     Ints = npt.NDArray[np.int64]
 

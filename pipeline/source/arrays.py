@@ -13,7 +13,7 @@ import pyarrow as pa
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from protocol.records.columns import ColumnBuffers
+    from tidelog.protocol.records.columns import ColumnBuffers
 
 HEADERS: Any = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from protocol.errors import CorruptMessage
-from protocol.records.batch import scan, verify
-from protocol.records.layout import PREFIX_SIZE
+from tidelog.protocol.errors import CorruptMessage
+from tidelog.protocol.records.batch import scan, verify
+from tidelog.protocol.records.layout import PREFIX_SIZE
 
 if TYPE_CHECKING:
-    from pipeline.source.locations import File
-    from protocol.records.layout import Batch
+    from tidelog.pipeline.source.locations import File
+    from tidelog.protocol.records.layout import Batch
 
 HEADER_SIZE = 61  # enough for the header of any format
 _CHUNK = 4 << 20

@@ -14,20 +14,20 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from client import EARLIEST, LATEST, Client, RequestError
-from client import READ_COMMITTED as ISOLATED
-from client import READ_UNCOMMITTED as OPEN
-from pipeline.source.append_times import Answer, FetchedTimes
-from pipeline.source.columns import (
+from tidelog.client import EARLIEST, LATEST, Client, RequestError
+from tidelog.client import READ_COMMITTED as ISOLATED
+from tidelog.client import READ_UNCOMMITTED as OPEN
+from tidelog.pipeline.source.append_times import Answer, FetchedTimes
+from tidelog.pipeline.source.columns import (
     ATTRIBUTES,
     LAST_OFFSET,
     MAGIC,
     POSITION,
     PRODUCER_ID,
 )
-from pipeline.source.fetching import Fetches
-from pipeline.source.reading import Filling, broken
-from pipeline.source.splits import (
+from tidelog.pipeline.source.fetching import Fetches
+from tidelog.pipeline.source.reading import Filling, broken
+from tidelog.pipeline.source.splits import (
     LOG_END,
     NO_END,
     READ_COMMITTED,
@@ -35,9 +35,9 @@ from pipeline.source.splits import (
     SourceError,
     Split,
 )
-from protocol.errors import ErrorCode
-from protocol.records.column_buffers import BATCH_FIELDS
-from protocol.records.columns import (
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.records.column_buffers import BATCH_FIELDS
+from tidelog.protocol.records.columns import (
     FULL,
     HEADERS,
     BrokenBatch,
@@ -45,15 +45,15 @@ from protocol.records.columns import (
     Wanted,
     append_set,
 )
-from protocol.records.layout import CONTROL_BIT
+from tidelog.protocol.records.layout import CONTROL_BIT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pipeline.source.columns import Columns, Ints
-    from pipeline.source.reading import Options
-    from pipeline.source.splits import OffsetRange, Selection
-    from protocol.topic_partition import TopicPartition
+    from tidelog.pipeline.source.columns import Columns, Ints
+    from tidelog.pipeline.source.reading import Options
+    from tidelog.pipeline.source.splits import OffsetRange, Selection
+    from tidelog.protocol.topic_partition import TopicPartition
 
 _FIRST_SPECIAL: Final = -6  # for ListOffsets -6 to -1 are codes
 _IDLE_FETCHES: Final = 20

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from pipeline.source.append_times import UNKNOWN, AppendTimes, FetchedTimes
-from protocol.records.layout import LOG_APPEND_TIME_BIT, NO_TIMESTAMP
+from tidelog.pipeline.source.append_times import UNKNOWN, AppendTimes, FetchedTimes
+from tidelog.protocol.records.layout import LOG_APPEND_TIME_BIT, NO_TIMESTAMP
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from protocol.records.columns import ColumnBuffers
+    from tidelog.protocol.records.columns import ColumnBuffers
 
     Ints = npt.NDArray[np.int64]
     Bools = npt.NDArray[np.bool_]
@@ -128,21 +128,21 @@ class Columns:
     @cached_property
     def key(self) -> Any:
         """The keys: an Arrow array of binary."""
-        from pipeline.source import arrays
+        from tidelog.pipeline.source import arrays
 
         return arrays.keys(self._buffers)
 
     @cached_property
     def value(self) -> Any:
         """The values: an Arrow array of binary."""
-        from pipeline.source import arrays
+        from tidelog.pipeline.source import arrays
 
         return arrays.values(self._buffers)
 
     @cached_property
     def headers(self) -> Any:
         """The headers: Arrow array of list<struct<key: string, value: binary>>, null for none."""
-        from pipeline.source import arrays
+        from tidelog.pipeline.source import arrays
 
         return arrays.headers(self._buffers)
 

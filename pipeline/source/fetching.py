@@ -10,21 +10,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from client import READ_COMMITTED as ISOLATED
-from client import READ_UNCOMMITTED as OPEN
-from client import RequestError
-from client.calls.records import NO_REPLICA, fetch_records
-from client.flow import Node
-from pipeline.source.splits import READ_COMMITTED, SourceError
-from protocol.errors import ErrorCode
+from tidelog.client import READ_COMMITTED as ISOLATED
+from tidelog.client import READ_UNCOMMITTED as OPEN
+from tidelog.client import RequestError
+from tidelog.client.calls.records import NO_REPLICA, fetch_records
+from tidelog.client.flow import Node
+from tidelog.pipeline.source.splits import READ_COMMITTED, SourceError
+from tidelog.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from client import Client, Fetched
-    from client.flow import Call
-    from pipeline.source.reading import Options
-    from pipeline.source.splits import Split
+    from tidelog.client import Client, Fetched
+    from tidelog.client.flow import Call
+    from tidelog.pipeline.source.reading import Options
+    from tidelog.pipeline.source.splits import Split
 
 _FETCH_BYTES: Final = 4 << 20
 _MOST_NAMED: Final = 3  # replicas that are named one after another, before the leader is asked

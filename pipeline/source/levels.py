@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
-from pipeline.source import columns as c
-from pipeline.source.access import read
-from pipeline.source.append_times import UNKNOWN
-from pipeline.source.arrays import HEADERS as HEADERS_TYPE
-from pipeline.source.reading import HEADERS, RECORDS, TIMES, Options
-from pipeline.source.splits import SourceError
-from protocol.records.layout import (
+from tidelog.pipeline.source import columns as c
+from tidelog.pipeline.source.access import read
+from tidelog.pipeline.source.append_times import UNKNOWN
+from tidelog.pipeline.source.arrays import HEADERS as HEADERS_TYPE
+from tidelog.pipeline.source.reading import HEADERS, RECORDS, TIMES, Options
+from tidelog.pipeline.source.splits import SourceError
+from tidelog.protocol.records.layout import (
     CODEC_MASK,
     CONTROL_BIT,
     NO_TIMESTAMP,
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from pipeline.source.columns import Bools, Columns, Ints
-    from pipeline.source.splits import Split
+    from tidelog.pipeline.source.columns import Bools, Columns, Ints
+    from tidelog.pipeline.source.splits import Split
 
 RECORD: Final = "record"
 TIME: Final = "time"

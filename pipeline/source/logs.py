@@ -13,10 +13,10 @@ from bisect import bisect_left, bisect_right
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
-from pipeline.source import locations
-from pipeline.source.append_times import append_times_until, times_of
-from pipeline.source.batch_headers import Walk, header_at
-from pipeline.source.splits import (
+from tidelog.pipeline.source import locations
+from tidelog.pipeline.source.append_times import append_times_until, times_of
+from tidelog.pipeline.source.batch_headers import Walk, header_at
+from tidelog.pipeline.source.splits import (
     HIGH_WATERMARK,
     READ_COMMITTED,
     Log,
@@ -26,17 +26,17 @@ from pipeline.source.splits import (
     SourceError,
     Split,
 )
-from pipeline.source.transactions import last_stable_offset
-from storage import checkpoints, filenames
-from storage.segment import offset_index, transaction_index
-from storage.segment.time_index import ENTRY_SIZE as TIME_ENTRY_SIZE
-from storage.time.lookup import reaches
+from tidelog.pipeline.source.transactions import last_stable_offset
+from tidelog.storage import checkpoints, filenames
+from tidelog.storage.segment import offset_index, transaction_index
+from tidelog.storage.segment.time_index import ENTRY_SIZE as TIME_ENTRY_SIZE
+from tidelog.storage.time.lookup import reaches
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from pipeline.source.splits import OffsetRange, Selection
-    from protocol.topic_partition import TopicPartition
+    from tidelog.pipeline.source.splits import OffsetRange, Selection
+    from tidelog.protocol.topic_partition import TopicPartition
 
 _SMALL = 1 << 20  # a log up to this size is read from its start, without its index
 

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from pipeline.source import locations
-from pipeline.source.append_times import UNKNOWN, AppendTimes
-from pipeline.source.batch_headers import HEADER_SIZE, size_at
-from pipeline.source.columns import LAST_OFFSET, NOTHING_KNOWN, POSITION, Columns
-from pipeline.source.splits import READ_UNCOMMITTED, SourceError
-from protocol.records import columns as decoder
-from protocol.records.column_buffers import BATCH_FIELDS
-from protocol.records.columns import (
+from tidelog.pipeline.source import locations
+from tidelog.pipeline.source.append_times import UNKNOWN, AppendTimes
+from tidelog.pipeline.source.batch_headers import HEADER_SIZE, size_at
+from tidelog.pipeline.source.columns import LAST_OFFSET, NOTHING_KNOWN, POSITION, Columns
+from tidelog.pipeline.source.splits import READ_UNCOMMITTED, SourceError
+from tidelog.protocol.records import columns as decoder
+from tidelog.protocol.records.column_buffers import BATCH_FIELDS
+from tidelog.protocol.records.columns import (
     FULL,
     HEADERS,
     PAST,
@@ -31,14 +31,14 @@ from protocol.records.columns import (
     ColumnBuffers,
     Wanted,
 )
-from storage import filenames
+from tidelog.storage import filenames
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pipeline.source.append_times import FetchedTimes
-    from pipeline.source.splits import Part, Selection, Split
-    from protocol.wire import Buffer
+    from tidelog.pipeline.source.append_times import FetchedTimes
+    from tidelog.pipeline.source.splits import Part, Selection, Split
+    from tidelog.protocol.wire import Buffer
 
 __all__ = ["HEADERS", "RECORDS", "TIMES", "UNKNOWN", "Columns", "Filling", "Options", "read_file"]
 

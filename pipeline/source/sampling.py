@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from client import EARLIEST, Client, RequestError
-from pipeline.source.append_times import UNKNOWN, Answer, FetchedTimes
-from protocol.errors import ErrorCode
-from protocol.records.batch import scan
-from protocol.records.layout import NO_TIMESTAMP
+from tidelog.client import EARLIEST, Client, RequestError
+from tidelog.pipeline.source.append_times import UNKNOWN, Answer, FetchedTimes
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.records.batch import scan
+from tidelog.protocol.records.layout import NO_TIMESTAMP
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from client import Fetched
+    from tidelog.client import Fetched
 
 __all__ = ["MOST", "Partition", "Sample", "partitions", "samples"]
 

@@ -19,12 +19,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal
 
-from client.errors import public
-from pipeline.source import locations
-from storage import filenames
+from tidelog.client.errors import public
+from tidelog.pipeline.source import locations
+from tidelog.storage import filenames
 
 if TYPE_CHECKING:
-    from protocol.topic_partition import TopicPartition
+    from tidelog.protocol.topic_partition import TopicPartition
 
 HIGH_WATERMARK: Final = "high-watermark"
 LOG_END: Final = "log-end"

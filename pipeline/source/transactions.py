@@ -9,18 +9,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pipeline.source import locations
-from pipeline.source.batch_headers import HEADER_SIZE, size_at
-from protocol.errors import CorruptMessage
-from protocol.records.batch import scan
-from storage import filenames
-from storage.log.producers import producer_snapshots
+from tidelog.pipeline.source import locations
+from tidelog.pipeline.source.batch_headers import HEADER_SIZE, size_at
+from tidelog.protocol.errors import CorruptMessage
+from tidelog.protocol.records.batch import scan
+from tidelog.storage import filenames
+from tidelog.storage.log.producers import producer_snapshots
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pipeline.source.splits import Log, Segment
-    from protocol.records.layout import Batch
+    from tidelog.pipeline.source.splits import Log, Segment
+    from tidelog.protocol.records.layout import Batch
 
 _CHUNK = 4 << 20
 _NEVER = 1 << 62

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-from pipeline.arrival import arrive, home
-from pipeline.timelog import short_errors
+from tidelog.pipeline.arrival import arrive, home
+from tidelog.pipeline.timelog import short_errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -39,7 +39,7 @@ def register(spark: Any) -> None:
 class ArchiveDataSource(DataSource):  # type: ignore[misc]
     """An archive, as a data source."""
 
-    home: tuple[str, ...] = ("pipeline", "", "")
+    home: tuple[str, ...] = ()
     pushes = False
 
     def __init__(self, options: Mapping[str, str]) -> None:
@@ -58,14 +58,14 @@ class ArchiveDataSource(DataSource):  # type: ignore[misc]
         from pyspark.sql.pandas.types import from_arrow_schema
 
         arrive(*self.home)
-        from pipeline.archive.selecting import SCHEMA
+        from tidelog.pipeline.archive.selecting import SCHEMA
 
         return from_arrow_schema(SCHEMA)
 
     def reader(self, schema: Any) -> DataSourceReader:
         """Returns the reader. Raises PipelineError for a wrong option."""
         arrive(*self.home)
-        from pipeline.archive.selecting import query_of
+        from tidelog.pipeline.archive.selecting import query_of
 
         query = pickle.dumps(query_of(self._carried, self._now_ms))
         return (PushingArchiveReader if self.pushes else ArchiveReader)(self.home, query)
@@ -81,7 +81,7 @@ class ArchiveReader(DataSourceReader):  # type: ignore[misc]
     def partitions(self) -> Sequence[InputPartition]:
         """Plans the files, some for each task. Raises PipelineError and OSError."""
         arrive(*self._home)
-        from pipeline.archive.selecting import planned
+        from tidelog.pipeline.archive.selecting import planned
 
         groups = planned(pickle.loads(self._query))
         return [InputPartition(pickle.dumps(group)) for group in groups]
@@ -89,7 +89,7 @@ class ArchiveReader(DataSourceReader):  # type: ignore[misc]
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Yields the Arrow batches of some files."""
         arrive(*self._home)
-        from pipeline.archive.selecting import rows
+        from tidelog.pipeline.archive.selecting import rows
 
         if partition.value is None:  # Spark's placeholder if nothing was planned
             return iter(())
@@ -102,7 +102,7 @@ class PushingArchiveReader(ArchiveReader):
     def pushFilters(self, filters: Sequence[Any]) -> Iterator[Any]:
         """Reduces the files by filters on topic, partition, event_date, offset and times."""
         arrive(*self._home)
-        from pipeline.timelog.pushing import narrowed_query
+        from tidelog.pipeline.timelog.pushing import narrowed_query
 
         self._query = pickle.dumps(narrowed_query(pickle.loads(self._query), filters))
         return iter(filters)

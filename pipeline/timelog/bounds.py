@@ -11,16 +11,16 @@ import json
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from pipeline.source import access
-from pipeline.source.reading import TIMES, Options
-from pipeline.timelog.names import OptionError
-from pipeline.times import parse_time
+from tidelog.pipeline.source import access
+from tidelog.pipeline.source.reading import TIMES, Options
+from tidelog.pipeline.timelog.names import OptionError
+from tidelog.pipeline.times import parse_time
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pipeline.source.splits import OffsetRange, Selection
-    from protocol.topic_partition import TopicPartition
+    from tidelog.pipeline.source.splits import OffsetRange, Selection
+    from tidelog.protocol.topic_partition import TopicPartition
 
 EARLIEST: Final = "earliest"
 LATEST: Final = "latest"

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from pipeline.source import access, splits
-from pipeline.source.levels import SCHEMAS, rows
-from pipeline.source.reading import Options
+from tidelog.pipeline.source import access, splits
+from tidelog.pipeline.source.levels import SCHEMAS, rows
+from tidelog.pipeline.source.reading import Options
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pipeline.source.splits import Selection, Split
-    from pipeline.timelog.options import TimelogOptions
+    from tidelog.pipeline.source.splits import Selection, Split
+    from tidelog.pipeline.timelog.options import TimelogOptions
 
 _HEADERS: Final = "headers"
 

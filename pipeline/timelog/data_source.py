@@ -29,8 +29,8 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from pipeline.arrival import arrive_whole, home
-from pipeline.timelog import short_errors
+from tidelog.pipeline.arrival import arrive_whole, home
+from tidelog.pipeline.timelog import short_errors
 
 try:
     from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
@@ -40,11 +40,11 @@ except ImportError:  # Spark 4.1
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from client import Brokers
-    from pipeline.sink.sink_options import SinkOptions
-    from pipeline.source.splits import Selection
-    from pipeline.timelog.options import TimelogOptions
-    from protocol.topic_partition import TopicPartition
+    from tidelog.client import Brokers
+    from tidelog.pipeline.sink.sink_options import SinkOptions
+    from tidelog.pipeline.source.splits import Selection
+    from tidelog.pipeline.timelog.options import TimelogOptions
+    from tidelog.protocol.topic_partition import TopicPartition
 
     Offsets = dict[str, dict[str, int]]
 
@@ -73,7 +73,7 @@ def register(spark: Any) -> None:
 def _parsed(home: tuple[str, ...], given: Mapping[str, str], now_ms: int) -> TimelogOptions:
     """Returns the parsed options. Raises OptionError, SourceError, and ImportError with a sentence."""
     arrive_whole(*home)
-    from pipeline.timelog.options import TimelogOptions
+    from tidelog.pipeline.timelog.options import TimelogOptions
 
     return TimelogOptions(given, now_ms)
 
@@ -85,7 +85,7 @@ class TimelogDataSource(DataSource):  # type: ignore[misc]
     schema of such a table carries them, in the metadata of its first column.
     """
 
-    home: tuple[str, ...] = ("pipeline", "", "")
+    home: tuple[str, ...] = ()
     pushes = False
 
     def __init__(self, options: Mapping[str, str]) -> None:
@@ -101,7 +101,7 @@ class TimelogDataSource(DataSource):  # type: ignore[misc]
         """Takes the options of a table from its schema. Raises OptionError if it has none."""
         if not self._carried:
             arrive_whole(*self.home)
-            from pipeline.timelog.names import carried
+            from tidelog.pipeline.timelog.names import carried
 
             self._carried = carried(schema.fields[0].metadata if schema.fields else {})
 
@@ -115,8 +115,8 @@ class TimelogDataSource(DataSource):  # type: ignore[misc]
         from pyspark.sql.pandas.types import from_arrow_schema
 
         settings = self._settings()
-        from pipeline.timelog.columns import schema_of
-        from pipeline.timelog.names import METADATA, is_of_table, named
+        from tidelog.pipeline.timelog.columns import schema_of
+        from tidelog.pipeline.timelog.names import METADATA, is_of_table, named
 
         found = from_arrow_schema(schema_of(settings))
         if is_of_table(self._carried):
@@ -145,7 +145,7 @@ class TimelogDataSource(DataSource):  # type: ignore[misc]
     def streamWriter(self, schema: Any, overwrite: bool) -> DataSourceStreamArrowWriter:
         """Returns the writer of a stream, with its directory. Raises OptionError and OSError."""
         options = _sink(self.home, self._carried, schema, overwrite=overwrite)
-        from pipeline.sink.staging import marked
+        from tidelog.pipeline.sink.staging import marked
 
         writer = StreamWriter(self.home, self._carried, str(options.staging()), options.brokers)
         writer.mark = marked(options.staging())
@@ -172,14 +172,14 @@ class _Reading:
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Yields the Arrow batches of a group of splits."""
         settings = self._settings()
-        from pipeline.timelog.columns import batches_of
+        from tidelog.pipeline.timelog.columns import batches_of
 
         if partition.value is None:  # Spark's placeholder if nothing was planned
             return iter(())
         return batches_of(settings, pickle.loads(partition.value))
 
     def _plan(self, settings: TimelogOptions, selection: Selection) -> list[InputPartition]:
-        from pipeline.timelog.columns import grouped
+        from tidelog.pipeline.timelog.columns import grouped
 
         return [InputPartition(pickle.dumps(group)) for group in grouped(settings, selection)]
 
@@ -203,7 +203,7 @@ class PushingReader(Reader):
     def pushFilters(self, filters: Sequence[Any]) -> Iterator[Any]:
         """Reduces the plan by filters."""
         settings = self._settings()
-        from pipeline.timelog.pushing import narrowed
+        from tidelog.pipeline.timelog.pushing import narrowed
 
         of_records = settings.level in ("record", "time")
         self._narrowed = pickle.dumps(narrowed(settings.selection, filters, of_records=of_records))
@@ -224,7 +224,7 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
     def initialOffset(self) -> Offsets:
         """Returns the start of a new query."""
         settings = self._settings()
-        from pipeline.timelog.stream_offsets import nested
+        from tidelog.pipeline.timelog.stream_offsets import nested
 
         return nested(settings.first_offsets(settings.ranges()))
 
@@ -232,7 +232,7 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         """Returns the end of this micro-batch. Spark 4.1 passes no arguments and reads all."""
         ranges = self._settings().ranges()
         self._has_answered = True  # so brokers exist, and may be restarting from now on
-        from pipeline.timelog.stream_offsets import flat, nested, share
+        from tidelog.pipeline.timelog.stream_offsets import flat, nested, share
 
         ends = {key: end for key, (_, end) in ranges.items()}
         if self._last is not None:
@@ -260,7 +260,7 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         from dataclasses import replace
 
         settings = self._settings()
-        from pipeline.timelog.stream_offsets import flat
+        from tidelog.pipeline.timelog.stream_offsets import flat
 
         begin, finish = flat(start), flat(end)
         reach = {key: (begin.get(key, 0), last) for key, last in finish.items()}
@@ -294,7 +294,7 @@ def _sink(
 ) -> SinkOptions:
     """Returns the options of a write, checked against the columns. Raises OptionError."""
     arrive_whole(*home)
-    from pipeline.sink.sink_options import SinkOptions, check
+    from tidelog.pipeline.sink.sink_options import SinkOptions, check
 
     options = SinkOptions(given)
     if schema is not None:
@@ -335,7 +335,7 @@ class _Writing:
     def write(self, iterator: Iterator[Any]) -> Staged:
         """Stages the rows of a task."""
         options = self._options()
-        from pipeline.sink.staging import entered, stage
+        from tidelog.pipeline.sink.staging import entered, stage
 
         query = TaskContext.get().getLocalProperty(_QUERY)
         place, now_ms = self._of(query), time.time_ns() // 1_000_000
@@ -349,14 +349,14 @@ class _Writing:
 
     def _commit(self, messages: Sequence[Staged | None], number: int) -> None:
         options = self._options()
-        from pipeline.sink.committing import by_query, commit
+        from tidelog.pipeline.sink.committing import by_query, commit
 
         for query, files in by_query(messages).items():
             commit(options, self._of(query), number, files)
 
     def _abort(self, messages: Sequence[Staged | None]) -> None:
         arrive_whole(*self._home)
-        from pipeline.sink.committing import by_query, discard
+        from tidelog.pipeline.sink.committing import by_query, discard
 
         for query, files in by_query(messages).items():
             discard(self._of(query), files)

@@ -7,7 +7,7 @@ import json
 import re
 from typing import TYPE_CHECKING, Final
 
-from client.errors import public
+from tidelog.client.errors import public
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

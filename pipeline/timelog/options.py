@@ -12,18 +12,18 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from client import Brokers, secured
-from pipeline.source import levels, splits
-from pipeline.timelog import bounds, security
-from pipeline.timelog.bounds import LATEST, Place
-from pipeline.timelog.names import OptionError, named
-from pipeline.times import is_relative, parse_time
+from tidelog.client import Brokers, secured
+from tidelog.pipeline.source import levels, splits
+from tidelog.pipeline.timelog import bounds, security
+from tidelog.pipeline.timelog.bounds import LATEST, Place
+from tidelog.pipeline.timelog.names import OptionError, named
+from tidelog.pipeline.times import is_relative, parse_time
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pipeline.source.splits import OffsetRange, Selection
-    from protocol.topic_partition import TopicPartition
+    from tidelog.pipeline.source.splits import OffsetRange, Selection
+    from tidelog.protocol.topic_partition import TopicPartition
 
 _SIZE = re.compile(r"(\d+)\s*([kmg]?)b?", re.IGNORECASE)
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}

@@ -10,15 +10,15 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from pipeline.source.splits import NO_END, Within
-from protocol.records.layout import NO_TIMESTAMP
+from tidelog.pipeline.source.splits import NO_END, Within
+from tidelog.protocol.records.layout import NO_TIMESTAMP
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from pipeline.archive.reading import Bounds
-    from pipeline.archive.selecting import Query
-    from pipeline.source.splits import Selection
+    from tidelog.pipeline.archive.reading import Bounds
+    from tidelog.pipeline.archive.selecting import Query
+    from tidelog.pipeline.source.splits import Selection
 
     _Limited = TypeVar("_Limited", Selection, Bounds)
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from client import SecuritySettingsError
-from client.security import Security
-from client.security.files import of_spark, read_settings
-from client.security.options import FAMILIES
-from pipeline.timelog.names import OptionError, is_of_table
+from tidelog.client import SecuritySettingsError
+from tidelog.client.security import Security
+from tidelog.client.security.files import of_spark, read_settings
+from tidelog.client.security.options import FAMILIES
+from tidelog.pipeline.timelog.names import OptionError, is_of_table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -5,8 +5,8 @@ v2 PRODUCER_FENCED may be the error (KIP-588); v3 flexible; v4 same bytes, new e
 
 from __future__ import annotations
 
-from protocol.acl import Need, Operation, ResourceType
-from protocol.schema import Api, Int16, Int32, Int64, Message, String, since
+from tidelog.protocol.acl import Need, Operation, ResourceType
+from tidelog.protocol.schema import Api, Int16, Int32, Int64, Message, String, since
 
 
 class AddOffsetsToTxnRequest(Message):

@@ -6,8 +6,8 @@ codes.
 
 from __future__ import annotations
 
-from protocol.acl import Need, Operation, ResourceType
-from protocol.schema import Api, Bool, Int16, Int32, Int64, Message, String, since
+from tidelog.protocol.acl import Need, Operation, ResourceType
+from tidelog.protocol.schema import Api, Bool, Int16, Int32, Int64, Message, String, since
 
 
 class AddPartitionsToTxnTopic(Message):

@@ -7,7 +7,7 @@ response header is always version 0. The response to an unknown version is v0 wi
 
 from __future__ import annotations
 
-from protocol.schema import Api, Bool, Int16, Int32, Int64, Message, String, since
+from tidelog.protocol.schema import Api, Bool, Int16, Int32, Int64, Message, String, since
 
 
 class ApiVersionsRequest(Message):

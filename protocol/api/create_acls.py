@@ -5,8 +5,8 @@ v1 pattern types (KIP-290); v2 flexible; v3 the same as v2.
 
 from __future__ import annotations
 
-from protocol.acl import Need, Operation, ResourceType
-from protocol.schema import Api, Int8, Int16, Int32, Message, String, since
+from tidelog.protocol.acl import Need, Operation, ResourceType
+from tidelog.protocol.schema import Api, Int8, Int16, Int32, Message, String, since
 
 
 class AclCreation(Message):

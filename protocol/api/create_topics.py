@@ -7,8 +7,8 @@ v7 topic ids in the response (KIP-516).
 
 from __future__ import annotations
 
-from protocol.acl import Need, Operation, ResourceType
-from protocol.schema import Api, Bool, Int8, Int16, Int32, Message, String, Uuid, since
+from tidelog.protocol.acl import Need, Operation, ResourceType
+from tidelog.protocol.schema import Api, Bool, Int8, Int16, Int32, Message, String, Uuid, since
 
 
 class CreatableReplicaAssignment(Message):

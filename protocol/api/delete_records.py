@@ -5,8 +5,8 @@ v1 the same as v0; v2 flexible.
 
 from __future__ import annotations
 
-from protocol.acl import Need, Operation, ResourceType
-from protocol.schema import Api, Int16, Int32, Int64, Message, String, since
+from tidelog.protocol.acl import Need, Operation, ResourceType
+from tidelog.protocol.schema import Api, Int16, Int32, Int64, Message, String, since
 
 
 class DeleteRecordsPartition(Message):

@@ -6,8 +6,8 @@ messages; v6 topics by id (KIP-516).
 
 from __future__ import annotations
 
-from protocol.acl import Need, Operation, ResourceType
-from protocol.schema import Api, Int16, Int32, Message, String, Uuid, since
+from tidelog.protocol.acl import Need, Operation, ResourceType
+from tidelog.protocol.schema import Api, Int16, Int32, Message, String, Uuid, since
 
 
 class DeleteTopicState(Message):

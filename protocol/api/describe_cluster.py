@@ -5,7 +5,7 @@ v1 brokers or controllers (KIP-919); v2 fenced brokers (KIP-1073). Flexible in e
 
 from __future__ import annotations
 
-from protocol.schema import Api, Bool, Int8, Int16, Int32, Message, String, since
+from tidelog.protocol.schema import Api, Bool, Int8, Int16, Int32, Message, String, since
 
 
 class DescribeClusterRequest(Message):

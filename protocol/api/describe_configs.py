@@ -6,8 +6,8 @@ v0 says whether a setting has its default; v1 says where its value comes from, w
 
 from __future__ import annotations
 
-from protocol.acl import Need, Operation, ResourceType
-from protocol.schema import Api, Bool, Int8, Int16, Int32, Message, String, since
+from tidelog.protocol.acl import Need, Operation, ResourceType
+from tidelog.protocol.schema import Api, Bool, Int8, Int16, Int32, Message, String, since
 
 
 class DescribeConfigsResource(Message):

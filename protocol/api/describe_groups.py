@@ -6,8 +6,8 @@ error message, and GROUP_ID_NOT_FOUND for a group that does not exist (KIP-1043)
 
 from __future__ import annotations
 
-from protocol.acl import Need, Operation, ResourceType
-from protocol.schema import Api, Bool, Bytes, Int16, Int32, Message, String, since
+from tidelog.protocol.acl import Need, Operation, ResourceType
+from tidelog.protocol.schema import Api, Bool, Bytes, Int16, Int32, Message, String, since
 
 
 class DescribeGroupsRequest(Message):

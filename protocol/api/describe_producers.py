@@ -5,9 +5,9 @@ Flexible in its only version.
 
 from __future__ import annotations
 
-from protocol.acl import Need, Operation, ResourceType
-from protocol.records.layout import NO_TIMESTAMP
-from protocol.schema import Api, Int16, Int32, Int64, Message, String, since
+from tidelog.protocol.acl import Need, Operation, ResourceType
+from tidelog.protocol.records.layout import NO_TIMESTAMP
+from tidelog.protocol.schema import Api, Int16, Int32, Int64, Message, String, since
 
 
 class TopicRequest(Message):

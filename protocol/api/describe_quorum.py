@@ -6,8 +6,8 @@ replicas, and the addresses of the nodes (KIP-853). Flexible in every version.
 
 from __future__ import annotations
 
-from protocol.acl import Need, Operation, ResourceType
-from protocol.schema import Api, Int16, Int32, Int64, Message, String, Uint16, Uuid, since
+from tidelog.protocol.acl import Need, Operation, ResourceType
+from tidelog.protocol.schema import Api, Int16, Int32, Int64, Message, String, Uint16, Uuid, since
 
 
 class PartitionData(Message):

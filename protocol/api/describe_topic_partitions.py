@@ -5,8 +5,8 @@ Flexible in its only version. A null cursor is one byte, like every null struct.
 
 from __future__ import annotations
 
-from protocol.acl import Need, Operation, ResourceType
-from protocol.schema import Api, Bool, Int16, Int32, Message, String, Uuid, since
+from tidelog.protocol.acl import Need, Operation, ResourceType
+from tidelog.protocol.schema import Api, Bool, Int16, Int32, Message, String, Uuid, since
 
 
 class TopicRequest(Message):

@@ -6,8 +6,8 @@ v3 flexible; v4 same bytes, new error codes; v5 the epoch of the next transactio
 
 from __future__ import annotations
 
-from protocol.acl import Need, Operation, ResourceType
-from protocol.schema import Api, Bool, Int16, Int32, Int64, Message, String, since
+from tidelog.protocol.acl import Need, Operation, ResourceType
+from tidelog.protocol.schema import Api, Bool, Int16, Int32, Int64, Message, String, since
 
 
 class EndTxnRequest(Message):

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from protocol.acl import Need, Operation, ResourceType
-from protocol.schema import (
+from tidelog.protocol.acl import Need, Operation, ResourceType
+from tidelog.protocol.schema import (
     Api,
     Bool,
     Bytes,

@@ -11,7 +11,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 
-from protocol.api.fetch import (
+from tidelog.protocol.api.fetch import (
     EpochStart,
     FetchableTopicResponse,
     FetchPartition,
@@ -23,10 +23,10 @@ from protocol.api.fetch import (
     ReplicationState,
     SegmentAppendTimes,
 )
-from protocol.wire import UVARINTS, ZERO_UUID, DecodeError, read_uuid, read_uvarint
+from tidelog.protocol.wire import UVARINTS, ZERO_UUID, DecodeError, read_uuid, read_uvarint
 
 if TYPE_CHECKING:
-    from protocol.wire import Buffer
+    from tidelog.protocol.wire import Buffer
 
 VERSION: Final = 18
 

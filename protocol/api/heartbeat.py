@@ -5,8 +5,8 @@ v1 throttle time; v3 static members (KIP-345); v4 flexible.
 
 from __future__ import annotations
 
-from protocol.acl import Need, Operation, ResourceType
-from protocol.schema import Api, Int16, Int32, Message, String, since
+from tidelog.protocol.acl import Need, Operation, ResourceType
+from tidelog.protocol.schema import Api, Int16, Int32, Message, String, since
 
 
 class HeartbeatRequest(Message):

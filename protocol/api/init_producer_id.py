@@ -6,8 +6,8 @@ the error (KIP-588); v5 same bytes, new transaction rules (KIP-890).
 
 from __future__ import annotations
 
-from protocol.acl import Need, Operation, ResourceType
-from protocol.schema import Api, Int16, Int32, Int64, Message, String, since
+from tidelog.protocol.acl import Need, Operation, ResourceType
+from tidelog.protocol.schema import Api, Int16, Int32, Int64, Message, String, since
 
 
 class InitProducerIdRequest(Message):

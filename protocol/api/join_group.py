@@ -7,8 +7,8 @@ may be null; v8 the reason (KIP-800); v9 the response may tell the leader not to
 
 from __future__ import annotations
 
-from protocol.acl import Need, Operation, ResourceType
-from protocol.schema import Api, Bool, Bytes, Int16, Int32, Message, String, since
+from tidelog.protocol.acl import Need, Operation, ResourceType
+from tidelog.protocol.schema import Api, Bool, Bytes, Int16, Int32, Message, String, since
 
 
 class JoinGroupRequestProtocol(Message):

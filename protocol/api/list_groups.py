@@ -5,8 +5,8 @@ v1 throttle time; v3 flexible; v4 filter by state (KIP-518); v5 filter by type (
 
 from __future__ import annotations
 
-from protocol.acl import Need, Operation, ResourceType
-from protocol.schema import Api, Int16, Int32, Message, String, since
+from tidelog.protocol.acl import Need, Operation, ResourceType
+from tidelog.protocol.schema import Api, Int16, Int32, Message, String, since
 
 
 class ListGroupsRequest(Message):

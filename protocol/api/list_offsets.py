@@ -8,9 +8,9 @@ a timeout (KIP-1075); v11 the earliest offset awaiting upload, -6 (KIP-1023).
 
 from __future__ import annotations
 
-from protocol.acl import Need, Operation, ResourceType
-from protocol.records.layout import NO_TIMESTAMP
-from protocol.schema import Api, Int8, Int16, Int32, Int64, Message, String, since
+from tidelog.protocol.acl import Need, Operation, ResourceType
+from tidelog.protocol.records.layout import NO_TIMESTAMP
+from tidelog.protocol.schema import Api, Int8, Int16, Int32, Int64, Message, String, since
 
 
 class ListOffsetsPartition(Message):

@@ -5,8 +5,8 @@ Flexible in its only version.
 
 from __future__ import annotations
 
-from protocol.acl import Need, Operation, ResourceType
-from protocol.schema import Api, Int16, Int32, Message, String, since
+from tidelog.protocol.acl import Need, Operation, ResourceType
+from tidelog.protocol.schema import Api, Int16, Int32, Message, String, since
 
 
 class ListPartitionReassignmentsTopics(Message):

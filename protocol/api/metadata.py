@@ -9,8 +9,8 @@ an error for the whole response (KIP-1102).
 
 from __future__ import annotations
 
-from protocol.acl import Need, Operation, ResourceType
-from protocol.schema import Api, Bool, Int16, Int32, Message, String, Uuid, since
+from tidelog.protocol.acl import Need, Operation, ResourceType
+from tidelog.protocol.schema import Api, Bool, Int16, Int32, Message, String, Uuid, since
 
 
 class MetadataRequestTopic(Message):

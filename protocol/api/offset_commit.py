@@ -7,9 +7,9 @@ flexible; v9 same bytes, new error codes (KIP-848).
 
 from __future__ import annotations
 
-from protocol.acl import Need, Operation, ResourceType
-from protocol.records.layout import NO_TIMESTAMP
-from protocol.schema import Api, Int16, Int32, Int64, Message, String, since
+from tidelog.protocol.acl import Need, Operation, ResourceType
+from tidelog.protocol.records.layout import NO_TIMESTAMP
+from tidelog.protocol.schema import Api, Int16, Int32, Int64, Message, String, since
 
 
 class OffsetCommitRequestPartition(Message):

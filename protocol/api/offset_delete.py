@@ -5,8 +5,8 @@ It has one version, which is not flexible.
 
 from __future__ import annotations
 
-from protocol.acl import Need, Operation, ResourceType
-from protocol.schema import Api, Int16, Int32, Message, String, since
+from tidelog.protocol.acl import Need, Operation, ResourceType
+from tidelog.protocol.schema import Api, Int16, Int32, Message, String, since
 
 
 class OffsetDeleteRequestPartition(Message):

@@ -7,8 +7,8 @@ several groups in one request (KIP-709); v9 member id and epoch (KIP-848).
 
 from __future__ import annotations
 
-from protocol.acl import Need, Operation, ResourceType
-from protocol.schema import Api, Bool, Int16, Int32, Int64, Message, String, since
+from tidelog.protocol.acl import Need, Operation, ResourceType
+from tidelog.protocol.schema import Api, Bool, Int16, Int32, Int64, Message, String, since
 
 
 class OffsetFetchRequestTopic(Message):

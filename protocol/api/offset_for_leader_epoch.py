@@ -6,8 +6,8 @@ replica id; v4 flexible.
 
 from __future__ import annotations
 
-from protocol.acl import Need, Operation, ResourceType
-from protocol.schema import Api, Int16, Int32, Int64, Message, String, since
+from tidelog.protocol.acl import Need, Operation, ResourceType
+from tidelog.protocol.schema import Api, Int16, Int32, Int64, Message, String, since
 
 
 class OffsetForLeaderPartition(Message):

@@ -8,9 +8,9 @@ transaction rules (KIP-890); v13 topics by id instead of name (KIP-516).
 
 from __future__ import annotations
 
-from protocol.acl import Need, Operation, ResourceType
-from protocol.records.layout import NO_TIMESTAMP
-from protocol.schema import Api, Int16, Int32, Int64, Message, Records, String, Uuid, since
+from tidelog.protocol.acl import Need, Operation, ResourceType
+from tidelog.protocol.records.layout import NO_TIMESTAMP
+from tidelog.protocol.schema import Api, Int16, Int32, Int64, Message, Records, String, Uuid, since
 
 
 class PartitionProduceData(Message):

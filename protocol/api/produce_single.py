@@ -13,7 +13,7 @@ from struct import Struct
 from struct import error as struct_error
 from typing import TYPE_CHECKING, NamedTuple
 
-from protocol.wire import Buffer, DecodeError, read_uvarint
+from tidelog.protocol.wire import Buffer, DecodeError, read_uvarint
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,7 +6,7 @@ SASL the broker answers ILLEGAL_SASL_STATE.
 
 from __future__ import annotations
 
-from protocol.schema import Api, Bytes, Int16, Int64, Message, String, since
+from tidelog.protocol.schema import Api, Bytes, Int16, Int64, Message, String, since
 
 
 class SaslAuthenticateRequest(Message):

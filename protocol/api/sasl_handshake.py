@@ -6,7 +6,7 @@ flexible. On a listener without SASL the broker answers ILLEGAL_SASL_STATE.
 
 from __future__ import annotations
 
-from protocol.schema import Api, Int16, Message, String, since
+from tidelog.protocol.schema import Api, Int16, Message, String, since
 
 
 class SaslHandshakeRequest(Message):

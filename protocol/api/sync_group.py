@@ -6,8 +6,8 @@ and returned (KIP-559).
 
 from __future__ import annotations
 
-from protocol.acl import Need, Operation, ResourceType
-from protocol.schema import Api, Bytes, Int16, Int32, Message, String, since
+from tidelog.protocol.acl import Need, Operation, ResourceType
+from tidelog.protocol.schema import Api, Bytes, Int16, Int32, Message, String, since
 
 
 class SyncGroupRequestAssignment(Message):

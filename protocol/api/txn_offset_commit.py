@@ -6,8 +6,8 @@ error codes; v5 same bytes, adds the group to the transaction (KIP-890).
 
 from __future__ import annotations
 
-from protocol.acl import Need, Operation, ResourceType
-from protocol.schema import Api, Int16, Int32, Int64, Message, String, since
+from tidelog.protocol.acl import Need, Operation, ResourceType
+from tidelog.protocol.schema import Api, Int16, Int32, Int64, Message, String, since
 
 
 class TxnOffsetCommitRequestPartition(Message):

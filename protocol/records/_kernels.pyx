@@ -18,7 +18,6 @@ from libc.string cimport memcpy, memset
 
 from zlib import crc32 as _zlib_crc32
 
-# Relative, because these modules are loaded under either of two names (tidelog/_house/finder.py).
 from ..checksum import crc32c as _crc32c
 from ..errors import CorruptMessage, InvalidRecord, MessageTooLarge
 from . import layout

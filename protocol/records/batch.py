@@ -14,13 +14,13 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from protocol.checksum import crc32c
-from protocol.errors import CorruptMessage, InvalidRecord, UnsupportedCompressionType
-from protocol.records import kernels
-from protocol.records.compression import STORED_LIMIT, compress, decompress
-from protocol.records.decode import walk
-from protocol.records.encode import put_message, put_record, put_varint
-from protocol.records.layout import (
+from tidelog.protocol.checksum import crc32c
+from tidelog.protocol.errors import CorruptMessage, InvalidRecord, UnsupportedCompressionType
+from tidelog.protocol.records import kernels
+from tidelog.protocol.records.compression import STORED_LIMIT, compress, decompress
+from tidelog.protocol.records.decode import walk
+from tidelog.protocol.records.encode import put_message, put_record, put_varint
+from tidelog.protocol.records.layout import (
     CODEC_MASK,
     CONTROL_BIT,
     HAS_MISSING,
@@ -39,14 +39,14 @@ from protocol.records.layout import (
     Record,
     Region,
 )
-from protocol.records.legacy import wrapped_region, write_wrapper
-from protocol.records.plain import build_plain
+from tidelog.protocol.records.legacy import wrapped_region, write_wrapper
+from tidelog.protocol.records.plain import build_plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from protocol.records.layout import Findings, OffsetAndTimestamp
-    from protocol.wire import Buffer
+    from tidelog.protocol.records.layout import Findings, OffsetAndTimestamp
+    from tidelog.protocol.wire import Buffer
 
 __all__ = [
     "NO_PRODUCER_ID",

@@ -10,15 +10,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from protocol.records import kernels
-from protocol.records.batch import pack_v2_header
-from protocol.records.compression import compress
-from protocol.records.layout import NO_PRODUCER_ID, TRANSACTIONAL_BIT, V2_HEADER_SIZE, Compression
+from tidelog.protocol.records import kernels
+from tidelog.protocol.records.batch import pack_v2_header
+from tidelog.protocol.records.compression import compress
+from tidelog.protocol.records.layout import (
+    NO_PRODUCER_ID,
+    TRANSACTIONAL_BIT,
+    V2_HEADER_SIZE,
+    Compression,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from protocol.records.column_buffers import ColumnBuffers
+    from tidelog.protocol.records.column_buffers import ColumnBuffers
 
 __all__ = ["BATCH_LIMIT", "NOBODY", "EncodedBatch", "Producer", "encode_batches"]
 

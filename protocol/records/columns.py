@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from protocol.errors import BrokerError
-from protocol.records import kernels
-from protocol.records.batch import region_of
-from protocol.records.column_buffers import (
+from tidelog.protocol.errors import BrokerError
+from tidelog.protocol.records import kernels
+from tidelog.protocol.records.batch import region_of
+from tidelog.protocol.records.column_buffers import (
     FULL,
     HEADERS,
     MORE,
@@ -24,8 +24,8 @@ from protocol.records.column_buffers import (
 )
 
 if TYPE_CHECKING:
-    from protocol.records.layout import Batch, Region
-    from protocol.wire import Buffer
+    from tidelog.protocol.records.layout import Batch, Region
+    from tidelog.protocol.wire import Buffer
 
 __all__ = [
     "FULL",

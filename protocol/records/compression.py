@@ -25,11 +25,11 @@ import lz4.block
 import lz4.frame
 import zstandard
 
-from protocol.errors import CorruptMessage, UnpackedTooLarge, UnsupportedCompressionType
-from protocol.records.layout import Compression
+from tidelog.protocol.errors import CorruptMessage, UnpackedTooLarge, UnsupportedCompressionType
+from tidelog.protocol.records.layout import Compression
 
 if TYPE_CHECKING:
-    from protocol.wire import Buffer
+    from tidelog.protocol.wire import Buffer
 
 # The limit for a stored batch. The broker wrote nothing that exceeds `produce_limit`.
 STORED_LIMIT = 1 << 30

@@ -16,12 +16,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from protocol.checksum import crc32c
-from protocol.errors import CorruptMessage, InvalidRecord, MessageTooLarge, UnpackedTooLarge
-from protocol.records import kernels
-from protocol.records.batch import stored_region
-from protocol.records.compression import STORED_LIMIT, compress, decompress
-from protocol.records.layout import (
+from tidelog.protocol.checksum import crc32c
+from tidelog.protocol.errors import CorruptMessage, InvalidRecord, MessageTooLarge, UnpackedTooLarge
+from tidelog.protocol.records import kernels
+from tidelog.protocol.records.batch import stored_region
+from tidelog.protocol.records.compression import STORED_LIMIT, compress, decompress
+from tidelog.protocol.records.layout import (
     CODEC_MASK,
     HAS_HEADERS,
     INT64_MAX,
@@ -32,13 +32,13 @@ from protocol.records.layout import (
     V2_HEADER_SIZE,
     Compression,
 )
-from protocol.records.legacy import write_wrapper
+from tidelog.protocol.records.legacy import write_wrapper
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from protocol.records.layout import Batch
-    from protocol.wire import Buffer
+    from tidelog.protocol.records.layout import Batch
+    from tidelog.protocol.wire import Buffer
 
 
 class Converted(NamedTuple):

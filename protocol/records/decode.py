@@ -11,8 +11,8 @@ from struct import Struct
 from typing import TYPE_CHECKING
 from zlib import crc32
 
-from protocol.errors import CorruptMessage, InvalidRecord
-from protocol.records.layout import (
+from tidelog.protocol.errors import CorruptMessage, InvalidRecord
+from tidelog.protocol.records.layout import (
     BATCH_NOT_FILLED,
     CODEC_MASK,
     COUNT_NEGATIVE,
@@ -37,12 +37,12 @@ from protocol.records.layout import (
     Record,
     int64,
 )
-from protocol.wire import Buffer
+from tidelog.protocol.wire import Buffer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from protocol.records.layout import Region
+    from tidelog.protocol.records.layout import Region
 
 _INT32 = Struct(">i")
 _INT64 = Struct(">q")

@@ -10,10 +10,10 @@ from struct import Struct
 from typing import TYPE_CHECKING
 from zlib import crc32
 
-from protocol.records.layout import MESSAGE_HEAD, MESSAGE_HEAD_V1, MESSAGE_OVERHEAD, int64
+from tidelog.protocol.records.layout import MESSAGE_HEAD, MESSAGE_HEAD_V1, MESSAGE_OVERHEAD, int64
 
 if TYPE_CHECKING:
-    from protocol.wire import Buffer
+    from tidelog.protocol.wire import Buffer
 
 _INT32 = Struct(">i")
 _CRC = Struct(">I")

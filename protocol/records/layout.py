@@ -19,7 +19,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from protocol.wire import Buffer
+    from tidelog.protocol.wire import Buffer
 
 OffsetAndTimestamp = tuple[int, int]  # of one record; the time is the one that a consumer sees
 

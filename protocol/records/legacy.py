@@ -12,11 +12,11 @@ from struct import Struct
 from typing import TYPE_CHECKING
 from zlib import crc32
 
-from protocol.errors import InvalidRecord
-from protocol.records import kernels
-from protocol.records.compression import compress, decompress
-from protocol.records.encode import put_message
-from protocol.records.layout import (
+from tidelog.protocol.errors import InvalidRecord
+from tidelog.protocol.records import kernels
+from tidelog.protocol.records.compression import compress, decompress
+from tidelog.protocol.records.encode import put_message
+from tidelog.protocol.records.layout import (
     CODEC_MASK,
     INT64_MAX,
     INT64_MIN,
@@ -29,8 +29,8 @@ from protocol.records.layout import (
 )
 
 if TYPE_CHECKING:
-    from protocol.records.layout import Batch
-    from protocol.wire import Buffer
+    from tidelog.protocol.records.layout import Batch
+    from tidelog.protocol.wire import Buffer
 
 _INT32 = Struct(">i")
 

@@ -10,14 +10,14 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
-from protocol.records.batch import build, records
-from protocol.records.layout import Record
+from tidelog.protocol.records.batch import build, records
+from tidelog.protocol.records.layout import Record
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from protocol.records.layout import Batch
-    from protocol.wire import Buffer
+    from tidelog.protocol.records.layout import Batch
+    from tidelog.protocol.wire import Buffer
 
 NO_COORDINATOR_EPOCH = -1
 _ABORT, _COMMIT = 0, 1

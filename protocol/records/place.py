@@ -14,12 +14,12 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from protocol.checksum import crc32c
-from protocol.errors import MessageTooLarge, UnpackedTooLarge
-from protocol.records import kernels
-from protocol.records.batch import pack_v2_header
-from protocol.records.compression import compress
-from protocol.records.layout import (
+from tidelog.protocol.checksum import crc32c
+from tidelog.protocol.errors import MessageTooLarge, UnpackedTooLarge
+from tidelog.protocol.records import kernels
+from tidelog.protocol.records.batch import pack_v2_header
+from tidelog.protocol.records.compression import compress
+from tidelog.protocol.records.layout import (
     CONTROL_BIT,
     HAS_MISSING,
     INT64_MIN,
@@ -29,13 +29,13 @@ from protocol.records.layout import (
     TRANSACTIONAL_BIT,
     Compression,
 )
-from protocol.records.legacy import wrapper_head, write_wrapper
-from protocol.records.plan import Prepared, PreparedBatch
+from tidelog.protocol.records.legacy import wrapper_head, write_wrapper
+from tidelog.protocol.records.plan import Prepared, PreparedBatch
 
 if TYPE_CHECKING:
-    from protocol.records.layout import Batch, Findings, Region
-    from protocol.records.plan import Plan, Produced
-    from protocol.wire import Buffer
+    from tidelog.protocol.records.layout import Batch, Findings, Region
+    from tidelog.protocol.records.plan import Plan, Produced
+    from tidelog.protocol.wire import Buffer
 
 _V2_PATCH = Struct(">qii")  # base offset, size, leader epoch
 _V2_STAMP = Struct(">hiqq")  # attributes, last offset delta, base timestamp, max timestamp

@@ -5,9 +5,9 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from protocol.checksum import crc32c
-from protocol.records.encode import put_varint
-from protocol.records.layout import (
+from tidelog.protocol.checksum import crc32c
+from tidelog.protocol.records.encode import put_varint
+from tidelog.protocol.records.layout import (
     NO_PRODUCER_ID,
     PREFIX_SIZE,
     TRANSACTIONAL_BIT,

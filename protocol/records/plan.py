@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from protocol.records.compression import produce_limit
+from tidelog.protocol.records.compression import produce_limit
 
 if TYPE_CHECKING:
-    from protocol.records.layout import Batch
-    from protocol.wire import Buffer
+    from tidelog.protocol.records.layout import Batch
+    from tidelog.protocol.wire import Buffer
 
 
 class Produced(NamedTuple):

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from protocol.errors import (
+from tidelog.protocol.errors import (
     CorruptMessage,
     InvalidRecord,
     InvalidTimestamp,
@@ -34,9 +34,9 @@ from protocol.errors import (
     UnsupportedCompressionType,
     UnsupportedForMessageFormat,
 )
-from protocol.records import kernels
-from protocol.records.compression import decompress
-from protocol.records.layout import (
+from tidelog.protocol.records import kernels
+from tidelog.protocol.records.compression import decompress
+from tidelog.protocol.records.layout import (
     CODEC_MASK,
     CONTROL_BIT,
     GAPS,
@@ -53,14 +53,14 @@ from protocol.records.layout import (
     Compression,
     Region,
 )
-from protocol.records.legacy import base_of_inner, wrapped
-from protocol.records.place import in_place_v2, in_place_wrapper, rebuilt, stamped_messages
-from protocol.records.plan import Plan, Prepared, PreparedBatch, Produced
+from tidelog.protocol.records.legacy import base_of_inner, wrapped
+from tidelog.protocol.records.place import in_place_v2, in_place_wrapper, rebuilt, stamped_messages
+from tidelog.protocol.records.plan import Plan, Prepared, PreparedBatch, Produced
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from protocol.wire import Buffer
+    from tidelog.protocol.wire import Buffer
 
 __all__ = ["Plan", "Prepared", "PreparedBatch", "Produced", "inspect", "prepare"]
 

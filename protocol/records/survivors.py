@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from protocol.errors import CorruptMessage, InvalidRecord
-from protocol.records import kernels
-from protocol.records.batch import pack_v2_header, records, stored_region
-from protocol.records.compression import compress
-from protocol.records.layout import (
+from tidelog.protocol.errors import CorruptMessage, InvalidRecord
+from tidelog.protocol.records import kernels
+from tidelog.protocol.records.batch import pack_v2_header, records, stored_region
+from tidelog.protocol.records.compression import compress
+from tidelog.protocol.records.layout import (
     CODEC_MASK,
     CONTROL_BIT,
     DELETE_HORIZON_BIT,
@@ -23,12 +23,12 @@ from protocol.records.layout import (
     NO_TIMESTAMP,
     TRANSACTIONAL_BIT,
 )
-from protocol.records.legacy import write_wrapper
+from tidelog.protocol.records.legacy import write_wrapper
 
 if TYPE_CHECKING:
-    from protocol.records.kernels.key_map import Filtered, KeyMap
-    from protocol.records.layout import Batch, Region
-    from protocol.wire import Buffer
+    from tidelog.protocol.records.kernels.key_map import Filtered, KeyMap
+    from tidelog.protocol.records.layout import Batch, Region
+    from tidelog.protocol.wire import Buffer
 
 _EVERYTHING = 2**63 - 1
 _MARKER_KEY_SIZE = 4

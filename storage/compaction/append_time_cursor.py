@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from storage.segment.appended.cursor import Cursor
-from storage.time.corrections import judged
+from tidelog.storage.segment.appended.cursor import Cursor
+from tidelog.storage.time.corrections import judged
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from storage.segment.segment import Segment
-    from storage.time.adoption import Adoptions
-    from storage.time.corrections import Correction
+    from tidelog.storage.segment.segment import Segment
+    from tidelog.storage.time.adoption import Adoptions
+    from tidelog.storage.time.corrections import Correction
 
 
 class AppendTimeCursor:

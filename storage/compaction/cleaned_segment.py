@@ -12,27 +12,27 @@ import contextlib
 import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from storage import filenames, files
-from storage.segment import transaction_index
-from storage.segment.append_times import AppendTimes
-from storage.segment.appended.cursor import Cursor
-from storage.segment.appended.layout import UNKNOWN
-from storage.segment.offset_index import OffsetIndex
-from storage.segment.time_index import TimeIndex
-from storage.time.event_time import capped
-from storage.time.segment_times import SegmentTimes
-from storage.time.timestamp import or_none
+from tidelog.storage import filenames, files
+from tidelog.storage.segment import transaction_index
+from tidelog.storage.segment.append_times import AppendTimes
+from tidelog.storage.segment.appended.cursor import Cursor
+from tidelog.storage.segment.appended.layout import UNKNOWN
+from tidelog.storage.segment.offset_index import OffsetIndex
+from tidelog.storage.segment.time_index import TimeIndex
+from tidelog.storage.time.event_time import capped
+from tidelog.storage.time.segment_times import SegmentTimes
+from tidelog.storage.time.timestamp import or_none
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from protocol.records.kernels.key_map import Filtered
-    from protocol.records.layout import Batch
-    from protocol.wire import Buffer
-    from storage.segment.log_file import Found
-    from storage.segment.segment import Segment
-    from storage.time.adoption import Adoptions
+    from tidelog.protocol.records.kernels.key_map import Filtered
+    from tidelog.protocol.records.layout import Batch
+    from tidelog.protocol.wire import Buffer
+    from tidelog.storage.segment.log_file import Found
+    from tidelog.storage.segment.segment import Segment
+    from tidelog.storage.time.adoption import Adoptions
 
 SUFFIXES = (
     *filenames.INDEX_SUFFIXES,

@@ -15,21 +15,21 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, NamedTuple
 
-from protocol.records import kernels, survivors
-from protocol.records.batch import verify
-from storage import filenames
-from storage.compaction.append_time_cursor import AppendTimeCursor
-from storage.compaction.cleaned_segment import CleanedSegment, Survivor
-from storage.compaction.decided_transactions import Transactions
-from storage.segment import transaction_index
-from storage.segment.log_file import Tail
-from storage.segment.offset_index import MAX_RELATIVE_OFFSET, OffsetIndex
-from storage.segment.segment import Segment
-from storage.segment.time_index import TimeIndex
-from storage.time.corrections import judged
-from storage.time.event_time import comparison_limit
-from storage.time.timestamp import MAX_TIMESTAMP, exceeds, later
-from storage.time.tombstones import (
+from tidelog.protocol.records import kernels, survivors
+from tidelog.protocol.records.batch import verify
+from tidelog.storage import filenames
+from tidelog.storage.compaction.append_time_cursor import AppendTimeCursor
+from tidelog.storage.compaction.cleaned_segment import CleanedSegment, Survivor
+from tidelog.storage.compaction.decided_transactions import Transactions
+from tidelog.storage.segment import transaction_index
+from tidelog.storage.segment.log_file import Tail
+from tidelog.storage.segment.offset_index import MAX_RELATIVE_OFFSET, OffsetIndex
+from tidelog.storage.segment.segment import Segment
+from tidelog.storage.segment.time_index import TimeIndex
+from tidelog.storage.time.corrections import judged
+from tidelog.storage.time.event_time import comparison_limit
+from tidelog.storage.time.timestamp import MAX_TIMESTAMP, exceeds, later
+from tidelog.storage.time.tombstones import (
     counted_horizon,
     delete_horizon,
     is_past_horizon,
@@ -41,10 +41,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
-    from protocol.records.layout import Batch
-    from storage.compaction.cleaned_segment import Cleaned
-    from storage.compaction.job import Job
-    from storage.segment.log_file import Found
+    from tidelog.protocol.records.layout import Batch
+    from tidelog.storage.compaction.cleaned_segment import Cleaned
+    from tidelog.storage.compaction.job import Job
+    from tidelog.storage.segment.log_file import Found
 
 _MOST_SEGMENTS = 64  # cleaned into one: appends wait while these are renamed
 

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from protocol.records import survivors
+from tidelog.protocol.records import survivors
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from protocol.records.layout import Batch
-    from protocol.wire import Buffer
-    from storage.segment.transaction_index import Aborted
+    from tidelog.protocol.records.layout import Batch
+    from tidelog.protocol.wire import Buffer
+    from tidelog.storage.segment.transaction_index import Aborted
 
 
 class Transactions:

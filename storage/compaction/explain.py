@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from storage.compaction import plan
+from tidelog.storage.compaction import plan
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from storage.compaction.plan import DirtySection, Rules
-    from storage.segment.segment import Segment
+    from tidelog.storage.compaction.plan import DirtySection, Rules
+    from tidelog.storage.segment.segment import Segment
 
 # What compaction has done to a segment, or does: `SegmentExplanation.compaction`.
 CLEAN = "clean"

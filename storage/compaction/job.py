@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from storage.time.adoption import Adopted, Adoptions
-from storage.time.corrections import Correction
+from tidelog.storage.time.adoption import Adopted, Adoptions
+from tidelog.storage.time.corrections import Correction
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

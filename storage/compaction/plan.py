@@ -10,15 +10,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from config.setting import LONG_MAX
-from storage.time.compaction_lag import is_past_min_lag, overdue, written_from
-from storage.time.timestamp import earlier
+from tidelog.config.setting import LONG_MAX
+from tidelog.storage.time.compaction_lag import is_past_min_lag, overdue, written_from
+from tidelog.storage.time.timestamp import earlier
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from config.topic import TopicConfig
-    from storage.time.segment_times import SegmentTimes
+    from tidelog.config.topic import TopicConfig
+    from tidelog.storage.time.segment_times import SegmentTimes
 
 TIMESTAMP = "timestamp"  # the compaction.strategy by which the newest record time wins
 

@@ -15,14 +15,14 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
-from storage import filenames, files
-from storage.compaction.cleaned_segment import SUFFIXES
+from tidelog.storage import filenames, files
+from tidelog.storage.compaction.cleaned_segment import SUFFIXES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from storage.segment.segment import Segment
+    from tidelog.storage.segment.segment import Segment
 
 # The log before the append times: a .swap of them alone belongs to the log that has its name.
 _IN_PLACE = (

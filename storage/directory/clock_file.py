@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from storage import filenames, files
-from storage.directory.checked_json import CheckedJsonError, mismatched, packed, unpacked
-from storage.time.corrections import ClockHistory, ForwardStep
-from storage.time.trusted_clock import ClockState, Course, Leap, Reading, StepBack
+from tidelog.storage import filenames, files
+from tidelog.storage.directory.checked_json import CheckedJsonError, mismatched, packed, unpacked
+from tidelog.storage.time.corrections import ClockHistory, ForwardStep
+from tidelog.storage.time.trusted_clock import ClockState, Course, Leap, Reading, StepBack
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from storage import filenames, files
+from tidelog.storage import filenames, files
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,13 +8,13 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
-from storage import filenames
+from tidelog.storage import filenames
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
     from pathlib import Path
 
-    from protocol.topic_partition import TopicPartition
+    from tidelog.protocol.topic_partition import TopicPartition
 
 
 class DiskUsage(NamedTuple):

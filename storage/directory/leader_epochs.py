@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from storage.log import epochs
+from tidelog.storage.log import epochs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from protocol.topic_partition import TopicPartition
-    from storage.directory.partition_table import PartitionTable
-    from storage.log.partition import Partition
+    from tidelog.protocol.topic_partition import TopicPartition
+    from tidelog.storage.directory.partition_table import PartitionTable
+    from tidelog.storage.log.partition import Partition
 
 
 class LeaderEpochs:

@@ -13,20 +13,20 @@ import uuid
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from protocol.errors import KafkaStorageError, TopicAlreadyExists, UnknownTopicOrPartition
-from storage import checkpoints, filenames, files
-from storage.log.partition import Partition
+from tidelog.protocol.errors import KafkaStorageError, TopicAlreadyExists, UnknownTopicOrPartition
+from tidelog.storage import checkpoints, filenames, files
+from tidelog.storage.log.partition import Partition
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from config.topic import TopicConfig
-    from protocol.topic_partition import TopicPartition
-    from storage.directory.leader_epochs import LeaderEpochs
-    from storage.directory.log_directory import LogDirectory
-    from storage.directory.opening_clock import OpeningClock
-    from storage.directory.partition_table import PartitionTable
+    from tidelog.config.topic import TopicConfig
+    from tidelog.protocol.topic_partition import TopicPartition
+    from tidelog.storage.directory.leader_epochs import LeaderEpochs
+    from tidelog.storage.directory.log_directory import LogDirectory
+    from tidelog.storage.directory.opening_clock import OpeningClock
+    from tidelog.storage.directory.partition_table import PartitionTable
 
 _log = logging.getLogger("tidelog.storage")
 

@@ -12,16 +12,16 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from storage import checkpoints, filenames, files
-from storage.lock_file import LockFile, holder_of
+from tidelog.storage import checkpoints, filenames, files
+from tidelog.storage.lock_file import LockFile, holder_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-    from protocol.topic_partition import TopicPartition
-    from storage.lock_file import Holder
-    from storage.log.partition import Partition
+    from tidelog.protocol.topic_partition import TopicPartition
+    from tidelog.storage.lock_file import Holder
+    from tidelog.storage.log.partition import Partition
 
     Offsets = dict[TopicPartition, int]
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from storage.time.corrections import NO_HISTORY
+from tidelog.storage.time.corrections import NO_HISTORY
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from storage.time.corrections import ClockHistory
+    from tidelog.storage.time.corrections import ClockHistory
 
 
 class ClockNow(NamedTuple):

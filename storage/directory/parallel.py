@@ -11,14 +11,14 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING
 
-from protocol.errors import KafkaStorageError, UnknownTopicOrPartition
-from storage.log.partition import Partition
+from tidelog.protocol.errors import KafkaStorageError, UnknownTopicOrPartition
+from tidelog.storage.log.partition import Partition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
     from pathlib import Path
 
-    from storage.directory.log_directory import LogDirectory
+    from tidelog.storage.directory.log_directory import LogDirectory
 
 _MIN_PARALLEL = 16  # with fewer partitions, threads are not worth it
 _AT_ONCE = 16

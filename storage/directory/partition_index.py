@@ -8,14 +8,14 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from storage import filenames, files
-from storage.directory.log_directory import LogDirectoryError
+from tidelog.storage import filenames, files
+from tidelog.storage.directory.log_directory import LogDirectoryError
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from protocol.topic_partition import TopicPartition
-    from storage.directory.log_directory import LogDirectory
+    from tidelog.protocol.topic_partition import TopicPartition
+    from tidelog.storage.directory.log_directory import LogDirectory
 
 
 _log = logging.getLogger("tidelog.storage")

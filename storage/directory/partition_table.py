@@ -11,14 +11,14 @@ import contextlib
 import threading
 from typing import TYPE_CHECKING
 
-from storage.directory.partition_index import PartitionIndex
+from tidelog.storage.directory.partition_index import PartitionIndex
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from config.topic import TopicConfig
-    from protocol.topic_partition import TopicPartition
-    from storage.log.partition import Partition
+    from tidelog.config.topic import TopicConfig
+    from tidelog.protocol.topic_partition import TopicPartition
+    from tidelog.storage.log.partition import Partition
 
 
 class PartitionTable:

@@ -17,7 +17,7 @@ import json
 import zlib
 from typing import TYPE_CHECKING, NamedTuple
 
-from storage import filenames, files
+from tidelog.storage import filenames, files
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from storage import reserves
+from tidelog.storage import reserves
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from storage.log.partition import Partition
+    from tidelog.storage.log.partition import Partition
 
 _LEAST_BYTES = 1 << 20  # less is as good as nothing to appends
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from storage import filenames, files
-from storage.directory.checked_json import mismatched, packed, unpacked
+from tidelog.storage import filenames, files
+from tidelog.storage.directory.checked_json import mismatched, packed, unpacked
 
 if TYPE_CHECKING:
     from pathlib import Path

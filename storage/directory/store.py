@@ -13,25 +13,25 @@ import logging
 import threading
 from typing import TYPE_CHECKING
 
-from protocol.errors import KafkaStorageError
-from storage import files, reserves
-from storage.directory import parallel, room, unopened
-from storage.directory.leader_epochs import LeaderEpochs
-from storage.directory.lifecycle import PartitionLifecycle
-from storage.directory.log_directory import LogDirectory, LogDirectoryError
-from storage.directory.opening_clock import OpeningClock
-from storage.directory.partition_table import PartitionTable
-from storage.log.partition import Partition
-from storage.time.event_time import event_slack
+from tidelog.protocol.errors import KafkaStorageError
+from tidelog.storage import files, reserves
+from tidelog.storage.directory import parallel, room, unopened
+from tidelog.storage.directory.leader_epochs import LeaderEpochs
+from tidelog.storage.directory.lifecycle import PartitionLifecycle
+from tidelog.storage.directory.log_directory import LogDirectory, LogDirectoryError
+from tidelog.storage.directory.opening_clock import OpeningClock
+from tidelog.storage.directory.partition_table import PartitionTable
+from tidelog.storage.log.partition import Partition
+from tidelog.storage.time.event_time import event_slack
 
 if TYPE_CHECKING:
     import uuid
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from config.topic import TopicConfig
-    from protocol.topic_partition import TopicPartition
-    from storage.log.retention.diagnosis import Facts
+    from tidelog.config.topic import TopicConfig
+    from tidelog.protocol.topic_partition import TopicPartition
+    from tidelog.storage.log.retention.diagnosis import Facts
 
     Offsets = dict[TopicPartition, int]
 

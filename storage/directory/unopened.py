@@ -8,27 +8,32 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from protocol.errors import KafkaStorageError
-from storage import checkpoints, filenames
-from storage.log.recovery import listing
-from storage.log.retention.diagnosis import Facts, SegmentFacts
-from storage.log.times import partition_times
-from storage.time.adoption import Adoptions
-from storage.time.corrections import counted_event, is_behind, judged_times, pending_steps
-from storage.time.retention import Candidate, retention_of, segments_to_delete, with_inherited_times
-from storage.time.timestamp import MAX_TIMESTAMP, later
+from tidelog.protocol.errors import KafkaStorageError
+from tidelog.storage import checkpoints, filenames
+from tidelog.storage.log.recovery import listing
+from tidelog.storage.log.retention.diagnosis import Facts, SegmentFacts
+from tidelog.storage.log.times import partition_times
+from tidelog.storage.time.adoption import Adoptions
+from tidelog.storage.time.corrections import counted_event, is_behind, judged_times, pending_steps
+from tidelog.storage.time.retention import (
+    Candidate,
+    retention_of,
+    segments_to_delete,
+    with_inherited_times,
+)
+from tidelog.storage.time.timestamp import MAX_TIMESTAMP, later
 
 if TYPE_CHECKING:
     import uuid
     from collections.abc import Sequence
     from pathlib import Path
 
-    from config.topic import TopicConfig
-    from storage.directory.opening_clock import ClockNow
-    from storage.log.times.partition_times import PartitionTimes
-    from storage.segment.segment_line import SegmentLine
-    from storage.time.corrections import Correction
-    from storage.time.segment_times import SegmentTimes
+    from tidelog.config.topic import TopicConfig
+    from tidelog.storage.directory.opening_clock import ClockNow
+    from tidelog.storage.log.times.partition_times import PartitionTimes
+    from tidelog.storage.segment.segment_line import SegmentLine
+    from tidelog.storage.time.corrections import Correction
+    from tidelog.storage.time.segment_times import SegmentTimes
 
 
 def topic_id(directory: Path) -> uuid.UUID | None:

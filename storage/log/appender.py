@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
-from protocol.errors import (
+from tidelog.protocol.errors import (
     CorruptMessage,
     KafkaStorageError,
     MessageTooLarge,
@@ -22,33 +22,33 @@ from protocol.errors import (
     RecordListTooLarge,
     UnpackedTooLarge,
 )
-from protocol.records.layout import NO_TIMESTAMP
-from protocol.records.markers import build_marker
-from protocol.records.prepare import inspect, prepare
-from storage.log import slices
-from storage.log.failures import read_error, storage_error, write_error
-from storage.log.producers import recovered_producers, stability
-from storage.log.rolling import roll
-from storage.log.settings import NEWEST_MAGIC
-from storage.log.times.append_clock import AppendClock
-from storage.time.append_time import ClockWentBack, deletion_time_at
-from storage.time.event_time import event_limit
-from storage.time.rolling import should_roll
-from storage.time.stamping import reported, stamps_at
-from storage.time.timestamp import later
-from storage.would_block import NeedsMemory, WouldBlock
+from tidelog.protocol.records.layout import NO_TIMESTAMP
+from tidelog.protocol.records.markers import build_marker
+from tidelog.protocol.records.prepare import inspect, prepare
+from tidelog.storage.log import slices
+from tidelog.storage.log.failures import read_error, storage_error, write_error
+from tidelog.storage.log.producers import recovered_producers, stability
+from tidelog.storage.log.rolling import roll
+from tidelog.storage.log.settings import NEWEST_MAGIC
+from tidelog.storage.log.times.append_clock import AppendClock
+from tidelog.storage.time.append_time import ClockWentBack, deletion_time_at
+from tidelog.storage.time.event_time import event_limit
+from tidelog.storage.time.rolling import should_roll
+from tidelog.storage.time.stamping import reported, stamps_at
+from tidelog.storage.time.timestamp import later
+from tidelog.storage.would_block import NeedsMemory, WouldBlock
 
 if TYPE_CHECKING:
-    from protocol.records.batch import Batch
-    from protocol.records.markers import Marker
-    from protocol.records.prepare import Prepared
-    from protocol.wire import Buffer
-    from storage.log.producers.producer_state import ProducerBatch, Sequenced
-    from storage.log.producers.verification import Guard
-    from storage.log.settings import Settings
-    from storage.log.state import LogState
-    from storage.time.arrivals import TimeAnomaly
-    from storage.time.stamping import Stamps
+    from tidelog.protocol.records.batch import Batch
+    from tidelog.protocol.records.markers import Marker
+    from tidelog.protocol.records.prepare import Prepared
+    from tidelog.protocol.wire import Buffer
+    from tidelog.storage.log.producers.producer_state import ProducerBatch, Sequenced
+    from tidelog.storage.log.producers.verification import Guard
+    from tidelog.storage.log.settings import Settings
+    from tidelog.storage.log.state import LogState
+    from tidelog.storage.time.arrivals import TimeAnomaly
+    from tidelog.storage.time.stamping import Stamps
 
 _EMPTY_SET = -1
 _NEWEST_PRODUCE = 9  # knows format 2 and every codec

@@ -12,29 +12,29 @@ import functools
 import logging
 from typing import TYPE_CHECKING, NamedTuple
 
-from protocol.errors import BrokerError
-from storage import files
-from storage.compaction import plan, swap
-from storage.compaction.explain import Compacting
-from storage.compaction.job import Job, Source, Writer
-from storage.log.failures import half_way, storage_error
-from storage.log.retention import deletion
-from storage.log.times import judging
-from storage.segment.log_file import Tail
-from storage.segment.segment import Segment
-from storage.segment.segment_line import SegmentLine
-from storage.time.retention import expired
+from tidelog.protocol.errors import BrokerError
+from tidelog.storage import files
+from tidelog.storage.compaction import plan, swap
+from tidelog.storage.compaction.explain import Compacting
+from tidelog.storage.compaction.job import Job, Source, Writer
+from tidelog.storage.log.failures import half_way, storage_error
+from tidelog.storage.log.retention import deletion
+from tidelog.storage.log.times import judging
+from tidelog.storage.segment.log_file import Tail
+from tidelog.storage.segment.segment import Segment
+from tidelog.storage.segment.segment_line import SegmentLine
+from tidelog.storage.time.retention import expired
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from config.topic import TopicConfig
-    from storage.compaction.cleaned_segment import Cleaned
-    from storage.compaction.explain import CompactionBlocker
-    from storage.compaction.plan import DirtySection
-    from storage.log.flusher import Flusher
-    from storage.log.producers.producer_state import Producers
-    from storage.log.state import LogState
+    from tidelog.config.topic import TopicConfig
+    from tidelog.storage.compaction.cleaned_segment import Cleaned
+    from tidelog.storage.compaction.explain import CompactionBlocker
+    from tidelog.storage.compaction.plan import DirtySection
+    from tidelog.storage.log.flusher import Flusher
+    from tidelog.storage.log.producers.producer_state import Producers
+    from tidelog.storage.log.state import LogState
 
 _log = logging.getLogger("tidelog.storage")
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from storage import checkpoints, filenames, files
-from storage.checkpoints import EpochStart
+from tidelog.storage import checkpoints, filenames, files
+from tidelog.storage.checkpoints import EpochStart
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

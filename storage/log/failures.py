@@ -13,22 +13,22 @@ import errno
 import logging
 from typing import TYPE_CHECKING
 
-from protocol.errors import (
+from tidelog.protocol.errors import (
     BrokerError,
     CorruptMessage,
     KafkaStorageError,
     NotLeaderOrFollower,
     UnknownTopicOrPartition,
 )
-from storage import files, reserves
-from storage.log.high_watermark import Role
-from storage.log.times.saved_times import NO_BOOT
+from tidelog.storage import files, reserves
+from tidelog.storage.log.high_watermark import Role
+from tidelog.storage.log.times.saved_times import NO_BOOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from storage.log.state import LogState
-    from storage.log.version import Version
+    from tidelog.storage.log.state import LogState
+    from tidelog.storage.log.version import Version
 
 _BROKEN = (errno.EIO, errno.EROFS)  # of a write: the disk, or its file system, has failed
 

@@ -12,17 +12,17 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from protocol.errors import KafkaStorageError
-from storage import filenames, files
-from storage.log.failures import storage_error
-from storage.log.producers import producer_snapshots
-from storage.log.recovery import listing
+from tidelog.protocol.errors import KafkaStorageError
+from tidelog.storage import filenames, files
+from tidelog.storage.log.failures import storage_error
+from tidelog.storage.log.producers import producer_snapshots
+from tidelog.storage.log.recovery import listing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from storage.log.state import LogState
-    from storage.segment.segment import Segment
+    from tidelog.storage.log.state import LogState
+    from tidelog.storage.segment.segment import Segment
 
 _NO_SEGMENT = -1
 

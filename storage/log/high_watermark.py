@@ -13,7 +13,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from storage.log.state import LogState
+    from tidelog.storage.log.state import LogState
 
 
 class Role(Enum):

@@ -10,14 +10,14 @@ from bisect import bisect_right
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from protocol.errors import CorruptMessage
-from storage import files
-from storage.log.failures import read_error
+from tidelog.protocol.errors import CorruptMessage
+from tidelog.storage import files
+from tidelog.storage.log.failures import read_error
 
 if TYPE_CHECKING:
-    from protocol.records.layout import Batch
-    from storage.log.state import LogState
-    from storage.segment.segment import Segment
+    from tidelog.protocol.records.layout import Batch
+    from tidelog.storage.log.state import LogState
+    from tidelog.storage.segment.segment import Segment
 
 _BASE_OFFSET = attrgetter("base_offset")
 

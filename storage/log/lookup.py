@@ -17,23 +17,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from protocol.errors import OffsetOutOfRange, UnsupportedVersion
-from protocol.records.batch import records, scan, summarize
-from protocol.records.compression import STORED_LIMIT
-from storage.log import slices
-from storage.segment import time_search
-from storage.time.lookup import Target, is_target, reaches
-from storage.time.timestamp import exceeds, or_none
+from tidelog.protocol.errors import OffsetOutOfRange, UnsupportedVersion
+from tidelog.protocol.records.batch import records, scan, summarize
+from tidelog.protocol.records.compression import STORED_LIMIT
+from tidelog.storage.log import slices
+from tidelog.storage.segment import time_search
+from tidelog.storage.time.lookup import Target, is_target, reaches
+from tidelog.storage.time.timestamp import exceeds, or_none
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from protocol.records.batch import Batch, Record
-    from protocol.records.layout import OffsetAndTimestamp
-    from protocol.wire import Buffer
-    from storage.segment.log_file import Found
-    from storage.segment.segment import Segment, Slice
-    from storage.time.segment_times import SegmentTimes
+    from tidelog.protocol.records.batch import Batch, Record
+    from tidelog.protocol.records.layout import OffsetAndTimestamp
+    from tidelog.protocol.wire import Buffer
+    from tidelog.storage.segment.log_file import Found
+    from tidelog.storage.segment.segment import Segment, Slice
+    from tidelog.storage.time.segment_times import SegmentTimes
 
 
 _LITTLE_BYTES = 64 << 10  # a thousand batches at most; an index interval is usually 4 KB

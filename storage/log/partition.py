@@ -14,33 +14,33 @@ import contextlib
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, Required, TypedDict, Unpack
 
-from protocol.errors import CorruptMessage, KafkaStorageError
-from protocol.records.markers import Marker
-from storage.log import failures
-from storage.log.appender import Appended, Appender
-from storage.log.compactor import Compactor
-from storage.log.flusher import Flusher
-from storage.log.high_watermark import believed
-from storage.log.reader import Reader
-from storage.log.recovery.opening import open_log
-from storage.log.replication.truncater import Truncater
-from storage.log.retention.retainer import Retainer
-from storage.log.scrubber import Scrubber
-from storage.time.corrections import NO_HISTORY
+from tidelog.protocol.errors import CorruptMessage, KafkaStorageError
+from tidelog.protocol.records.markers import Marker
+from tidelog.storage.log import failures
+from tidelog.storage.log.appender import Appended, Appender
+from tidelog.storage.log.compactor import Compactor
+from tidelog.storage.log.flusher import Flusher
+from tidelog.storage.log.high_watermark import believed
+from tidelog.storage.log.reader import Reader
+from tidelog.storage.log.recovery.opening import open_log
+from tidelog.storage.log.replication.truncater import Truncater
+from tidelog.storage.log.retention.retainer import Retainer
+from tidelog.storage.log.scrubber import Scrubber
+from tidelog.storage.time.corrections import NO_HISTORY
 
 if TYPE_CHECKING:
     import uuid
     from pathlib import Path
 
-    from config.topic import TopicConfig
-    from storage.log.producers.aborted import AbortedFrom
-    from storage.log.producers.verification import Guard
-    from storage.log.replication.replica import Replica
-    from storage.log.replication.roles import Roles
-    from storage.log.version import Version
-    from storage.segment.segment import Segment
-    from storage.time.arrivals import Arrivals
-    from storage.time.corrections import ClockHistory, ForwardStep
+    from tidelog.config.topic import TopicConfig
+    from tidelog.storage.log.producers.aborted import AbortedFrom
+    from tidelog.storage.log.producers.verification import Guard
+    from tidelog.storage.log.replication.replica import Replica
+    from tidelog.storage.log.replication.roles import Roles
+    from tidelog.storage.log.version import Version
+    from tidelog.storage.segment.segment import Segment
+    from tidelog.storage.time.arrivals import Arrivals
+    from tidelog.storage.time.corrections import ClockHistory, ForwardStep
 
 __all__ = ["Appended", "Partition"]
 
@@ -117,14 +117,14 @@ class Partition:
     @cached_property
     def replica(self) -> Replica:
         """The part that follows a leader."""
-        from storage.log.replication.replica import Replica
+        from tidelog.storage.log.replication.replica import Replica
 
         return Replica(self.state, self.appender, self.retainer, self.truncater)
 
     @cached_property
     def roles(self) -> Roles:
         """The part that makes the log lead or follow."""
-        from storage.log.replication.roles import Roles
+        from tidelog.storage.log.replication.roles import Roles
 
         return Roles(self.state, self.truncater)
 

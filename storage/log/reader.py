@@ -14,23 +14,23 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from protocol.errors import CorruptMessage, OffsetOutOfRange, UnpackedTooLarge
-from protocol.records.compression import STORED_LIMIT
-from storage.log import lookup, slices
-from storage.log.failures import read_error
-from storage.log.producers.aborted import aborted_between
-from storage.time.lookup import Target, is_target
-from storage.would_block import NeedsMemory, WouldBlock
+from tidelog.protocol.errors import CorruptMessage, OffsetOutOfRange, UnpackedTooLarge
+from tidelog.protocol.records.compression import STORED_LIMIT
+from tidelog.storage.log import lookup, slices
+from tidelog.storage.log.failures import read_error
+from tidelog.storage.log.producers.aborted import aborted_between
+from tidelog.storage.time.lookup import Target, is_target
+from tidelog.storage.would_block import NeedsMemory, WouldBlock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from protocol.records.layout import OffsetAndTimestamp
-    from storage.log.producers.aborted import AbortedFrom
-    from storage.log.replication.leader_state import ForFollower
-    from storage.log.slices import Fetched, SliceAppendTimes
-    from storage.log.state import LogState
-    from storage.log.version import Ends, Version
+    from tidelog.protocol.records.layout import OffsetAndTimestamp
+    from tidelog.storage.log.producers.aborted import AbortedFrom
+    from tidelog.storage.log.replication.leader_state import ForFollower
+    from tidelog.storage.log.slices import Fetched, SliceAppendTimes
+    from tidelog.storage.log.state import LogState
+    from tidelog.storage.log.version import Ends, Version
 
 _Answer = TypeVar("_Answer")
 
@@ -131,7 +131,9 @@ class Reader:
         OffsetOutOfRange, NotLeaderOrFollower and KafkaStorageError; without `may_block` also
         WouldBlock.
         """
-        from storage.log.replication import leader_state  # a broker that is alone has no followers
+        from tidelog.storage.log.replication import (
+            leader_state,  # a broker that is alone has no followers
+        )
 
         state = self._state
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from storage import files
-from storage.log.producers import producer_snapshots
-from storage.segment.log_file import Tail
-from storage.segment.segment import Segment
+from tidelog.storage import files
+from tidelog.storage.log.producers import producer_snapshots
+from tidelog.storage.segment.log_file import Tail
+from tidelog.storage.segment.segment import Segment
 
 if TYPE_CHECKING:
-    from storage.log.state import LogState
+    from tidelog.storage.log.state import LogState
 
 _log = logging.getLogger("tidelog.storage")
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from protocol.errors import NotLeaderOrFollower
-from storage.segment.scrub import BadBatch, Place, Scrubbed, scrub
+from tidelog.protocol.errors import NotLeaderOrFollower
+from tidelog.storage.segment.scrub import BadBatch, Place, Scrubbed, scrub
 
 if TYPE_CHECKING:
-    from storage.log.state import LogState
-    from storage.segment.segment import Segment
+    from tidelog.storage.log.state import LogState
+    from tidelog.storage.segment.segment import Segment
 
 
 class Scrubbing(NamedTuple):

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from config.setting import LONG_MAX
-from protocol.records.compression import produce_limit
-from protocol.records.plan import Plan
-from storage.time.rolling import rolling_of
-from storage.time.stamping import Rules, Stamps, rules_of
+from tidelog.config.setting import LONG_MAX
+from tidelog.protocol.records.compression import produce_limit
+from tidelog.protocol.records.plan import Plan
+from tidelog.storage.time.rolling import rolling_of
+from tidelog.storage.time.stamping import Rules, Stamps, rules_of
 
 if TYPE_CHECKING:
-    from config.topic import TopicConfig
+    from tidelog.config.topic import TopicConfig
 
 NEWEST_MAGIC = 2
 

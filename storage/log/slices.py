@@ -11,16 +11,16 @@ from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
-from protocol.records.batch import find_last
-from storage.log.large_batch import LargeBatch
-from storage.segment.batch_headers import last_offset_at
+from tidelog.protocol.records.batch import find_last
+from tidelog.storage.log.large_batch import LargeBatch
+from tidelog.storage.segment.batch_headers import last_offset_at
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from protocol.records.batch import Batch
-    from protocol.wire import Buffer
-    from storage.segment.segment import Segment, Slice
+    from tidelog.protocol.records.batch import Batch
+    from tidelog.protocol.wire import Buffer
+    from tidelog.storage.segment.segment import Segment, Slice
 
 _BASE_OFFSET = attrgetter("base_offset")
 

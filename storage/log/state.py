@@ -23,40 +23,40 @@ import threading
 from dataclasses import KW_ONLY, InitVar, dataclass, field
 from typing import TYPE_CHECKING
 
-from protocol.errors import (
+from tidelog.protocol.errors import (
     KafkaStorageError,
     NotLeaderOrFollower,
     UnknownTopicOrPartition,
 )
-from storage import reserves
-from storage.log.high_watermark import Role, policy_of
-from storage.log.producers import stability
-from storage.log.producers.producer_state import Producers
-from storage.log.retention.pending_deletes import PendingDeletes
-from storage.log.settings import NEWEST_MAGIC, has_flush_rules, settings_of
-from storage.log.times import judging
-from storage.log.times.largest_event import LargestEvent
-from storage.log.times.saved_times import SavedTimes
-from storage.log.version import Ends, Version
-from storage.time.arrivals import Arrivals
-from storage.time.corrections import NO_MARK
-from storage.time.event_time import event_slack
+from tidelog.storage import reserves
+from tidelog.storage.log.high_watermark import Role, policy_of
+from tidelog.storage.log.producers import stability
+from tidelog.storage.log.producers.producer_state import Producers
+from tidelog.storage.log.retention.pending_deletes import PendingDeletes
+from tidelog.storage.log.settings import NEWEST_MAGIC, has_flush_rules, settings_of
+from tidelog.storage.log.times import judging
+from tidelog.storage.log.times.largest_event import LargestEvent
+from tidelog.storage.log.times.saved_times import SavedTimes
+from tidelog.storage.log.version import Ends, Version
+from tidelog.storage.time.arrivals import Arrivals
+from tidelog.storage.time.corrections import NO_MARK
+from tidelog.storage.time.event_time import event_slack
 
 if TYPE_CHECKING:
     import uuid
     from pathlib import Path
 
-    from config.topic import TopicConfig
-    from storage.log.epochs import LeaderEpochs
-    from storage.log.high_watermark import HighWatermarkPolicy
-    from storage.log.producers.unstable import Unstable
-    from storage.log.settings import Settings
-    from storage.log.times.partition_times import ClockMark
-    from storage.reserves import Reserve
-    from storage.segment.segment import Segment
-    from storage.time.adoption import Adoptions
-    from storage.time.corrections import Correction, Mark
-    from storage.time.segment_times import SegmentTimes
+    from tidelog.config.topic import TopicConfig
+    from tidelog.storage.log.epochs import LeaderEpochs
+    from tidelog.storage.log.high_watermark import HighWatermarkPolicy
+    from tidelog.storage.log.producers.unstable import Unstable
+    from tidelog.storage.log.settings import Settings
+    from tidelog.storage.log.times.partition_times import ClockMark
+    from tidelog.storage.reserves import Reserve
+    from tidelog.storage.segment.segment import Segment
+    from tidelog.storage.time.adoption import Adoptions
+    from tidelog.storage.time.corrections import Correction, Mark
+    from tidelog.storage.time.segment_times import SegmentTimes
 
 _log = logging.getLogger("tidelog.storage")
 

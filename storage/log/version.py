@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 if TYPE_CHECKING:
     import threading
 
-    from storage.segment.segment import Segment
+    from tidelog.storage.segment.segment import Segment
 
 
 class Ends(NamedTuple):

@@ -16,10 +16,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from storage import files
-from storage.segment.appended import checks
-from storage.segment.appended.entries import Entries, Reached, opened
-from storage.segment.appended.layout import (
+from tidelog.storage import files
+from tidelog.storage.segment.appended import checks
+from tidelog.storage.segment.appended.entries import Entries, Reached, opened
+from tidelog.storage.segment.appended.layout import (
     DAMAGED,
     END,
     ENTRY,
@@ -28,7 +28,7 @@ from storage.segment.appended.layout import (
     Entry,
     Layout,
 )
-from storage.segment.named_file import NamedFile
+from tidelog.storage.segment.named_file import NamedFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,14 +16,14 @@ import contextlib
 import struct
 from typing import TYPE_CHECKING
 
-from protocol.errors import CorruptMessage
-from protocol.records.batch import find_offset, scan
+from tidelog.protocol.errors import CorruptMessage
+from tidelog.protocol.records.batch import find_offset, scan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from protocol.records.batch import Batch
-    from protocol.wire import Buffer
+    from tidelog.protocol.records.batch import Batch
+    from tidelog.protocol.wire import Buffer
 
 PREFIX_SIZE = 12
 HEADER_SIZE = 27  # enough of a batch of any format to know its offsets

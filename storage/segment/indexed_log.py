@@ -11,31 +11,31 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
-from protocol.errors import CorruptMessage
-from protocol.records.batch import summarize
-from protocol.records.compression import STORED_LIMIT
-from storage import filenames, files
-from storage.segment import log_file, survey
-from storage.segment.append_times import AppendTimes
-from storage.segment.batch_headers import HEADER_SIZE, last_offset_at
-from storage.segment.log_file import LogFile
-from storage.segment.offset_index import OffsetIndex
-from storage.segment.segment_files import SegmentFiles
-from storage.segment.sparse_index import flush_both
-from storage.segment.time_index import TimeIndex
-from storage.time.adoption import NOT_ADOPTED
-from storage.time.event_time import EVENT_SLACK_MS
-from storage.time.lookup import is_indexed, is_negative
-from storage.time.segment_times import SegmentTimes
-from storage.time.timestamp import or_none
+from tidelog.protocol.errors import CorruptMessage
+from tidelog.protocol.records.batch import summarize
+from tidelog.protocol.records.compression import STORED_LIMIT
+from tidelog.storage import filenames, files
+from tidelog.storage.segment import log_file, survey
+from tidelog.storage.segment.append_times import AppendTimes
+from tidelog.storage.segment.batch_headers import HEADER_SIZE, last_offset_at
+from tidelog.storage.segment.log_file import LogFile
+from tidelog.storage.segment.offset_index import OffsetIndex
+from tidelog.storage.segment.segment_files import SegmentFiles
+from tidelog.storage.segment.sparse_index import flush_both
+from tidelog.storage.segment.time_index import TimeIndex
+from tidelog.storage.time.adoption import NOT_ADOPTED
+from tidelog.storage.time.event_time import EVENT_SLACK_MS
+from tidelog.storage.time.lookup import is_indexed, is_negative
+from tidelog.storage.time.segment_times import SegmentTimes
+from tidelog.storage.time.timestamp import or_none
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from protocol.records.batch import Batch
-    from storage.segment.log_file import Found, Tail
-    from storage.segment.segment_line import SegmentLine
-    from storage.segment.time_index import TimeEntry
+    from tidelog.protocol.records.batch import Batch
+    from tidelog.storage.segment.log_file import Found, Tail
+    from tidelog.storage.segment.segment_line import SegmentLine
+    from tidelog.storage.segment.time_index import TimeEntry
 
 _INTERVAL_BYTES = 4096  # Kafka's default index.interval.bytes
 _REMEMBER_BYTES = 256 * 1024

@@ -10,16 +10,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from protocol.errors import CorruptMessage
-from storage import filenames, files
-from storage.segment.batch_headers import batch_size, scan_intact
-from storage.segment.named_file import NamedFile
+from tidelog.protocol.errors import CorruptMessage
+from tidelog.storage import filenames, files
+from tidelog.storage.segment.batch_headers import batch_size, scan_intact
+from tidelog.storage.segment.named_file import NamedFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from protocol.records.batch import Batch
+    from tidelog.protocol.records.batch import Batch
 
 _FIRST_WINDOW = 8 * 1024  # read first when iterating: often a few batches are enough
 _WINDOW = 256 * 1024  # read at once at most

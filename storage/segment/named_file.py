@@ -11,7 +11,7 @@ import errno
 import threading
 from typing import TYPE_CHECKING, Self
 
-from storage import files
+from tidelog.storage import files
 
 if TYPE_CHECKING:
     from pathlib import Path

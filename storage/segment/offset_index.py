@@ -22,7 +22,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from typing import NamedTuple
 
-from storage.segment.sparse_index import SparseIndex, used_part
+from tidelog.storage.segment.sparse_index import SparseIndex, used_part
 
 ENTRY_SIZE = 8
 MAX_RELATIVE_OFFSET = 2**31 - 1

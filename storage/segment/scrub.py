@@ -13,11 +13,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from protocol.errors import CorruptMessage
-from protocol.records.batch import verify
+from tidelog.protocol.errors import CorruptMessage
+from tidelog.protocol.records.batch import verify
 
 if TYPE_CHECKING:
-    from storage.segment.log_file import Found, LogFile
+    from tidelog.storage.segment.log_file import Found, LogFile
 
 
 class Place(NamedTuple):

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from protocol.errors import CorruptMessage
-from protocol.records.batch import find_offset
-from storage import files
-from storage.segment import offset_index, survey, time_index
-from storage.segment.appended.layout import UNKNOWN
-from storage.segment.batch_headers import (
+from tidelog.protocol.errors import CorruptMessage
+from tidelog.protocol.records.batch import find_offset
+from tidelog.storage import files
+from tidelog.storage.segment import offset_index, survey, time_index
+from tidelog.storage.segment.appended.layout import UNKNOWN
+from tidelog.storage.segment.batch_headers import (
     HEADER_SIZE,
     PREFIX_SIZE,
     batch_size,
@@ -28,17 +28,17 @@ from storage.segment.batch_headers import (
     last_offset_at,
     whole_size,
 )
-from storage.segment.indexed_log import IndexedLog
-from storage.segment.log_file import Tail
-from storage.segment.transaction_index import TransactionIndex
-from storage.would_block import WouldBlock
+from tidelog.storage.segment.indexed_log import IndexedLog
+from tidelog.storage.segment.log_file import Tail
+from tidelog.storage.segment.transaction_index import TransactionIndex
+from tidelog.storage.would_block import WouldBlock
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from protocol.records.prepare import PreparedBatch
-    from protocol.wire import Buffer
+    from tidelog.protocol.records.prepare import PreparedBatch
+    from tidelog.protocol.wire import Buffer
 
 _SLACK = 8 * 1024  # read beyond max_bytes, for the batches between an index entry and the offset
 _MAX_HINTS = 32

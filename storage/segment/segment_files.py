@@ -9,8 +9,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from storage import filenames, files
-from storage.segment.named_file import NamedFile
+from tidelog.storage import filenames, files
+from tidelog.storage.segment.named_file import NamedFile
 
 if TYPE_CHECKING:
     from pathlib import Path

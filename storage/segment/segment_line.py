@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from storage.time.segment_times import SegmentTimes
+    from tidelog.storage.time.segment_times import SegmentTimes
 
 
 class SegmentLine(NamedTuple):

@@ -11,8 +11,8 @@ import threading
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, ClassVar
 
-from storage import files
-from storage.segment.named_file import NamedFile
+from tidelog.storage import files
+from tidelog.storage.segment.named_file import NamedFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable

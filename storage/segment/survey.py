@@ -13,18 +13,18 @@ import logging
 import threading
 from typing import TYPE_CHECKING
 
-from protocol.errors import CorruptMessage
-from protocol.records.batch import summarize
-from storage.segment.appended.cursor import Cursor
-from storage.time.event_time import capped
-from storage.time.segment_times import SegmentTimes
-from storage.time.timestamp import exceeds, or_none
+from tidelog.protocol.errors import CorruptMessage
+from tidelog.protocol.records.batch import summarize
+from tidelog.storage.segment.appended.cursor import Cursor
+from tidelog.storage.time.event_time import capped
+from tidelog.storage.time.segment_times import SegmentTimes
+from tidelog.storage.time.timestamp import exceeds, or_none
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from storage.segment.indexed_log import IndexedLog
-    from storage.segment.log_file import Found
+    from tidelog.storage.segment.indexed_log import IndexedLog
+    from tidelog.storage.segment.log_file import Found
 
 
 _log = logging.getLogger("tidelog.storage")

@@ -30,15 +30,15 @@ from array import array
 from bisect import bisect_left
 from typing import TYPE_CHECKING, NamedTuple
 
-from storage.segment.sparse_index import NOT_OURS, IndexFile, SparseIndex, used_part
-from storage.time.lookup import count_growing, count_negative, is_indexed
+from tidelog.storage.segment.sparse_index import NOT_OURS, IndexFile, SparseIndex, used_part
+from tidelog.storage.time.lookup import count_growing, count_negative, is_indexed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from storage.segment.named_file import NamedFile
-    from storage.segment.offset_index import IndexEntry
+    from tidelog.storage.segment.named_file import NamedFile
+    from tidelog.storage.segment.offset_index import IndexEntry
 
 ENTRY_SIZE = 12
 NEGATIVE_HEADER = b"tidn\0\0\0\1"

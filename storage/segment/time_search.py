@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from protocol.records import batch as batches
-from protocol.records.compression import STORED_LIMIT
-from storage.segment import survey
-from storage.time.lookup import reaches
+from tidelog.protocol.records import batch as batches
+from tidelog.protocol.records.compression import STORED_LIMIT
+from tidelog.storage.segment import survey
+from tidelog.storage.time.lookup import reaches
 
 if TYPE_CHECKING:
-    from protocol.records.layout import OffsetAndTimestamp
-    from storage.segment.segment import Segment
+    from tidelog.protocol.records.layout import OffsetAndTimestamp
+    from tidelog.storage.segment.segment import Segment
 
 
 def find_time(

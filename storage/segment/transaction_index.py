@@ -16,13 +16,13 @@ from bisect import bisect_left
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
-from storage import filenames, files
+from tidelog.storage import filenames, files
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from storage.segment.named_file import NamedFile
-    from storage.segment.segment_files import SegmentFiles
+    from tidelog.storage.segment.named_file import NamedFile
+    from tidelog.storage.segment.segment_files import SegmentFiles
 
 VERSION = 0
 _ENTRY = struct.Struct(">hqqqq")

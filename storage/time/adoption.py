@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from storage.time.timestamp import MAX_TIMESTAMP
+from tidelog.storage.time.timestamp import MAX_TIMESTAMP
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -6,8 +6,8 @@ It stands still while the clock is a little behind it. It decreases only where a
 
 from __future__ import annotations
 
-from protocol.records.layout import NO_TIMESTAMP
-from storage.time.corrections import is_behind
+from tidelog.protocol.records.layout import NO_TIMESTAMP
+from tidelog.storage.time.corrections import is_behind
 
 
 class ClockWentBack(Exception):

@@ -9,15 +9,15 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import TYPE_CHECKING, NamedTuple
 
-from storage.time.event_time import capped, event_slack
-from storage.time.retention import BY_EVENT_TIME, BY_TIME, retention_of
-from storage.time.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP
+from tidelog.storage.time.event_time import capped, event_slack
+from tidelog.storage.time.retention import BY_EVENT_TIME, BY_TIME, retention_of
+from tidelog.storage.time.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from config.topic import TopicConfig
-    from protocol.records.plan import PreparedBatch
+    from tidelog.config.topic import TopicConfig
+    from tidelog.protocol.records.plan import PreparedBatch
 
 DELAYS_MS = (
     *(-1, 0, 10, 100, 1_000, 10_000, 60_000, 600_000, 3_600_000, 21_600_000, 86_400_000),

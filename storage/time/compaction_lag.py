@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from storage.time.timestamp import earlier
+from tidelog.storage.time.timestamp import earlier
 
 if TYPE_CHECKING:
-    from storage.time.segment_times import SegmentTimes
+    from tidelog.storage.time.segment_times import SegmentTimes
 
 
 def is_past_min_lag(times: SegmentTimes, now_ms: int, lag_ms: int) -> bool:

@@ -17,14 +17,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from protocol.records.layout import NO_TIMESTAMP
-from storage.time.event_time import capped
-from storage.time.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP, earlier
+from tidelog.protocol.records.layout import NO_TIMESTAMP
+from tidelog.storage.time.event_time import capped
+from tidelog.storage.time.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP, earlier
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from storage.time.segment_times import SegmentTimes
+    from tidelog.storage.time.segment_times import SegmentTimes
 
 # A clock is adjusted by seconds as a matter of course. Up to here, append times stand still until
 # the clock has caught up with them; beyond it, the clock was wrong.

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from protocol.records.layout import NO_TIMESTAMP
-from storage.time.timestamp import MAX_TIMESTAMP
+from tidelog.protocol.records.layout import NO_TIMESTAMP
+from tidelog.storage.time.timestamp import MAX_TIMESTAMP
 
 if TYPE_CHECKING:
-    from config.topic import TopicConfig
+    from tidelog.config.topic import TopicConfig
 
 EVENT_SLACK_MS = 3_600_000  # the default of event.time.ahead.max.ms
 

@@ -10,16 +10,16 @@ import functools
 import itertools
 from typing import TYPE_CHECKING, NamedTuple
 
-from protocol.records.layout import NO_TIMESTAMP
-from storage.time.event_time import capped, event_slack
-from storage.time.lookup import reaches
-from storage.time.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP, exceeds, is_due
+from tidelog.protocol.records.layout import NO_TIMESTAMP
+from tidelog.storage.time.event_time import capped, event_slack
+from tidelog.storage.time.lookup import reaches
+from tidelog.storage.time.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP, exceeds, is_due
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from config.topic import TopicConfig
-    from storage.time.segment_times import SegmentTimes
+    from tidelog.config.topic import TopicConfig
+    from tidelog.storage.time.segment_times import SegmentTimes
 
 BY_START = "log start offset"
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from storage.time.timestamp import MAX_TIMESTAMP, earlier
+from tidelog.storage.time.timestamp import MAX_TIMESTAMP, earlier
 
 if TYPE_CHECKING:
-    from config.topic import TopicConfig
-    from storage.time.segment_times import SegmentTimes
+    from tidelog.config.topic import TopicConfig
+    from tidelog.storage.time.segment_times import SegmentTimes
 
 
 class Rolling(NamedTuple):

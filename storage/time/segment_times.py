@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from storage.time.timestamp import exceeds
+from tidelog.storage.time.timestamp import exceeds
 
 
 class SegmentTimes:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from protocol.records.layout import NO_TIMESTAMP
-from storage.time.append_time import append_time
-from storage.time.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP
+from tidelog.protocol.records.layout import NO_TIMESTAMP
+from tidelog.storage.time.append_time import append_time
+from tidelog.storage.time.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP
 
 if TYPE_CHECKING:
-    from config.topic import TopicConfig
+    from tidelog.config.topic import TopicConfig
 
 LOG_APPEND_TIME = "LogAppendTime"
 

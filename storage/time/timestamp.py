@@ -8,7 +8,7 @@ event time is the record time of a data record.
 
 from __future__ import annotations
 
-from protocol.records.layout import NO_TIMESTAMP
+from tidelog.protocol.records.layout import NO_TIMESTAMP
 
 MIN_TIMESTAMP = -(2**63)
 

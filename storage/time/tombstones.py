@@ -8,8 +8,8 @@ that were clean already, as Kafka did before KIP-534.
 
 from __future__ import annotations
 
-from storage.time.event_time import capped
-from storage.time.timestamp import MIN_TIMESTAMP, is_due
+from tidelog.storage.time.event_time import capped
+from tidelog.storage.time.timestamp import MIN_TIMESTAMP, is_due
 
 _EARLIEST = MIN_TIMESTAMP + 1  # in `partition.times`, the least number means that there is none
 

@@ -26,9 +26,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from protocol.records.layout import NO_TIMESTAMP
-from storage.time.corrections import TOLERANCE_MS, Correction, ForwardStep
-from storage.time.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP
+from tidelog.protocol.records.layout import NO_TIMESTAMP
+from tidelog.storage.time.corrections import TOLERANCE_MS, Correction, ForwardStep
+from tidelog.storage.time.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

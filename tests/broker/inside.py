@@ -15,25 +15,25 @@ import urllib.request
 from functools import partial
 from typing import TYPE_CHECKING
 
-from broker.clock import SystemClock
-from broker.http.application import start_http
-from broker.metadata.local import local_metadata
-from broker.metrics.counters import Metrics
-from broker.network.accepting.listener import Listener
-from broker.network.connection import Connection
-from broker.node import Node
-from broker.topics.startup import open_topics
-from config import BrokerConfig
-from protocol.errors import KafkaStorageError
-from storage.directory.store import LogStore
 from tests.oracle import wire
+from tidelog.broker.clock import SystemClock
+from tidelog.broker.http.application import start_http
+from tidelog.broker.metadata.local import local_metadata
+from tidelog.broker.metrics.counters import Metrics
+from tidelog.broker.network.accepting.listener import Listener
+from tidelog.broker.network.connection import Connection
+from tidelog.broker.node import Node
+from tidelog.broker.topics.startup import open_topics
+from tidelog.config import BrokerConfig
+from tidelog.protocol.errors import KafkaStorageError
+from tidelog.storage.directory.store import LogStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
     from typing import Any, Self
 
-    from broker.clock import Clock
+    from tidelog.broker.clock import Clock
 
 _PATIENCE_S = 60
 

@@ -14,8 +14,8 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from storage import files
 from tests.simulation.power_loss import Disk
+from tidelog.storage import files
 
 if TYPE_CHECKING:
     from collections.abc import Callable

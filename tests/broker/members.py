@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from concurrent.futures import Future
 
-    from protocol.topic_partition import TopicPartition
     from tests.broker.subject import Subject
+    from tidelog.protocol.topic_partition import TopicPartition
 
 LOAD_IN_PROGRESS, REBALANCE_IN_PROGRESS = 14, 27
 _pool = ThreadPoolExecutor(max_workers=32, thread_name_prefix="member")

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from tests.oracle import wire
 
 if TYPE_CHECKING:
-    from protocol.topic_partition import TopicPartition
     from tests.broker.subject import Subject
+    from tidelog.protocol.topic_partition import TopicPartition
 
 
 def frame(body: bytes) -> bytes:

@@ -3,8 +3,8 @@
 import asyncio
 import logging
 
-from broker import folded_log
-from broker.folded_log import FoldedLog
+from tidelog.broker import folded_log
+from tidelog.broker.folded_log import FoldedLog
 
 LOG = logging.getLogger("tidelog.tests.folded")
 

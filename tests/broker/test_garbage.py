@@ -17,13 +17,13 @@ from collections import Counter
 
 import pytest
 
-from broker.garbage import FEW, LONG_S, RARELY_S, THRESHOLDS, Collector, Hold
-from broker.network import turns
-from broker.network.turns import Turns, paced
-from config.topic import TopicConfig
-from storage.directory.store import LogStore
 from tests.broker.inside import Inside
 from tests.broker.network.test_turns import outcome, ticking, until, walk
+from tidelog.broker.garbage import FEW, LONG_S, RARELY_S, THRESHOLDS, Collector, Hold
+from tidelog.broker.network import turns
+from tidelog.broker.network.turns import Turns, paced
+from tidelog.config.topic import TopicConfig
+from tidelog.storage.directory.store import LogStore
 
 _MANY = 10_000
 _STEP_S = 0.00001  # of a counter in which no collection takes long

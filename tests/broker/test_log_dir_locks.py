@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
-from broker.log_dir_locks import lock_directories
-from config.topic import TopicConfig
-from storage.directory.log_directory import LogDirectoryError
-from storage.directory.store import LogStore
-from storage.lock_file import LockFile
+from tidelog.broker.log_dir_locks import lock_directories
+from tidelog.config.topic import TopicConfig
+from tidelog.storage.directory.log_directory import LogDirectoryError
+from tidelog.storage.directory.store import LogStore
+from tidelog.storage.lock_file import LockFile
 
 
 class Moved:

@@ -15,10 +15,10 @@ import sys
 
 import pytest
 
-from storage.lock_file import LockFile
 from tests.broker.asking import create, produce, records_for
 from tests.oracle import wire
 from tidelog.process import BrokerProcess
+from tidelog.storage.lock_file import LockFile
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.pools import ON_LOOP, Abandoned, NoDefaultPool, Permit, Pool, Pools
+from tidelog.broker.pools import ON_LOOP, Abandoned, NoDefaultPool, Permit, Pool, Pools
 
 BROKER = Path(__file__).resolve().parents[2] / "broker"
 # Who may make threads: the pools themselves, and SQLite's one thread, which nothing else uses.

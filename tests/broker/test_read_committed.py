@@ -8,11 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from protocol.records.batch import Record, build
 from tests.broker.asking import all_versions, create, fetch, list_offset, topic_id_of
 from tests.broker.inside import Inside
 from tests.oracle import recordset
 from tests.storage.log.transactions.model import shown
+from tidelog.protocol.records.batch import Record, build
 
 COMMITTED = 1
 VERSIONS = [version for version in all_versions("Fetch") if version >= 4]

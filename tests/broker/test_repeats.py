@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from broker.network.accepting.connections import Connections
-from broker.repeats import _MOST_KEYS, OTHERS, SHOWN, SPAN_S, Repeated, Repeats
-from broker.security.session import ANONYMOUS, Session
 from tests.broker.raw import frame, header
 from tests.broker.subject import eventually
+from tidelog.broker.network.accepting.connections import Connections
+from tidelog.broker.repeats import _MOST_KEYS, OTHERS, SHOWN, SPAN_S, Repeated, Repeats
+from tidelog.broker.security.session import ANONYMOUS, Session
 
 HOST, OTHER = "192.0.2.1", "192.0.2.2"
 REASON = "API key 1 has no version 99 here"

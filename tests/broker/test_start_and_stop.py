@@ -16,13 +16,13 @@ from pathlib import Path
 
 import pytest
 
-from config import TopicConfig
-from storage.directory.store import LogStore
 from tests.broker import asking
 from tests.broker.asking import batch_of, create, fetch, produce, read_values
 from tests.broker.network.test_connection import AT_ONCE_S, heavy, wait_fields
 from tests.broker.raw import Pipe, frame, header
 from tests.broker.subject import eventually
+from tidelog.config import TopicConfig
+from tidelog.storage.directory.store import LogStore
 
 PROGRAM = "import sys; sys.path.insert(0, sys.argv.pop(1)); from tidelog.cli import main; sys.exit(main())"
 ROOT = Path(__file__).resolve().parents[2]

@@ -9,11 +9,11 @@ import signal
 import subprocess
 import sys
 
-from broker import log_output, repeats
-from broker.log_output import LogOutput
-from broker.repeats import SHOWN
-from broker.structured_log import MOST_CHARACTERS, Logfmt, LogHandler
-from protocol.errors import KafkaStorageError
+from tidelog.broker import log_output, repeats
+from tidelog.broker.log_output import LogOutput
+from tidelog.broker.repeats import SHOWN
+from tidelog.broker.structured_log import MOST_CHARACTERS, Logfmt, LogHandler
+from tidelog.protocol.errors import KafkaStorageError
 
 LOG = logging.getLogger("tidelog.tests")
 

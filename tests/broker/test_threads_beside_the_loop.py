@@ -13,13 +13,13 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from broker.coordination.ownership import Phase, _Partition
-from broker.maintenance.compaction_counters import Uncleanable
-from broker.metrics.exposition import metrics_text
-from protocol.errors import ErrorCode
-from storage.log.producers.producer_state import Producer, Producers
 from tests.broker.asking import create, produce, records_for
 from tests.broker.inside import Inside
+from tidelog.broker.coordination.ownership import Phase, _Partition
+from tidelog.broker.maintenance.compaction_counters import Uncleanable
+from tidelog.broker.metrics.exposition import metrics_text
+from tidelog.protocol.errors import ErrorCode
+from tidelog.storage.log.producers.producer_state import Producer, Producers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

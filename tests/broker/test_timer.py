@@ -7,7 +7,7 @@ import asyncio
 import pytest
 import uvloop
 
-from broker.timer import Timer
+from tidelog.broker.timer import Timer
 
 _PATIENCE_S = 20
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from client.async_client import AsyncClient
+from tidelog.client.async_client import AsyncClient
 
 
 class Asyncio:

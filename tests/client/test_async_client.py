@@ -8,17 +8,17 @@ import time
 
 import pytest
 
-from client import ClusterUnreachable, ConnectionBroken, RequestError
-from client.apis import FETCH, METADATA
-from client.async_client import AsyncClient
-from client.async_connection import open_connection
-from client.calls import records as calls
-from client.calls import topics
-from client.calls.replication import replica_fetch
-from client.retry import Backoff, Retry
-from protocol.api import fetch, metadata
-from protocol.message import codec
-from protocol.records.batch import Record, build, records
+from tidelog.client import ClusterUnreachable, ConnectionBroken, RequestError
+from tidelog.client.apis import FETCH, METADATA
+from tidelog.client.async_client import AsyncClient
+from tidelog.client.async_connection import open_connection
+from tidelog.client.calls import records as calls
+from tidelog.client.calls import topics
+from tidelog.client.calls.replication import replica_fetch
+from tidelog.client.retry import Backoff, Retry
+from tidelog.protocol.api import fetch, metadata
+from tidelog.protocol.message import codec
+from tidelog.protocol.records.batch import Record, build, records
 
 pytestmark = pytest.mark.timeout(60)
 

@@ -10,14 +10,14 @@ import time
 
 import pytest
 
-from client import Client, sync_client
-from client.appender import Appender
-from client.calls import records as calls
-from client.calls import topics
-from client.producer import Producer
-from protocol.records.batch import Record, build, records
-from protocol.records.column_batches import EncodedBatch
 from tests.client.shells import Asyncio
+from tidelog.client import Client, sync_client
+from tidelog.client.appender import Appender
+from tidelog.client.calls import records as calls
+from tidelog.client.calls import topics
+from tidelog.client.producer import Producer
+from tidelog.protocol.records.batch import Record, build, records
+from tidelog.protocol.records.column_batches import EncodedBatch
 
 pytestmark = pytest.mark.timeout(240)
 REQUEST_S = 3.0

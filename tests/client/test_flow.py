@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from client import apis, flow
-from client.calls import groups, producers, records
-from client.cluster import ClusterState
-from client.errors import (
+from tidelog.client import apis, flow
+from tidelog.client.calls import groups, producers, records
+from tidelog.client.cluster import ClusterState
+from tidelog.client.errors import (
     ClusterUnreachable,
     ConnectionBroken,
     HandshakeBroken,
@@ -17,10 +17,10 @@ from client.errors import (
     VersionMismatch,
     none_reached,
 )
-from client.flow import Ask, Pause
-from client.retry import Backoff, Retry
-from protocol.api import find_coordinator, init_producer_id, list_offsets, metadata, produce
-from protocol.errors import ErrorCode
+from tidelog.client.flow import Ask, Pause
+from tidelog.client.retry import Backoff, Retry
+from tidelog.protocol.api import find_coordinator, init_producer_id, list_offsets, metadata, produce
+from tidelog.protocol.errors import ErrorCode
 
 FIRST, ONE, TWO = ("first", 1), ("one", 1), ("two", 2)
 

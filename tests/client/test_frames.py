@@ -6,11 +6,16 @@ from struct import Struct
 
 import pytest
 
-from client.apis import API_VERSIONS, FETCH, METADATA, PRODUCE
-from client.errors import AuthenticationFailed, ConnectionBroken, HandshakeBroken, VersionMismatch
-from client.frames import Frames, Request
-from protocol.api import api_versions, fetch, metadata, produce
-from protocol.message import api_of, codec, read_request_header, response_header
+from tidelog.client.apis import API_VERSIONS, FETCH, METADATA, PRODUCE
+from tidelog.client.errors import (
+    AuthenticationFailed,
+    ConnectionBroken,
+    HandshakeBroken,
+    VersionMismatch,
+)
+from tidelog.client.frames import Frames, Request
+from tidelog.protocol.api import api_versions, fetch, metadata, produce
+from tidelog.protocol.message import api_of, codec, read_request_header, response_header
 
 SIZE = Struct(">i")
 SERVED = {PRODUCE: (3, 9), FETCH: (4, 12), METADATA: (1, 9), API_VERSIONS: (0, 3)}

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import pytest
 
-from client import Client, RequestError
-from client.calls import records as calls
-from client.calls import topics
-from protocol.errors import ErrorCode
-from protocol.records.batch import Record, build
 from tests.client.shells import Asyncio
+from tidelog.client import Client, RequestError
+from tidelog.client.calls import records as calls
+from tidelog.client.calls import topics
 from tidelog.process import BrokerProcess
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.records.batch import Record, build
 
 pytestmark = pytest.mark.timeout(60)
 NOT_LEADER = "NOT_LEADER_OR_FOLLOWER"

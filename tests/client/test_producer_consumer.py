@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from client import (
+from tidelog.client import (
     READ_COMMITTED,
     Client,
     ConnectionBroken,
@@ -13,12 +13,12 @@ from client import (
     RequestError,
     TopicInfo,
 )
-from client.consumer import BrokenRecords, Consumer
-from client.producer import Producer
-from client.sync_connection import Connection
-from protocol.errors import ErrorCode
-from protocol.records.batch import Record, build
-from protocol.records.layout import Compression
+from tidelog.client.consumer import BrokenRecords, Consumer
+from tidelog.client.producer import Producer
+from tidelog.client.sync_connection import Connection
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.records.batch import Record, build
+from tidelog.protocol.records.layout import Compression
 
 FIRST_MS, LAST_MS = -(2**63), 2**63 - 1
 

@@ -8,7 +8,8 @@ import threading
 
 import pytest
 
-from client import (
+from tests.broker.subject import eventually
+from tidelog.client import (
     EARLIEST,
     LATEST,
     Client,
@@ -22,14 +23,13 @@ from client import (
     sync_client,
     sync_connection,
 )
-from client.apis import DESCRIBE_PRODUCERS
-from client.calls import topics
-from client.calls.records import fetch_records
-from client.errors import ConnectionBroken, NoListener
-from client.sync_connection import Connection
-from protocol.errors import ErrorCode
-from protocol.records.batch import Record, build, records
-from tests.broker.subject import eventually
+from tidelog.client.apis import DESCRIBE_PRODUCERS
+from tidelog.client.calls import topics
+from tidelog.client.calls.records import fetch_records
+from tidelog.client.errors import ConnectionBroken, NoListener
+from tidelog.client.sync_connection import Connection
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.records.batch import Record, build, records
 
 TIMES = (-62135596800000, -86_400_000, -1, 0, 1_700_000_000_000)
 HEADERS = ((b"h", b"x"), (b"null", None))

@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import pytest
 
-from config import TOPIC_SETTINGS, load, topic_config
-from config.ignored import IGNORED_BROKER_NAMES, IGNORED_TOPIC_NAMES
-from config.load import BROKER_NAMES, DEFAULT_NAMES, TOPIC_NAMES
+from tidelog.config import TOPIC_SETTINGS, load, topic_config
+from tidelog.config.ignored import IGNORED_BROKER_NAMES, IGNORED_TOPIC_NAMES
+from tidelog.config.load import BROKER_NAMES, DEFAULT_NAMES, TOPIC_NAMES
 
 TABLE = Path(__file__).with_name("kafka_settings.tsv")
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from config import Source, broker_entries, load, topic_config, topic_entries
-from config.setting import LONG_MAX
+from tidelog.config import Source, broker_entries, load, topic_config, topic_entries
+from tidelog.config.setting import LONG_MAX
 
 
 def topic(overrides, **flags):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from config import BROKER_SETTINGS, TOPIC_SETTINGS
+from tidelog.config import BROKER_SETTINGS, TOPIC_SETTINGS
 
 ROOT = Path(__file__).parents[2]
 

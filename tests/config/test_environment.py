@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from config import ConfigError, load
-from config.environment import setting_name
+from tidelog.config import ConfigError, load
+from tidelog.config.environment import setting_name
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from config.instants import parse_duration, parse_instant, to_duration, to_iso, to_span
+from tidelog.config.instants import parse_duration, parse_instant, to_duration, to_iso, to_span
 
 NOW_MS = 1_767_225_600_000  # 2026-01-01T00:00Z
 CYCLE_MS = 146_097 * 86_400_000  # 400 years, after which the calendar repeats

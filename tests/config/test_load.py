@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from config import (
+from tidelog.config import (
     BROKER_SETTINGS,
     TOPIC_SETTINGS,
     ConfigError,
@@ -14,9 +14,9 @@ from config import (
     topic_config,
     usable,
 )
-from config.ignored import IGNORED_BROKER_NAMES, IGNORED_TOPIC_NAMES
-from config.load import BROKER_NAMES, DEFAULT_NAMES, TOPIC_NAMES
-from config.setting import LONG_MAX, Type, written
+from tidelog.config.ignored import IGNORED_BROKER_NAMES, IGNORED_TOPIC_NAMES
+from tidelog.config.load import BROKER_NAMES, DEFAULT_NAMES, TOPIC_NAMES
+from tidelog.config.setting import LONG_MAX, Type, written
 
 HOUR_MS = 3_600_000
 

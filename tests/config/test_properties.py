@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from config.properties import parse_properties
+from tidelog.config.properties import parse_properties
 
 
 @pytest.mark.parametrize(

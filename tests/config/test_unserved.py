@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from config import BROKER_SETTINGS, ConfigError, load, reconfigured
-from config.ignored import shown
-from config.unserved import _UNSERVED
 from tests.config.test_against_kafka import ROWS
+from tidelog.config import BROKER_SETTINGS, ConfigError, load, reconfigured
+from tidelog.config.ignored import shown
+from tidelog.config.unserved import _UNSERVED
 
 SECRET = "hunter2"
 

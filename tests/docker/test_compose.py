@@ -19,10 +19,8 @@ pytestmark = pytest.mark.docker
 
 # A client in a container of its own on the stack's network. The image has no foreign client, so it is ours.
 INSIDE = """
-from tidelog._house import open_house
-open_house()
-from client import Client
-from protocol.records.batch import Record, build, records
+from tidelog.client import Client
+from tidelog.protocol.records.batch import Record, build, records
 with Client("broker:29092") as client:
     print("told", client.leader("both", 0).address)
     client.produce("both", 0, build([Record(0, -1, None, b"from inside")]))

@@ -24,8 +24,8 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import KafkaError, OffsetOutOfRangeError
 from kafka.structs import OffsetAndMetadata
 
-from broker.metrics.collector import FAMILIES
 from tests.broker.subject import eventually
+from tidelog.broker.metrics.collector import FAMILIES
 from tidelog.process import BrokerProcess
 
 ROOT = Path(__file__).parents[2]

@@ -16,10 +16,10 @@ import uuid
 
 import pytest
 
-from config import BrokerConfig, topic_config
-from protocol.records.batch import Record, build
-from storage.directory.store import LogStore
 from tests.field.complaints import DAY_MS, HOUR_MS, NEW_YEAR_MS, create, start_of, write
+from tidelog.config import BrokerConfig, topic_config
+from tidelog.protocol.records.batch import Record, build
+from tidelog.storage.directory.store import LogStore
 
 APPENDED = [NEW_YEAR_MS + hours * HOUR_MS for hours in (0, 0, 1, 2, 30, 30, 31)]
 SETTINGS = {

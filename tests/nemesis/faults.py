@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 from confluent_kafka import ElectionType, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from client import Client
-from client.calls.reassignments import reassign
 from tests.nemesis import view
+from tidelog.client import Client
+from tidelog.client.calls.reassignments import reassign
 from tidelog.process import BrokerFailed
 
 if TYPE_CHECKING:

@@ -149,8 +149,8 @@ def alter(log_dir, place):
 
 def plant(_mistake):
     """Lets a broker believe everybody who claims to be another one."""
-    from broker.membership.proof import Verdict  # in the process of the broker
-    from broker.replicas import senders
+    from tidelog.broker.membership.proof import Verdict  # in the process of the broker
+    from tidelog.broker.replicas import senders
 
     senders.judge = lambda *_: Verdict.PROVEN
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 import tidelog.spark
-from pipeline.errors import SetupError
-from pipeline.replay import delivery
-from pipeline.session import Session
 from tests.client.conftest import broker, either, kafka, topic  # noqa: F401 - fixtures
 from tests.pipeline import spark_kafka
+from tidelog.pipeline.errors import SetupError
+from tidelog.pipeline.replay import delivery
+from tidelog.pipeline.session import Session
 
 # The session lives for minutes: what is compiled a second time in that time is compiled in vain.
 JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -Duser.timezone=UTC"

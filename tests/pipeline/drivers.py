@@ -20,10 +20,9 @@ ROOT = Path(__file__).parents[2]
 DEADLINE_S = 120
 _JOB = """
 import math, os, signal, sys
-from tidelog._house import room
 from tidelog.cli.parser import main
 
-Appender = room("client.appender").Appender
+from tidelog.client.appender import Appender
 left, send, flush = float(sys.argv.pop(1)), Appender.send, Appender.flush
 
 def stop():

@@ -6,15 +6,15 @@ import struct
 from dataclasses import replace
 from typing import NamedTuple
 
-from config.topic import TopicConfig
-from pipeline.source.access import plan, read
-from pipeline.source.append_times import UNKNOWN
-from pipeline.source.reading import Options
-from pipeline.source.splits import LOG_END, Selection
-from protocol.records.batch import Record, build
-from storage.directory.store import LogStore
 from tests.oracle.record_rows import rows_of
 from tests.storage.conftest import TOPIC_ID
+from tidelog.config.topic import TopicConfig
+from tidelog.pipeline.source.access import plan, read
+from tidelog.pipeline.source.append_times import UNKNOWN
+from tidelog.pipeline.source.reading import Options
+from tidelog.pipeline.source.splits import LOG_END, Selection
+from tidelog.protocol.records.batch import Record, build
+from tidelog.storage.directory.store import LogStore
 
 FORMATS = {0: "0.9.0", 1: "0.10.0", 2: "3.0"}
 SMALL = {"segment_bytes": 2000, "index_interval_bytes": 200, "segment_index_bytes": 4096}

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from client import RequestError
-from pipeline import cli
-from pipeline.errors import FAILED, FINDINGS, USAGE, PipelineError, SetupError, UsageError
-from pipeline.source.splits import SourceError
+from tidelog.client import RequestError
+from tidelog.pipeline import cli
+from tidelog.pipeline.errors import FAILED, FINDINGS, USAGE, PipelineError, SetupError, UsageError
+from tidelog.pipeline.source.splits import SourceError
 
 ROOT = Path(__file__).parents[2]
 
@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture
 def job(monkeypatch):
     """A job called audit that does what the test says."""
-    module = types.ModuleType("pipeline.jobs.audit", "What it does.")
+    module = types.ModuleType("tidelog.pipeline.jobs.audit", "What it does.")
     module.arguments = lambda parser: parser.add_argument("--number", type=int)
     module.run = lambda options, session: 0
     monkeypatch.setattr(cli, "module_of", lambda name: module)
@@ -56,15 +56,13 @@ def test_the_status_is_the_jobs(job):
         ),
         (
             RuntimeError(
-                "An error\n: org.x.Y: Job aborted\npipeline.errors.PipelineError: it said so\n at org"
+                "An error\n: org.x.Y: Job aborted\ntidelog.pipeline.errors.PipelineError: it said so\n at org"
             ),
             FAILED,
             "it said so",
         ),
         (
-            RuntimeError(
-                "Traceback\ntidelog._house.pipeline.errors.UsageError: it said so\n at org"
-            ),
+            RuntimeError("Traceback\ntidelog.pipeline.errors.UsageError: it said so\n at org"),
             FAILED,
             "it said so",
         ),
@@ -86,7 +84,7 @@ def test_a_failure_is_one_sentence(job, capsys, error, status, sentence):
     ("error", "has_log"),
     [
         (PipelineError("so"), False),
-        (RuntimeError("a query failed\npipeline.errors.PipelineError: so"), False),
+        (RuntimeError("a query failed\ntidelog.pipeline.errors.PipelineError: so"), False),
         (RuntimeError("so"), True),
     ],
 )

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from client import Client
-from pipeline.errors import FAILED, OK, USAGE
 from tests.pipeline import spark_cluster
 from tests.pipeline.archive.archives import contents
 from tests.pipeline.archive.test_archive import expected, some, with_logs
 from tests.pipeline.jobs.test_mirror import everything, plain
 from tests.pipeline.spark_cluster import ROOT
+from tidelog.client import Client
+from tidelog.pipeline.errors import FAILED, OK, USAGE
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 HERE = (sys.executable, "-m", "tidelog", "pipeline")
@@ -137,8 +137,8 @@ def test_spark_submit_keeps_progress_and_failures_out_of_standard_output(root):
 LISTENING = """
 import json, os
 from pathlib import Path
-from tidelog._house import room
-room("pipeline.spark_start").acquire("audit", None, {})
+from tidelog.pipeline import spark_start
+spark_start.acquire("audit", None, {})
 own = {os.readlink(one) for one in Path(f"/proc/{os.getppid()}/fd").iterdir()}
 table = [line.split() for name in ("tcp", "tcp6") for line in open(f"/proc/net/{name}")]
 listening = [row for row in table if row[3] == "0A" and f"socket:[{row[9]}]" in own]

@@ -11,17 +11,24 @@ from struct import Struct
 
 import pytest
 
-from client import ConnectionBroken
-from client.apis import METADATA
-from client.appender import Appender
-from client.sync_connection import Connection
-from pipeline.source.access import read
-from pipeline.source.reading import Options
-from pipeline.source.splits import READ_COMMITTED, READ_UNCOMMITTED, SourceError, Split
-from protocol.api import api_versions, describe_configs, fetch, list_offsets, metadata, produce
-from protocol.message import api_of, codec
-from protocol.records.batch import Record, build
-from protocol.records.column_batches import EncodedBatch
+from tidelog.client import ConnectionBroken
+from tidelog.client.apis import METADATA
+from tidelog.client.appender import Appender
+from tidelog.client.sync_connection import Connection
+from tidelog.pipeline.source.access import read
+from tidelog.pipeline.source.reading import Options
+from tidelog.pipeline.source.splits import READ_COMMITTED, READ_UNCOMMITTED, SourceError, Split
+from tidelog.protocol.api import (
+    api_versions,
+    describe_configs,
+    fetch,
+    list_offsets,
+    metadata,
+    produce,
+)
+from tidelog.protocol.message import api_of, codec
+from tidelog.protocol.records.batch import Record, build
+from tidelog.protocol.records.column_batches import EncodedBatch
 
 SERVED = {
     1: (4, 11),

@@ -9,7 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.replay.offset_map import PartitionMap, Run, Runs, read, renew, target_offset_of, write
+from tidelog.pipeline.replay.offset_map import (
+    PartitionMap,
+    Run,
+    Runs,
+    read,
+    renew,
+    target_offset_of,
+    write,
+)
 
 STEPS = st.lists(st.integers(min_value=1, max_value=3), min_size=1, max_size=80)
 

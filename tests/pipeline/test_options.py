@@ -6,9 +6,9 @@ import argparse
 
 import pytest
 
-from pipeline import options
-from pipeline.errors import UsageError
-from pipeline.plan import PLAN, Plan
+from tidelog.pipeline import options
+from tidelog.pipeline.errors import UsageError
+from tidelog.pipeline.plan import PLAN, Plan
 
 
 def parsed(*arguments):
@@ -144,7 +144,7 @@ def test_a_run_that_was_given_no_name_gets_one():
     ],
 )
 def test_a_deprecated_option_works_and_says_what_stands_for_it(arguments, name, value, capsys):
-    from pipeline import cli
+    from tidelog.pipeline import cli
 
     parser = cli._parser(arguments[0])
     assert getattr(parser.parse_args(arguments), name) == value

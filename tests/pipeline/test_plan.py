@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from pipeline.errors import PipelineError, UsageError
-from pipeline.plan import Plan, described
-from pipeline.source.splits import Split
+from tidelog.pipeline.errors import PipelineError, UsageError
+from tidelog.pipeline.plan import Plan, described
+from tidelog.pipeline.source.splits import Split
 
 ARGUMENTS = {"brokers": "b:9092", "topics": "t", "from_ms": None, "limits": (1, 2)}
 

@@ -8,7 +8,7 @@ import re
 
 import pytest
 
-from pipeline.progress import Progress
+from tidelog.pipeline.progress import Progress
 
 
 class Terminal(io.StringIO):

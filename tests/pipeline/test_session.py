@@ -7,14 +7,14 @@ import threading
 
 import pytest
 
-from client import ClusterUnreachable, RequestError
-from pipeline import cli, tasks
-from pipeline import session as session_module
-from pipeline.errors import PipelineError, SetupError, UsageError
-from pipeline.runs.task_progress import watching
-from pipeline.session import SMALL_BYTES, SPARK_START_S, TRIED_S, Session, is_small
-from pipeline.source.splits import SourceError
-from protocol.errors import ErrorCode
+from tidelog.client import ClusterUnreachable, RequestError
+from tidelog.pipeline import cli, tasks
+from tidelog.pipeline import session as session_module
+from tidelog.pipeline.errors import PipelineError, SetupError, UsageError
+from tidelog.pipeline.runs.task_progress import watching
+from tidelog.pipeline.session import SMALL_BYTES, SPARK_START_S, TRIED_S, Session, is_small
+from tidelog.pipeline.source.splits import SourceError
+from tidelog.protocol.errors import ErrorCode
 
 
 @pytest.mark.parametrize(

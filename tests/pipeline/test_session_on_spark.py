@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.errors import PipelineError
-from pipeline.session import Session
+from tidelog.pipeline.errors import PipelineError
+from tidelog.pipeline.session import Session
 
 pytestmark = pytest.mark.spark
 ATTEMPTS = 4

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline.errors import SetupError
-from pipeline.spark_start import EXACT, check_java, check_pyspark, settings, with_retries
+from tidelog.pipeline.errors import SetupError
+from tidelog.pipeline.spark_start import EXACT, check_java, check_pyspark, settings, with_retries
 
 
 def test_a_missing_java_is_one_sentence(monkeypatch, tmp_path):
@@ -44,7 +44,7 @@ def test_the_version_of_java_is_checked(monkeypatch, tmp_path, said, refused):
     ("version", "refused"), [("4.1.0", False), ("4.0.9", True), ("5.0.0", True)]
 )
 def test_the_version_of_pyspark_is_checked(monkeypatch, version, refused):
-    monkeypatch.setattr("pipeline.spark_start.metadata.version", lambda name: version)
+    monkeypatch.setattr("tidelog.pipeline.spark_start.metadata.version", lambda name: version)
     if refused:
         with pytest.raises(SetupError, match=rf"PySpark {version} is installed"):
             check_pyspark()

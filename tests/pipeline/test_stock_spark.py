@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from client import Client
-from protocol.records.batch import Record, build
+from tidelog.client import Client
+from tidelog.protocol.records.batch import Record, build
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("connector")]
 

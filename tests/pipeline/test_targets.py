@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipeline.replay.targets import NO_LIMIT, Target
+from tidelog.pipeline.replay.targets import NO_LIMIT, Target
 
 FIRST, LAST = -(2**63), 2**63 - 1
 NOW_MS = 1_700_000_000_000

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline import times
+from tidelog.pipeline import times
 
 INT64 = st.integers(min_value=times.FIRST_MS, max_value=times.LAST_MS)
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)

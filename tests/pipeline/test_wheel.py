@@ -17,9 +17,9 @@ from tests.tidelog.test_wheel import (  # noqa: F401 - fixtures
 
 pytestmark = pytest.mark.timeout(900)  # a compiler on a busy machine
 ON_SPARK = """
-from tidelog._house import room
 import config
-Session, to_iso = room("pipeline.session").Session, room("pipeline.times").to_iso
+from tidelog.pipeline.session import Session
+from tidelog.pipeline.times import to_iso
 assert config.THEIRS
 
 with Session("wheel", master="local[1]") as session:

@@ -11,9 +11,9 @@ import uuid
 
 from hypothesis import strategies as st
 
-from protocol.error_codes import ErrorCode
-from protocol.message import api_of, known_apis
-from protocol.schema import Field, Message, struct_of
+from tidelog.protocol.error_codes import ErrorCode
+from tidelog.protocol.message import api_of, known_apis
+from tidelog.protocol.schema import Field, Message, struct_of
 
 OWN_TAGS = 10_000  # tags from here on are tidelog's: no oracle knows them
 

@@ -7,7 +7,7 @@ import struct
 import pytest
 from kafka.protocol import consumer
 
-from protocol.api.fetch import (
+from tidelog.protocol.api.fetch import (
     API,
     APPEND_TIMES_TAG,
     NEWEST_MAGIC_TAG,
@@ -20,7 +20,7 @@ from protocol.api.fetch import (
     PartitionData,
     SegmentAppendTimes,
 )
-from protocol.message import codec
+from tidelog.protocol.message import codec
 
 FLEXIBLE = range(12, API.max_version + 1)
 ENTRIES = struct.pack(">qiqi", 1_767_225_600_000, 0, -(2**63), 7)

@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from protocol.records import kernels
+from tidelog.protocol.records import kernels
 
 
 @pytest.mark.skipif(not shutil.which("cc"), reason="no C compiler: the twin serves")

@@ -8,7 +8,7 @@ import sys
 import pytest
 from crc32c import crc32c as of_the_package
 
-from protocol import checksum
+from tidelog.protocol import checksum
 
 # RFC 3720, B.4; the last is the check value of the catalogue of CRC algorithms.
 KNOWN = [
@@ -19,7 +19,7 @@ KNOWN = [
 ]
 LOADED = """
 import sys
-from protocol.checksum import crc32c
+from tidelog.protocol.checksum import crc32c
 print(*sorted({"crc32c", "argparse", "importlib.metadata", "email", "zipfile"} & set(sys.modules)))
 """
 

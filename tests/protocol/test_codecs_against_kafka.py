@@ -17,10 +17,10 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
-from protocol.message import api_of, codec, known_apis
-from protocol.schema import ZERO_UUID, Field, Message, struct_of
 from tests.oracle.apache_kafka import available, fetch, find_java
 from tests.protocol.random_messages import all_codecs, codec_name, is_own, messages
+from tidelog.protocol.message import api_of, codec, known_apis
+from tidelog.protocol.schema import ZERO_UUID, Field, Message, struct_of
 
 VERSION = "3.9.1"
 EXAMPLES = 25
@@ -99,7 +99,9 @@ def test_kafka_reads_and_writes_the_same():
 
 def key_of(cls: type[Message]) -> int:
     return next(
-        entry.key for entry in known_apis() if cls.__module__ == f"protocol.api.{entry.module}"
+        entry.key
+        for entry in known_apis()
+        if cls.__module__ == f"tidelog.protocol.api.{entry.module}"
     )
 
 

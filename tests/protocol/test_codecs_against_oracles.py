@@ -19,11 +19,11 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from kio.serial import entity_reader, entity_writer
 
-from protocol import message as message_module
-from protocol.api.list_groups import ListGroupsResponse
-from protocol.message import ZERO_UUID, Codec, codec
-from protocol.schema import Message
 from tests.protocol.random_messages import all_codecs, codec_name, is_own, messages
+from tidelog.protocol import message as message_module
+from tidelog.protocol.api.list_groups import ListGroupsResponse
+from tidelog.protocol.message import ZERO_UUID, Codec, codec
+from tidelog.protocol.schema import Message
 
 QUICK, LONG = 3, 100
 EPOCH = dt.datetime.fromtimestamp(0, dt.UTC)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from kio.schema.errors import ErrorCode as KioErrorCode
 
-from protocol import errors, group_errors
-from protocol.error_class import error_class
-from protocol.error_codes import ERRORS
-from protocol.errors import BrokerError, ErrorCode, RecordError
+from tidelog.protocol import errors, group_errors
+from tidelog.protocol.error_class import error_class
+from tidelog.protocol.error_codes import ERRORS
+from tidelog.protocol.errors import BrokerError, ErrorCode, RecordError
 
 
 def subclasses() -> list[type[BrokerError]]:

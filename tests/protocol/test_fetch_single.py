@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from client.calls.replication import replica_fetch
-from protocol.api import fetch, fetch_single
-from protocol.decoder import make_decoder
-from protocol.encoder import make_encoder
-from protocol.message import codec
-from protocol.wire import DecodeError, EncodeError
+from tidelog.client.calls.replication import replica_fetch
+from tidelog.protocol.api import fetch, fetch_single
+from tidelog.protocol.decoder import make_decoder
+from tidelog.protocol.encoder import make_encoder
+from tidelog.protocol.message import codec
+from tidelog.protocol.wire import DecodeError, EncodeError
 
 _INT32 = st.integers(-(2**31), 2**31 - 1)
 _INT64 = st.integers(-(2**63), 2**63 - 1)

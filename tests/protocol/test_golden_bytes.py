@@ -10,14 +10,14 @@ import uuid
 
 import pytest
 
-from protocol.api.api_versions import ApiVersion, ApiVersionsResponse, FinalizedFeatureKey
-from protocol.api.fetch import (
+from tidelog.protocol.api.api_versions import ApiVersion, ApiVersionsResponse, FinalizedFeatureKey
+from tidelog.protocol.api.fetch import (
     EpochEndOffset,
     FetchableTopicResponse,
     FetchResponse,
     PartitionData,
 )
-from protocol.api.list_offsets import (
+from tidelog.protocol.api.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
@@ -25,15 +25,15 @@ from protocol.api.list_offsets import (
     ListOffsetsTopic,
     ListOffsetsTopicResponse,
 )
-from protocol.api.metadata import MetadataRequest, MetadataRequestTopic
-from protocol.api.produce import (
+from tidelog.protocol.api.metadata import MetadataRequest, MetadataRequestTopic
+from tidelog.protocol.api.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
     PartitionProduceResponse,
     ProduceResponse,
     TopicProduceResponse,
 )
-from protocol.message import codec, response_header
+from tidelog.protocol.message import codec, response_header
 
 TOPIC_ID = uuid.UUID("01020304-0506-0708-090a-0b0c0d0e0f10")
 

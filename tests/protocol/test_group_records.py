@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from protocol import group_records as records
-from protocol.group_records import (
+from tests.oracle.apache_kafka import available, fetch, find_java
+from tidelog.protocol import group_records as records
+from tidelog.protocol.group_records import (
     GroupMetadataValue,
     MemberMetadata,
     OffsetCommitKey,
     OffsetCommitValue,
 )
-from protocol.message import Codec, DecodeError, EncodeError
-from tests.oracle.apache_kafka import available, fetch, find_java
+from tidelog.protocol.message import Codec, DecodeError, EncodeError
 
 JUDGE = Path(__file__).with_name("GroupRecordsJudge.java")
 OFFSET = OffsetCommitValue(offset=5, leader_epoch=2, metadata="nöte", commit_timestamp=-7)

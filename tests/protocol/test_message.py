@@ -9,19 +9,19 @@ from pathlib import Path
 
 import pytest
 
-import protocol.api
-from protocol import schema, wire
-from protocol.api.fetch import (
+import tidelog.protocol.api
+from tidelog.protocol import schema, wire
+from tidelog.protocol.api.fetch import (
     FetchableTopicResponse,
     FetchPartition,
     FetchRequest,
     FetchResponse,
     PartitionData,
 )
-from protocol.api.list_groups import ListGroupsRequest
-from protocol.api.metadata import MetadataRequest, MetadataResponse, MetadataResponseTopic
-from protocol.api.offset_fetch import OffsetFetchRequest
-from protocol.api.produce import (
+from tidelog.protocol.api.list_groups import ListGroupsRequest
+from tidelog.protocol.api.metadata import MetadataRequest, MetadataResponse, MetadataResponseTopic
+from tidelog.protocol.api.offset_fetch import OffsetFetchRequest
+from tidelog.protocol.api.produce import (
     API,
     LeaderIdAndEpoch,
     PartitionProduceData,
@@ -31,7 +31,7 @@ from protocol.api.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from protocol.message import (
+from tidelog.protocol.message import (
     DecodeError,
     EncodeError,
     api_of,
@@ -41,8 +41,8 @@ from protocol.message import (
     response_header,
     served_apis,
 )
-from protocol.schema import Message, since
-from protocol.wire import read_uvarint, write_uvarint
+from tidelog.protocol.schema import Message, since
+from tidelog.protocol.wire import read_uvarint, write_uvarint
 
 
 class TestApis:
@@ -51,7 +51,9 @@ class TestApis:
             api = api_of(entry.key)
             assert (api.key, api.name) == (entry.key, entry.name)
             assert (
-                api.request.__module__ == api.response.__module__ == f"protocol.api.{entry.module}"
+                api.request.__module__
+                == api.response.__module__
+                == f"tidelog.protocol.api.{entry.module}"
             )
 
     def test_an_unknown_key_has_no_api(self):
@@ -62,8 +64,8 @@ class TestApis:
         ("asked", "imported"),
         [
             ("", []),
-            ("m.api_of(18)", ["protocol.api.api_versions"]),
-            ("m.known_apis()", [f"protocol.api.{api.module}" for api in known_apis()]),
+            ("m.api_of(18)", ["tidelog.protocol.api.api_versions"]),
+            ("m.known_apis()", [f"tidelog.protocol.api.{api.module}" for api in known_apis()]),
         ],
     )
     def test_a_declaration_is_imported_when_it_is_asked_for_and_makes_no_codec(
@@ -71,10 +73,10 @@ class TestApis:
     ):
         code = (
             "import sys; before = set(sys.modules)\n"
-            f"import protocol.message as m; {asked}\n"
+            f"import tidelog.protocol.message as m; {asked}\n"
             "new = set(sys.modules) - before\n"
-            "print(*sorted(n for n in new if n.startswith('protocol.api.') or n in "
-            "('inspect', 'dataclasses', 'protocol.decoder', 'protocol.encoder')))"
+            "print(*sorted(n for n in new if n.startswith('tidelog.protocol.api.') or n in "
+            "('inspect', 'dataclasses', 'tidelog.protocol.decoder', 'tidelog.protocol.encoder')))"
         )
         done = subprocess.run(
             [sys.executable, "-c", code], capture_output=True, text=True, check=True
@@ -82,7 +84,7 @@ class TestApis:
         assert done.stdout.split() == sorted(imported)
 
     def test_every_file_of_the_folder_is_an_api(self):
-        folder = Path(protocol.api.__file__).parent
+        folder = Path(tidelog.protocol.api.__file__).parent
         files = {path.stem for path in folder.glob("*.py")} - {"__init__"}
         assert {api.module for api in known_apis()} == files - {
             name for name in files if name.endswith("_single")

@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from protocol.decoder import _Decoder
-from protocol.message import DecodeError, api_of, codec, known_apis, read_request_header
-from protocol.schema import Field, Message, struct_of
-from protocol.wire import write_uvarint
 from tests.sampling import sampled
+from tidelog.protocol.decoder import _Decoder
+from tidelog.protocol.message import DecodeError, api_of, codec, known_apis, read_request_header
+from tidelog.protocol.schema import Field, Message, struct_of
+from tidelog.protocol.wire import write_uvarint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -7,9 +7,9 @@ import io
 import pytest
 from kafka.protocol.api_header import RequestHeader
 
-from protocol.message import DecodeError, read_request_header
-from protocol.sender import Sender, written_tags
-from protocol.wire import skip_tags
+from tidelog.protocol.message import DecodeError, read_request_header
+from tidelog.protocol.sender import Sender, written_tags
+from tidelog.protocol.wire import skip_tags
 
 SENDER = Sender(2, 2**40, bytes(range(16)))
 HEAD = bytes.fromhex("0001 0011 00000005 0001 63")  # Fetch v17

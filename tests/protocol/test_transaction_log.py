@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from protocol import transaction_log as records
-from protocol.transaction_log import Metadata, State
-from protocol.wire import DecodeError, EncodeError
+from tidelog.protocol import transaction_log as records
+from tidelog.protocol.transaction_log import Metadata, State
+from tidelog.protocol.wire import DecodeError, EncodeError
 
 PARTITIONS = frozenset({("b", 3), ("b", 1), ("a", 0)})
 OPEN = Metadata(1000, 3, 60_000, State.ONGOING, PARTITIONS, 5, 4, transaction_version=2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import threading
 
-from storage import files
+from tidelog.storage import files
 
 
 class Unsynced(files.System):

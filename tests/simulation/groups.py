@@ -18,11 +18,11 @@ import itertools
 import random
 from typing import TYPE_CHECKING, Any
 
-from broker.groups.group import Group
-from broker.groups.messages import Answer, Join, Joined, State, Store, Synced
-from broker.groups.store import Committed, Loading, StoredGroup
-from protocol.errors import BrokerError, ErrorCode
-from protocol.group_errors import MemberIdRequired
+from tidelog.broker.groups.group import Group
+from tidelog.broker.groups.messages import Answer, Join, Joined, State, Store, Synced
+from tidelog.broker.groups.store import Committed, Loading, StoredGroup
+from tidelog.protocol.errors import BrokerError, ErrorCode
+from tidelog.protocol.group_errors import MemberIdRequired
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -18,14 +18,14 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
-from storage import files
+from tidelog.storage import files
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from protocol.wire import Buffer
+    from tidelog.protocol.wire import Buffer
 
 _BEHIND_OUR_BACK = (".lock",)  # holds nothing
 

@@ -18,12 +18,12 @@ import uuid
 
 import pytest
 
-from config.topic import TopicConfig
-from protocol.records.batch import Record, build, records
-from storage import files
-from storage.directory.store import LogStore
-from storage.log.times import partition_times
 from tests.simulation.power_loss import Disk, PowerLoss
+from tidelog.config.topic import TopicConfig
+from tidelog.protocol.records.batch import Record, build, records
+from tidelog.storage import files
+from tidelog.storage.directory.store import LogStore
+from tidelog.storage.log.times import partition_times
 
 LOSSES = int(os.environ.get("TIDELOG_POWER_LOSSES", "30"))
 FIRST = int(os.environ.get("TIDELOG_POWER_SEED", "0"))

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from protocol.errors import CorruptMessage
-from storage import filenames
-from storage.compaction.cleaner import Cleaner
-from storage.log.compactor import DEDUPE_BYTES, LOAD_FACTOR, Compaction
-from storage.log.partition import Partition
+from tidelog.protocol.errors import CorruptMessage
+from tidelog.storage import filenames
+from tidelog.storage.compaction.cleaner import Cleaner
+from tidelog.storage.log.compactor import DEDUPE_BYTES, LOAD_FACTOR, Compaction
+from tidelog.storage.log.partition import Partition
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from config.topic import TopicConfig
+    from tidelog.config.topic import TopicConfig
 
 _FOREVER_MS = 2**63 - 1
 

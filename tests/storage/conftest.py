@@ -7,11 +7,11 @@ import uuid
 
 import pytest
 
-from config.topic import TopicConfig
-from protocol.records.batch import Record, build, records
-from storage import files
-from storage.directory.store import LogStore
 from tests.simulation.disks import Unsynced
+from tidelog.config.topic import TopicConfig
+from tidelog.protocol.records.batch import Record, build, records
+from tidelog.storage import files
+from tidelog.storage.directory.store import LogStore
 
 TOPIC_ID = uuid.UUID(int=7)
 
@@ -120,8 +120,8 @@ class Log:
 @pytest.fixture(autouse=True)
 def no_waiting_for_the_disk(monkeypatch):
     """No test here cuts the power, and hundreds of fsyncs cost a minute."""
-    monkeypatch.setattr("storage.files.os.fsync", lambda _: None)
-    monkeypatch.setattr("storage.files.os.fdatasync", lambda _: None)
+    monkeypatch.setattr("tidelog.storage.files.os.fsync", lambda _: None)
+    monkeypatch.setattr("tidelog.storage.files.os.fdatasync", lambda _: None)
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ import uuid
 
 import pytest
 
-from storage import checkpoints
-from storage.checkpoints import CheckpointError
+from tidelog.storage import checkpoints
+from tidelog.storage.checkpoints import CheckpointError
 
 
 def test_an_offset_checkpoint_is_kafkas(tmp_path):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from storage import filenames
+from tidelog.storage import filenames
 
 
 def test_segment_files_have_twenty_digits():

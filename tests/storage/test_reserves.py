@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from storage import files, reserves
-from storage.files import System
+from tidelog.storage import files, reserves
+from tidelog.storage.files import System
 
 SIZE = 1 << 16
 

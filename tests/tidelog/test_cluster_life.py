@@ -9,14 +9,14 @@ import urllib.request
 import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
-from client import Client
-from client.calls import reassignments
-from protocol.errors import ErrorCode
 from tests.broker import asking
 from tests.oracle import wire
 from tidelog.cli.parser import main
+from tidelog.client import Client
+from tidelog.client.calls import reassignments
 from tidelog.cluster import BrokerCluster
 from tidelog.process import BrokerFailed, BrokerProcess
+from tidelog.protocol.errors import ErrorCode
 
 
 def send(bootstrap, *values):

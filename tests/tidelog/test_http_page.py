@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from kafka import KafkaAdminClient, KafkaProducer
 
-from broker.http.api import ROUTES
+from tidelog.broker.http.api import ROUTES
 from tidelog.cli.parser import main
 from tidelog.process import BrokerProcess
 

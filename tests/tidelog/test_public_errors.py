@@ -11,7 +11,7 @@ import pytest
 import tidelog.errors
 import tidelog.jobs
 import tidelog.spark
-from tidelog._house import room
+from tidelog.client import Client, errors
 
 WITH_A_CODE = {"RequestError", "PartitionRefused"}
 
@@ -39,15 +39,15 @@ def test_an_error_is_named_as_it_is_imported(name):
 
 def test_every_error_of_the_client_is_public():
     """As a cause in a traceback, too."""
-    internal = vars(room("client.errors")).values()
+    internal = vars(errors).values()
     kinds = {each for each in internal if isinstance(each, type) and issubclass(each, Exception)}
     assert {each.__module__ for each in kinds} == {"tidelog.errors"}
     assert {each.__name__ for each in kinds} == set(tidelog.errors.__all__)
     with pytest.raises(tidelog.errors.ClusterUnreachable) as failed:
-        room("client").Client("127.0.0.1:1", timeout_s=0.1).topics()
+        Client("127.0.0.1:1", timeout_s=0.1).topics()
     told = "".join(traceback.format_exception(failed.value))
     assert "\ntidelog.errors.ClusterUnreachable: 127.0.0.1:1 cannot be reached" in told
-    assert "_house.client.errors" not in told
+    assert "tidelog.client.errors" not in told
 
 
 def test_a_job_that_fails_raises_them(tmp_path):

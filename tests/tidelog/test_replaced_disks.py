@@ -7,13 +7,13 @@ import time
 
 import pytest
 
-from protocol.records import batch
 from tests.broker.replicas.load import Load, consumed, create
 from tests.broker.subject import eventually
 from tests.oracle import wire
 from tidelog.cli.brokers.gathering import gathered
 from tidelog.cli.parser import main
 from tidelog.cluster import BrokerCluster
+from tidelog.protocol.records import batch
 
 PARTITIONS = 6
 WITHIN_S = 90

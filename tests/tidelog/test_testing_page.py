@@ -11,7 +11,7 @@ from pathlib import Path
 
 from kafka import KafkaProducer
 
-from broker.testing.control import ROUTES
+from tidelog.broker.testing.control import ROUTES
 from tidelog.process import BrokerProcess
 
 PAGE = Path(__file__).parents[2] / "docs" / "testing.md"

@@ -67,7 +67,7 @@ def build(tmp_path_factory, **environ):
         shutil.copy(ROOT / name, source)
     for name in (*ROOMS, "tidelog"):
         built = shutil.ignore_patterns("__pycache__", "*.so")  # Cython judges an old _kernels.c
-        shutil.copytree(ROOT / name, source / name, ignore=built)
+        shutil.copytree(ROOT / name, source / name, symlinks=True, ignore=built)
     target = tmp_path_factory.mktemp("wheel")
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "wheel", "--quiet"]
     command = [*pip, "--no-deps", "--no-build-isolation", "--wheel-dir", str(target), "."]
@@ -121,9 +121,9 @@ def test_its_files(wheel):
             if "__pycache__" not in path.parts
         }
         packed = {
-            name.removeprefix("tidelog/_house/")
+            name.removeprefix("tidelog/")
             for name in names
-            if name.startswith(f"tidelog/_house/{room}/") and name.endswith(".py")
+            if name.startswith(f"tidelog/{room}/") and name.endswith(".py")
         }
         assert packed == ours
     assert not [name for name in names if name.endswith((".c", ".pyx"))]
@@ -188,8 +188,8 @@ def with_dependencies(environment):
 
 def test_it_serves_beside_a_users_own_packages(with_dependencies, project):
     python, site_packages = with_dependencies
-    code = "import tidelog._house; print(tidelog._house.open_house())"
-    assert run([python, "-c", code], project) == f"{site_packages}/tidelog/_house\n"
+    code = "from tidelog import broker; print(broker.__file__)"
+    assert run([python, "-c", code], project) == f"{site_packages}/tidelog/broker/__init__.py\n"
     built = any(site_packages.rglob("_kernels*.so"))  # not without a C compiler
     assert run([python, "-c", SERVE], project).split() == [
         *(("kernels", "compiled") if built else ("twin", "python")),

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import contextlib
 
-from protocol.error_codes import ErrorCode
 from tests.broker import asking
 from tests.broker.api.test_describe_configs import ask as describe
 from tests.broker.members import commit, fetched
@@ -28,6 +27,7 @@ from tests.broker.subject import Subject, eventually
 from tests.oracle import recordset
 from tests.oracle.recordset import Rec
 from tests.time.scripts import arguments, times_in
+from tidelog.protocol.error_codes import ErrorCode
 
 _SET, _DELETE = 0, 1
 _SOURCES = {

@@ -16,9 +16,9 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 
-from storage.time.corrections import ForwardStep
-from storage.time.trusted_clock import Leap, Reading, StepBack, TrustedClock
 from tests.time.scripts import arguments
+from tidelog.storage.time.corrections import ForwardStep
+from tidelog.storage.time.trusted_clock import Leap, Reading, StepBack, TrustedClock
 
 _INTERVAL_MS = 10_000
 _UNITS_MS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "y": 365 * 86_400_000}

@@ -2,8 +2,8 @@
 
 import pytest
 
-from storage import files
 from tests.simulation.disks import Unsynced
+from tidelog.storage import files
 
 
 @pytest.fixture(autouse=True)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from storage.time.retention import Candidate, segments_to_delete
-from storage.time.segment_times import SegmentTimes
-from storage.time.stamping import stamps_at
 from tests.time_rules import time_rules
+from tidelog.storage.time.retention import Candidate, segments_to_delete
+from tidelog.storage.time.segment_times import SegmentTimes
+from tidelog.storage.time.stamping import stamps_at
 
 TO_DELETE = segments_to_delete
 

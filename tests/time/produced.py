@@ -7,9 +7,9 @@ from zlib import crc32
 
 from crc32c import crc32c
 
-from protocol.records.batch import Record, build
 from tests.time.scripts import times_in
 from tests.time.stored_bytes import CODECS
+from tidelog.protocol.records.batch import Record, build
 
 
 def produced(options):

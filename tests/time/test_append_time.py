@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from storage.log import lookup
-from storage.log.recovery import unknown_append_times
-from storage.segment.append_times import AppendTimes
-from storage.segment.appended.layout import UNKNOWN
-from storage.segment.segment import Segment
 from tests.time.planting import patched
 from tests.time.scripts import SCRIPTS
 from tests.time.world import run_part
 from tests.time_rules import time_rules
+from tidelog.storage.log import lookup
+from tidelog.storage.log.recovery import unknown_append_times
+from tidelog.storage.segment.append_times import AppendTimes
+from tidelog.storage.segment.appended.layout import UNKNOWN
+from tidelog.storage.segment.segment import Segment
 
 REACHING, REACH = AppendTimes.first_reaching, lookup._reach
 APPEND, LOOK_UP, TIMES_OF = AppendTimes.append, lookup.find_append_time, lookup.times_of

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import pytest
 
-from config.topic import TopicConfig
-from storage.log.times import partition_times
-from storage.log.times.largest_event import LargestEvent
-from storage.time.event_time import capped
-from storage.time.lookup import reaches
-from storage.time.retention import (
+from tests.time.planting import all_that_may_go, patched
+from tests.time.scripts import SCRIPTS
+from tests.time.world import run_part
+from tests.time_rules import time_rules
+from tidelog.config.topic import TopicConfig
+from tidelog.storage.log.times import partition_times
+from tidelog.storage.log.times.largest_event import LargestEvent
+from tidelog.storage.time.event_time import capped
+from tidelog.storage.time.lookup import reaches
+from tidelog.storage.time.retention import (
     _EventTimes,
     expires_from,
     floored_until,
     outdated_by,
     retention_schedule,
 )
-from storage.time.segment_times import SegmentTimes
-from storage.time.timestamp import later
-from tests.time.planting import all_that_may_go, patched
-from tests.time.scripts import SCRIPTS
-from tests.time.world import run_part
-from tests.time_rules import time_rules
+from tidelog.storage.time.segment_times import SegmentTimes
+from tidelog.storage.time.timestamp import later
 
 EXPIRES_FROM, FLOORED_UNTIL, SCHEDULE = expires_from, floored_until, retention_schedule
 OUTDATED_BY, REACHES = outdated_by, reaches

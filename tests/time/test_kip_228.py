@@ -8,23 +8,23 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.records import kernels
-from protocol.records.layout import NO_TIMESTAMP
-from storage.log.times import partition_times
-from storage.log.times.largest_event import LargestEvent
-from storage.segment.append_times import AppendTimes
-from storage.segment.segment import Segment
-from storage.segment.time_index import TimeIndex
-from storage.time.lookup import reaches
-from storage.time.retention import aged_from, retention_of
-from storage.time.rolling import should_roll
-from storage.time.segment_times import SegmentTimes
-from storage.time.stamping import reported
-from storage.time.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP, exceeds, or_none
 from tests.time.planting import both, exceeding, noting, patched, stamped
 from tests.time.scripts import SCRIPTS
 from tests.time.world import run_part
 from tests.time_rules import time_rules
+from tidelog.protocol.records import kernels
+from tidelog.protocol.records.layout import NO_TIMESTAMP
+from tidelog.storage.log.times import partition_times
+from tidelog.storage.log.times.largest_event import LargestEvent
+from tidelog.storage.segment.append_times import AppendTimes
+from tidelog.storage.segment.segment import Segment
+from tidelog.storage.segment.time_index import TimeIndex
+from tidelog.storage.time.lookup import reaches
+from tidelog.storage.time.retention import aged_from, retention_of
+from tidelog.storage.time.rolling import should_roll
+from tidelog.storage.time.segment_times import SegmentTimes
+from tidelog.storage.time.stamping import reported
+from tidelog.storage.time.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP, exceeds, or_none
 
 EXCEEDS, REACHES, OR_NONE = exceeds, reaches, or_none
 AGED_FROM, SHOULD_ROLL, PACK = aged_from, should_roll, partition_times.pack

@@ -19,17 +19,6 @@ import os
 
 import pytest
 
-from storage.log import lookup
-from storage.log.producers.producer_state import Producers
-from storage.log.recovery import unknown_append_times
-from storage.log.times import partition_times
-from storage.segment import time_search
-from storage.segment.append_times import AppendTimes
-from storage.segment.offset_index import OffsetIndex
-from storage.segment.segment import Segment
-from storage.segment.time_index import TimeIndex
-from storage.time.retention import aged_from
-from storage.time.rolling import should_roll
 from tests.time.planting import (
     TO_DELETE,
     all_that_may_go,
@@ -42,6 +31,17 @@ from tests.time.planting import (
 from tests.time.scripts import HERE, SCRIPTS, parse, unparse
 from tests.time.world import run_part
 from tests.time_rules import time_rules
+from tidelog.storage.log import lookup
+from tidelog.storage.log.producers.producer_state import Producers
+from tidelog.storage.log.recovery import unknown_append_times
+from tidelog.storage.log.times import partition_times
+from tidelog.storage.segment import time_search
+from tidelog.storage.segment.append_times import AppendTimes
+from tidelog.storage.segment.offset_index import OffsetIndex
+from tidelog.storage.segment.segment import Segment
+from tidelog.storage.segment.time_index import TimeIndex
+from tidelog.storage.time.retention import aged_from
+from tidelog.storage.time.rolling import should_roll
 
 
 @pytest.mark.parametrize(

@@ -39,14 +39,6 @@ import os
 import struct
 import uuid
 
-from config import BrokerConfig, ConfigError, topic_config
-from protocol.errors import BrokerError
-from protocol.records.convert import down_convert
-from storage import files
-from storage.directory.opening_clock import ClockNow
-from storage.directory.store import LogStore
-from storage.time.corrections import NO_HISTORY, ClockHistory, ForwardStep
-from storage.time.retention import APPEND_BASIS
 from tests.simulation.disks import Disk
 from tests.storage.cleaning import clean
 from tests.time.broker_world import BrokerWorld
@@ -54,6 +46,14 @@ from tests.time.clock_world import ClockWorld
 from tests.time.produced import produced, with_delta
 from tests.time.scripts import arguments
 from tests.time.stored_bytes import consumed, describe, shown
+from tidelog.config import BrokerConfig, ConfigError, topic_config
+from tidelog.protocol.errors import BrokerError
+from tidelog.protocol.records.convert import down_convert
+from tidelog.storage import files
+from tidelog.storage.directory.opening_clock import ClockNow
+from tidelog.storage.directory.store import LogStore
+from tidelog.storage.time.corrections import NO_HISTORY, ClockHistory, ForwardStep
+from tidelog.storage.time.retention import APPEND_BASIS
 
 
 def time_entries(path, base):

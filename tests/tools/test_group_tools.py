@@ -13,12 +13,12 @@ import time
 
 import pytest
 
-from protocol.group_records import partition_of
 from tests.broker.asking import new_name, produce
 from tests.broker.subject import eventually
 from tests.oracle import recordset
 from tests.oracle.recordset import Rec
 from tests.tools import java_tools
+from tidelog.protocol.group_records import partition_of
 
 pytestmark = [pytest.mark.oracle, pytest.mark.timeout(900)]
 

@@ -8,24 +8,24 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any
 
-from client import ClientError, GroupOffset, RequestError
-from client.calls import groups as group_calls
-from client.calls import records as record_calls
-from client.calls import settings as setting_calls
-from client.calls import topics as topic_calls
-from client.errors import PartitionRefused
-from protocol.errors import ErrorCode
 from tidelog.cli.cluster_parts import Entry, Group, Member, Partition, Topic
 from tidelog.cli.connecting import connect, raised_as_sentences, sentence_of
 from tidelog.cli.shared import USAGE, CommandError, ask
+from tidelog.client import ClientError, GroupOffset, RequestError
+from tidelog.client.calls import groups as group_calls
+from tidelog.client.calls import records as record_calls
+from tidelog.client.calls import settings as setting_calls
+from tidelog.client.calls import topics as topic_calls
+from tidelog.client.errors import PartitionRefused
+from tidelog.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from types import TracebackType
     from typing import Self
 
-    from client.flow import Call
-    from protocol.topic_partition import TopicPartition
+    from tidelog.client.flow import Call
+    from tidelog.protocol.topic_partition import TopicPartition
 
 UNSAYABLE_MS = range(-6, 0)  # times that ListOffsets cannot ask for
 INACTIVE = frozenset({"", "Empty", "Dead"})  # a group without members; old brokers send ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from protocol.topic_partition import TopicPartition
+    from tidelog.protocol.topic_partition import TopicPartition
 
 
 class Partition(NamedTuple):

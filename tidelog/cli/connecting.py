@@ -9,7 +9,8 @@ import contextlib
 import socket
 from typing import TYPE_CHECKING
 
-from client import (
+from tidelog.cli.shared import USAGE, CommandError, check_address
+from tidelog.client import (
     AuthenticationFailed,
     Brokers,
     Client,
@@ -20,12 +21,11 @@ from client import (
     address_of,
     secured,
 )
-from client.consumer import BrokenRecords
-from client.errors import HandshakeBroken
-from client.security import access_to
-from client.sync_connection import Connection
-from protocol.errors import ErrorCode
-from tidelog.cli.shared import USAGE, CommandError, check_address
+from tidelog.client.consumer import BrokenRecords
+from tidelog.client.errors import HandshakeBroken
+from tidelog.client.security import access_to
+from tidelog.client.sync_connection import Connection
+from tidelog.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     import argparse
@@ -48,7 +48,7 @@ def use_command_config(options: argparse.Namespace) -> None:
 
     Raises CommandError for a mistake in the file.
     """
-    from client.security.files import security_in
+    from tidelog.client.security.files import security_in
 
     try:
         options.broker = secured(options.broker, security_in(options.command_config))

@@ -16,9 +16,6 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from client import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED
-from client.consumer import Consumer
-from protocol.records.layout import NO_TIMESTAMP
 from tidelog.cli.cluster import UNSAYABLE_MS, Cluster
 from tidelog.cli.connecting import raised_as_sentences
 from tidelog.cli.escaping import escaped
@@ -31,13 +28,16 @@ from tidelog.cli.records import (
     to_json,
 )
 from tidelog.cli.shared import USAGE, CommandError, add_broker, add_common, add_topic, ask, bar, run
+from tidelog.client import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED
+from tidelog.client.consumer import Consumer
 from tidelog.control import ControlClient, ControlError
+from tidelog.protocol.records.layout import NO_TIMESTAMP
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterator, Mapping
 
-    from client.consumer import Consumed
+    from tidelog.client.consumer import Consumed
 
 _TIMES_S = 60.0
 _POLL_MS = 200

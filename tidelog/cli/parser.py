@@ -176,7 +176,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 setattr(options, name, _as_text(parser, value))
         status: int = options.run(options)
         return status
-    return _dump(options) if options.command == "dump" else _serve(options)
+    return _dump(options) if options.command == "dump" else run_serve(options)
 
 
 def _with_signed_values(arguments: Sequence[str]) -> list[str]:
@@ -226,7 +226,6 @@ def _parser(command: str | None = None) -> argparse.ArgumentParser:
     for name, (module, add_options, run, described) in _ASKING.items():
         asking = commands.add_parser(name, help=described, allow_abbrev=False)
         if name == command:
-            _open_house(name)
             asking.description = f"{described[0].upper()}{described[1:]}."
             functions = importlib.import_module(module)
             getattr(functions, add_options)(asking)
@@ -257,30 +256,14 @@ _DUMP = (
 )
 
 
-def _serve(options: argparse.Namespace) -> int:
-    _open_house("serve")
-    return run_serve(options)
-
-
 def _pipeline(arguments: Sequence[str]) -> int:
     """Runs a job on Spark; it has its own sub-commands and options."""
-    from tidelog._house import room
+    from tidelog.pipeline.cli import main
 
-    return int(room("pipeline.cli").main(arguments))
-
-
-def _open_house(command: str) -> None:
-    """Makes our own packages importable in this process; exits with status 2 if it cannot."""
-    from tidelog._house import HouseError, open_house
-
-    try:
-        open_house()
-    except HouseError as error:
-        sys.exit(_refuse(command, str(error)))
+    return main(arguments)
 
 
 def _dump(options: argparse.Namespace) -> int:
-    _open_house("dump")
     from tidelog.dump import dump
     from tidelog.dump.segments import UNPACK_LIMIT, Wanted
 

@@ -17,13 +17,6 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING, BinaryIO
 
-from client import ClientError, RequestError
-from client.calls.topics import describe
-from client.producer import ACKS_ALL, Producer
-from protocol.errors import ErrorCode
-from protocol.records.kernels.rows_py import murmur2
-from protocol.records.layout import Compression
-from protocol.records.layout import Record as Sent
 from tidelog.cli.cluster import Cluster
 from tidelog.cli.connecting import connect, raised_as_sentences, sentence_of
 from tidelog.cli.records import Record, from_json, is_relative, time_of
@@ -37,6 +30,13 @@ from tidelog.cli.shared import (
     print_lines,
     run,
 )
+from tidelog.client import ClientError, RequestError
+from tidelog.client.calls.topics import describe
+from tidelog.client.producer import ACKS_ALL, Producer
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.records.kernels.rows_py import murmur2
+from tidelog.protocol.records.layout import Compression
+from tidelog.protocol.records.layout import Record as Sent
 
 if TYPE_CHECKING:
     import argparse

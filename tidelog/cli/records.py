@@ -13,9 +13,9 @@ import json
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from protocol.records.layout import NO_TIMESTAMP
 from tidelog.cli.escaping import as_json
 from tidelog.cli.shared import USAGE, CommandError, instant_of, instants
+from tidelog.protocol.records.layout import NO_TIMESTAMP
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -11,10 +11,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from storage import filenames
-from storage.segment.log_file import Tail
-from storage.segment.scrub import Place, scrub
-from storage.segment.segment import Segment
 from tidelog.cli.shared import (
     FAILED,
     USAGE,
@@ -27,12 +23,16 @@ from tidelog.cli.shared import (
     run,
     size_of,
 )
+from tidelog.storage import filenames
+from tidelog.storage.segment.log_file import Tail
+from tidelog.storage.segment.scrub import Place, scrub
+from tidelog.storage.segment.segment import Segment
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterator, Sequence
 
-    from storage.segment.scrub import BadBatch
+    from tidelog.storage.segment.scrub import BadBatch
 
 _SLICE_BYTES = 4 * 2**20
 _NO_LIMIT = 2**63  # no segment follows

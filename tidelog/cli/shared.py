@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import functools
 import http.client
 import json
 import os
@@ -383,15 +382,8 @@ def confirm(question: str, *, refusal: str, declined: str, yes: bool) -> None:
         raise CommandError(declined)
 
 
-@functools.cache
 def instants() -> ModuleType:
-    """Returns the broker's own parser of times (config/instants.py). Raises CommandError."""
-    from tidelog._house import HouseError, open_house
-
-    try:
-        open_house()
-    except HouseError as error:
-        raise CommandError(str(error)) from None
-    from config import instants
+    """Returns the broker's own parser of times, which is imported late: with it come all settings."""
+    from tidelog.config import instants
 
     return instants

@@ -12,26 +12,26 @@ import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from broker.metadata import records
-from broker.metadata.local import FILE, metadata_of, shared_path
-from broker.metadata.sqlite.store import SqliteStore
-from broker.metadata.store import Delete, MetadataError, unchanged_since
-from broker.quotas import entity
-from config.ignored import shown
-from config.load import BROKER_NAMES, DEFAULT_NAMES, TOPIC_NAMES
-from config.setting import written
-from protocol.errors import BrokerError
-from storage.directory.log_directory import LogDirectory, LogDirectoryError
+from tidelog.broker.metadata import records
+from tidelog.broker.metadata.local import FILE, metadata_of, shared_path
+from tidelog.broker.metadata.sqlite.store import SqliteStore
+from tidelog.broker.metadata.store import Delete, MetadataError, unchanged_since
+from tidelog.broker.quotas import entity
 from tidelog.cli.brokers.adopt import settings_given
 from tidelog.cli.configs import DELETING
 from tidelog.cli.shared import USAGE, CommandError, confirm, print_json, print_lines, print_table
+from tidelog.config.ignored import shown
+from tidelog.config.load import BROKER_NAMES, DEFAULT_NAMES, TOPIC_NAMES
+from tidelog.config.setting import written
+from tidelog.protocol.errors import BrokerError
+from tidelog.storage.directory.log_directory import LogDirectory, LogDirectoryError
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable, Mapping
 
-    from broker.metadata.records import Record
-    from broker.metadata.store import KeyValue, KeyValueStore, Operation
+    from tidelog.broker.metadata.records import Record
+    from tidelog.broker.metadata.store import KeyValue, KeyValueStore, Operation
 
 BROKERS = "brokers"
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
-from client import EARLIEST, LATEST
 from tidelog.cli.cluster import Cluster
 from tidelog.cli.configs import Changes, add_asking, alter, as_json, settings_of
 from tidelog.cli.escaping import escaped
@@ -26,6 +25,7 @@ from tidelog.cli.shared import (
     run_action,
     size_of,
 )
+from tidelog.client import EARLIEST, LATEST
 
 if TYPE_CHECKING:
     import argparse

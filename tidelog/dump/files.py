@@ -28,13 +28,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from storage import checkpoints, filenames
-from storage.directory import scrub_file
-from storage.directory.checked_json import CheckedJsonError
-from storage.directory.clock_file import parse_clock
-from storage.log.producers import producer_snapshots
-from storage.log.times import partition_times
-from storage.time.timestamp import MAX_TIMESTAMP, or_none
 from tidelog.dump.indexes import (
     read_append_times,
     read_negative_times,
@@ -43,13 +36,20 @@ from tidelog.dump.indexes import (
     read_transaction_index,
 )
 from tidelog.dump.segments import Finding, Row, base_offset_of, known, read_segment
+from tidelog.storage import checkpoints, filenames
+from tidelog.storage.directory import scrub_file
+from tidelog.storage.directory.checked_json import CheckedJsonError
+from tidelog.storage.directory.clock_file import parse_clock
+from tidelog.storage.log.producers import producer_snapshots
+from tidelog.storage.log.times import partition_times
+from tidelog.storage.time.timestamp import MAX_TIMESTAMP, or_none
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from storage.segment.segment_line import SegmentLine
-    from storage.time.corrections import Correction
     from tidelog.dump.segments import Wanted
+    from tidelog.storage.segment.segment_line import SegmentLine
+    from tidelog.storage.time.corrections import Correction
 
 _FOREVER_MS = 2**62
 

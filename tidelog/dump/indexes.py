@@ -8,28 +8,28 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from protocol.errors import CorruptMessage
-from protocol.records.batch import scan, summarize
-from storage import filenames, files
-from storage.segment import offset_index, time_index, transaction_index
-from storage.segment.appended.entries import opened
-from storage.segment.appended.layout import DAMAGED, END, HEADER, UNKNOWN
-from storage.segment.batch_headers import HEADER_SIZE, batch_size, last_offset_at
-from storage.segment.named_file import NamedFile
-from storage.segment.time_index import TimeEntry, TimeIndex
-from storage.time.append_time import goes_back
-from storage.time.timestamp import exceeds, or_none
 from tidelog.cli.shared import counted
 from tidelog.dump.segments import Finding, Row, base_offset_of, next_base_after, segment_of
+from tidelog.protocol.errors import CorruptMessage
+from tidelog.protocol.records.batch import scan, summarize
+from tidelog.storage import filenames, files
+from tidelog.storage.segment import offset_index, time_index, transaction_index
+from tidelog.storage.segment.appended.entries import opened
+from tidelog.storage.segment.appended.layout import DAMAGED, END, HEADER, UNKNOWN
+from tidelog.storage.segment.batch_headers import HEADER_SIZE, batch_size, last_offset_at
+from tidelog.storage.segment.named_file import NamedFile
+from tidelog.storage.segment.time_index import TimeEntry, TimeIndex
+from tidelog.storage.time.append_time import goes_back
+from tidelog.storage.time.timestamp import exceeds, or_none
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from storage.segment.appended.entries import Contents
-    from storage.segment.appended.layout import Entry, Layout
-    from storage.segment.log_file import Found
     from tidelog.dump.segments import Wanted
+    from tidelog.storage.segment.appended.entries import Contents
+    from tidelog.storage.segment.appended.layout import Entry, Layout
+    from tidelog.storage.segment.log_file import Found
 
 
 def read_offset_index(path: Path, wanted: Wanted) -> Iterator[Row | Finding]:

@@ -9,25 +9,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from protocol.errors import CorruptMessage, UnpackedTooLarge
-from protocol.records.batch import Compression, records, summarize, verify
-from protocol.records.layout import CODEC_MASK
-from storage import filenames, files
-from storage.segment.append_times import AppendTimes
-from storage.segment.batch_headers import HEADER_SIZE, batch_size
-from storage.segment.log_file import Tail
-from storage.segment.named_file import NamedFile
-from storage.segment.segment import Segment
-from storage.time.stamping import LOG_APPEND_TIME
-from storage.time.timestamp import or_none
 from tidelog.cli.shared import counted
+from tidelog.protocol.errors import CorruptMessage, UnpackedTooLarge
+from tidelog.protocol.records.batch import Compression, records, summarize, verify
+from tidelog.protocol.records.layout import CODEC_MASK
+from tidelog.storage import filenames, files
+from tidelog.storage.segment.append_times import AppendTimes
+from tidelog.storage.segment.batch_headers import HEADER_SIZE, batch_size
+from tidelog.storage.segment.log_file import Tail
+from tidelog.storage.segment.named_file import NamedFile
+from tidelog.storage.segment.segment import Segment
+from tidelog.storage.time.stamping import LOG_APPEND_TIME
+from tidelog.storage.time.timestamp import or_none
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from protocol.records.batch import Batch, Record, Summary
-    from storage.segment.log_file import Found
+    from tidelog.protocol.records.batch import Batch, Record, Summary
+    from tidelog.storage.segment.log_file import Found
 
     AppendedAt = Callable[[int], int | None]
 

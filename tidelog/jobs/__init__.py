@@ -21,7 +21,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tidelog._house import room
 from tidelog.jobs.results import (
     ArchiveResult,
     AuditResult,
@@ -32,18 +31,13 @@ from tidelog.jobs.results import (
     VerifyResult,
     WhatifResult,
 )
+from tidelog.pipeline.calls import keywords as _keywords
+from tidelog.pipeline.calls.call import call as _call
+from tidelog.pipeline.errors import PipelineError as JobError
+from tidelog.pipeline.errors import Refused, SetupError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-_call = room("pipeline.calls.call").call
-_keywords = room("pipeline.calls.keywords")
-_errors = room("pipeline.errors")
-
-JobError = _errors.PipelineError
-Refused = _errors.Refused
-SetupError = _errors.SetupError
-UsageError = _errors.UsageError
 
 
 def _function(name: str, result: type[Result]) -> Callable[..., Any]:

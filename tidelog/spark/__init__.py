@@ -12,16 +12,15 @@ this package imports no PySpark.
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
-
-from tidelog._house import room
 
 __all__ = ["NotThere", "OptionError", "SourceError", "register"]
 
 _ERRORS = {
-    "NotThere": "pipeline.source.splits",
-    "OptionError": "pipeline.timelog.names",
-    "SourceError": "pipeline.source.splits",
+    "NotThere": "tidelog.pipeline.source.splits",
+    "OptionError": "tidelog.pipeline.timelog.names",
+    "SourceError": "tidelog.pipeline.source.splits",
 }
 
 
@@ -29,7 +28,7 @@ def __getattr__(name: str) -> Any:
     """Returns an error, whose module is imported only when it is asked for."""
     if name not in _ERRORS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(room(_ERRORS[name]), name)
+    return getattr(import_module(_ERRORS[name]), name)
 
 
 def register(spark: Any) -> None:
@@ -37,5 +36,7 @@ def register(spark: Any) -> None:
 
     Raises ImportError if PySpark or pyarrow is missing.
     """
-    room("pipeline.timelog.data_source").register(spark)
-    room("pipeline.timelog.archive_source").register(spark)
+    from tidelog.pipeline.timelog import archive_source, data_source
+
+    data_source.register(spark)
+    archive_source.register(spark)

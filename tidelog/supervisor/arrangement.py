@@ -11,14 +11,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from config import ConfigError
-from config.broker.listeners import EVERY_INTERFACE, Listener
-from storage.filenames import BROKERS_DIRECTORY
+from tidelog.config import ConfigError
+from tidelog.config.broker.listeners import EVERY_INTERFACE, Listener
+from tidelog.storage.filenames import BROKERS_DIRECTORY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from config import BrokerConfig
+    from tidelog.config import BrokerConfig
 
 MOST_BROKERS = 100
 _REPLICAS = 3  # of new topics, if there are as many brokers

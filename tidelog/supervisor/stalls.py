@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.metadata.liveness.lock_holders import holders, is_stopped
+from tidelog.broker.metadata.liveness.lock_holders import holders, is_stopped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

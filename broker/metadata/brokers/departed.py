@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from broker.metadata.brokers.members import LiveBroker
-    from broker.metadata.image import Image
+    from tidelog.broker.metadata.brokers.members import LiveBroker
+    from tidelog.broker.metadata.image import Image
 
 
 class Departed:

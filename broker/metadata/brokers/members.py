@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.metadata.brokers.records import (
+from tidelog.broker.metadata.brokers.records import (
     ControllerRecord,
     LiveBrokerRecord,
     OfflineRecord,
@@ -13,7 +13,7 @@ from broker.metadata.brokers.records import (
     SeenRecord,
     broker_of,
 )
-from broker.metadata.image import Members
+from tidelog.broker.metadata.image import Members
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -10,21 +10,21 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
-from broker.metadata.names import read_id, written_id
-from broker.metadata.records import (
+from tidelog.broker.metadata.names import read_id, written_id
+from tidelog.broker.metadata.records import (
     CONTROLLER,
     LIVE_PREFIX,
     OFFLINE_PREFIX,
     REGISTRATION_PREFIX,
     SEEN_PREFIX,
 )
-from broker.metadata.values import numbers, put, text
+from tidelog.broker.metadata.values import numbers, put, text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from uuid import UUID
 
-    from broker.metadata.store import Put
+    from tidelog.broker.metadata.store import Put
 
 _NO_PARTITIONS: Mapping[UUID, tuple[int, ...]] = MappingProxyType({})
 

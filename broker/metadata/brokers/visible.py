@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.metadata.records import NO_LEADER
+from tidelog.broker.metadata.records import NO_LEADER
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from broker.metadata.brokers.members import LiveBroker
-    from broker.metadata.brokers.records import Endpoint
-    from broker.metadata.image import Image, Topic
+    from tidelog.broker.metadata.brokers.members import LiveBroker
+    from tidelog.broker.metadata.brokers.records import Endpoint
+    from tidelog.broker.metadata.image import Image, Topic
 
 NO_PORT = -1
 

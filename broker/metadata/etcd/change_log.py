@@ -12,12 +12,12 @@ import logging
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.metadata.store import CompactedError, WentBackError
+from tidelog.broker.metadata.store import CompactedError, WentBackError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from broker.metadata.store import Change
+    from tidelog.broker.metadata.store import Change
 
 log = logging.getLogger("tidelog.etcd")
 

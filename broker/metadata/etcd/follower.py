@@ -18,18 +18,18 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 
-from broker.metadata.etcd.change_log import Revisions, apply
-from broker.metadata.etcd.members import HAS_LEADER
-from broker.metadata.etcd.reading import read_keys
-from broker.metadata.store import CompactedError
-from protocol.errors import KafkaStorageError
+from tidelog.broker.metadata.etcd.change_log import Revisions, apply
+from tidelog.broker.metadata.etcd.members import HAS_LEADER
+from tidelog.broker.metadata.etcd.reading import read_keys
+from tidelog.broker.metadata.store import CompactedError
+from tidelog.protocol.errors import KafkaStorageError
 
 if TYPE_CHECKING:
-    from broker.metadata.etcd.change_log import ChangeLog
-    from broker.metadata.etcd.login import Metadata
-    from broker.metadata.etcd.members import Member, Members
-    from broker.metadata.etcd.wire import Keys
-    from broker.metadata.store import Snapshot
+    from tidelog.broker.metadata.etcd.change_log import ChangeLog
+    from tidelog.broker.metadata.etcd.login import Metadata
+    from tidelog.broker.metadata.etcd.members import Member, Members
+    from tidelog.broker.metadata.etcd.wire import Keys
+    from tidelog.broker.metadata.store import Snapshot
 
 log = logging.getLogger("tidelog.etcd")
 

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import grpc
 from aetcd import rpc
 
-from protocol.error_codes import ErrorCode
-from protocol.errors import KafkaStorageError
+from tidelog.protocol.error_codes import ErrorCode
+from tidelog.protocol.errors import KafkaStorageError
 
 if TYPE_CHECKING:
     from pathlib import Path

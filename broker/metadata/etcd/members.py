@@ -18,15 +18,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import grpc
 from aetcd import rpc
 
-from broker.metadata.etcd.login import Login, LoginError
-from broker.metadata.store import MetadataError
-from protocol.errors import KafkaStorageError
+from tidelog.broker.metadata.etcd.login import Login, LoginError
+from tidelog.broker.metadata.store import MetadataError
+from tidelog.protocol.errors import KafkaStorageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
-    from broker.metadata.etcd.login import Metadata, User
+    from tidelog.broker.metadata.etcd.login import Metadata, User
 
 log = logging.getLogger("tidelog.etcd")
 

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 
-from broker.metadata.etcd.members import RefusedError
-from broker.metadata.store import Snapshot
-from protocol.errors import KafkaStorageError
+from tidelog.broker.metadata.etcd.members import RefusedError
+from tidelog.broker.metadata.store import Snapshot
+from tidelog.protocol.errors import KafkaStorageError
 
 if TYPE_CHECKING:
-    from broker.metadata.etcd.members import Members
-    from broker.metadata.etcd.wire import Keys
-    from broker.metadata.store import KeyValue
+    from tidelog.broker.metadata.etcd.members import Members
+    from tidelog.broker.metadata.etcd.wire import Keys
+    from tidelog.broker.metadata.store import KeyValue
 
 _TRIES = 5
 

@@ -26,14 +26,14 @@ from typing import TYPE_CHECKING, Any
 import grpc
 from aetcd import rpc
 
-from broker.metadata.etcd.change_log import ChangeLog
-from broker.metadata.etcd.follower import Follower
-from broker.metadata.etcd.login import LoginError
-from broker.metadata.etcd.loop_thread import grpc_loop
-from broker.metadata.etcd.members import Member, Members, RefusedError, alarm_of
-from broker.metadata.etcd.reading import read_keys
-from broker.metadata.etcd.wire import Keys
-from broker.metadata.store import (
+from tidelog.broker.metadata.etcd.change_log import ChangeLog
+from tidelog.broker.metadata.etcd.follower import Follower
+from tidelog.broker.metadata.etcd.login import LoginError
+from tidelog.broker.metadata.etcd.loop_thread import grpc_loop
+from tidelog.broker.metadata.etcd.members import Member, Members, RefusedError, alarm_of
+from tidelog.broker.metadata.etcd.reading import read_keys
+from tidelog.broker.metadata.etcd.wire import Keys
+from tidelog.broker.metadata.store import (
     KEPT_REVISIONS,
     LeaseEndedError,
     MetadataError,
@@ -41,15 +41,15 @@ from broker.metadata.store import (
     check_span,
     check_transaction,
 )
-from protocol.errors import KafkaStorageError
+from tidelog.protocol.errors import KafkaStorageError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
 
-    from broker.metadata.etcd.login import Metadata, User
-    from broker.metadata.etcd.members import Tls
-    from broker.metadata.store import Change, Compare, Operation, Snapshot
-    from config.broker.etcd_address import EtcdAddress
+    from tidelog.broker.metadata.etcd.login import Metadata, User
+    from tidelog.broker.metadata.etcd.members import Tls
+    from tidelog.broker.metadata.store import Change, Compare, Operation, Snapshot
+    from tidelog.config.broker.etcd_address import EtcdAddress
 
 log = logging.getLogger("tidelog.etcd")
 

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from aetcd import rpc
 
-from broker.metadata.store import Change, KeyValue, Put
+from tidelog.broker.metadata.store import Change, KeyValue, Put
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from broker.metadata.store import Compare, Operation
+    from tidelog.broker.metadata.store import Compare, Operation
 
 BARRIER = "~"
 _RESULTS = {"<": rpc.Compare.LESS, "=": rpc.Compare.EQUAL, ">": rpc.Compare.GREATER}

@@ -11,8 +11,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from broker.metadata.store import MetadataError
-from storage.lock_file import LockFile, holder_of, is_locked
+from tidelog.broker.metadata.store import MetadataError
+from tidelog.storage.lock_file import LockFile, holder_of, is_locked
 
 if TYPE_CHECKING:
     from pathlib import Path

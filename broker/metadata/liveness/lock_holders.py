@@ -14,7 +14,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from storage.lock_file import listed, user_of
+from tidelog.storage.lock_file import listed, user_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,7 +57,7 @@ def who_blocks(metadata: Path) -> str | None:
     Those that are stopped are named alone: the others wait for them, too.
     """
     # Loaded here, because a supervisor needs none of it.
-    from broker.metadata.liveness.broker_lock import pids_of
+    from tidelog.broker.metadata.liveness.broker_lock import pids_of
 
     found = [each for each in holders(metadata) if each.pid != os.getpid()]
     pids = sorted({each.pid for each in found if is_stopped(each.pid)})

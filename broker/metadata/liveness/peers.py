@@ -15,9 +15,9 @@ import os
 import socket
 from typing import TYPE_CHECKING, cast
 
-from broker.metadata.liveness.broker_lock import BrokerLock, is_held, known_ids
-from broker.metadata.store import MetadataError
-from protocol.errors import BrokerError
+from tidelog.broker.metadata.liveness.broker_lock import BrokerLock, is_held, known_ids
+from tidelog.broker.metadata.store import MetadataError
+from tidelog.protocol.errors import BrokerError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.metadata.liveness.broker_lock import is_held
-from broker.metadata.store import NO_LEASE, Delete, absent, unchanged_since
+from tidelog.broker.metadata.liveness.broker_lock import is_held
+from tidelog.broker.metadata.store import NO_LEASE, Delete, absent, unchanged_since
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from broker.metadata.store import KeyValue, KeyValueStore, Operation, Put
+    from tidelog.broker.metadata.store import KeyValue, KeyValueStore, Operation, Put
 
 
 class Session(NamedTuple):

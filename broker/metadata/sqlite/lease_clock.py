@@ -11,8 +11,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.clock import SystemClock, machine_boot_id
-from broker.metadata.store import MetadataError
+from tidelog.broker.clock import SystemClock, machine_boot_id
+from tidelog.broker.metadata.store import MetadataError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,14 +12,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from uuid import UUID
 
-from broker.metadata import records
-from broker.metadata.records import NO_LEADER, UNKNOWN_EPOCH, PartitionRecord, TopicRecord
+from tidelog.broker.metadata import records
+from tidelog.broker.metadata.records import NO_LEADER, UNKNOWN_EPOCH, PartitionRecord, TopicRecord
 
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterator
 
-    from broker.metadata.store import Put
+    from tidelog.broker.metadata.store import Put
 
 LAYOUT = 4
 

@@ -26,10 +26,10 @@ import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from broker.metadata.sqlite import migration, tables
-from broker.metadata.sqlite.commit_mark import CommitMark
-from broker.metadata.sqlite.lease_clock import machine_lease_clock
-from broker.metadata.store import (
+from tidelog.broker.metadata.sqlite import migration, tables
+from tidelog.broker.metadata.sqlite.commit_mark import CommitMark
+from tidelog.broker.metadata.sqlite.lease_clock import machine_lease_clock
+from tidelog.broker.metadata.store import (
     KEPT_REVISIONS,
     CompactedError,
     LeaseEndedError,
@@ -37,17 +37,17 @@ from broker.metadata.store import (
     check_span,
     check_transaction,
 )
-from broker.metadata.watching import Watches
-from protocol.errors import KafkaStorageError
-from storage import permissions, reserves
+from tidelog.broker.metadata.watching import Watches
+from tidelog.protocol.errors import KafkaStorageError
+from tidelog.storage import permissions, reserves
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
     from pathlib import Path
 
-    from broker.metadata.liveness.peers import Peers
-    from broker.metadata.sqlite.lease_clock import LeaseClock
-    from broker.metadata.store import Change, Compare, Operation, Snapshot
+    from tidelog.broker.metadata.liveness.peers import Peers
+    from tidelog.broker.metadata.sqlite.lease_clock import LeaseClock
+    from tidelog.broker.metadata.store import Change, Compare, Operation, Snapshot
 
     Work = Callable[[sqlite3.Connection], "Result"]
 
@@ -197,7 +197,7 @@ class SqliteStore:
 
     def _who_blocks(self) -> str:
         # Loaded here, because a broker that is alone seldom needs it.
-        from broker.metadata.liveness.lock_holders import who_blocks
+        from tidelog.broker.metadata.liveness.lock_holders import who_blocks
 
         return who_blocks(self._path) or "no other process holds the lock of the metadata"
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import sqlite3
 from typing import TYPE_CHECKING
 
-from broker.metadata.store import (
+from tidelog.broker.metadata.store import (
     NO_LEASE,
     Change,
     CompactedError,
@@ -25,8 +25,8 @@ from broker.metadata.store import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from broker.metadata.sqlite.lease_clock import LeaseClock
-    from broker.metadata.store import Compare, Operation
+    from tidelog.broker.metadata.sqlite.lease_clock import LeaseClock
+    from tidelog.broker.metadata.store import Compare, Operation
 
 _REVISION, _COMPACTED, _LEASE = "revision", "compacted", "lease"
 # A lease is over at its deadline, or if its deadline is of another boot: where the system does not

@@ -19,15 +19,15 @@ from collections import Counter
 from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from broker.groups.messages import State
-from broker.metrics.family import GAUGE, OTHER, Family, Scrape
-from protocol.errors import BrokerError
+from tidelog.broker.groups.messages import State
+from tidelog.broker.metrics.family import GAUGE, OTHER, Family, Scrape
+from tidelog.protocol.errors import BrokerError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from broker.groups.store import StoredGroup
-    from broker.metrics.family import Samples
+    from tidelog.broker.groups.store import StoredGroup
+    from tidelog.broker.metrics.family import Samples
 
 MOST_GROUPS: Final = 1_000
 

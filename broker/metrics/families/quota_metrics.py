@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from broker.metrics.family import COUNTER, GAUGE, OTHER, Family
-from broker.quotas.entity import CLIENT_ID, FETCH, MUTATION, PRODUCE, REQUEST, USER
+from tidelog.broker.metrics.family import COUNTER, GAUGE, OTHER, Family
+from tidelog.broker.quotas.entity import CLIENT_ID, FETCH, MUTATION, PRODUCE, REQUEST, USER
 
 if TYPE_CHECKING:
-    from broker.metrics.family import Labels, Read, Samples, Scrape
-    from broker.quotas.clients import Used
-    from broker.quotas.entity import Entity
+    from tidelog.broker.metrics.family import Labels, Read, Samples, Scrape
+    from tidelog.broker.quotas.clients import Used
+    from tidelog.broker.quotas.entity import Entity
 
 MOST_ENTITIES: Final = 200  # entities whose metrics are apart
 _DEFAULT = "<default>"

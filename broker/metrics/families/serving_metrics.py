@@ -9,15 +9,15 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from broker.metrics.counters import BUCKETS_S
-from broker.metrics.family import COUNTER, GAUGE, HISTOGRAM, Buckets, Family
-from broker.metrics.loop_lag import BOUNDS_S as LAGS_S
-from protocol.message import known_apis
-from protocol.records import kernels
+from tidelog.broker.metrics.counters import BUCKETS_S
+from tidelog.broker.metrics.family import COUNTER, GAUGE, HISTOGRAM, Buckets, Family
+from tidelog.broker.metrics.loop_lag import BOUNDS_S as LAGS_S
+from tidelog.protocol.message import known_apis
+from tidelog.protocol.records import kernels
 
 if TYPE_CHECKING:
-    from broker.metrics.family import Read, Samples, Scrape
-    from protocol.errors import ErrorCode
+    from tidelog.broker.metrics.family import Read, Samples, Scrape
+    from tidelog.protocol.errors import ErrorCode
 
 
 def _count(attribute: str) -> Read:

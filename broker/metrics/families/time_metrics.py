@@ -12,19 +12,19 @@ from collections import Counter
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.metrics.family import COUNTER, GAUGE, HISTOGRAM, Buckets, Family, Scrape
-from storage.log.retention.diagnosis import Readings
-from storage.time.append_time import ahead
-from storage.time.arrivals import DELAYS_MS, LATENESS_MS, Arrivals
-from storage.time.timestamp import earlier, later, left
+from tidelog.broker.metrics.family import COUNTER, GAUGE, HISTOGRAM, Buckets, Family, Scrape
+from tidelog.storage.log.retention.diagnosis import Readings
+from tidelog.storage.time.append_time import ahead
+from tidelog.storage.time.arrivals import DELAYS_MS, LATENESS_MS, Arrivals
+from tidelog.storage.time.timestamp import earlier, later, left
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from broker.metrics.family import Read, Samples
-    from broker.metrics.time_watch import TopicAnomalies
-    from storage.log.partition import Partition
-    from storage.log.retention.known_times import KnownTimes
+    from tidelog.broker.metrics.family import Read, Samples
+    from tidelog.broker.metrics.time_watch import TopicAnomalies
+    from tidelog.storage.log.partition import Partition
+    from tidelog.storage.log.retention.known_times import KnownTimes
 
 
 _DELAYS_S = tuple(bound / 1000 for bound in DELAYS_MS)

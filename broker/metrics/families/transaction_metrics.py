@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from broker.metrics.family import COUNTER, GAUGE, Family, Scrape
-from broker.transactions.open_transactions import OpenTransaction, late
-from protocol.errors import BrokerError
-from protocol.transaction_log import State
+from tidelog.broker.metrics.family import COUNTER, GAUGE, Family, Scrape
+from tidelog.broker.transactions.open_transactions import OpenTransaction, late
+from tidelog.protocol.errors import BrokerError
+from tidelog.protocol.transaction_log import State
 
 if TYPE_CHECKING:
-    from broker.metrics.family import Samples
-    from broker.transactions.transaction import Transaction
-    from storage.log.partition import Partition
+    from tidelog.broker.metrics.family import Samples
+    from tidelog.broker.transactions.transaction import Transaction
+    from tidelog.storage.log.partition import Partition
 
 _STATES = tuple(state for state in State if state not in (State.DEAD, State.PREPARE_EPOCH_FENCE))
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from broker.quotas.entity import NO_QUOTAS, connection_rate
-from config.setting import INT_MAX
+from tidelog.broker.quotas.entity import NO_QUOTAS, connection_rate
+from tidelog.config.setting import INT_MAX
 
 if TYPE_CHECKING:
-    from broker.quotas.entity import Quotas
-    from broker.topics.settings import Settings
+    from tidelog.broker.quotas.entity import Quotas
+    from tidelog.broker.topics.settings import Settings
 
 TOO_MANY: Final = "max.connections reached"
 TOO_FEW_DESCRIPTORS: Final = "the limit of open files (ulimit -n) leaves no room"

@@ -9,29 +9,29 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from broker.network.accepting.admission import (
+from tidelog.broker.network.accepting.admission import (
     TOO_FAST,
     TOO_FEW_DESCRIPTORS,
     TOO_MANY,
     Admission,
 )
-from broker.network.accepting.descriptors import Descriptors
-from broker.network.accepting.guests import Guests
-from broker.network.accepting.silent import Silent, is_silent
-from broker.network.context import Excessive, Folded, NoRoom
-from broker.network.stream.incoming import ARRIVING_BYTES
-from broker.repeats import Repeats
+from tidelog.broker.network.accepting.descriptors import Descriptors
+from tidelog.broker.network.accepting.guests import Guests
+from tidelog.broker.network.accepting.silent import Silent, is_silent
+from tidelog.broker.network.context import Excessive, Folded, NoRoom
+from tidelog.broker.network.stream.incoming import ARRIVING_BYTES
+from tidelog.broker.repeats import Repeats
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from broker.clock import Clock
-    from broker.memory.memory import Memory
-    from broker.metadata.image import Image
-    from broker.metrics.counters import Metrics
-    from broker.network.connection import Connection
-    from broker.network.context import CloseConnection
-    from broker.topics.settings import Settings
+    from tidelog.broker.clock import Clock
+    from tidelog.broker.memory.memory import Memory
+    from tidelog.broker.metadata.image import Image
+    from tidelog.broker.metrics.counters import Metrics
+    from tidelog.broker.network.connection import Connection
+    from tidelog.broker.network.context import CloseConnection
+    from tidelog.broker.topics.settings import Settings
 
 log = logging.getLogger("tidelog.connection")
 

@@ -11,7 +11,7 @@ import contextlib
 import resource
 from typing import Final
 
-from config.setting import INT_MAX
+from tidelog.config.setting import INT_MAX
 
 _OWN: Final = 64
 """For the process: its ports, standard streams, metadata, processes that compact, and HTTP's kept slots."""

@@ -14,12 +14,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from protocol.api import add_partitions_to_txn, fetch, write_txn_markers
-from protocol.message import API_VERSIONS
+from tidelog.protocol.api import add_partitions_to_txn, fetch, write_txn_markers
+from tidelog.protocol.message import API_VERSIONS
 
 if TYPE_CHECKING:
-    from broker.metadata.image import Image
-    from broker.network.connection import Connection
+    from tidelog.broker.metadata.image import Image
+    from tidelog.broker.network.connection import Connection
 
 FOR_EACH_BROKER: Final = 4
 """Connections that another broker may need: for fetches, transactions, and some that are not closed yet."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from broker.network.connection import Connection
+    from tidelog.broker.network.connection import Connection
 
 SILENT_S: Final = 30.0
 _AT_ONCE: Final = 100  # that are found by one look at all connections

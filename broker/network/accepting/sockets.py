@@ -12,11 +12,11 @@ import socket
 import time
 from typing import TYPE_CHECKING, Final
 
-from broker.network.accepting.listener import HTTP, Listener
-from config.broker.listeners import EVERY_INTERFACE
+from tidelog.broker.network.accepting.listener import HTTP, Listener
+from tidelog.config.broker.listeners import EVERY_INTERFACE
 
 if TYPE_CHECKING:
-    from config import BrokerConfig
+    from tidelog.config import BrokerConfig
 
 BACKLOG: Final = 1024
 """How many connections of a listening socket may wait to be accepted."""

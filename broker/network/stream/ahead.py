@@ -12,13 +12,13 @@ import logging
 from types import CoroutineType
 from typing import TYPE_CHECKING, Final
 
-from broker.network.context import CloseConnection, Later
+from tidelog.broker.network.context import CloseConnection, Later
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from broker.network.stream.frames import Frames
+    from tidelog.broker.network.stream.frames import Frames
 
 log = logging.getLogger("tidelog.connection")
 

@@ -19,9 +19,9 @@ import mmap
 from collections import deque
 from typing import Final
 
-from broker.network.context import CloseConnection, Excessive
-from broker.network.stream.ahead import Served
-from protocol.message import MIB, api_of
+from tidelog.broker.network.context import CloseConnection, Excessive
+from tidelog.broker.network.stream.ahead import Served
+from tidelog.protocol.message import MIB, api_of
 
 LARGE_BYTES: Final = 64 << 10
 # Below this size a copy out of the receive buffer is cheaper than decoding through a memoryview.

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from broker.memory.share import Share, Wait
-    from broker.network.stream.frames import Frames
+    from tidelog.broker.memory.share import Share, Wait
+    from tidelog.broker.network.stream.frames import Frames
 
 IDLE_S: Final = 10.0
 _LEAST_RATE = 64 << 10  # bytes a second, and four times that while others wait for memory

@@ -16,14 +16,14 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Final
 
-from broker.network.stream.frames import COPY_BYTES, LEAST_BYTES, Frames
-from broker.network.stream.held import Held
+from tidelog.broker.network.stream.frames import COPY_BYTES, LEAST_BYTES, Frames
+from tidelog.broker.network.stream.held import Held
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
-    from broker.memory.share import Share
+    from tidelog.broker.memory.share import Share
 
 ARRIVING_BYTES: Final = 64 << 10
 _CROWDED_BYTES = 16 << 10

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Final, cast
 
-from storage.log.large_batch import LargeBatch
+from tidelog.storage.log.large_batch import LargeBatch
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Sequence
 
-    from broker.memory.share import Share
-    from protocol.wire import Buffer
+    from tidelog.broker.memory.share import Share
+    from tidelog.protocol.wire import Buffer
 
 SLICE_BYTES: Final = 64 << 10
 UNREAD_S: Final = 30.0  # how long a peer may read nothing while others wait for the memory

@@ -17,11 +17,11 @@ from itertools import islice
 from operator import length_hint
 from typing import TYPE_CHECKING
 
-from broker.replicas.alarm import Alarm
-from broker.replicas.consumers import directs_consumers
-from broker.replicas.serving.throttled import Throttled
-from broker.replicas.views import received_fetch
-from protocol.errors import (
+from tidelog.broker.replicas.alarm import Alarm
+from tidelog.broker.replicas.consumers import directs_consumers
+from tidelog.broker.replicas.serving.throttled import Throttled
+from tidelog.broker.replicas.views import received_fetch
+from tidelog.protocol.errors import (
     FetchSessionIdNotFound,
     InvalidFetchSessionEpoch,
     NotLeaderOrFollower,
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
     from uuid import UUID
 
-    from broker.node import Node
-    from broker.replicas.led import Led
-    from broker.replicas.local_replica import Name
-    from broker.replicas.replicas import Replicas
-    from broker.replicas.serving.serving import FollowerFetch
-    from broker.replication import messages
-    from protocol.api.fetch import FetchPartition, FetchRequest, ReplicaState
-    from protocol.errors import BrokerError
+    from tidelog.broker.node import Node
+    from tidelog.broker.replicas.led import Led
+    from tidelog.broker.replicas.local_replica import Name
+    from tidelog.broker.replicas.replicas import Replicas
+    from tidelog.broker.replicas.serving.serving import FollowerFetch
+    from tidelog.broker.replication import messages
+    from tidelog.protocol.api.fetch import FetchPartition, FetchRequest, ReplicaState
+    from tidelog.protocol.errors import BrokerError
 
 SESSIONLESS = -1  # the epoch of a fetch that asks for all its partitions, and no session (KIP-227)
 FIRST = 0  # the epoch that begins a session

@@ -10,22 +10,22 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from broker.membership.proof import Verdict
-from broker.network.context import Later
-from broker.replicas.senders import GENUINE
-from broker.replicas.serving.serving import FollowerFetch
-from protocol.acl import Operation
-from protocol.api.fetch import FetchResponse
-from protocol.errors import ClusterAuthorizationFailed
+from tidelog.broker.membership.proof import Verdict
+from tidelog.broker.network.context import Later
+from tidelog.broker.replicas.senders import GENUINE
+from tidelog.broker.replicas.serving.serving import FollowerFetch
+from tidelog.protocol.acl import Operation
+from tidelog.protocol.api.fetch import FetchResponse
+from tidelog.protocol.errors import ClusterAuthorizationFailed
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
     from typing import Any
 
-    from broker.network.context import Context
-    from broker.node import Node
-    from broker.replicas.replicas import Replicas
-    from protocol.api.fetch import FetchRequest, ReplicaState
+    from tidelog.broker.network.context import Context
+    from tidelog.broker.node import Node
+    from tidelog.broker.replicas.replicas import Replicas
+    from tidelog.protocol.api.fetch import FetchRequest, ReplicaState
 
     Answer = FetchResponse | Coroutine[Any, Any, FetchResponse] | Later
 

@@ -15,34 +15,34 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from broker.network.context import Later
-from broker.network.per_partition import per_partition
-from broker.partitions import replication_state
-from broker.partitions.fetch_parts import failed
-from broker.partitions.offload import answer as answer_anywhere
-from broker.replicas.serving.fetch_sessions import FIRST, SESSIONLESS
-from protocol.api.fetch import (
+from tidelog.broker.network.context import Later
+from tidelog.broker.network.per_partition import per_partition
+from tidelog.broker.partitions import replication_state
+from tidelog.broker.partitions.fetch_parts import failed
+from tidelog.broker.partitions.offload import answer as answer_anywhere
+from tidelog.broker.replicas.serving.fetch_sessions import FIRST, SESSIONLESS
+from tidelog.protocol.api.fetch import (
     EpochEndOffset,
     FetchableTopicResponse,
     FetchResponse,
 )
-from protocol.error_class import error_class
-from protocol.errors import ErrorCode, NotLeaderOrFollower
+from tidelog.protocol.error_class import error_class
+from tidelog.protocol.errors import ErrorCode, NotLeaderOrFollower
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator
     from uuid import UUID
 
-    from broker.network.context import Context
-    from broker.node import Node
-    from broker.pools import Permit
-    from broker.replicas.led import Led
-    from broker.replicas.local_replica import Name
-    from broker.replicas.serving.fetch_sessions import Ask, FetchSession
-    from broker.replication import messages
-    from protocol.api.fetch import FetchRequest, PartitionData
-    from protocol.errors import BrokerError
-    from protocol.topic_partition import TopicPartition
+    from tidelog.broker.network.context import Context
+    from tidelog.broker.node import Node
+    from tidelog.broker.pools import Permit
+    from tidelog.broker.replicas.led import Led
+    from tidelog.broker.replicas.local_replica import Name
+    from tidelog.broker.replicas.serving.fetch_sessions import Ask, FetchSession
+    from tidelog.broker.replication import messages
+    from tidelog.protocol.api.fetch import FetchRequest, PartitionData
+    from tidelog.protocol.errors import BrokerError
+    from tidelog.protocol.topic_partition import TopicPartition
 
 SINCE_VERSION = 15  # the follower's broker epoch
 # How long news of the high watermark alone waits for records to go with, where consumers read from followers.

@@ -10,7 +10,7 @@ import threading
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
-    from broker.partitions.replication_state import ReadForFollower
+    from tidelog.broker.partitions.replication_state import ReadForFollower
 
 MOST_BYTES: Final = 4 << 20
 """The bytes of records that a broker keeps, of all partitions that it leads."""

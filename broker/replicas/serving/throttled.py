@@ -10,14 +10,14 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from broker.replicas.alarm import Alarm
+from tidelog.broker.replicas.alarm import Alarm
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from broker.replicas.local_replica import Name
-    from broker.replicas.replicas import Replicas
-    from broker.replicas.serving.fetch_sessions import Ask, FetchSession
+    from tidelog.broker.replicas.local_replica import Name
+    from tidelog.broker.replicas.replicas import Replicas
+    from tidelog.broker.replicas.serving.fetch_sessions import Ask, FetchSession
 
 _NONE: frozenset[Name] = frozenset()
 

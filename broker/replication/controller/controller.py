@@ -13,13 +13,13 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.metadata.brokers.records import put_controller
-from broker.metadata.image import changed_partitions, changed_topics
-from broker.metadata.records import CONTROLLER, NO_LEADER, UNKNOWN_EPOCH, PartitionRecord
-from broker.metadata.store import MOST_OPERATIONS, Compare, absent
-from broker.replication.controller import election, reassignment
-from broker.replication.controller.unfinished import abandoned
-from broker.replication.transactions import (
+from tidelog.broker.metadata.brokers.records import put_controller
+from tidelog.broker.metadata.image import changed_partitions, changed_topics
+from tidelog.broker.metadata.records import CONTROLLER, NO_LEADER, UNKNOWN_EPOCH, PartitionRecord
+from tidelog.broker.metadata.store import MOST_OPERATIONS, Compare, absent
+from tidelog.broker.replication.controller import election, reassignment
+from tidelog.broker.replication.controller.unfinished import abandoned
+from tidelog.broker.replication.transactions import (
     PartitionChange,
     Transaction,
     as_seen,
@@ -28,13 +28,13 @@ from broker.replication.transactions import (
     in_session,
     offline_as_seen,
 )
-from protocol.errors import InvalidReplicaAssignment
+from tidelog.protocol.errors import InvalidReplicaAssignment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
     from uuid import UUID
 
-    from broker.metadata.image import Image, Topic
+    from tidelog.broker.metadata.image import Image, Topic
 
 
 class TopicRules(NamedTuple):

@@ -19,13 +19,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.metadata.records import NO_LEADER
-from broker.replication.eligible_leaders import changed, elr_after
+from tidelog.broker.metadata.records import NO_LEADER
+from tidelog.broker.replication.eligible_leaders import changed, elr_after
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from broker.metadata.records import PartitionRecord
+    from tidelog.broker.metadata.records import PartitionRecord
 
 
 def elect(

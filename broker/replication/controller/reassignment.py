@@ -10,15 +10,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.metadata.records import NO_LEADER
-from broker.replication.controller.election import led_by
-from broker.replication.eligible_leaders import changed, effective_min
-from protocol.errors import InvalidReplicaAssignment, NoReassignmentInProgress
+from tidelog.broker.metadata.records import NO_LEADER
+from tidelog.broker.replication.controller.election import led_by
+from tidelog.broker.replication.eligible_leaders import changed, effective_min
+from tidelog.protocol.errors import InvalidReplicaAssignment, NoReassignmentInProgress
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from broker.metadata.records import PartitionRecord
+    from tidelog.broker.metadata.records import PartitionRecord
 
 
 def is_in_progress(record: PartitionRecord) -> bool:

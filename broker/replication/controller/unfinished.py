@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.metadata.image import abandonment
-from broker.replication.transactions import Transaction, as_seen
+from tidelog.broker.metadata.image import abandonment
+from tidelog.broker.replication.transactions import Transaction, as_seen
 
 if TYPE_CHECKING:
-    from broker.metadata.image import Image
-    from broker.metadata.store import Compare
+    from tidelog.broker.metadata.image import Image
+    from tidelog.broker.metadata.store import Compare
 
 
 def abandoned(image: Image, guard: Compare) -> list[Transaction]:

@@ -16,13 +16,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from pipeline.backfill import tables
-from pipeline.backfill.in_process import csv_lines, json_lines, parquet
-from pipeline.backfill.in_process.errors import NeedsSpark
-from pipeline.backfill.in_process.files import local_files
-from pipeline.backfill.in_process.staging import RowsInProcess
-from pipeline.backfill.wanted import wanted
-from pipeline.options import INLINE
+from tidelog.pipeline.backfill import tables
+from tidelog.pipeline.backfill.in_process import csv_lines, json_lines, parquet
+from tidelog.pipeline.backfill.in_process.errors import NeedsSpark
+from tidelog.pipeline.backfill.in_process.files import local_files
+from tidelog.pipeline.backfill.in_process.staging import RowsInProcess
+from tidelog.pipeline.backfill.wanted import wanted
+from tidelog.pipeline.options import INLINE
 
 if TYPE_CHECKING:
     import argparse
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from pipeline.session import Session
+    from tidelog.pipeline.session import Session
 
     ChooseColumns: TypeAlias = Callable[[Sequence[str]], Sequence[str]]
     """Of the names of all columns, returns those that are needed."""

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from pipeline.backfill.in_process import lines
-from pipeline.backfill.in_process.errors import NeedsSpark
-from pipeline.backfill.in_process.kinds import TIMESTAMP, TIMESTAMP_NTZ
+from tidelog.pipeline.backfill.in_process import lines
+from tidelog.pipeline.backfill.in_process.errors import NeedsSpark
+from tidelog.pipeline.backfill.in_process.kinds import TIMESTAMP, TIMESTAMP_NTZ
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from pipeline.backfill.in_process.choice import ChooseColumns
+    from tidelog.pipeline.backfill.in_process.choice import ChooseColumns
 
     Texts = list[str | None]
 

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Final
 
-from pipeline.backfill.in_process.errors import NeedsSpark
+from tidelog.pipeline.backfill.in_process.errors import NeedsSpark
 
 _PATTERN: Final = re.compile(r"[*?\[\]{}\\%]|^[A-Za-z][A-Za-z0-9+.-]*:")
 _HIDDEN: Final = ("_", ".")

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import pyarrow as pa
 
-from pipeline.backfill.in_process import lines
-from pipeline.backfill.in_process.errors import NeedsSpark
+from tidelog.pipeline.backfill.in_process import lines
+from tidelog.pipeline.backfill.in_process.errors import NeedsSpark
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from pipeline.backfill.in_process.choice import ChooseColumns
+    from tidelog.pipeline.backfill.in_process.choice import ChooseColumns
 
 _LONGEST_LINE: Final = 1_000_000
 _INT64: Final = range(-(2**63), 2**63)

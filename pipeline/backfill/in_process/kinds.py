@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from pipeline.backfill.in_process.errors import NeedsSpark
+from tidelog.pipeline.backfill.in_process.errors import NeedsSpark
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from pipeline.backfill.in_process.errors import NeedsSpark
+from tidelog.pipeline.backfill.in_process.errors import NeedsSpark
 
 if TYPE_CHECKING:
     import argparse

@@ -14,7 +14,7 @@ from typing import Final
 
 import numpy as np
 
-from pipeline.backfill.in_process.errors import NeedsSpark
+from tidelog.pipeline.backfill.in_process.errors import NeedsSpark
 
 _PLAIN: Final = (1e-3, 1e7)
 """Java writes these without an exponent."""

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.backfill.in_process.errors import NeedsSpark
-from pipeline.backfill.in_process.kinds import name_of, plain, stored_name
+from tidelog.pipeline.backfill.in_process.errors import NeedsSpark
+from tidelog.pipeline.backfill.in_process.kinds import name_of, plain, stored_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from pipeline.backfill.in_process.choice import ChooseColumns
+    from tidelog.pipeline.backfill.in_process.choice import ChooseColumns
 
 _SPARKS_SCHEMA: Final = b"org.apache.spark.sql.parquet.row.metadata"
 _SPARKS_VERSION: Final = b"org.apache.spark.version"

@@ -1,4 +1,4 @@
-"""The part of backfill that Spark has in `pipeline.backfill.staging`, in this process and in memory.
+"""The part of backfill that Spark has in `tidelog.pipeline.backfill.staging`, in this process and in memory.
 
 The records are the same, and so is their order: by time, key, value and headers, each null first.
 """
@@ -14,23 +14,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from pipeline.backfill import avro
-from pipeline.backfill.in_process.errors import NeedsSpark
-from pipeline.backfill.in_process.kinds import TIMESTAMP, name_of
-from pipeline.backfill.in_process.texts import bytes_of, json_of_rows
-from pipeline.backfill.rows import LOCAL, STAGED, Staging, staged
-from pipeline.backfill.staging import AVRO, LARGEST_INT, place_of
-from pipeline.backfill.wanted import check_partitions, unit_of_times, wanted
-from pipeline.source.arrays import HEADERS
-from protocol.records.layout import NO_TIMESTAMP
+from tidelog.pipeline.backfill import avro
+from tidelog.pipeline.backfill.in_process.errors import NeedsSpark
+from tidelog.pipeline.backfill.in_process.kinds import TIMESTAMP, name_of
+from tidelog.pipeline.backfill.in_process.texts import bytes_of, json_of_rows
+from tidelog.pipeline.backfill.rows import LOCAL, STAGED, Staging, staged
+from tidelog.pipeline.backfill.staging import AVRO, LARGEST_INT, place_of
+from tidelog.pipeline.backfill.wanted import check_partitions, unit_of_times, wanted
+from tidelog.pipeline.source.arrays import HEADERS
+from tidelog.protocol.records.layout import NO_TIMESTAMP
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from pipeline.backfill.avro import Schema
-    from pipeline.backfill.staging import Limits
+    from tidelog.pipeline.backfill.avro import Schema
+    from tidelog.pipeline.backfill.staging import Limits
 
 _BATCH_ROWS: Final = 65_536
 _WHOLE: Final = re.compile(r"-?[0-9]{1,18}")
@@ -38,7 +38,7 @@ _ORDER: Final = ("timestamp_ms", "key", "value", "headers")
 
 
 class RowsInProcess:
-    """The rows of a table, which are in memory; the twin of `pipeline.backfill.staging.RowsOnSpark`."""
+    """The rows of a table, in memory; the twin of `tidelog.pipeline.backfill.staging.RowsOnSpark`."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class RowsInProcess:
         return bytes_of(column)
 
     def count(self, limits: Limits) -> tuple[Any, ...]:
-        """Counts rows, as `pipeline.backfill.staging.count` does. Raises PipelineError."""
+        """Counts rows, as `tidelog.pipeline.backfill.staging.count` does. Raises PipelineError."""
         rows = self._rows(None)
         stamp, partition = rows.column("timestamp_ms"), rows.column("partition")
         has_time = pc.and_(stamp.is_valid(), pc.not_equal(stamp, NO_TIMESTAMP))

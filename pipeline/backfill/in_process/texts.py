@@ -13,9 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.backfill.in_process.errors import NeedsSpark
-from pipeline.backfill.in_process.kinds import name_of
-from pipeline.backfill.in_process.numbers import text_of_double, text_of_float
+from tidelog.pipeline.backfill.in_process.errors import NeedsSpark
+from tidelog.pipeline.backfill.in_process.kinds import name_of
+from tidelog.pipeline.backfill.in_process.numbers import text_of_double, text_of_float
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

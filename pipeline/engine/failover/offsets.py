@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from pipeline.replay.offset_map import Run
+    from tidelog.pipeline.replay.offset_map import Run
 
     Ints = npt.NDArray[np.int64]
     Bools = npt.NDArray[np.bool_]

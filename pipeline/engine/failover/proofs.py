@@ -18,13 +18,13 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pipeline.engine.failover.offsets import NOWHERE
+from tidelog.pipeline.engine.failover.offsets import NOWHERE
 
 if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from pipeline.engine.failover.offsets import OffsetMap, Spans
+    from tidelog.pipeline.engine.failover.offsets import OffsetMap, Spans
 
     Ints = npt.NDArray[np.int64]
     Bools = npt.NDArray[np.bool_]

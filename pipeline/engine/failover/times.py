@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from pipeline.engine.plausible import are_odd
+from tidelog.pipeline.engine.plausible import are_odd
 
 if TYPE_CHECKING:
     import numpy as np

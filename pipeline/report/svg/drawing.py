@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from pipeline.report.plots import Rows
-from pipeline.report.svg.pen import (
+from tidelog.pipeline.report.plots import Rows
+from tidelog.pipeline.report.svg.pen import (
     INK,
     MARK,
     RULE,
@@ -36,8 +36,8 @@ from pipeline.report.svg.pen import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from pipeline.report.plots import Axis, Bar, Line, Mark, Plot
-    from pipeline.report.svg.pen import Floats, Pen
+    from tidelog.pipeline.report.plots import Axis, Bar, Line, Mark, Plot
+    from tidelog.pipeline.report.svg.pen import Floats, Pen
 
 WIDE: Final = 760
 NARROW: Final = 380

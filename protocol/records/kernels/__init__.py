@@ -3,9 +3,7 @@
 `TIDELOG_KERNELS=py` in the environment selects the twin. `IMPLEMENTATION` says which one is used
 ("compiled" or "python"). `kernels_py` documents every function except `keep_v2`, a shortcut through
 `prepare` that only the compiled module has. The loops over the records of one batch take a
-`layout.Region`. Raises ImportError for a module that was compiled from other sources. In a process
-that loads these packages under both of their names (tidelog/_house/finder.py), the second one gets
-the twin.
+`layout.Region`. Raises ImportError for a module that was compiled from other sources.
 
 The twin, in plain Python:
 - checking batches (CRC, times), and the other loops of produce and lookups: `kernels_py.py`
@@ -20,26 +18,22 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from protocol.records.kernels import kernels_py, key_map
+from tidelog.protocol.records.kernels import kernels_py, key_map
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from protocol.records.layout import Batch
-    from protocol.records.plan import Plan, Prepared
-    from protocol.wire import Buffer
+    from tidelog.protocol.records.layout import Batch
+    from tidelog.protocol.records.plan import Plan, Prepared
+    from tidelog.protocol.wire import Buffer
 
 if TYPE_CHECKING or os.environ.get("TIDELOG_KERNELS") == "py":
     _chosen = kernels_py
 else:
     try:
-        from protocol.records import _kernels as _chosen
+        from tidelog.protocol.records import _kernels as _chosen
     except ImportError:
         _chosen = kernels_py
-    else:
-        # A process gets one compiled module, with the classes of the name it was first loaded under.
-        if _chosen.__name__ != f"{__name__.rpartition('.')[0]}._kernels":
-            _chosen = kernels_py
 
 if getattr(_chosen, "INTERFACE", None) != kernels_py.INTERFACE:
     raise ImportError(

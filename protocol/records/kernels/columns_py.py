@@ -6,12 +6,12 @@ from struct import Struct
 from typing import TYPE_CHECKING
 from zlib import crc32
 
-from protocol.checksum import crc32c
-from protocol.errors import InvalidRecord
-from protocol.records.column_buffers import FULL, HEADERS, MORE, PAST, TIMES, BrokenBatch
-from protocol.records.decode import check_span, headers_of, raw_records, times_of
-from protocol.records.kernels.scan_py import read_header
-from protocol.records.layout import (
+from tidelog.protocol.checksum import crc32c
+from tidelog.protocol.errors import InvalidRecord
+from tidelog.protocol.records.column_buffers import FULL, HEADERS, MORE, PAST, TIMES, BrokenBatch
+from tidelog.protocol.records.decode import check_span, headers_of, raw_records, times_of
+from tidelog.protocol.records.kernels.scan_py import read_header
+from tidelog.protocol.records.layout import (
     CODEC_MASK,
     CONTROL_BIT,
     LOG_APPEND_TIME_BIT,
@@ -28,10 +28,10 @@ from protocol.records.layout import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from protocol.records.column_buffers import ColumnBuffers, Wanted
-    from protocol.records.decode import Raw
-    from protocol.records.layout import Batch
-    from protocol.wire import Buffer
+    from tidelog.protocol.records.column_buffers import ColumnBuffers, Wanted
+    from tidelog.protocol.records.decode import Raw
+    from tidelog.protocol.records.layout import Batch
+    from tidelog.protocol.wire import Buffer
 
 _CRC = Struct(">I")
 _ROW = Struct("=14q")

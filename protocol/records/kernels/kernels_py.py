@@ -15,13 +15,13 @@ from struct import Struct
 from typing import TYPE_CHECKING
 from zlib import crc32
 
-from protocol.checksum import crc32c
-from protocol.errors import InvalidRecord, MessageTooLarge
-from protocol.records.decode import check_span, count_headers, raw_records
-from protocol.records.encode import put_message, put_record
-from protocol.records.kernels import columns_py, rows_py
-from protocol.records.kernels.scan_py import read_header, whole_batches
-from protocol.records.layout import (
+from tidelog.protocol.checksum import crc32c
+from tidelog.protocol.errors import InvalidRecord, MessageTooLarge
+from tidelog.protocol.records.decode import check_span, count_headers, raw_records
+from tidelog.protocol.records.encode import put_message, put_record
+from tidelog.protocol.records.kernels import columns_py, rows_py
+from tidelog.protocol.records.kernels.scan_py import read_header, whole_batches
+from tidelog.protocol.records.layout import (
     GAPS,
     HAS_HEADERS,
     HAS_MISSING,
@@ -40,15 +40,15 @@ from protocol.records.layout import (
     Rewritten,
     int64,
 )
-from protocol.records.plan import PreparedBatch
+from tidelog.protocol.records.plan import PreparedBatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from protocol.records.column_buffers import ColumnBuffers, EncodedRows, Wanted
-    from protocol.records.layout import OffsetAndTimestamp, Region
-    from protocol.records.plan import Plan
-    from protocol.wire import Buffer
+    from tidelog.protocol.records.column_buffers import ColumnBuffers, EncodedRows, Wanted
+    from tidelog.protocol.records.layout import OffsetAndTimestamp, Region
+    from tidelog.protocol.records.plan import Plan
+    from tidelog.protocol.wire import Buffer
 
 IMPLEMENTATION = "python"
 INTERFACE = 5  # raised with every change of a signature; the compiled module names the same

@@ -16,13 +16,13 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
-from protocol.errors import InvalidRecord
-from protocol.records.decode import count_headers, raw_records
-from protocol.records.encode import put_record
-from protocol.records.layout import INT64_MAX, NO_TIMESTAMP, PREFIX_SIZE, int64
+from tidelog.protocol.errors import InvalidRecord
+from tidelog.protocol.records.decode import count_headers, raw_records
+from tidelog.protocol.records.encode import put_record
+from tidelog.protocol.records.layout import INT64_MAX, NO_TIMESTAMP, PREFIX_SIZE, int64
 
 if TYPE_CHECKING:
-    from protocol.records.layout import Region
+    from tidelog.protocol.records.layout import Region
 
 _SIZE = Struct(">i")
 

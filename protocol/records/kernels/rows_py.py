@@ -5,13 +5,13 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from protocol.records.column_buffers import EncodedRows
-from protocol.records.encode import put_record, put_varint
-from protocol.records.layout import NO_TIMESTAMP, int64
+from tidelog.protocol.records.column_buffers import EncodedRows
+from tidelog.protocol.records.encode import put_record, put_varint
+from tidelog.protocol.records.layout import NO_TIMESTAMP, int64
 
 if TYPE_CHECKING:
-    from protocol.records.column_buffers import ColumnBuffers
-    from protocol.wire import Buffer
+    from tidelog.protocol.records.column_buffers import ColumnBuffers
+    from tidelog.protocol.wire import Buffer
 
 _TIME = Struct("=q")
 _SPAN = Struct("=ii")

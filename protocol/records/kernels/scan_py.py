@@ -5,9 +5,9 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from protocol.errors import CorruptMessage
-from protocol.records.decode import check_span
-from protocol.records.layout import (
+from tidelog.protocol.errors import CorruptMessage
+from tidelog.protocol.records.decode import check_span
+from tidelog.protocol.records.layout import (
     CODEC_MASK,
     NO_TIMESTAMP,
     PREFIX,
@@ -21,7 +21,7 @@ from protocol.records.layout import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from protocol.wire import Buffer
+    from tidelog.protocol.wire import Buffer
 
 _INT64 = Struct(">q")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from storage.log.version import Version
+    from tidelog.storage.log.version import Version
 
 
 class AbortedFrom(NamedTuple):

@@ -16,9 +16,9 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING
 
-from protocol.checksum import crc32c
-from storage import filenames, files
-from storage.log.producers.producer_state import (
+from tidelog.protocol.checksum import crc32c
+from tidelog.storage import filenames, files
+from tidelog.storage.log.producers.producer_state import (
     MAX_SEQUENCE,
     NO_SEQUENCE,
     Producer,

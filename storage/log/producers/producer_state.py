@@ -27,25 +27,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from protocol.errors import (
+from tidelog.protocol.errors import (
     BrokerError,
     InvalidProducerEpoch,
     InvalidTxnState,
     OutOfOrderSequenceNumber,
     TransactionCoordinatorFenced,
 )
-from protocol.records.layout import NO_TIMESTAMP
-from protocol.records.markers import NO_COORDINATOR_EPOCH
-from storage.log.producers.verification import Guards
-from storage.time.lookup import reaches
-from storage.time.retention import expired
-from storage.time.timestamp import MIN_TIMESTAMP
+from tidelog.protocol.records.layout import NO_TIMESTAMP
+from tidelog.protocol.records.markers import NO_COORDINATOR_EPOCH
+from tidelog.storage.log.producers.verification import Guards
+from tidelog.storage.time.lookup import reaches
+from tidelog.storage.time.retention import expired
+from tidelog.storage.time.timestamp import MIN_TIMESTAMP
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from protocol.records.markers import Marker
-    from storage.log.producers.verification import Guard
+    from tidelog.protocol.records.markers import Marker
+    from tidelog.storage.log.producers.verification import Guard
 
 REMEMBERED_BATCHES = 5
 NO_SEQUENCE = -1

@@ -14,31 +14,31 @@ from bisect import bisect_right
 from collections import defaultdict, deque
 from typing import TYPE_CHECKING
 
-from protocol.errors import CorruptMessage
-from protocol.records.layout import CONTROL_BIT, TRANSACTIONAL_BIT
-from protocol.records.markers import NO_COORDINATOR_EPOCH, read_marker
-from storage import filenames, files
-from storage.log.producers import producer_snapshots
-from storage.log.producers.producer_state import (
+from tidelog.protocol.errors import CorruptMessage
+from tidelog.protocol.records.layout import CONTROL_BIT, TRANSACTIONAL_BIT
+from tidelog.protocol.records.markers import NO_COORDINATOR_EPOCH, read_marker
+from tidelog.storage import filenames, files
+from tidelog.storage.log.producers import producer_snapshots
+from tidelog.storage.log.producers.producer_state import (
     REMEMBERED_BATCHES,
     ProducerBatch,
     Producers,
     Sequenced,
 )
-from storage.log.recovery.listing import listed
-from storage.segment.transaction_index import VERSION, Aborted
-from storage.time.corrections import judged
+from tidelog.storage.log.recovery.listing import listed
+from tidelog.storage.segment.transaction_index import VERSION, Aborted
+from tidelog.storage.time.corrections import judged
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from protocol.records.batch import Batch
-    from protocol.wire import Buffer
-    from storage.log.producers.producer_state import Producer
-    from storage.segment.log_file import Found
-    from storage.segment.segment import Segment
-    from storage.time.corrections import Correction
+    from tidelog.protocol.records.batch import Batch
+    from tidelog.protocol.wire import Buffer
+    from tidelog.storage.log.producers.producer_state import Producer
+    from tidelog.storage.segment.log_file import Found
+    from tidelog.storage.segment.segment import Segment
+    from tidelog.storage.time.corrections import Correction
 
 _IN_TRANSACTION = CONTROL_BIT | TRANSACTIONAL_BIT
 _REFILL_BYTES = 8 * 1024 * 1024  # five batches of the largest usual size, and some more

@@ -13,17 +13,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from storage.log import failures
-from storage.log.producers.producer_state import NO_TRANSACTION
-from storage.log.producers.recovered_producers import load_producers
-from storage.log.producers.unstable import Ended, Unstable
-from storage.log.version import Ends
-from storage.segment.transaction_index import VERSION, Aborted
+from tidelog.storage.log import failures
+from tidelog.storage.log.producers.producer_state import NO_TRANSACTION
+from tidelog.storage.log.producers.recovered_producers import load_producers
+from tidelog.storage.log.producers.unstable import Ended, Unstable
+from tidelog.storage.log.version import Ends
+from tidelog.storage.segment.transaction_index import VERSION, Aborted
 
 if TYPE_CHECKING:
-    from storage.log.producers.producer_state import Producers, Sequenced
-    from storage.log.state import LogState
-    from storage.segment.segment import Segment
+    from tidelog.storage.log.producers.producer_state import Producers, Sequenced
+    from tidelog.storage.log.state import LogState
+    from tidelog.storage.segment.segment import Segment
 
 
 def stable_at(state: LogState, high_watermark: int) -> int:

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from protocol.errors import CorruptMessage
-from storage import filenames, files
-from storage.segment.offset_index import OffsetIndex
+from tidelog.protocol.errors import CorruptMessage
+from tidelog.storage import filenames, files
+from tidelog.storage.segment.offset_index import OffsetIndex
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from storage.log.times.partition_times import PartitionTimes
-    from storage.segment.segment import Segment
+    from tidelog.storage.log.times.partition_times import PartitionTimes
+    from tidelog.storage.segment.segment import Segment
 
 
 def adopt_times(

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from storage.log.times.partition_times import PartitionTimes
-    from storage.segment.segment import Segment
+    from tidelog.storage.log.times.partition_times import PartitionTimes
+    from tidelog.storage.segment.segment import Segment
 
 NOWHERE = 0
 ANYWHERE = 2**63

@@ -21,11 +21,11 @@ import logging
 from bisect import bisect_right
 from typing import TYPE_CHECKING, NamedTuple
 
-from protocol.errors import CorruptMessage
-from storage import filenames, files
-from storage.segment.append_times import AppendTimes
-from storage.segment.log_file import Tail
-from storage.segment.segment import Segment
+from tidelog.protocol.errors import CorruptMessage
+from tidelog.storage import filenames, files
+from tidelog.storage.segment.append_times import AppendTimes
+from tidelog.storage.segment.log_file import Tail
+from tidelog.storage.segment.segment import Segment
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from storage import filenames, files
+from tidelog.storage import filenames, files
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from storage.segment.segment import Segment
+    from tidelog.storage.segment.segment import Segment
 
 
 class Listing(NamedTuple):

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from storage import filenames
-from storage.log.recovery import (
+from tidelog.storage import filenames
+from tidelog.storage.log.recovery import (
     clean_stop,
     gaps,
     leftovers,
@@ -21,18 +21,18 @@ from storage.log.recovery import (
     unknown_append_times,
     verification,
 )
-from storage.segment.appended.checks import Stop
-from storage.segment.log_file import Tail
-from storage.segment.segment import Segment
-from storage.time.adoption import adopted_below
-from storage.time.timestamp import later
+from tidelog.storage.segment.appended.checks import Stop
+from tidelog.storage.segment.log_file import Tail
+from tidelog.storage.segment.segment import Segment
+from tidelog.storage.time.adoption import adopted_below
+from tidelog.storage.time.timestamp import later
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from storage.log.times.partition_times import PartitionTimes
-    from storage.time.adoption import Adopted
+    from tidelog.storage.log.times.partition_times import PartitionTimes
+    from tidelog.storage.time.adoption import Adopted
 
 
 class Loaded(NamedTuple):

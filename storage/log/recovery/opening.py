@@ -9,27 +9,27 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from protocol.errors import CorruptMessage
-from storage import files
-from storage.log import slices
-from storage.log.epochs import NO_EPOCH, LeaderEpochs
-from storage.log.recovery import loading
-from storage.log.settings import has_flush_rules
-from storage.log.state import LogState
-from storage.log.times import partition_times
-from storage.log.times.partition_times import ClockMark
-from storage.time.adoption import Adoptions
-from storage.time.corrections import NO_MARK, corrections_within
+from tidelog.protocol.errors import CorruptMessage
+from tidelog.storage import files
+from tidelog.storage.log import slices
+from tidelog.storage.log.epochs import NO_EPOCH, LeaderEpochs
+from tidelog.storage.log.recovery import loading
+from tidelog.storage.log.settings import has_flush_rules
+from tidelog.storage.log.state import LogState
+from tidelog.storage.log.times import partition_times
+from tidelog.storage.log.times.partition_times import ClockMark
+from tidelog.storage.time.adoption import Adoptions
+from tidelog.storage.time.corrections import NO_MARK, corrections_within
 
 if TYPE_CHECKING:
     import uuid
     from collections.abc import Sequence
     from pathlib import Path
 
-    from config.topic import TopicConfig
-    from storage.log.times.partition_times import Cut, PartitionTimes
-    from storage.segment.segment import Segment
-    from storage.time.corrections import Correction
+    from tidelog.config.topic import TopicConfig
+    from tidelog.storage.log.times.partition_times import Cut, PartitionTimes
+    from tidelog.storage.segment.segment import Segment
+    from tidelog.storage.time.corrections import Correction
 
 _log = logging.getLogger("tidelog.storage")
 

@@ -10,15 +10,15 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, NamedTuple
 
-from protocol.errors import CorruptMessage
-from storage import filenames, files
-from storage.log.recovery import gaps, leftovers, verification
-from storage.segment.log_file import Tail
+from tidelog.protocol.errors import CorruptMessage
+from tidelog.storage import filenames, files
+from tidelog.storage.log.recovery import gaps, leftovers, verification
+from tidelog.storage.segment.log_file import Tail
 
 if TYPE_CHECKING:
-    from storage.log.times.partition_times import PartitionTimes
-    from storage.segment.appended.checks import Stop
-    from storage.segment.segment import Segment
+    from tidelog.storage.log.times.partition_times import PartitionTimes
+    from tidelog.storage.segment.appended.checks import Stop
+    from tidelog.storage.segment.segment import Segment
 
 _log = logging.getLogger("tidelog.storage")
 

@@ -9,17 +9,17 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from storage.segment.appended import layout
-from storage.time.adoption import Adoptions, adopt
-from storage.time.segment_times import SegmentTimes
-from storage.time.timestamp import later
+from tidelog.storage.segment.appended import layout
+from tidelog.storage.time.adoption import Adoptions, adopt
+from tidelog.storage.time.segment_times import SegmentTimes
+from tidelog.storage.time.timestamp import later
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from storage.log.times.partition_times import PartitionTimes
-    from storage.segment.segment import Segment
-    from storage.time.adoption import Adopted
+    from tidelog.storage.log.times.partition_times import PartitionTimes
+    from tidelog.storage.segment.segment import Segment
+    from tidelog.storage.time.adoption import Adopted
 
 _log = logging.getLogger("tidelog.storage")
 

@@ -10,16 +10,16 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, NamedTuple
 
-from protocol.errors import CorruptMessage
-from protocol.records.batch import summarize, verify
-from storage.segment.log_file import Tail
-from storage.segment.offset_index import MAX_RELATIVE_OFFSET
-from storage.segment.time_index import TimeEntry
-from storage.time.timestamp import exceeds, or_none
+from tidelog.protocol.errors import CorruptMessage
+from tidelog.protocol.records.batch import summarize, verify
+from tidelog.storage.segment.log_file import Tail
+from tidelog.storage.segment.offset_index import MAX_RELATIVE_OFFSET
+from tidelog.storage.segment.time_index import TimeEntry
+from tidelog.storage.time.timestamp import exceeds, or_none
 
 if TYPE_CHECKING:
-    from storage.segment.log_file import Found
-    from storage.segment.segment import Segment
+    from tidelog.storage.segment.log_file import Found
+    from tidelog.storage.segment.segment import Segment
 
 NO_LIMIT = 2**63  # no segment follows
 

@@ -9,19 +9,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from storage.log.times import judging
-from storage.time.adoption import told_by_leader
-from storage.time.corrections import NO_MARK, event_limit_at, with_deleted
-from storage.time.timestamp import MAX_TIMESTAMP, later
-from storage.time.tombstones import with_late_horizons
+from tidelog.storage.log.times import judging
+from tidelog.storage.time.adoption import told_by_leader
+from tidelog.storage.time.corrections import NO_MARK, event_limit_at, with_deleted
+from tidelog.storage.time.timestamp import MAX_TIMESTAMP, later
+from tidelog.storage.time.tombstones import with_late_horizons
 
 if TYPE_CHECKING:
-    from storage.checkpoints import EpochStart
-    from storage.log.slices import Fetched, SliceAppendTimes
-    from storage.log.state import LogState
-    from storage.log.version import Version
-    from storage.time.adoption import Adopted
-    from storage.time.corrections import Correction, Mark
+    from tidelog.storage.checkpoints import EpochStart
+    from tidelog.storage.log.slices import Fetched, SliceAppendTimes
+    from tidelog.storage.log.state import LogState
+    from tidelog.storage.log.version import Version
+    from tidelog.storage.time.adoption import Adopted
+    from tidelog.storage.time.corrections import Correction, Mark
 
 
 class LeaderState(NamedTuple):

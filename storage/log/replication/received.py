@@ -12,18 +12,18 @@ from bisect import bisect_right
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
-from protocol.errors import CorruptMessage
-from protocol.records.batch import scan, summarize, verify
-from protocol.records.compression import STORED_LIMIT
-from protocol.records.plan import PreparedBatch
-from storage.segment.appended import layout
-from storage.time.timestamp import or_none
+from tidelog.protocol.errors import CorruptMessage
+from tidelog.protocol.records.batch import scan, summarize, verify
+from tidelog.protocol.records.compression import STORED_LIMIT
+from tidelog.protocol.records.plan import PreparedBatch
+from tidelog.storage.segment.appended import layout
+from tidelog.storage.time.timestamp import or_none
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from protocol.records.batch import Batch, Summary
-    from protocol.wire import Buffer
+    from tidelog.protocol.records.batch import Batch, Summary
+    from tidelog.protocol.wire import Buffer
 
 _OFFSET = attrgetter("offset")
 

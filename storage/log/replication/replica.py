@@ -12,35 +12,35 @@ import logging
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from protocol.errors import CorruptMessage, KafkaStorageError
-from protocol.records.compression import STORED_LIMIT
-from storage import files
-from storage.checkpoints import EpochStart
-from storage.log.failures import storage_error, write_error
-from storage.log.high_watermark import Role
-from storage.log.producers import stability
-from storage.log.producers.recovered_producers import sequenced
-from storage.log.replication import leader_state
-from storage.log.replication.received import receive
-from storage.log.rolling import roll
-from storage.log.times import judging
-from storage.time.append_time import goes_back
-from storage.time.corrections import event_limit_at
-from storage.time.event_time import capped
-from storage.time.rolling import should_roll
-from storage.time.timestamp import later
+from tidelog.protocol.errors import CorruptMessage, KafkaStorageError
+from tidelog.protocol.records.compression import STORED_LIMIT
+from tidelog.storage import files
+from tidelog.storage.checkpoints import EpochStart
+from tidelog.storage.log.failures import storage_error, write_error
+from tidelog.storage.log.high_watermark import Role
+from tidelog.storage.log.producers import stability
+from tidelog.storage.log.producers.recovered_producers import sequenced
+from tidelog.storage.log.replication import leader_state
+from tidelog.storage.log.replication.received import receive
+from tidelog.storage.log.rolling import roll
+from tidelog.storage.log.times import judging
+from tidelog.storage.time.append_time import goes_back
+from tidelog.storage.time.corrections import event_limit_at
+from tidelog.storage.time.event_time import capped
+from tidelog.storage.time.rolling import should_roll
+from tidelog.storage.time.timestamp import later
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from protocol.wire import Buffer
-    from storage.log.appender import Appender
-    from storage.log.replication.leader_state import LeaderState
-    from storage.log.replication.received import AppendedFrom, Received
-    from storage.log.replication.truncater import Truncater
-    from storage.log.retention.retainer import Retainer
-    from storage.log.state import LogState
-    from storage.segment.segment import Segment
+    from tidelog.protocol.wire import Buffer
+    from tidelog.storage.log.appender import Appender
+    from tidelog.storage.log.replication.leader_state import LeaderState
+    from tidelog.storage.log.replication.received import AppendedFrom, Received
+    from tidelog.storage.log.replication.truncater import Truncater
+    from tidelog.storage.log.retention.retainer import Retainer
+    from tidelog.storage.log.state import LogState
+    from tidelog.storage.segment.segment import Segment
 
 _log = logging.getLogger("tidelog.storage")
 

@@ -9,21 +9,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from protocol.errors import FencedLeaderEpoch
-from storage.log.failures import storage_error
-from storage.log.high_watermark import Role, believed
-from storage.log.times import judging
-from storage.log.times.largest_event import CountedBatch
-from storage.segment import survey
-from storage.time.adoption import adopted_below
-from storage.time.corrections import bounded_event
+from tidelog.protocol.errors import FencedLeaderEpoch
+from tidelog.storage.log.failures import storage_error
+from tidelog.storage.log.high_watermark import Role, believed
+from tidelog.storage.log.times import judging
+from tidelog.storage.log.times.largest_event import CountedBatch
+from tidelog.storage.segment import survey
+from tidelog.storage.time.adoption import adopted_below
+from tidelog.storage.time.corrections import bounded_event
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from storage.log.replication.truncater import Truncater
-    from storage.log.state import LogState
-    from storage.segment.segment import Segment
+    from tidelog.storage.log.replication.truncater import Truncater
+    from tidelog.storage.log.state import LogState
+    from tidelog.storage.segment.segment import Segment
 
 
 class Roles:

@@ -15,25 +15,25 @@ import contextlib
 import logging
 from typing import TYPE_CHECKING
 
-from protocol.errors import CorruptMessage, KafkaStorageError, OffsetOutOfRange
-from storage import filenames, files
-from storage.log import slices
-from storage.log.failures import half_way, storage_error
-from storage.log.producers import stability
-from storage.log.producers.recovered_producers import producers_before
-from storage.log.recovery import listing
-from storage.log.times.partition_times import Cut
-from storage.segment.log_file import Tail
-from storage.segment.segment import Segment
-from storage.time.adoption import adopted_below
-from storage.time.corrections import corrections_within
+from tidelog.protocol.errors import CorruptMessage, KafkaStorageError, OffsetOutOfRange
+from tidelog.storage import filenames, files
+from tidelog.storage.log import slices
+from tidelog.storage.log.failures import half_way, storage_error
+from tidelog.storage.log.producers import stability
+from tidelog.storage.log.producers.recovered_producers import producers_before
+from tidelog.storage.log.recovery import listing
+from tidelog.storage.log.times.partition_times import Cut
+from tidelog.storage.segment.log_file import Tail
+from tidelog.storage.segment.segment import Segment
+from tidelog.storage.time.adoption import adopted_below
+from tidelog.storage.time.corrections import corrections_within
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from storage.log.compactor import Compactor
-    from storage.log.flusher import Flusher
-    from storage.log.state import LogState
+    from tidelog.storage.log.compactor import Compactor
+    from tidelog.storage.log.flusher import Flusher
+    from tidelog.storage.log.state import LogState
 
 _log = logging.getLogger("tidelog.storage")
 

@@ -11,17 +11,23 @@ import functools
 import logging
 from typing import TYPE_CHECKING, NamedTuple
 
-from protocol.errors import CorruptMessage
-from storage import filenames, files, reserves
-from storage.time.retention import BY_EVENT_TIME, BY_SIZE, BY_TIME, Candidate, with_inherited_times
+from tidelog.protocol.errors import CorruptMessage
+from tidelog.storage import filenames, files, reserves
+from tidelog.storage.time.retention import (
+    BY_EVENT_TIME,
+    BY_SIZE,
+    BY_TIME,
+    Candidate,
+    with_inherited_times,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from storage.segment.segment import Segment
-    from storage.time.retention import Retention
-    from storage.time.segment_times import SegmentTimes
+    from tidelog.storage.segment.segment import Segment
+    from tidelog.storage.time.retention import Retention
+    from tidelog.storage.time.segment_times import SegmentTimes
 
 _log = logging.getLogger("tidelog.storage")
 

@@ -9,26 +9,31 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from config.instants import to_duration, to_iso, to_span
-from config.setting import LONG_MAX
-from storage.time.append_time import ahead
-from storage.time.arrivals import is_within, stored_unit_mismatch, usual_range
-from storage.time.corrections import is_behind
-from storage.time.event_time import event_time_ahead
-from storage.time.retention import newest_counted, outlived, retention_of, retention_schedule
-from storage.time.rolling import longest_age, never_ends, rolling_of, waits_for_append
-from storage.time.stamping import is_refused, rules_of
-from storage.time.timestamp import exceeds, is_due
+from tidelog.config.instants import to_duration, to_iso, to_span
+from tidelog.config.setting import LONG_MAX
+from tidelog.storage.time.append_time import ahead
+from tidelog.storage.time.arrivals import is_within, stored_unit_mismatch, usual_range
+from tidelog.storage.time.corrections import is_behind
+from tidelog.storage.time.event_time import event_time_ahead
+from tidelog.storage.time.retention import (
+    newest_counted,
+    outlived,
+    retention_of,
+    retention_schedule,
+)
+from tidelog.storage.time.rolling import longest_age, never_ends, rolling_of, waits_for_append
+from tidelog.storage.time.stamping import is_refused, rules_of
+from tidelog.storage.time.timestamp import exceeds, is_due
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from config.topic import TopicConfig
-    from storage.time.arrivals import UnitMismatch
-    from storage.time.corrections import Correction
-    from storage.time.retention import Candidate, Retention, SegmentSchedule
-    from storage.time.segment_times import SegmentTimes
-    from storage.time.stamping import Rules
+    from tidelog.config.topic import TopicConfig
+    from tidelog.storage.time.arrivals import UnitMismatch
+    from tidelog.storage.time.corrections import Correction
+    from tidelog.storage.time.retention import Candidate, Retention, SegmentSchedule
+    from tidelog.storage.time.segment_times import SegmentTimes
+    from tidelog.storage.time.stamping import Rules
 
 # What was found: `Finding.kind`.
 CANNOT_ROLL = "segment cannot roll"

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from config.instants import to_iso
-from storage.compaction import explain as explain_compaction
-from storage.time.corrections import is_behind
-from storage.time.retention import (
+from tidelog.config.instants import to_iso
+from tidelog.storage.compaction import explain as explain_compaction
+from tidelog.storage.time.corrections import is_behind
+from tidelog.storage.time.retention import (
     BY_EVENT_TIME,
     BY_SIZE,
     BY_START,
@@ -20,15 +20,15 @@ from storage.time.retention import (
     counted_event_time,
     retention_schedule,
 )
-from storage.time.rolling import Rolling, rolls_from
-from storage.time.timestamp import MIN_TIMESTAMP, exceeds, is_due
+from tidelog.storage.time.rolling import Rolling, rolls_from
+from tidelog.storage.time.timestamp import MIN_TIMESTAMP, exceeds, is_due
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from storage.compaction.explain import Compacting
-    from storage.segment.segment import Segment
-    from storage.time.retention import Candidate, Retention, SegmentSchedule, Wait
+    from tidelog.storage.compaction.explain import Compacting
+    from tidelog.storage.segment.segment import Segment
+    from tidelog.storage.time.retention import Candidate, Retention, SegmentSchedule, Wait
 
 # What holds a segment: `SegmentExplanation.held_by`, None if the next round deletes it.
 OLDER = "older segment"  # an older segment is kept, or deleted later

@@ -8,17 +8,17 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, NamedTuple
 
-from storage.log.retention.diagnosis import Facts, SegmentFacts
-from storage.time.retention import Candidate, retention_schedule, with_inherited_times
-from storage.time.timestamp import later
+from tidelog.storage.log.retention.diagnosis import Facts, SegmentFacts
+from tidelog.storage.time.retention import Candidate, retention_schedule, with_inherited_times
+from tidelog.storage.time.timestamp import later
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from storage.segment.segment import Segment
-    from storage.time.corrections import Correction
-    from storage.time.retention import Retention
-    from storage.time.segment_times import SegmentTimes
+    from tidelog.storage.segment.segment import Segment
+    from tidelog.storage.time.corrections import Correction
+    from tidelog.storage.time.retention import Retention
+    from tidelog.storage.time.segment_times import SegmentTimes
 
 
 class KnownTimes(NamedTuple):

@@ -10,8 +10,8 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, NamedTuple
 
-from storage import files
-from storage.time.timestamp import at_latest, is_due
+from tidelog.storage import files
+from tidelog.storage.time.timestamp import at_latest, is_due
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

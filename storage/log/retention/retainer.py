@@ -13,30 +13,30 @@ import functools
 import logging
 from typing import TYPE_CHECKING, NamedTuple
 
-from protocol.errors import CorruptMessage, OffsetOutOfRange
-from storage.log.failures import read_error, storage_error
-from storage.log.retention import deletion, explanation, known_times
-from storage.log.retention.explanation import Moment
-from storage.log.rolling import roll
-from storage.log.times import judging
-from storage.time.retention import NO_LIMITS, Retention, retention_of, segments_to_delete
-from storage.time.rolling import rolling_of
+from tidelog.protocol.errors import CorruptMessage, OffsetOutOfRange
+from tidelog.storage.log.failures import read_error, storage_error
+from tidelog.storage.log.retention import deletion, explanation, known_times
+from tidelog.storage.log.retention.explanation import Moment
+from tidelog.storage.log.rolling import roll
+from tidelog.storage.log.times import judging
+from tidelog.storage.time.retention import NO_LIMITS, Retention, retention_of, segments_to_delete
+from tidelog.storage.time.rolling import rolling_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from config.topic import TopicConfig
-    from storage.compaction.explain import CompactionBlocker
-    from storage.log.compactor import Compactor
-    from storage.log.flusher import Flusher
-    from storage.log.retention.deletion import Deletion
-    from storage.log.retention.diagnosis import Facts
-    from storage.log.retention.explanation import PartitionExplanation
-    from storage.log.retention.known_times import KnownTimes
-    from storage.log.state import LogState
-    from storage.log.version import Version
-    from storage.segment.log_file import Tail
-    from storage.segment.segment import Segment
+    from tidelog.config.topic import TopicConfig
+    from tidelog.storage.compaction.explain import CompactionBlocker
+    from tidelog.storage.log.compactor import Compactor
+    from tidelog.storage.log.flusher import Flusher
+    from tidelog.storage.log.retention.deletion import Deletion
+    from tidelog.storage.log.retention.diagnosis import Facts
+    from tidelog.storage.log.retention.explanation import PartitionExplanation
+    from tidelog.storage.log.retention.known_times import KnownTimes
+    from tidelog.storage.log.state import LogState
+    from tidelog.storage.log.version import Version
+    from tidelog.storage.segment.log_file import Tail
+    from tidelog.storage.segment.segment import Segment
 
 _log = logging.getLogger("tidelog.storage")
 

@@ -18,14 +18,14 @@ import contextlib
 import logging
 from typing import TYPE_CHECKING, NamedTuple
 
-from protocol.errors import KafkaStorageError, NotLeaderOrFollower
-from storage.log.failures import storage_error
-from storage.log.high_watermark import Role
-from storage.log.retention import deletion
-from storage.log.times import judging
-from storage.log.times.partition_times import ClockMark
-from storage.time.append_time import ahead
-from storage.time.corrections import (
+from tidelog.protocol.errors import KafkaStorageError, NotLeaderOrFollower
+from tidelog.storage.log.failures import storage_error
+from tidelog.storage.log.high_watermark import Role
+from tidelog.storage.log.retention import deletion
+from tidelog.storage.log.times import judging
+from tidelog.storage.log.times.partition_times import ClockMark
+from tidelog.storage.time.append_time import ahead
+from tidelog.storage.time.corrections import (
     Correction,
     after_step_back,
     after_step_forward,
@@ -35,19 +35,19 @@ from storage.time.corrections import (
     pending_steps,
     step_back,
 )
-from storage.time.event_time import capped
-from storage.time.timestamp import exceeds, later
-from storage.time.tombstones import late_horizons_by, with_late_horizons
+from tidelog.storage.time.event_time import capped
+from tidelog.storage.time.timestamp import exceeds, later
+from tidelog.storage.time.tombstones import late_horizons_by, with_late_horizons
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from storage.log.state import LogState
-    from storage.log.times.partition_times import PartitionTimes
-    from storage.segment.segment import Segment
-    from storage.time.adoption import Adoptions
-    from storage.time.corrections import ClockHistory, ForwardStep, Mark
-    from storage.time.segment_times import SegmentTimes
+    from tidelog.storage.log.state import LogState
+    from tidelog.storage.log.times.partition_times import PartitionTimes
+    from tidelog.storage.segment.segment import Segment
+    from tidelog.storage.time.adoption import Adoptions
+    from tidelog.storage.time.corrections import ClockHistory, ForwardStep, Mark
+    from tidelog.storage.time.segment_times import SegmentTimes
 
 _log = logging.getLogger("tidelog.storage")
 

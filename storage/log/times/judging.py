@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from storage.time.adoption import adopt as with_adopted
-from storage.time.corrections import corrections_within, judged_times
+from tidelog.storage.time.adoption import adopt as with_adopted
+from tidelog.storage.time.corrections import corrections_within, judged_times
 
 if TYPE_CHECKING:
-    from storage.log.state import LogState
-    from storage.segment.segment import Segment
-    from storage.time.adoption import Adoptions
-    from storage.time.segment_times import SegmentTimes
+    from tidelog.storage.log.state import LogState
+    from tidelog.storage.segment.segment import Segment
+    from tidelog.storage.time.adoption import Adoptions
+    from tidelog.storage.time.segment_times import SegmentTimes
 
 
 def judged(state: LogState, segment: Segment, times: SegmentTimes) -> SegmentTimes:

@@ -11,15 +11,15 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
-from storage.time.corrections import counted_event
-from storage.time.timestamp import later
+from tidelog.storage.time.corrections import counted_event
+from tidelog.storage.time.timestamp import later
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from protocol.records.plan import PreparedBatch
-    from storage.segment.segment import Segment
-    from storage.time.segment_times import SegmentTimes
+    from tidelog.protocol.records.plan import PreparedBatch
+    from tidelog.storage.segment.segment import Segment
+    from tidelog.storage.time.segment_times import SegmentTimes
 
 
 class CountedBatch(NamedTuple):

@@ -54,19 +54,19 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, NamedTuple
 
-from protocol.checksum import crc32c
-from protocol.records.layout import NO_TIMESTAMP
-from storage import files
-from storage.segment.segment_line import SegmentLine
-from storage.time.adoption import Adopted
-from storage.time.corrections import NO_MARK, Correction, Mark
-from storage.time.segment_times import SegmentTimes
+from tidelog.protocol.checksum import crc32c
+from tidelog.protocol.records.layout import NO_TIMESTAMP
+from tidelog.storage import files
+from tidelog.storage.segment.segment_line import SegmentLine
+from tidelog.storage.time.adoption import Adopted
+from tidelog.storage.time.corrections import NO_MARK, Correction, Mark
+from tidelog.storage.time.segment_times import SegmentTimes
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable
     from pathlib import Path
 
-    from storage.segment.segment import Segment
+    from tidelog.storage.segment.segment import Segment
 
 FILE_NAME = "partition.times"
 MAGIC = b"tidp"

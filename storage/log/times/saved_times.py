@@ -11,12 +11,12 @@ import threading
 import weakref
 from typing import TYPE_CHECKING
 
-from storage import files
-from storage.log.times import partition_times
-from storage.log.times.partition_times import Cut, PartitionTimes
+from tidelog.storage import files
+from tidelog.storage.log.times import partition_times
+from tidelog.storage.log.times.partition_times import Cut, PartitionTimes
 
 if TYPE_CHECKING:
-    from storage.log.state import LogState
+    from tidelog.storage.log.state import LogState
 
 # The boot id of a log that went offline, or that lost append times and has no role since. It differs
 # from every other.

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from storage.segment.appended.layout import DAMAGED, END, UNKNOWN, Entry
-from storage.time.append_time import goes_back
+from tidelog.storage.segment.appended.layout import DAMAGED, END, UNKNOWN, Entry
+from tidelog.storage.time.append_time import goes_back
 
 if TYPE_CHECKING:
-    from storage.segment.appended.entries import Entries
+    from tidelog.storage.segment.appended.entries import Entries
 
 
 class Kept(NamedTuple):

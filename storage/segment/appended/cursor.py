@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from storage.segment.appended.layout import END, UNKNOWN
+from tidelog.storage.segment.appended.layout import END, UNKNOWN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from storage.segment.append_times import AppendTimes
-    from storage.segment.appended.layout import Entry
+    from tidelog.storage.segment.append_times import AppendTimes
+    from tidelog.storage.segment.appended.layout import Entry
 
 
 class Cursor:

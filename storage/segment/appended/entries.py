@@ -11,8 +11,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, NamedTuple
 
-from storage import files
-from storage.segment.appended.layout import (
+from tidelog.storage import files
+from tidelog.storage.segment.appended.layout import (
     DAMAGED,
     END,
     ENTRY,
@@ -24,12 +24,12 @@ from storage.segment.appended.layout import (
     Layout,
     layout_of,
 )
-from storage.time.lookup import reaches
+from tidelog.storage.time.lookup import reaches
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from storage.segment.named_file import NamedFile
+    from tidelog.storage.segment.named_file import NamedFile
 
 _log = logging.getLogger("tidelog.storage")
 

@@ -30,7 +30,7 @@ import operator
 import struct
 from typing import NamedTuple
 
-from protocol.checksum import crc32c
+from tidelog.protocol.checksum import crc32c
 
 UNKNOWN = -(2**63)
 END = UNKNOWN + 1  # the time of a last entry: what lies before its offset is in the file

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from broker.adoption.errors import AdoptionError
-from broker.adoption.inventory import take_inventory
-from config import load
-from storage.directory.log_directory import LogDirectoryError
-from storage.directory.registration_file import DirectoryState, write_state
-from storage.directory.store import LogStore
+from tidelog.broker.adoption.errors import AdoptionError
+from tidelog.broker.adoption.inventory import take_inventory
+from tidelog.config import load
+from tidelog.storage.directory.log_directory import LogDirectoryError
+from tidelog.storage.directory.registration_file import DirectoryState, write_state
+from tidelog.storage.directory.store import LogStore
 
 LOG = (
     Path(__file__).parents[2] / "vectors" / "kafka-0.10.2.2" / "f-0.10.2-LogAppendTime-none-c0901-0"

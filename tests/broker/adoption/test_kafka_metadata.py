@@ -4,13 +4,13 @@ from uuid import UUID
 
 import pytest
 
-from broker.adoption.errors import AdoptionError
-from broker.adoption.kafka_metadata import KafkaPartition, read_metadata
-from protocol import cluster_metadata as kafka
-from protocol.message import Codec
-from protocol.records.batch import build
-from protocol.records.layout import Record
-from protocol.wire import write_uvarint
+from tidelog.broker.adoption.errors import AdoptionError
+from tidelog.broker.adoption.kafka_metadata import KafkaPartition, read_metadata
+from tidelog.protocol import cluster_metadata as kafka
+from tidelog.protocol.message import Codec
+from tidelog.protocol.records.batch import build
+from tidelog.protocol.records.layout import Record
+from tidelog.protocol.wire import write_uvarint
 
 ID = UUID(int=7)
 NUMBERS = {

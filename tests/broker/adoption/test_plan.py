@@ -5,17 +5,17 @@ from uuid import UUID
 
 import pytest
 
-from broker.adoption.apply import apply
-from broker.adoption.errors import AdoptionError
-from broker.adoption.inventory import FoundLog, Inventory
-from broker.adoption.kafka_metadata import KafkaMetadata, KafkaPartition, KafkaTopic
-from broker.adoption.plan import make_plan
-from broker.adoption.written import read_inventory, write_inventory
-from broker.metadata.cluster import ClusterMetadata
-from broker.metadata.memory import MemoryStore
-from broker.metadata.store import MetadataError
-from broker.topics.settings import KEEP
-from config import load
+from tidelog.broker.adoption.apply import apply
+from tidelog.broker.adoption.errors import AdoptionError
+from tidelog.broker.adoption.inventory import FoundLog, Inventory
+from tidelog.broker.adoption.kafka_metadata import KafkaMetadata, KafkaPartition, KafkaTopic
+from tidelog.broker.adoption.plan import make_plan
+from tidelog.broker.adoption.written import read_inventory, write_inventory
+from tidelog.broker.metadata.cluster import ClusterMetadata
+from tidelog.broker.metadata.memory import MemoryStore
+from tidelog.broker.metadata.store import MetadataError
+from tidelog.broker.topics.settings import KEEP
+from tidelog.config import load
 
 CLUSTER = "dGlkZWxvZy1vcmFjbGU9PQ"
 ID, OTHER = UUID(int=7), UUID(int=8)

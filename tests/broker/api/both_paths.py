@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from types import MappingProxyType, SimpleNamespace
 
-from broker.metadata.image import Image, Topic
-from broker.metadata.records import PartitionRecord
-from broker.network import dispatch as dispatching
-from broker.network.context import CloseConnection, Later
-from broker.security.session import ANONYMOUS, Session
+from tidelog.broker.metadata.image import Image, Topic
+from tidelog.broker.metadata.records import PartitionRecord
+from tidelog.broker.network import dispatch as dispatching
+from tidelog.broker.network.context import CloseConnection, Later
+from tidelog.broker.security.session import ANONYMOUS, Session
 
 CONNECTION = SimpleNamespace(
     client_id=None,

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import pytest
 
-from broker.metadata import client_quotas
-from broker.metadata.cluster import ClusterMetadata
-from broker.metadata.memory import MemoryStore
-from broker.metadata.records import put_quotas
 from tests.broker.asking import all_versions, new_name
+from tidelog.broker.metadata import client_quotas
+from tidelog.broker.metadata.cluster import ClusterMetadata
+from tidelog.broker.metadata.memory import MemoryStore
+from tidelog.broker.metadata.records import put_quotas
 
 UNSUPPORTED_VERSION, INVALID_REQUEST, POLICY_VIOLATION = 35, 42, 44
 EXACT, DEFAULT, ANY = range(3)

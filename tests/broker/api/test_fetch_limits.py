@@ -5,14 +5,14 @@ import types
 
 import pytest
 
-from broker.api import fetch as handler
-from broker.network.context import Context
-from broker.security.session import ANONYMOUS, Session
-from protocol.api.fetch import FetchPartition, FetchRequest, FetchTopic
-from protocol.message import RequestHeader
 from tests.broker import asking
 from tests.broker.topics.test_interrupted_changes import Broker
 from tests.oracle import recordset
+from tidelog.broker.api import fetch as handler
+from tidelog.broker.network.context import Context
+from tidelog.broker.security.session import ANONYMOUS, Session
+from tidelog.protocol.api.fetch import FetchPartition, FetchRequest, FetchTopic
+from tidelog.protocol.message import RequestHeader
 
 
 async def test_what_is_appended_before_the_wait_begins_wakes_it(tmp_path):

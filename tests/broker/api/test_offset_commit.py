@@ -7,7 +7,6 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from protocol.group_records import partition_of
 from tests.broker.asking import all_versions, create, new_name
 from tests.broker.inside import Inside
 from tests.broker.members import (
@@ -20,6 +19,7 @@ from tests.broker.members import (
     state_of,
 )
 from tests.broker.subject import eventually
+from tidelog.protocol.group_records import partition_of
 
 NONE, UNKNOWN_TOPIC, METADATA_TOO_LARGE, ILLEGAL_GENERATION = 0, 3, 12, 22
 INVALID_SIZE = 28

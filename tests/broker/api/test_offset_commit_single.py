@@ -11,19 +11,19 @@ from types import SimpleNamespace
 
 import pytest
 
-from broker.api import offset_commit_single
-from broker.clock import ManualClock
-from broker.groups.members import Member
-from broker.groups.messages import State
-from broker.groups.store import StoredGroup
-from broker.metrics.counters import Metrics
-from broker.node import Node
-from config import load, topic_config
-from protocol.errors import KafkaStorageError, MessageTooLarge
-from protocol.message import read_request_header
-from storage.directory.store import LogStore
 from tests.broker.api import both_paths
 from tests.broker.raw import request
+from tidelog.broker.api import offset_commit_single
+from tidelog.broker.clock import ManualClock
+from tidelog.broker.groups.members import Member
+from tidelog.broker.groups.messages import State
+from tidelog.broker.groups.store import StoredGroup
+from tidelog.broker.metrics.counters import Metrics
+from tidelog.broker.node import Node
+from tidelog.config import load, topic_config
+from tidelog.protocol.errors import KafkaStorageError, MessageTooLarge
+from tidelog.protocol.message import read_request_header
+from tidelog.storage.directory.store import LogStore
 
 VERSIONS = range(5, 10)
 NOW_MS = 1_700_000_000_000

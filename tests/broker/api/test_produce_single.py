@@ -11,17 +11,17 @@ from types import SimpleNamespace
 
 import pytest
 
-from broker.api import produce_single
-from broker.clock import ManualClock
-from broker.metrics.counters import Metrics
-from broker.node import Node
-from config import load, topic_config
-from protocol.errors import UnknownTopicOrPartition
-from protocol.message import read_request_header
-from storage.directory.store import LogStore
 from tests.broker.api import both_paths
 from tests.broker.asking import batch_of, produce_fields, records_for
 from tests.broker.raw import request
+from tidelog.broker.api import produce_single
+from tidelog.broker.clock import ManualClock
+from tidelog.broker.metrics.counters import Metrics
+from tidelog.broker.node import Node
+from tidelog.config import load, topic_config
+from tidelog.protocol.errors import UnknownTopicOrPartition
+from tidelog.protocol.message import read_request_header
+from tidelog.storage.directory.store import LogStore
 
 VERSIONS = range(3, 13)
 NOW_MS = 1_700_000_000_000

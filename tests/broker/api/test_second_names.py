@@ -8,13 +8,13 @@ from contextlib import closing
 
 import pytest
 
-from config import BROKER_ALIASES, TOPIC_ALIASES
 from tests.broker.api.test_alter_configs import own, replace
 from tests.broker.api.test_create_topics import ask as create_topics
 from tests.broker.api.test_create_topics import topic as to_create
 from tests.broker.api.test_describe_configs import ask as describe
 from tests.broker.asking import BROKER, TOPIC, alter, create, new_name
 from tidelog.cli.parser import main
+from tidelog.config import BROKER_ALIASES, TOPIC_ALIASES
 
 INVALID_CONFIG, INVALID_REQUEST = 40, 42
 SET, DELETE = 0, 1

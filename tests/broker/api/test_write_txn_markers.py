@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 from types import SimpleNamespace
 
-from broker.api.write_txn_markers import _AT_ONCE, handle
-from protocol.api.write_txn_markers import (
+from tests.broker.asking import create, new_name
+from tidelog.broker.api.write_txn_markers import _AT_ONCE, handle
+from tidelog.protocol.api.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
-from protocol.errors import InvalidProducerEpoch, UnknownTopicOrPartition
-from tests.broker.asking import create, new_name
+from tidelog.protocol.errors import InvalidProducerEpoch, UnknownTopicOrPartition
 
 
 def marker(epoch, *indexes, topic="t", producer_id=7):

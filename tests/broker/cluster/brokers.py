@@ -8,20 +8,20 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from broker.metadata.image import Topic
-from broker.metadata.image_builder import ImageBuilder
-from broker.metadata.local import local_metadata
-from broker.metadata.names import new_id
-from broker.metadata.records import PartitionRecord
-from broker.metadata.sqlite import tables
 from tests.broker.subject import Subject, eventually
+from tidelog.broker.metadata.image import Topic
+from tidelog.broker.metadata.image_builder import ImageBuilder
+from tidelog.broker.metadata.local import local_metadata
+from tidelog.broker.metadata.names import new_id
+from tidelog.broker.metadata.records import PartitionRecord
+from tidelog.broker.metadata.sqlite import tables
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
     from typing import Any
 
-    from broker.metadata.image import Image
+    from tidelog.broker.metadata.image import Image
 
 OUTSIDER = 99  # the id under which a test writes to the metadata
 

@@ -6,9 +6,9 @@ import itertools
 
 import pytest
 
-from broker.metadata.records import NO_LEADER, PartitionRecord
 from tests.broker.cluster.brokers import Brokers
 from tests.broker.subject import eventually
+from tidelog.broker.metadata.records import NO_LEADER, PartitionRecord
 
 UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR = 3, 37, 38
 INVALID_REPLICA_ASSIGNMENT, PREFERRED_LEADER_NOT_AVAILABLE = 39, 80

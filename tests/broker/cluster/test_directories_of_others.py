@@ -9,13 +9,13 @@ from uuid import UUID
 
 import pytest
 
-from broker.cluster.directories import Directories
-from broker.metadata.names import new_id, written_id
-from broker.metadata.records import NO_LEADER, UNKNOWN_EPOCH, PartitionRecord, put_partition
-from storage.directory.registration_file import read_state, write_state
 from tests.broker import asking
 from tests.broker.subject import Subject, eventually
+from tidelog.broker.cluster.directories import Directories
+from tidelog.broker.metadata.names import new_id, written_id
+from tidelog.broker.metadata.records import NO_LEADER, UNKNOWN_EPOCH, PartitionRecord, put_partition
 from tidelog.process import BrokerFailed
+from tidelog.storage.directory.registration_file import read_state, write_state
 
 
 def contents(directory):
@@ -160,7 +160,7 @@ class TestAnotherSession:
         directories = Directories([tmp_path], "boot-1", "c", 1)
         directories.begin("a", "")
         with monkeypatch.context() as patched:
-            patched.setattr("broker.cluster.directories.write_state", fails)
+            patched.setattr("tidelog.broker.cluster.directories.write_state", fails)
             with pytest.raises(OSError, match="no write"):
                 directories.note_failure(tmp_path)
         assert [state.has_failed for state in directories.states] == [True]

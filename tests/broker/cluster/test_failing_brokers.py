@@ -8,18 +8,18 @@ import threading
 from types import SimpleNamespace
 from uuid import UUID
 
-from broker.cluster.directories import Directories
-from broker.cluster.disks import Disks
-from broker.cluster.slow_disks import SlowDisks
-from broker.metadata.brokers.records import OfflineRecord
-from broker.pools import Pools
-from config import TopicConfig
-from storage import files
-from storage.directory.registration_file import read_state
-from storage.directory.store import LogStore
-from storage.files import System
 from tests.broker import asking
 from tests.broker.subject import eventually
+from tidelog.broker.cluster.directories import Directories
+from tidelog.broker.cluster.disks import Disks
+from tidelog.broker.cluster.slow_disks import SlowDisks
+from tidelog.broker.metadata.brokers.records import OfflineRecord
+from tidelog.broker.pools import Pools
+from tidelog.config import TopicConfig
+from tidelog.storage import files
+from tidelog.storage.directory.registration_file import read_state
+from tidelog.storage.directory.store import LogStore
+from tidelog.storage.files import System
 
 LONG_MS = 60_000  # a lease that no test outlives
 SHORT_MS = 4_000  # a busy machine holds up the broker that is well for less

@@ -7,15 +7,15 @@ from uuid import UUID
 
 import pytest
 
-from broker.cluster.governing import Governing
-from broker.metadata import records
-from broker.metadata.brokers.records import LiveBrokerRecord, put_controller, put_live
-from broker.metadata.cluster import ClusterMetadata
-from broker.metadata.memory import MemoryStore
-from broker.metadata.records import PartitionRecord, TopicRecord
-from broker.metadata.store import MOST_COMPARISONS, Delete
-from broker.replication.controller.controller import TopicRules
-from protocol.errors import KafkaStorageError
+from tidelog.broker.cluster.governing import Governing
+from tidelog.broker.metadata import records
+from tidelog.broker.metadata.brokers.records import LiveBrokerRecord, put_controller, put_live
+from tidelog.broker.metadata.cluster import ClusterMetadata
+from tidelog.broker.metadata.memory import MemoryStore
+from tidelog.broker.metadata.records import PartitionRecord, TopicRecord
+from tidelog.broker.metadata.store import MOST_COMPARISONS, Delete
+from tidelog.broker.replication.controller.controller import TopicRules
+from tidelog.protocol.errors import KafkaStorageError
 
 ID = UUID(int=1)
 PARTITIONS = 1_200  # of which broker 3 leads a third

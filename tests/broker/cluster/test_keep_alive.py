@@ -7,10 +7,10 @@ import logging
 
 import pytest
 
-from broker.cluster.keep_alive import KeepAlive
-from broker.replication.lease import Lease
-from protocol.errors import KafkaStorageError
 from tests.broker.subject import eventually
+from tidelog.broker.cluster.keep_alive import KeepAlive
+from tidelog.broker.replication.lease import Lease
+from tidelog.protocol.errors import KafkaStorageError
 
 LEASE_MS = 400
 

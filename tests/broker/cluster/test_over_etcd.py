@@ -14,13 +14,13 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from broker.metadata.image_builder import ImageBuilder
-from config.broker.etcd_address import parse_etcd
 from tests.broker.metadata.etcd.server import running_etcd
 from tests.broker.replicas.load import Load, consumed, create, leader_of
 from tests.broker.subject import eventually
+from tidelog.broker.metadata.image_builder import ImageBuilder
 from tidelog.cli.parser import main
 from tidelog.cluster import BrokerCluster
+from tidelog.config.broker.etcd_address import parse_etcd
 from tidelog.process import BrokerFailed, BrokerProcess
 
 LEASE_MS = 2_000
@@ -44,7 +44,7 @@ def cluster(tmp_path, etcd):
 
 def image_of(etcd):
     """The metadata as etcd has them now."""
-    from broker.metadata.etcd.store import EtcdStore  # loads gRPC
+    from tidelog.broker.metadata.etcd.store import EtcdStore  # loads gRPC
 
     async def read():
         store = EtcdStore(parse_etcd(etcd.url()))

@@ -11,9 +11,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from storage.directory.registration_file import read_state
 from tests.broker.subject import Subject
 from tidelog.process import BrokerFailed
+from tidelog.storage.directory.registration_file import read_state
 
 LONG_MS = 60_000  # a lease that no test outlives
 SOON_S = 20

@@ -15,8 +15,8 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from protocol.group_records import partition_of
 from tests.broker.subject import eventually
+from tidelog.protocol.group_records import partition_of
 
 PARTITIONS = 3
 PATIENCE_S = 60

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from broker.coordination.deadlines import Deadlines
+from tidelog.broker.coordination.deadlines import Deadlines
 
 
 def test_keys_that_were_forgotten_do_not_fill_the_heap():

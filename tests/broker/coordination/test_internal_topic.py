@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from types import SimpleNamespace
 
-from broker.coordination.internal_topic import Declared, InternalTopic
+from tidelog.broker.coordination.internal_topic import Declared, InternalTopic
 
 DECLARED = Declared("__internal", 3, 1, 1 << 20, "uncompressed", 1_000)
 

@@ -7,8 +7,12 @@ import uuid
 
 import pytest
 
-from broker.coordination.ownership import NO_EPOCH, Load, Ownership, Resign
-from protocol.group_errors import CoordinatorLoadInProgress, CoordinatorNotAvailable, NotCoordinator
+from tidelog.broker.coordination.ownership import NO_EPOCH, Load, Ownership, Resign
+from tidelog.protocol.group_errors import (
+    CoordinatorLoadInProgress,
+    CoordinatorNotAvailable,
+    NotCoordinator,
+)
 
 TOPIC, OTHER = uuid.UUID(int=1), uuid.UUID(int=2)
 

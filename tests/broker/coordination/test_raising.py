@@ -6,10 +6,10 @@ from collections import Counter
 
 import pytest
 
-from broker.coordination.raising import factor, raising
-from broker.replication.eligible_leaders import changed
 from tests.broker.replication.cluster import Cluster
 from tests.broker.replication.states import state, written
+from tidelog.broker.coordination.raising import factor, raising
+from tidelog.broker.replication.eligible_leaders import changed
 
 TOPIC = "__consumer_offsets"
 

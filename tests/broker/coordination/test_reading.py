@@ -6,11 +6,11 @@ from uuid import UUID
 
 import pytest
 
-from broker.coordination.reading import batches_of
-from config.topic import TopicConfig
-from protocol.errors import CorruptMessage
-from protocol.records.batch import Record, build, scan
-from storage.directory.store import LogStore
+from tidelog.broker.coordination.reading import batches_of
+from tidelog.config.topic import TopicConfig
+from tidelog.protocol.errors import CorruptMessage
+from tidelog.protocol.records.batch import Record, build, scan
+from tidelog.storage.directory.store import LogStore
 
 COUNT, BROKEN = 5, 2
 

@@ -17,17 +17,17 @@ from typing import NamedTuple
 
 import pytest
 
-from broker.api import fetch as handler
-from broker.fetches import incremental
-from broker.fetches.attempt import Attempt
-from broker.fetches.session import Cached, FetchSession
-from broker.network.context import Context
-from broker.security.session import ANONYMOUS, Session
-from protocol.api.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
-from protocol.errors import FetchSessionIdNotFound
-from protocol.message import RequestHeader
-from protocol.records.batch import Record, build
 from tests.broker.topics.test_interrupted_changes import Broker
+from tidelog.broker.api import fetch as handler
+from tidelog.broker.fetches import incremental
+from tidelog.broker.fetches.attempt import Attempt
+from tidelog.broker.fetches.session import Cached, FetchSession
+from tidelog.broker.network.context import Context
+from tidelog.broker.security.session import ANONYMOUS, Session
+from tidelog.protocol.api.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
+from tidelog.protocol.errors import FetchSessionIdNotFound
+from tidelog.protocol.message import RequestHeader
+from tidelog.protocol.records.batch import Record, build
 
 TOPICS = ("a", "b", "c")
 PARTITIONS = 3

@@ -7,16 +7,16 @@ from itertools import count
 
 import pytest
 
-from broker.fetches.session import FetchSession, as_topics, next_epoch
-from broker.fetches.sessions import EVICTION_S, FetchSessions
-from protocol.api.fetch import (
+from tidelog.broker.fetches.session import FetchSession, as_topics, next_epoch
+from tidelog.broker.fetches.sessions import EVICTION_S, FetchSessions
+from tidelog.protocol.api.fetch import (
     FetchPartition,
     FetchRequest,
     FetchTopic,
     ForgottenTopic,
     PartitionData,
 )
-from protocol.errors import (
+from tidelog.protocol.errors import (
     FetchSessionIdNotFound,
     FetchSessionTopicIdError,
     InvalidFetchSessionEpoch,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-from protocol.errors import NotEnoughReplicas
 from tests.broker.inside import Inside
 from tests.broker.members import REBALANCE_IN_PROGRESS, RawMember
 from tests.broker.subject import eventually
+from tidelog.protocol.errors import NotEnoughReplicas
 
 
 def _joined(broker):

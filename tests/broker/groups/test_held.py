@@ -6,8 +6,12 @@ import uuid
 
 import pytest
 
-from broker.groups.group import Group
-from broker.groups.held import (
+from tests.broker.asking import create
+from tests.broker.replicas.inside import brokers
+from tests.broker.replicas.inside import eventually as eventually_async
+from tests.broker.subject import eventually
+from tidelog.broker.groups.group import Group
+from tidelog.broker.groups.held import (
     GROUP_BYTES,
     OFFSET_BYTES,
     HeldBytes,
@@ -16,14 +20,10 @@ from broker.groups.held import (
     of_join,
     pieces,
 )
-from broker.groups.messages import Join
-from broker.groups.offset_commits import Commit, Committer
-from broker.groups.store import Committed, StoredGroup
-from protocol.errors import BrokerError, PolicyViolation
-from tests.broker.asking import create
-from tests.broker.replicas.inside import brokers
-from tests.broker.replicas.inside import eventually as eventually_async
-from tests.broker.subject import eventually
+from tidelog.broker.groups.messages import Join
+from tidelog.broker.groups.offset_commits import Commit, Committer
+from tidelog.broker.groups.store import Committed, StoredGroup
+from tidelog.protocol.errors import BrokerError, PolicyViolation
 
 POLICY_VIOLATION = 44
 LIMIT = 400_000

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker.groups.group import Group
-from broker.groups.messages import Answer, Join, Joined, State
+from tidelog.broker.groups.group import Group
+from tidelog.broker.groups.messages import Answer, Join, Joined, State
 
 DELAY_MS = 3_000
 

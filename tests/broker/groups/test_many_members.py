@@ -6,14 +6,14 @@ import sys
 
 import pytest
 
-from broker.groups.group import Group
-from broker.groups.members import MOST_PENDING
-from broker.groups.messages import Answer, Join, State
-from protocol.group_errors import InconsistentGroupProtocol, MemberIdRequired
 from tests.broker.asking import create, new_name
 from tests.broker.conftest import healthy
 from tests.broker.members import commit
 from tests.broker.transactions.requests import Transactional
+from tidelog.broker.groups.group import Group
+from tidelog.broker.groups.members import MOST_PENDING
+from tidelog.broker.groups.messages import Answer, Join, State
+from tidelog.protocol.group_errors import InconsistentGroupProtocol, MemberIdRequired
 
 SESSION_MS, REBALANCE_MS = 45_000, 60_000
 PROTOCOLS = (("range", b"x"), ("sticky", b"y"))

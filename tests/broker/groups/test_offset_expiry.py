@@ -2,13 +2,13 @@
 
 import pytest
 
-from broker.groups.group import Group
-from broker.groups.messages import State
-from broker.groups.offset_expiry import correct_times, expired_offsets
-from broker.groups.store import Committed, StoredGroup
-from protocol.records.layout import NO_TIMESTAMP
-from storage.time.corrections import ForwardStep
-from storage.time.trusted_clock import Leap, StepBack
+from tidelog.broker.groups.group import Group
+from tidelog.broker.groups.messages import State
+from tidelog.broker.groups.offset_expiry import correct_times, expired_offsets
+from tidelog.broker.groups.store import Committed, StoredGroup
+from tidelog.protocol.records.layout import NO_TIMESTAMP
+from tidelog.storage.time.corrections import ForwardStep
+from tidelog.storage.time.trusted_clock import Leap, StepBack
 
 NAME = ("t", 0)
 RETENTION_MS = 100

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker.groups.group import Group
-from broker.groups.messages import Join, State
+from tidelog.broker.groups.group import Group
+from tidelog.broker.groups.messages import Join, State
 
 
 def _join(group, who, now_ms, *, instance_id=None, member_id="", rebalance_ms=0):

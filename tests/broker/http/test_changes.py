@@ -7,13 +7,13 @@ from uuid import UUID
 
 import pytest
 
-from broker.http.answers import Refused
-from broker.http.changes import ROUTES, _local_peer, reset_topic
-from broker.pools import Pool
-from broker.security.authorizer import Authorizer
-from protocol.acl import Operation, ResourceType
 from tests.broker import asking
 from tests.broker.inside import Inside
+from tidelog.broker.http.answers import Refused
+from tidelog.broker.http.changes import ROUTES, _local_peer, reset_topic
+from tidelog.broker.pools import Pool
+from tidelog.broker.security.authorizer import Authorizer
+from tidelog.protocol.acl import Operation, ResourceType
 
 
 def request_from(host):

@@ -11,12 +11,12 @@ import urllib.request
 
 import pytest
 
-from broker.http.doctor import COMMANDS
-from storage.log.retention import diagnosis
 from tests.broker import asking
 from tests.broker.illnesses import ILLNESSES, NOW_MS, examined, findings_of, plant
 from tests.broker.subject import eventually
+from tidelog.broker.http.doctor import COMMANDS
 from tidelog.cli.parser import _ASKING
+from tidelog.storage.log.retention import diagnosis
 
 
 def ask(broker, query=""):

@@ -10,11 +10,11 @@ import pytest
 
 pytest.importorskip("aiohttp")
 
-from broker.http import gathering, others
-from broker.http.answers import Refused
-from broker.http.leading import Answering
-from broker.http.others import Others
-from broker.http.question import Asked
+from tidelog.broker.http import gathering, others
+from tidelog.broker.http.answers import Refused
+from tidelog.broker.http.leading import Answering
+from tidelog.broker.http.others import Others
+from tidelog.broker.http.question import Asked
 
 TOPICS = 1_000
 

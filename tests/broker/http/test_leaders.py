@@ -16,9 +16,9 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from broker.metadata.brokers.records import Endpoint, live_key, put_live
-from broker.metadata.local import local_metadata
 from tests.broker.subject import eventually
+from tidelog.broker.metadata.brokers.records import Endpoint, live_key, put_live
+from tidelog.broker.metadata.local import local_metadata
 from tidelog.cli.parser import main
 from tidelog.cluster import BrokerCluster
 

@@ -10,9 +10,9 @@ import pytest
 
 pytest.importorskip("aiohttp")
 
-from broker.http import others
-from broker.http.others import NoAnswerError, Others
-from broker.metadata.brokers.records import Endpoint
+from tidelog.broker.http import others
+from tidelog.broker.http.others import NoAnswerError, Others
+from tidelog.broker.metadata.brokers.records import Endpoint
 
 
 def node_beside(port):

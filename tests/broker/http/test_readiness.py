@@ -7,9 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from broker.http import readiness
-from broker.http.doctor import _of_readiness
-from broker.http.readiness import FULL, NOT_SERVING, OFFLINE, SUSPENDED, WENT_BACK, reasons
+from tidelog.broker.http import readiness
+from tidelog.broker.http.doctor import _of_readiness
+from tidelog.broker.http.readiness import FULL, NOT_SERVING, OFFLINE, SUSPENDED, WENT_BACK, reasons
 from tidelog.cli.brokers.diagnosis import findings
 
 KINDS = {value for name, value in vars(readiness).items() if name.isupper() and type(value) is str}

@@ -11,10 +11,10 @@ import pytest
 import uvloop
 from aiohttp import web
 
-from broker.http import answers
-from broker.http.answers import answering, body_of
-from broker.http.server import HttpServer, Limits
-from broker.http.slots import KEPT
+from tidelog.broker.http import answers
+from tidelog.broker.http.answers import answering, body_of
+from tidelog.broker.http.server import HttpServer, Limits
+from tidelog.broker.http.slots import KEPT
 
 OK = b"HTTP/1.1 200 OK\r\n"
 BAD = b" 400 Bad Request\r\n"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.http.slots import KEPT, Kind, Slots
+from tidelog.broker.http.slots import KEPT, Kind, Slots
 
 
 class Port:

@@ -6,14 +6,14 @@ import time
 
 import pytest
 
-from storage.directory.clock_file import StoredClock, read_clock, write_clock
-from storage.time.corrections import ClockHistory
-from storage.time.trusted_clock import ClockState, Course, Reading
 from tests.broker import asking
 from tests.broker.members import commit, fetched
 from tests.broker.subject import eventually
 from tests.oracle import recordset
 from tests.oracle.recordset import Rec
+from tidelog.storage.directory.clock_file import StoredClock, read_clock, write_clock
+from tidelog.storage.time.corrections import ClockHistory
+from tidelog.storage.time.trusted_clock import ClockState, Course, Reading
 
 NEW_YEAR_MS = 1_767_225_600_000
 MINUTE_MS = 60_000

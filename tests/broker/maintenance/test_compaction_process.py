@@ -12,15 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from broker.maintenance.compaction_rounds import CleaningError, Worker
-from config.topic import TopicConfig
-from protocol.records.batch import Record, build
-from storage import files
-from storage.compaction.cleaner import Cleaner, Progress
-from storage.directory.store import LogStore
 from tests.broker import asking
 from tests.broker.subject import eventually
 from tests.oracle.recordset import Rec, batch
+from tidelog.broker.maintenance.compaction_rounds import CleaningError, Worker
+from tidelog.config.topic import TopicConfig
+from tidelog.protocol.records.batch import Record, build
+from tidelog.storage import files
+from tidelog.storage.compaction.cleaner import Cleaner, Progress
+from tidelog.storage.directory.store import LogStore
 
 _nothing = contextlib.nullcontext
 CONFIG = TopicConfig(segment_bytes=2_000, cleanup_policy=("compact",))

@@ -10,14 +10,14 @@ import threading
 import pytest
 import uvloop
 
-from broker.maintenance.compaction_rounds import CleaningError, Worker
-from protocol.records.batch import records, scan
 from tests.broker import asking
 from tests.broker.conftest import healthy
 from tests.broker.members import commit, fetched, state_of
 from tests.broker.subject import eventually
 from tests.oracle.recordset import Rec, batch
+from tidelog.broker.maintenance.compaction_rounds import CleaningError, Worker
 from tidelog.process import BrokerFailed
+from tidelog.protocol.records.batch import records, scan
 
 NEW_YEAR_MS = 1_767_225_600_000
 MINUTE_MS = 60_000

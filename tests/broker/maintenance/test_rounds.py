@@ -6,8 +6,8 @@ import asyncio
 import logging
 from types import SimpleNamespace
 
-from broker.maintenance.rounds import DueRounds
-from protocol.errors import KafkaStorageError
+from tidelog.broker.maintenance.rounds import DueRounds
+from tidelog.protocol.errors import KafkaStorageError
 
 INTERVAL_MS = 300_000
 

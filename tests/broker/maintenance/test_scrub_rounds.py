@@ -9,10 +9,10 @@ import time
 
 import pytest
 
-from storage.directory.scrub_file import ScrubProgress, read_progress, write_progress
-from storage.filenames import SCRUB_CHECKPOINT
 from tests.broker import asking
 from tests.broker.subject import Subject, eventually
+from tidelog.storage.directory.scrub_file import ScrubProgress, read_progress, write_progress
+from tidelog.storage.filenames import SCRUB_CHECKPOINT
 
 INTERVAL_MS = 60_000
 BAD = "tidelog_scrub_bad_batches"

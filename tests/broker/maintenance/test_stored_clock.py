@@ -6,13 +6,13 @@ from unittest.mock import AsyncMock
 
 import pytest
 
-from broker.clock import ManualClock
-from broker.maintenance.clock_watch import ClockWatch
-from broker.pools import Pool
-from storage.directory.clock_file import read_clock
-from storage.directory.opening_clock import OpeningClock
-from storage.filenames import CLOCK_CHECKPOINT, RECENT_CLOCK_CHECKPOINT
-from storage.time.trusted_clock import StepBack
+from tidelog.broker.clock import ManualClock
+from tidelog.broker.maintenance.clock_watch import ClockWatch
+from tidelog.broker.pools import Pool
+from tidelog.storage.directory.clock_file import read_clock
+from tidelog.storage.directory.opening_clock import OpeningClock
+from tidelog.storage.filenames import CLOCK_CHECKPOINT, RECENT_CLOCK_CHECKPOINT
+from tidelog.storage.time.trusted_clock import StepBack
 
 NEW_YEAR_MS = 1_767_225_600_000
 MINUTE_MS = 60_000

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from broker.membership.clean_start import is_clean
-from broker.metadata.brokers.records import (
+from tests.broker.replication.cluster import Cluster
+from tidelog.broker.membership.clean_start import is_clean
+from tidelog.broker.metadata.brokers.records import (
     OfflineRecord,
     RegistrationRecord,
     put_offline,
     put_registration,
 )
-from storage.directory.registration_file import DirectoryState, begun
-from tests.broker.replication.cluster import Cluster
+from tidelog.storage.directory.registration_file import DirectoryState, begun
 
 BOOT = "boot-1"
 RUNNING = DirectoryState("d1", "now", "before", BOOT)

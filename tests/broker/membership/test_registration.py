@@ -6,14 +6,14 @@ from uuid import UUID
 
 import pytest
 
-from broker.membership import controlled_shutdown, registration
-from broker.membership.registration import DuplicateBrokerError, next_transactions
-from broker.metadata.brokers.records import OfflineRecord, live_key, put_live
-from broker.metadata.records import NO_LEADER
-from broker.metadata.store import Compare
-from broker.replication.controller import controller
 from tests.broker.replication.cluster import Cluster
 from tests.broker.replication.states import state, written
+from tidelog.broker.membership import controlled_shutdown, registration
+from tidelog.broker.membership.registration import DuplicateBrokerError, next_transactions
+from tidelog.broker.metadata.brokers.records import OfflineRecord, live_key, put_live
+from tidelog.broker.metadata.records import NO_LEADER
+from tidelog.broker.metadata.store import Compare
+from tidelog.broker.replication.controller import controller
 
 
 @pytest.fixture

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from broker.membership.unregistration import unregister
-from broker.metadata.brokers.records import OfflineRecord, put_offline
-from broker.metadata.records import put_broker_configs, put_own_configs
-from broker.topics.settings import Settings
-from config import BrokerConfig
-from protocol.errors import BrokerIdNotRegistered, InvalidRequest
 from tests.broker.membership.test_registration import register
 from tests.broker.replication.cluster import Cluster
 from tests.broker.replication.states import state
+from tidelog.broker.membership.unregistration import unregister
+from tidelog.broker.metadata.brokers.records import OfflineRecord, put_offline
+from tidelog.broker.metadata.records import put_broker_configs, put_own_configs
+from tidelog.broker.topics.settings import Settings
+from tidelog.config import BrokerConfig
+from tidelog.protocol.errors import BrokerIdNotRegistered, InvalidRequest
 
 CORDONED = "cordoned.brokers"
 

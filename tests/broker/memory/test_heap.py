@@ -11,13 +11,13 @@ import sys
 
 import pytest
 
-from broker.memory.heap import keep_freed_memory
+from tidelog.broker.memory.heap import keep_freed_memory
 
 ROUNDS, BLOCKS, BLOCK_BYTES = 20, 3, 1 << 20
 PAGES = ROUNDS * BLOCKS * BLOCK_BYTES // os.sysconf("SC_PAGE_SIZE")
 PROGRAM = f"""
 import resource
-from broker.memory.heap import keep_freed_memory
+from tidelog.broker.memory.heap import keep_freed_memory
 
 def faults():
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt

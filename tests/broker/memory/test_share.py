@@ -7,10 +7,10 @@ from functools import partial
 
 import pytest
 
-from broker.memory.memory import Memory
-from broker.memory.share import Share
-from config import BrokerConfig
-from config.broker.limits import LimitsConfig
+from tidelog.broker.memory.memory import Memory
+from tidelog.broker.memory.share import Share
+from tidelog.config import BrokerConfig
+from tidelog.config.broker.limits import LimitsConfig
 
 MIB = 1 << 20
 

@@ -4,12 +4,12 @@ from uuid import UUID
 
 import pytest
 
-from broker.metadata import records
-from broker.metadata.image import changed_partitions, changed_topics
-from broker.metadata.image_builder import ImageBuilder
-from broker.metadata.memory import MemoryState
-from broker.metadata.records import PartitionRecord, TopicRecord
-from broker.metadata.store import Delete
+from tidelog.broker.metadata import records
+from tidelog.broker.metadata.image import changed_partitions, changed_topics
+from tidelog.broker.metadata.image_builder import ImageBuilder
+from tidelog.broker.metadata.memory import MemoryState
+from tidelog.broker.metadata.records import PartitionRecord, TopicRecord
+from tidelog.broker.metadata.store import Delete
 
 ID = UUID(int=1)
 THREE = PartitionRecord((1, 2, 3), (1, 2, 3), 1, 0)

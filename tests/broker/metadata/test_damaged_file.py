@@ -5,10 +5,10 @@ import random
 import pytest
 import pytest_asyncio
 
-from broker.metadata.local import local_metadata
-from broker.metadata.store import MetadataError
 from tests.broker import asking
 from tests.broker.subject import eventually
+from tidelog.broker.metadata.local import local_metadata
+from tidelog.broker.metadata.store import MetadataError
 from tidelog.process import BrokerFailed
 
 TOPICS = {f"topic-{i}": {"retention.ms": str(i), "segment.bytes": "1000"} for i in range(60)}

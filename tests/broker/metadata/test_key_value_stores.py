@@ -9,9 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from broker.metadata.memory import MemoryStore
-from broker.metadata.sqlite.store import SqliteStore
-from broker.metadata.store import (
+from tidelog.broker.metadata.memory import MemoryStore
+from tidelog.broker.metadata.sqlite.store import SqliteStore
+from tidelog.broker.metadata.store import (
     NO_LEASE,
     Change,
     CompactedError,
@@ -22,8 +22,8 @@ from broker.metadata.store import (
     absent,
     unchanged_since,
 )
-from config.broker.etcd_address import parse_etcd
-from protocol.errors import KafkaStorageError
+from tidelog.config.broker.etcd_address import parse_etcd
+from tidelog.protocol.errors import KafkaStorageError
 
 KEPT = 5
 BARRIER_AFTER_S = 20  # a barrier is a revision that the model does not know

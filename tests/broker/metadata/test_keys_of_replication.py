@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.metadata import records
-from broker.metadata.brokers.records import (
+from tidelog.broker.metadata import records
+from tidelog.broker.metadata.brokers.records import (
     ControllerRecord,
     Endpoint,
     LiveBrokerRecord,
@@ -29,11 +29,11 @@ from broker.metadata.brokers.records import (
     put_registration,
     put_seen,
 )
-from broker.metadata.image import Members
-from broker.metadata.image_builder import ImageBuilder
-from broker.metadata.memory import MemoryStore
-from broker.metadata.records import PartitionRecord, TopicRecord
-from broker.metadata.store import NO_LEASE, Change, Delete, KeyValue
+from tidelog.broker.metadata.image import Members
+from tidelog.broker.metadata.image_builder import ImageBuilder
+from tidelog.broker.metadata.memory import MemoryStore
+from tidelog.broker.metadata.records import PartitionRecord, TopicRecord
+from tidelog.broker.metadata.store import NO_LEASE, Change, Delete, KeyValue
 
 ROOT = Path(__file__).parents[3]
 TOPIC = UUID(int=7)
@@ -247,11 +247,11 @@ async def test_a_session_that_cannot_be_read_leaves_the_image_as_it_was():
 
 
 def test_a_broker_that_is_alone_loads_nothing_of_a_cluster():
-    told = "import sys, broker.metadata.local; print(sorted(sys.modules))"
+    told = "import sys, tidelog.broker.metadata.local; print(sorted(sys.modules))"
     done = subprocess.run(
         [sys.executable, "-c", told], capture_output=True, text=True, check=True, cwd=ROOT
     )
-    assert "broker.metadata.image" in done.stdout
+    assert "tidelog.broker.metadata.image" in done.stdout
     for name in (
         "metadata.brokers.members",
         "metadata.brokers.records",
@@ -259,5 +259,5 @@ def test_a_broker_that_is_alone_loads_nothing_of_a_cluster():
         "membership",
     ):
         assert f"'broker.{name}" not in done.stdout
-    for name in ("broker.metadata.etcd", "aetcd", "grpc", "google.protobuf"):
+    for name in ("tidelog.broker.metadata.etcd", "aetcd", "grpc", "google.protobuf"):
         assert f"'{name}" not in done.stdout

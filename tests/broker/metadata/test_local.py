@@ -8,9 +8,9 @@ import pytest
 
 pytest.importorskip("aetcd", reason="aetcd is not installed (make setup)")
 
-from broker.metadata.local import metadata_of, places_of
-from config import BrokerConfig
-from config.broker.cluster import ClusterConfig
+from tidelog.broker.metadata.local import metadata_of, places_of
+from tidelog.config import BrokerConfig
+from tidelog.config.broker.cluster import ClusterConfig
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import base64
 
 import pytest
 
-from broker.metadata.names import check_topic_name, collision_key, new_id, written_id
-from protocol.errors import InvalidTopic
+from tidelog.broker.metadata.names import check_topic_name, collision_key, new_id, written_id
+from tidelog.protocol.errors import InvalidTopic
 
 
 @pytest.mark.parametrize("name", ["a", "A.b_c-9", "...", "x" * 249, "-", "__consumer_offsets"])

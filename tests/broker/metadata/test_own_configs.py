@@ -6,17 +6,17 @@ from types import SimpleNamespace
 
 import pytest
 
-from broker.api.describe_configs import changes_of_one
-from broker.metadata.brokers.records import RegistrationRecord, put_registration
-from broker.metadata.cluster import ClusterMetadata
-from broker.metadata.memory import MemoryStore
-from broker.metadata.records import put_own_configs
-from broker.topics.controller import Controller
-from broker.topics.settings import Settings
-from config import BrokerConfig
-from config.broker.cluster import ClusterConfig
-from config.setting import written
-from protocol.errors import InvalidConfig
+from tidelog.broker.api.describe_configs import changes_of_one
+from tidelog.broker.metadata.brokers.records import RegistrationRecord, put_registration
+from tidelog.broker.metadata.cluster import ClusterMetadata
+from tidelog.broker.metadata.memory import MemoryStore
+from tidelog.broker.metadata.records import put_own_configs
+from tidelog.broker.topics.controller import Controller
+from tidelog.broker.topics.settings import Settings
+from tidelog.config import BrokerConfig
+from tidelog.config.broker.cluster import ClusterConfig
+from tidelog.config.setting import written
+from tidelog.protocol.errors import InvalidConfig
 
 RATE = "leader.replication.throttled.rate"
 

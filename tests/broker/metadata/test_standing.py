@@ -7,12 +7,16 @@ from uuid import UUID
 
 import pytest
 
-from broker.metadata.brokers.members import LiveBroker, Offline, Registration
-from broker.metadata.brokers.records import LiveBrokerRecord, OfflineRecord, RegistrationRecord
-from broker.metadata.image import Image, Members, Topic
-from broker.metadata.records import NO_LEADER, PartitionRecord
-from broker.metadata.standing import standings, state_of, why_missing
-from broker.metrics.cluster_watch import ClusterWatch
+from tidelog.broker.metadata.brokers.members import LiveBroker, Offline, Registration
+from tidelog.broker.metadata.brokers.records import (
+    LiveBrokerRecord,
+    OfflineRecord,
+    RegistrationRecord,
+)
+from tidelog.broker.metadata.image import Image, Members, Topic
+from tidelog.broker.metadata.records import NO_LEADER, PartitionRecord
+from tidelog.broker.metadata.standing import standings, state_of, why_missing
+from tidelog.broker.metrics.cluster_watch import ClusterWatch
 
 ID = UUID(int=1)
 WHOLE = PartitionRecord((1, 2, 3), (1, 2, 3), 1, 5)

@@ -6,15 +6,15 @@ from uuid import UUID
 
 import pytest
 
-from broker.metadata import records, topic_writes
-from broker.metadata.brokers.records import LiveBrokerRecord, put_live
-from broker.metadata.cluster import ChangedMeanwhileError, ClusterMetadata
-from broker.metadata.image import Topic
-from broker.metadata.image_builder import ImageBuilder
-from broker.metadata.memory import MemoryStore
-from broker.metadata.records import PARTITION_PREFIX, PartitionRecord, put_broker_configs
-from broker.metadata.store import MOST_COMPARISONS, MOST_OPERATIONS, Compare, Put
-from protocol.errors import KafkaStorageError, NotController, TopicAlreadyExists
+from tidelog.broker.metadata import records, topic_writes
+from tidelog.broker.metadata.brokers.records import LiveBrokerRecord, put_live
+from tidelog.broker.metadata.cluster import ChangedMeanwhileError, ClusterMetadata
+from tidelog.broker.metadata.image import Topic
+from tidelog.broker.metadata.image_builder import ImageBuilder
+from tidelog.broker.metadata.memory import MemoryStore
+from tidelog.broker.metadata.records import PARTITION_PREFIX, PartitionRecord, put_broker_configs
+from tidelog.broker.metadata.store import MOST_COMPARISONS, MOST_OPERATIONS, Compare, Put
+from tidelog.protocol.errors import KafkaStorageError, NotController, TopicAlreadyExists
 
 MANY = 1_000
 LEAST_PARTS = -(-MANY // MOST_OPERATIONS)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from contextlib import asynccontextmanager
 
-from broker.metadata.store import Change
-from broker.metadata.watching import Watches
+from tidelog.broker.metadata.store import Change
+from tidelog.broker.metadata.watching import Watches
 
 CHANGE = [Change(1, "a", b"1")]
 
@@ -31,8 +31,8 @@ async def test_an_idle_watch_looks_less_and_less_often_until_something_changes(m
         async def wait(self):
             raise TimeoutError
 
-    monkeypatch.setattr("broker.metadata.watching.asyncio.timeout", passes_at_once)
-    monkeypatch.setattr("broker.metadata.watching.asyncio.Event", Waited)
+    monkeypatch.setattr("tidelog.broker.metadata.watching.asyncio.timeout", passes_at_once)
+    monkeypatch.setattr("tidelog.broker.metadata.watching.asyncio.Event", Waited)
 
     async def changes(after):
         return next(

@@ -6,13 +6,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from broker.metrics.counters import MOST_CLIENTS, MOST_NAME_CHARACTERS, Metrics
-from broker.metrics.families import group_metrics
-from broker.metrics.family import OTHER, Scrape
 from tests.broker.asking import create, produce
 from tests.broker.members import commit
 from tests.oracle import recordset
 from tests.oracle.recordset import Rec
+from tidelog.broker.metrics.counters import MOST_CLIENTS, MOST_NAME_CHARACTERS, Metrics
+from tidelog.broker.metrics.families import group_metrics
+from tidelog.broker.metrics.family import OTHER, Scrape
 
 
 def test_names_of_software_are_cut_and_bounded():

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from storage.time.arrivals import Expected
-from storage.time.timestamp import MAX_TIMESTAMP
 from tests.broker import asking
 from tests.broker.conftest import healthy
 from tests.broker.inside import Inside
 from tests.oracle.recordset import batch, plain_set
 from tests.time_rules import time_rules
+from tidelog.storage.time.arrivals import Expected
+from tidelog.storage.time.timestamp import MAX_TIMESTAMP
 
 NOW_MS = 1_767_225_600_000  # 2026-01-01T00:00Z
 SECOND_MS, HOUR_MS, DAY_MS = 1_000, 3_600_000, 86_400_000
@@ -396,7 +396,7 @@ def _no_expectations(monkeypatch):
 
 
 def _fewer_buckets(monkeypatch):
-    monkeypatch.setattr("storage.time.arrivals.bisect_left", lambda bounds, _: len(bounds))
+    monkeypatch.setattr("tidelog.storage.time.arrivals.bisect_left", lambda bounds, _: len(bounds))
 
 
 @pytest.mark.parametrize(

@@ -17,13 +17,13 @@ import lz4.frame
 import pytest
 import zstandard
 
-from broker.repeats import SHOWN
 from tests.broker import asking
 from tests.broker.asking import batch_of, create, fetch, new_name, produce, read_values, values
 from tests.broker.conftest import healthy
 from tests.broker.raw import frame, header, name_of, request
 from tests.broker.subject import eventually
 from tests.oracle import codecs, recordset, wire
+from tidelog.broker.repeats import SHOWN
 
 CORRUPT_MESSAGE = 2
 UNKNOWN_TOPIC_OR_PARTITION = 3

@@ -7,9 +7,9 @@ import socket
 
 import pytest
 
-from broker.clock import SystemClock
 from tests.broker import inside
 from tests.broker.raw import Pipe, frame, request
+from tidelog.broker.clock import SystemClock
 
 LOOK_S = 0.0002  # a turn of the least length is over after one request
 SHORT_LOOK_S = 0.00001  # it is over after a few

@@ -6,16 +6,16 @@ from types import SimpleNamespace
 
 import pytest
 
-from broker.garbage import Collector
-from broker.metrics.counters import Metrics
-from broker.network.context import CloseConnection
-from broker.network.dispatch import Route, _encode, dispatch, handler_of
-from broker.network.turns import Turns
-from protocol.errors import UnknownServerError
-from protocol.message import RequestHeader, api_of, codec, read_request_header, served_apis
 from tests.broker import asking
 from tests.broker.raw import request
 from tests.oracle import wire
+from tidelog.broker.garbage import Collector
+from tidelog.broker.metrics.counters import Metrics
+from tidelog.broker.network.context import CloseConnection
+from tidelog.broker.network.dispatch import Route, _encode, dispatch, handler_of
+from tidelog.broker.network.turns import Turns
+from tidelog.protocol.errors import UnknownServerError
+from tidelog.protocol.message import RequestHeader, api_of, codec, read_request_header, served_apis
 
 UNKNOWN_SERVER_ERROR = -1
 CASES = [

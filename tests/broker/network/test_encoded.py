@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from broker.network.context import Later
-from broker.network.encoded import Encoded, EncodedOnce
+from tidelog.broker.network.context import Later
+from tidelog.broker.network.encoded import Encoded, EncodedOnce
 
 
 async def test_two_who_make_the_same_response_at_once():

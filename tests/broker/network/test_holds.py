@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from broker.clock import SystemClock
-from broker.groups import registry
-from broker.network import turns
-from broker.network.dispatch import handler_of
-from broker.network.turns import ROUND_S
-from broker.transactions import execution
-from protocol.message import served_apis
 from tests.broker.inside import Inside
 from tests.broker.polls import Polls
 from tests.oracle import wire
+from tidelog.broker.clock import SystemClock
+from tidelog.broker.groups import registry
+from tidelog.broker.network import turns
+from tidelog.broker.network.dispatch import handler_of
+from tidelog.broker.network.turns import ROUND_S
+from tidelog.broker.transactions import execution
+from tidelog.protocol.message import served_apis
 
 if TYPE_CHECKING:
     from types import FrameType

@@ -7,10 +7,10 @@ import threading
 
 import pytest
 
-from protocol.message import served_apis
 from tests.broker.raw import frame, header, request
 from tests.broker.subject import eventually
 from tests.oracle import wire
+from tidelog.protocol.message import served_apis
 
 MIB = 1 << 20
 INVALID_REQUEST, INVALID_REGULAR_EXPRESSION = 42, 128

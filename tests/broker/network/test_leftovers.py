@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from broker.network.leftovers import LEAST, Leftovers
-from protocol.api.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from tests.broker.inside import Inside
+from tidelog.broker.network.leftovers import LEAST, Leftovers
+from tidelog.protocol.api.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 
 
 class Element:

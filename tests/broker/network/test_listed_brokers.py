@@ -6,11 +6,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from broker.metadata.brokers.members import LiveBroker
-from broker.metadata.brokers.records import Endpoint, LiveBrokerRecord
-from broker.metadata.brokers.visible import VisibleBroker
-from broker.network.accepting.listener import Listener
-from broker.network.context import listed_brokers
+from tidelog.broker.metadata.brokers.members import LiveBroker
+from tidelog.broker.metadata.brokers.records import Endpoint, LiveBrokerRecord
+from tidelog.broker.metadata.brokers.visible import VisibleBroker
+from tidelog.broker.network.accepting.listener import Listener
+from tidelog.broker.network.context import listed_brokers
 
 ME = 1
 

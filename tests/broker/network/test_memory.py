@@ -9,7 +9,6 @@ from contextlib import ExitStack, suppress
 
 import pytest
 
-from protocol.records.batch import Record, build
 from tests.broker.asking import (
     batch_of,
     create,
@@ -22,6 +21,7 @@ from tests.broker.asking import (
 from tests.broker.network.test_connection import LONG_MS, MIB
 from tests.broker.raw import Pipe, frame, request
 from tests.broker.subject import eventually
+from tidelog.protocol.records.batch import Record, build
 
 LIMIT = 16 * MIB  # a quarter of it is for frames
 REQUESTS = LIMIT // 4

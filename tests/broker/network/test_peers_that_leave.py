@@ -6,14 +6,14 @@ import asyncio
 
 import pytest
 
-from broker.network.context import Later
-from broker.network.dispatch import dispatch
-from broker.network.stream.ahead import Served
 from tests.broker.asking import create, fetch_fields, new_name
 from tests.broker.inside import Inside
 from tests.broker.network.test_connection import LONG_MS
 from tests.broker.raw import request
 from tests.broker.subject import eventually
+from tidelog.broker.network.context import Later
+from tidelog.broker.network.dispatch import dispatch
+from tidelog.broker.network.stream.ahead import Served
 
 
 @pytest.fixture

@@ -7,12 +7,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from broker.metrics.counters import Metrics
-from broker.network.context import CloseConnection
-from broker.network.per_partition import per_partition, per_partition_async
-from broker.pools import Abandoned
-from protocol.errors import ErrorCode, UnknownTopicOrPartition
-from storage.would_block import WouldBlock
+from tidelog.broker.metrics.counters import Metrics
+from tidelog.broker.network.context import CloseConnection
+from tidelog.broker.network.per_partition import per_partition, per_partition_async
+from tidelog.broker.pools import Abandoned
+from tidelog.protocol.errors import ErrorCode, UnknownTopicOrPartition
+from tidelog.storage.would_block import WouldBlock
 
 
 def node():

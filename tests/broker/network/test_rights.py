@@ -6,13 +6,13 @@ import uuid
 
 import pytest
 
-from broker.security.authorizer import Authorizer
-from protocol.acl import Need, Operation, ResourceType
-from protocol.error_codes import ErrorCode
-from protocol.message import served_apis
 from tests.broker import asking
 from tests.broker.inside import Inside
 from tests.broker.testing.test_faults import codes_in
+from tidelog.broker.security.authorizer import Authorizer
+from tidelog.protocol.acl import Need, Operation, ResourceType
+from tidelog.protocol.error_codes import ErrorCode
+from tidelog.protocol.message import served_apis
 
 DENIED = {
     ErrorCode.TOPIC_AUTHORIZATION_FAILED,

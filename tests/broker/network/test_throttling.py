@@ -12,10 +12,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from broker.memory.memory import Memory
-from broker.metrics.counters import Metrics
-from broker.network.accepting.connections import Connections
-from config import BrokerConfig
 from tests.broker import asking
 from tests.broker.api.test_alter_client_quotas import alter, described, entity, removal, setting
 from tests.broker.asking import create, fetch_fields, new_name, produce_fields
@@ -23,6 +19,10 @@ from tests.broker.conftest import healthy
 from tests.broker.network.accepting.test_admission import seconds_to_serve
 from tests.broker.raw import Pipe
 from tests.oracle import recordset
+from tidelog.broker.memory.memory import Memory
+from tidelog.broker.metrics.counters import Metrics
+from tidelog.broker.network.accepting.connections import Connections
+from tidelog.config import BrokerConfig
 
 THROTTLING_QUOTA_EXCEEDED = 89
 SESSIONS = "kafka_server_fetchsessioncache_numincrementalfetchsessions"

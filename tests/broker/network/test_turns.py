@@ -8,13 +8,13 @@ from itertools import count
 
 import pytest
 
-from broker.api import offset_commit
-from broker.garbage import Collector
-from broker.groups import offset_commits
-from broker.groups.store import Committed
-from broker.network.context import Later
-from broker.network.turns import ROUND_S, SLICE_S, Turns, _Worker, can_pause, paced, pause
-from protocol.api.offset_commit import (
+from tidelog.broker.api import offset_commit
+from tidelog.broker.garbage import Collector
+from tidelog.broker.groups import offset_commits
+from tidelog.broker.groups.store import Committed
+from tidelog.broker.network.context import Later
+from tidelog.broker.network.turns import ROUND_S, SLICE_S, Turns, _Worker, can_pause, paced, pause
+from tidelog.protocol.api.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
     OffsetCommitRequestTopic,

@@ -7,17 +7,17 @@ from types import SimpleNamespace
 
 import pytest
 
-from broker.network import dispatch as dispatching
-from broker.network.context import Later
-from broker.partitions import admission
-from broker.security.authorizer import Authorizer
-from broker.security.session import ANONYMOUS, Session
-from protocol.acl import Operation, ResourceType
-from protocol.errors import NotLeaderOrFollower, TopicAuthorizationFailed
 from tests.broker.api import test_offset_commit_single, test_produce_single
 from tests.broker.asking import batch_of, produce_fields
 from tests.broker.raw import request
 from tests.oracle import wire
+from tidelog.broker.network import dispatch as dispatching
+from tidelog.broker.network.context import Later
+from tidelog.broker.partitions import admission
+from tidelog.broker.security.authorizer import Authorizer
+from tidelog.broker.security.session import ANONYMOUS, Session
+from tidelog.protocol.acl import Operation, ResourceType
+from tidelog.protocol.errors import NotLeaderOrFollower, TopicAuthorizationFailed
 
 NONE, TOPIC_DENIED, GROUP_DENIED, NOT_LEADER = 0, 29, 30, 6
 CONNECTION = SimpleNamespace(

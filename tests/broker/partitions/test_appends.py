@@ -7,13 +7,13 @@ from typing import NamedTuple
 
 import pytest
 
-from broker.clock import ManualClock
-from broker.memory.share import Share
-from broker.partitions.appends import Appends, is_heavy
-from broker.partitions.waiting import Waiting
-from broker.pools import Pool
-from protocol.errors import CorruptMessage, MessageTooLarge, NotLeaderOrFollower
-from storage.would_block import NeedsMemory, WouldBlock
+from tidelog.broker.clock import ManualClock
+from tidelog.broker.memory.share import Share
+from tidelog.broker.partitions.appends import Appends, is_heavy
+from tidelog.broker.partitions.waiting import Waiting
+from tidelog.broker.pools import Pool
+from tidelog.protocol.errors import CorruptMessage, MessageTooLarge, NotLeaderOrFollower
+from tidelog.storage.would_block import NeedsMemory, WouldBlock
 
 GZIP, LZ4 = 1, 3
 MIB = 1 << 20

@@ -8,12 +8,12 @@ import threading
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer
 
-from broker.node import Node
-from storage import files
 from tests.broker import asking
 from tests.broker.inside import Inside
 from tests.broker.subject import eventually
 from tests.simulation.disks import Disk
+from tidelog.broker.node import Node
+from tidelog.storage import files
 
 STORAGE_ERROR = 56
 PRODUCERS = 8

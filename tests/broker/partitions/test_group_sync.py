@@ -7,13 +7,13 @@ from types import SimpleNamespace
 import pytest
 import uvloop
 
-from broker.metrics.counters import Metrics
-from broker.partitions import group_sync
-from broker.partitions.group_sync import GroupSync
-from broker.partitions.waiting import Waiting
-from broker.pools import Pool, SyncPools
-from config.setting import LONG_MAX
-from protocol.errors import KafkaStorageError, NotLeaderOrFollower
+from tidelog.broker.metrics.counters import Metrics
+from tidelog.broker.partitions import group_sync
+from tidelog.broker.partitions.group_sync import GroupSync
+from tidelog.broker.partitions.waiting import Waiting
+from tidelog.broker.pools import Pool, SyncPools
+from tidelog.config.setting import LONG_MAX
+from tidelog.protocol.errors import KafkaStorageError, NotLeaderOrFollower
 
 
 class Log:

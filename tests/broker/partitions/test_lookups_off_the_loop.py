@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from protocol.records.batch import Record, build
-from storage import files
-from storage.log.reader import Reader
 from tests.broker import asking
 from tests.broker.partitions.test_slow_disk import PATIENCE_S, Serving, _in_thread
+from tidelog.protocol.records.batch import Record, build
+from tidelog.storage import files
+from tidelog.storage.log.reader import Reader
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc")
 

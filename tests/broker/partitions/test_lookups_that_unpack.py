@@ -6,11 +6,11 @@ import threading
 
 import pytest
 
-from broker.memory.unpacking import COPIES
-from protocol.records import batch as batches
-from protocol.records.batch import Record, build
 from tests.broker.asking import create, produce
 from tests.broker.inside import Inside
+from tidelog.broker.memory.unpacking import COPIES
+from tidelog.protocol.records import batch as batches
+from tidelog.protocol.records.batch import Record, build
 
 MIB = 1 << 20
 GZIP = 1

@@ -8,12 +8,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from broker.memory.memory import Memory
-from broker.partitions.offload import WouldConvert, answer
-from broker.pools import Pools
-from config import BrokerConfig
-from protocol.errors import MessageTooLarge
-from storage.would_block import NeedsMemory, WouldBlock
+from tidelog.broker.memory.memory import Memory
+from tidelog.broker.partitions.offload import WouldConvert, answer
+from tidelog.broker.pools import Pools
+from tidelog.config import BrokerConfig
+from tidelog.protocol.errors import MessageTooLarge
+from tidelog.storage.would_block import NeedsMemory, WouldBlock
 
 MIB = 1 << 20
 

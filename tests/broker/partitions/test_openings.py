@@ -1,8 +1,8 @@
 """Partitions that requests open: each is opened once, and no failure outlives its cause."""
 
-from broker.partitions.openings import Openings
-from broker.pools import Pool
-from protocol.errors import KafkaStorageError
+from tidelog.broker.partitions.openings import Openings
+from tidelog.broker.pools import Pool
+from tidelog.protocol.errors import KafkaStorageError
 
 
 async def test_a_partition_named_twice_is_opened_once_and_its_failure_is_forgotten():

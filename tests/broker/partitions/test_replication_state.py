@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from broker.partitions import replication_state
-from protocol.api.fetch import FetchableTopicResponse, FetchPartition, FetchResponse
-from protocol.message import codec
 from tests.storage.conftest import Log
+from tidelog.broker.partitions import replication_state
+from tidelog.protocol.api.fetch import FetchableTopicResponse, FetchPartition, FetchResponse
+from tidelog.protocol.message import codec
 
 NEW_YEAR_MS = 1_767_225_600_000
 VERSION = 18

@@ -23,28 +23,28 @@ from typing import TYPE_CHECKING, NamedTuple
 import pytest
 import pytest_asyncio
 
-from broker import pools
-from broker.clock import ManualClock
-from broker.http.application import start_http
-from broker.maintenance.retention_rounds import delete_due
-from broker.metadata.local import local_metadata
-from broker.metrics.counters import Metrics
-from broker.network.accepting.listener import Listener
-from broker.network.accepting.sockets import listen
-from broker.network.connection import Connection
-from broker.node import Node
-from broker.partitions.openings import Openings
-from broker.topics.startup import open_topics
-from config import BrokerConfig
-from storage import files
-from storage.directory.lifecycle import PartitionLifecycle
-from storage.directory.store import LogStore
-from storage.log.partition import Partition
-from storage.log.reader import Reader
-from storage.log.retention.retainer import Retainer
 from tests.broker import asking
 from tests.oracle import recordset, wire
 from tests.oracle.recordset import Rec
+from tidelog.broker import pools
+from tidelog.broker.clock import ManualClock
+from tidelog.broker.http.application import start_http
+from tidelog.broker.maintenance.retention_rounds import delete_due
+from tidelog.broker.metadata.local import local_metadata
+from tidelog.broker.metrics.counters import Metrics
+from tidelog.broker.network.accepting.listener import Listener
+from tidelog.broker.network.accepting.sockets import listen
+from tidelog.broker.network.connection import Connection
+from tidelog.broker.node import Node
+from tidelog.broker.partitions.openings import Openings
+from tidelog.broker.topics.startup import open_topics
+from tidelog.config import BrokerConfig
+from tidelog.storage import files
+from tidelog.storage.directory.lifecycle import PartitionLifecycle
+from tidelog.storage.directory.store import LogStore
+from tidelog.storage.log.partition import Partition
+from tidelog.storage.log.reader import Reader
+from tidelog.storage.log.retention.retainer import Retainer
 
 if TYPE_CHECKING:
     from collections.abc import Callable

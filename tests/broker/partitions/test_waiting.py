@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import pytest
 
-from broker.partitions.waiting import Waiting
+from tidelog.broker.partitions.waiting import Waiting
 
 
 class Written(NamedTuple):

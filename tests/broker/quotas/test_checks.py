@@ -6,9 +6,9 @@ import math
 
 import pytest
 
-from broker.quotas.checks import checked_changes, checked_entity
-from broker.quotas.entity import CLIENT_ID, CONNECTION, IP, MUTATION, PRODUCE, REQUEST, USER
-from protocol.errors import InvalidRequest
+from tidelog.broker.quotas.checks import checked_changes, checked_entity
+from tidelog.broker.quotas.entity import CLIENT_ID, CONNECTION, IP, MUTATION, PRODUCE, REQUEST, USER
+from tidelog.protocol.errors import InvalidRequest
 
 ANNA = ((USER, "anna"),)
 HOST = ((IP, "10.0.0.1"),)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from broker.quotas import clients
-from broker.quotas.clients import ClientQuotas
-from broker.quotas.entity import CLIENT_ID, FETCH, MUTATION, PRODUCE, REQUEST, USER
-from broker.quotas.rates import Windows
+from tidelog.broker.quotas import clients
+from tidelog.broker.quotas.clients import ClientQuotas
+from tidelog.broker.quotas.entity import CLIENT_ID, FETCH, MUTATION, PRODUCE, REQUEST, USER
+from tidelog.broker.quotas.rates import Windows
 
 ANY_CLIENT, ANY_USER = ((CLIENT_ID, None),), ((USER, None),)
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.quotas.entity import (
+from tidelog.broker.quotas.entity import (
     CLIENT_ID,
     FETCH,
     IP,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.quotas.rates import Rate, Tokens, Windows
+from tidelog.broker.quotas.rates import Rate, Tokens, Windows
 
 VECTORS = Path(__file__).parents[2] / "vectors/kafka-3.9.1"
 KAFKAS = Windows()

@@ -13,10 +13,10 @@ import socket
 from functools import partial
 from typing import TYPE_CHECKING
 
-from broker.clock import SystemClock
-from broker.cluster.cluster import NO_SESSION
-from broker.membership.proof import proof_of
-from broker.metadata.brokers.records import (
+from tidelog.broker.clock import SystemClock
+from tidelog.broker.cluster.cluster import NO_SESSION
+from tidelog.broker.membership.proof import proof_of
+from tidelog.broker.metadata.brokers.records import (
     NO_SECRET,
     Endpoint,
     LiveBrokerRecord,
@@ -24,26 +24,26 @@ from broker.metadata.brokers.records import (
     live_key,
     put_live,
 )
-from broker.metadata.image import Topic
-from broker.metadata.local import local_metadata
-from broker.metadata.names import new_id
-from broker.metadata.records import PartitionRecord
-from broker.metadata.store import Delete
-from broker.metrics.counters import Metrics
-from broker.network.accepting.listener import Listener
-from broker.network.connection import Connection
-from broker.node import Node
-from broker.replication.lease import Lease
-from client import apis
-from client.async_connection import open_connection
-from config import load
-from protocol.api import delete_records, list_offsets
-from protocol.api import fetch as fetch_api
-from protocol.api import produce as produce_api
-from protocol.records.batch import build, records, scan
-from protocol.records.layout import Record
-from protocol.sender import Sender, written_tags
-from storage.directory.store import LogStore
+from tidelog.broker.metadata.image import Topic
+from tidelog.broker.metadata.local import local_metadata
+from tidelog.broker.metadata.names import new_id
+from tidelog.broker.metadata.records import PartitionRecord
+from tidelog.broker.metadata.store import Delete
+from tidelog.broker.metrics.counters import Metrics
+from tidelog.broker.network.accepting.listener import Listener
+from tidelog.broker.network.connection import Connection
+from tidelog.broker.node import Node
+from tidelog.broker.replication.lease import Lease
+from tidelog.client import apis
+from tidelog.client.async_connection import open_connection
+from tidelog.config import load
+from tidelog.protocol.api import delete_records, list_offsets
+from tidelog.protocol.api import fetch as fetch_api
+from tidelog.protocol.api import produce as produce_api
+from tidelog.protocol.records.batch import build, records, scan
+from tidelog.protocol.records.layout import Record
+from tidelog.protocol.sender import Sender, written_tags
+from tidelog.storage.directory.store import LogStore
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -18,13 +18,13 @@ print("loaded", *sys.modules)
 sys.exit(status)
 """
 OF_REPLICATION = (
-    "broker.replication",
-    "broker.replicas",
-    "broker.partitions.replication_state",
-    "storage.log.replication.leader_state",
-    "storage.log.replication.received",
-    "storage.log.replication.replica",
-    "storage.log.replication.roles",
+    "tidelog.broker.replication",
+    "tidelog.broker.replicas",
+    "tidelog.broker.partitions.replication_state",
+    "tidelog.storage.log.replication.leader_state",
+    "tidelog.storage.log.replication.received",
+    "tidelog.storage.log.replication.replica",
+    "tidelog.storage.log.replication.roles",
 )
 
 
@@ -40,5 +40,5 @@ def test_a_broker_that_is_alone_loads_nothing_of_replication(tmp_path):
         process.send_signal(signal.SIGTERM)
         rest, _ = process.communicate(timeout=60)
     loaded = rest.split()
-    assert "broker.api.fetch" in loaded
+    assert "tidelog.broker.api.fetch" in loaded
     assert [name for name in loaded if name.startswith(OF_REPLICATION)] == []

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 import uvloop
 
-from broker.replicas.alarm import Alarm
+from tidelog.broker.replicas.alarm import Alarm
 
 _PATIENCE_S = 20
 

@@ -7,8 +7,8 @@ import contextlib
 
 import pytest
 
-from broker.replicas.local_replica import LocalReplica
 from tests.broker.replicas.inside import brokers, eventually, produce
+from tidelog.broker.replicas.local_replica import LocalReplica
 
 
 @pytest.fixture

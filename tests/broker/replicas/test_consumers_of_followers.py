@@ -7,16 +7,16 @@ from types import SimpleNamespace
 
 import pytest
 
-from broker.metadata.brokers.members import LiveBroker
-from broker.metadata.brokers.records import Endpoint, LiveBrokerRecord
-from broker.replicas.consumers import brokers_in
-from client import apis
-from protocol.api import fetch as fetch_api
-from protocol.errors import ErrorCode
-from protocol.records.batch import records
 from tests.broker.asking import fetch_fields
 from tests.broker.replicas.inside import ask, brokers, eventually, list_end, produce
 from tests.oracle import wire
+from tidelog.broker.metadata.brokers.members import LiveBroker
+from tidelog.broker.metadata.brokers.records import Endpoint, LiveBrokerRecord
+from tidelog.broker.replicas.consumers import brokers_in
+from tidelog.client import apis
+from tidelog.protocol.api import fetch as fetch_api
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.records.batch import records
 
 RACK_AWARE = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 RACKS = {

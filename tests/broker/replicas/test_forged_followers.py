@@ -7,14 +7,14 @@ import struct
 
 import pytest
 
-from broker.membership.proof import Verdict, judge, proof_of
-from broker.metadata.brokers.members import LiveBroker
-from broker.metadata.brokers.records import LiveBrokerRecord, Secret
-from protocol.errors import ErrorCode
-from protocol.sender import Sender
 from tests.broker.replicas.inside import brokers, eventually, produce, tags_of, values_of
 from tests.broker.replicas.stranger import Stranger
 from tests.forged import sender_tags
+from tidelog.broker.membership.proof import Verdict, judge, proof_of
+from tidelog.broker.metadata.brokers.members import LiveBroker
+from tidelog.broker.metadata.brokers.records import LiveBrokerRecord, Secret
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.sender import Sender
 
 ABOVE = 2**62
 

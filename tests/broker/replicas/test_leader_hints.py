@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
-from client import apis
-from protocol.api import fetch as fetch_api
-from protocol.api import produce as produce_api
-from protocol.errors import ErrorCode
 from tests.broker.replicas.inside import ask, batch, brokers, eventually
+from tidelog.client import apis
+from tidelog.protocol.api import fetch as fetch_api
+from tidelog.protocol.api import produce as produce_api
+from tidelog.protocol.errors import ErrorCode
 
 
 @pytest.fixture

@@ -8,16 +8,16 @@ from typing import NamedTuple
 
 import pytest
 
-from broker.memory.share import Share
-from broker.replicas import followed as followed_module
-from broker.replicas.followed import Followed
-from client import apis
-from protocol.api import produce as produce_api
-from protocol.records.batch import build
-from protocol.records.compression import STORED_LIMIT
-from protocol.records.layout import Compression, Record
-from storage.log.appender import SHORT_UNPACK_BYTES
 from tests.broker.replicas.inside import ask, brokers, eventually, produce, values_of
+from tidelog.broker.memory.share import Share
+from tidelog.broker.replicas import followed as followed_module
+from tidelog.broker.replicas.followed import Followed
+from tidelog.client import apis
+from tidelog.protocol.api import produce as produce_api
+from tidelog.protocol.records.batch import build
+from tidelog.protocol.records.compression import STORED_LIMIT
+from tidelog.protocol.records.layout import Compression, Record
+from tidelog.storage.log.appender import SHORT_UNPACK_BYTES
 
 MIB = 1 << 20
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from client import apis
-from protocol.api import incremental_alter_configs as configs_api
-from protocol.api import produce as produce_api
-from protocol.errors import ErrorCode
-from protocol.records.batch import Record, build, scan
-from protocol.records.layout import NO_TIMESTAMP, Compression
 from tests.broker.replicas.inside import ask, brokers, consume, eventually, produce, values_of
+from tidelog.client import apis
+from tidelog.protocol.api import incremental_alter_configs as configs_api
+from tidelog.protocol.api import produce as produce_api
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.records.batch import Record, build, scan
+from tidelog.protocol.records.layout import NO_TIMESTAMP, Compression
 
 OLD = {"inter.broker.protocol.version": "0.9.0", "log.message.format.version": "0.9.0"}
 MIDDLE = {"inter.broker.protocol.version": "0.10.2", "log.message.format.version": "0.10.2"}

@@ -8,11 +8,6 @@ import threading
 
 import pytest
 
-from broker.replicas import new_leaders
-from client import apis
-from protocol.api import metadata as metadata_api
-from protocol.errors import ErrorCode, NotLeaderOrFollower
-from storage.log.replication.roles import Roles
 from tests.broker.replicas.inside import (
     ask,
     ask_all,
@@ -23,6 +18,11 @@ from tests.broker.replicas.inside import (
     produce_request,
     values_of,
 )
+from tidelog.broker.replicas import new_leaders
+from tidelog.client import apis
+from tidelog.protocol.api import metadata as metadata_api
+from tidelog.protocol.errors import ErrorCode, NotLeaderOrFollower
+from tidelog.storage.log.replication.roles import Roles
 
 
 @pytest.fixture

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 
-from broker.memory.share import Share
-from client import apis
-from client.async_connection import open_connection
-from protocol.api import fetch as fetch_api
 from tests.broker.replicas.inside import brokers, eventually, produce, values_of
+from tidelog.broker.memory.share import Share
+from tidelog.client import apis
+from tidelog.client.async_connection import open_connection
+from tidelog.protocol.api import fetch as fetch_api
 
 MIB = 1 << 20
 LIMIT = 8 * MIB

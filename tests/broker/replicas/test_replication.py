@@ -7,16 +7,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from broker.metadata.brokers.records import OfflineRecord, put_offline
-from broker.partitions import replication_state
-from broker.replicas.isr_changes import IsrChanges
-from broker.replicas.serving.serving import SINCE_VERSION
-from client import apis
-from client.async_connection import AsyncConnection, open_connection
-from client.calls.replication import replica_fetch
-from protocol.api.fetch import FetchPartition
-from protocol.errors import ErrorCode, KafkaStorageError, NotLeaderOrFollower
-from storage.log.high_watermark import Role
 from tests.broker.replicas.inside import (
     brokers,
     consume,
@@ -26,6 +16,16 @@ from tests.broker.replicas.inside import (
     values_of,
 )
 from tests.broker.replicas.test_consumers_of_followers import RACKS
+from tidelog.broker.metadata.brokers.records import OfflineRecord, put_offline
+from tidelog.broker.partitions import replication_state
+from tidelog.broker.replicas.isr_changes import IsrChanges
+from tidelog.broker.replicas.serving.serving import SINCE_VERSION
+from tidelog.client import apis
+from tidelog.client.async_connection import AsyncConnection, open_connection
+from tidelog.client.calls.replication import replica_fetch
+from tidelog.protocol.api.fetch import FetchPartition
+from tidelog.protocol.errors import ErrorCode, KafkaStorageError, NotLeaderOrFollower
+from tidelog.storage.log.high_watermark import Role
 
 
 async def test_acks_all_is_answered_when_all_replicas_have_the_records(tmp_path):

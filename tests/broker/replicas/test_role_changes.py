@@ -6,12 +6,12 @@ import asyncio
 import random
 import threading
 
-from client import apis
-from protocol.api import produce as produce_api
-from protocol.errors import ErrorCode
-from protocol.records.batch import build
-from protocol.records.layout import Compression, Record
 from tests.broker.replicas.inside import ask, brokers, eventually, produce, values_of
+from tidelog.client import apis
+from tidelog.protocol.api import produce as produce_api
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.records.batch import build
+from tidelog.protocol.records.layout import Compression, Record
 
 LARGE_BYTES = 20_000  # of compressed records: a thread appends them
 APPEND_THREADS = 2

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from broker.pools import SyncPools
-from broker.replicas.role_work import RoleWork
-from protocol.errors import KafkaStorageError
+from tidelog.broker.pools import SyncPools
+from tidelog.broker.replicas.role_work import RoleWork
+from tidelog.protocol.errors import KafkaStorageError
 
 A, B = Path("/a"), Path("/b")
 MANY = 1_000

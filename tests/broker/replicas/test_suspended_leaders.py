@@ -10,16 +10,6 @@ import contextlib
 
 import pytest
 
-from broker.replicas.fetcher import Fetcher
-from broker.replicas.serving.fetch_sessions import FetchSession
-from broker.replicas.serving.serving import SINCE_VERSION
-from client import apis
-from client.async_connection import open_connection
-from client.calls.replication import replica_fetch
-from protocol.api import fetch as fetch_api
-from protocol.api.fetch import FetchPartition
-from protocol.errors import BrokerError, ErrorCode, NotLeaderOrFollower
-from protocol.group_errors import NotCoordinator
 from tests.broker.replicas.inside import (
     ask,
     brokers,
@@ -31,6 +21,16 @@ from tests.broker.replicas.inside import (
     produce_request,
     tags_of,
 )
+from tidelog.broker.replicas.fetcher import Fetcher
+from tidelog.broker.replicas.serving.fetch_sessions import FetchSession
+from tidelog.broker.replicas.serving.serving import SINCE_VERSION
+from tidelog.client import apis
+from tidelog.client.async_connection import open_connection
+from tidelog.client.calls.replication import replica_fetch
+from tidelog.protocol.api import fetch as fetch_api
+from tidelog.protocol.api.fetch import FetchPartition
+from tidelog.protocol.errors import BrokerError, ErrorCode, NotLeaderOrFollower
+from tidelog.protocol.group_errors import NotCoordinator
 
 OFFSETS = "__consumer_offsets"
 SUSPENDED, RESUMED = "partition leaders suspended", "partition leaders resumed"

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 
-from broker.partitions.appends import Appends
-from protocol.errors import ErrorCode
 from tests.broker import asking
 from tests.broker.replicas.inside import (
     brokers,
@@ -17,6 +15,8 @@ from tests.broker.replicas.inside import (
     values_of,
 )
 from tests.oracle import recordset, wire
+from tidelog.broker.partitions.appends import Appends
+from tidelog.protocol.errors import ErrorCode
 
 
 async def test_records_are_deleted_when_all_live_replicas_have_deleted_them(tmp_path):

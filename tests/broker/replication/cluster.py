@@ -9,20 +9,20 @@ from __future__ import annotations
 import itertools
 from uuid import UUID
 
-from broker.membership.registration import Start
-from broker.metadata import records
-from broker.metadata.brokers.records import (
+from tidelog.broker.membership.registration import Start
+from tidelog.broker.metadata import records
+from tidelog.broker.metadata.brokers.records import (
     Endpoint,
     LiveBrokerRecord,
     put_controller,
     put_live,
 )
-from broker.metadata.image_builder import ImageBuilder
-from broker.metadata.memory import MemoryState
-from broker.metadata.records import CONTROLLER, NO_LEADER, PartitionRecord, TopicRecord
-from broker.metadata.store import MOST_OPERATIONS, NO_LEASE, Delete
-from broker.replication.controller import controller
-from broker.replication.controller.controller import TopicRules
+from tidelog.broker.metadata.image_builder import ImageBuilder
+from tidelog.broker.metadata.memory import MemoryState
+from tidelog.broker.metadata.records import CONTROLLER, NO_LEADER, PartitionRecord, TopicRecord
+from tidelog.broker.metadata.store import MOST_OPERATIONS, NO_LEASE, Delete
+from tidelog.broker.replication.controller import controller
+from tidelog.broker.replication.controller.controller import TopicRules
 
 MOST = 128  # etcd's limit for the comparisons and for the operations of one transaction
 

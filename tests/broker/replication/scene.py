@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from bisect import bisect_left
 
-from broker.metadata.records import PartitionRecord
-from broker.replication.leader import Leader
-from broker.replication.lease import Lease
-from broker.replication.messages import (
+from tidelog.broker.metadata.records import PartitionRecord
+from tidelog.broker.replication.leader import Leader
+from tidelog.broker.replication.lease import Lease
+from tidelog.broker.replication.messages import (
     NO_EPOCH,
     NO_OFFSET,
     AdvanceHighWatermark,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from broker.metadata.records import NO_LEADER, PartitionRecord
+from tidelog.broker.metadata.records import NO_LEADER, PartitionRecord
 
 
 def state(replicas, isr="", elr="", **fields):

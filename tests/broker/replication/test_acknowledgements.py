@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.errors import ErrorCode, NotEnoughReplicas, NotLeaderOrFollower, OffsetNotAvailable
 from tests.broker.replication.scene import EPOCH, LEASE_MS, ME, ONE, TWO, Led, Log
+from tidelog.protocol.errors import (
+    ErrorCode,
+    NotEnoughReplicas,
+    NotLeaderOrFollower,
+    OffsetNotAvailable,
+)
 
 DEADLINE_MS = 30_000
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from broker.replication.messages import Assignment, BrokerStatus, StepDown
 from tests.broker.replication.scene import EPOCH, LAG_MS, ME, ONE, TWO, Led, Log
+from tidelog.broker.replication.messages import Assignment, BrokerStatus, StepDown
 
 
 def shrinking():

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from broker.replication.messages import Diverging
-from protocol.errors import ErrorCode
 from tests.broker.replication.scene import EPOCH, ONE, TWO, Led, Log
+from tidelog.broker.replication.messages import Diverging
+from tidelog.protocol.errors import ErrorCode
 
 
 @pytest.fixture

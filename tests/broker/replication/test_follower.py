@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from broker.replication.follower import RETRY_MS, Follower
-from broker.replication.messages import (
+from tests.broker.replication.scene import EPOCH, ONE, Log, record
+from tidelog.broker.replication.follower import RETRY_MS, Follower
+from tidelog.broker.replication.messages import (
     AdvanceHighWatermark,
     Append,
     Diverging,
@@ -17,8 +18,7 @@ from broker.replication.messages import (
     Truncate,
     WaitBefore,
 )
-from protocol.errors import ErrorCode
-from tests.broker.replication.scene import EPOCH, ONE, Log, record
+from tidelog.protocol.errors import ErrorCode
 
 GOOD = ErrorCode.NONE
 

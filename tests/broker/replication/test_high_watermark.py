@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker.replication.messages import AdvanceHighWatermark, BrokerStatus, WakeFetches
 from tests.broker.replication.scene import EPOCH, LAG_MS, ME, ONE, TWO, Led, Log, advanced
+from tidelog.broker.replication.messages import AdvanceHighWatermark, BrokerStatus, WakeFetches
 
 
 def test_it_is_the_smallest_end_in_the_isr():

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker.replication.messages import BrokerStatus
 from tests.broker.replication.scene import LAG_MS, ME, ONE, TWO, Led, Log
+from tidelog.broker.replication.messages import BrokerStatus
 
 
 def test_a_follower_with_all_that_counts_joins():

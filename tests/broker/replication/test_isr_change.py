@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from broker.metadata.brokers.records import OfflineRecord, put_offline
-from broker.replication import isr_change
-from broker.replication.messages import ChangeIsr
 from tests.broker.replication.cluster import Cluster
 from tests.broker.replication.states import state
+from tidelog.broker.metadata.brokers.records import OfflineRecord, put_offline
+from tidelog.broker.replication import isr_change
+from tidelog.broker.replication.messages import ChangeIsr
 
 
 class Leader:

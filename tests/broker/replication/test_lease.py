@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.replication.lease import Lease
+from tidelog.broker.replication.lease import Lease
 
 LEASE_MS = 6_000
 

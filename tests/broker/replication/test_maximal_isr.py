@@ -9,8 +9,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.replication.messages import Assignment, ChangeIsr
 from tests.broker.replication.scene import LAG_MS, ME, ONE, TWO, Led
+from tidelog.broker.replication.messages import Assignment, ChangeIsr
 
 OTHERS = (ONE, TWO)
 

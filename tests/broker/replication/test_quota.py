@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.replication.quota import UNLIMITED, ByteRate, ReplicationQuota
+from tidelog.broker.replication.quota import UNLIMITED, ByteRate, ReplicationQuota
 
 VECTORS = Path(__file__).parents[2] / "vectors/kafka-3.9.1/byte_rates.tsv"
 

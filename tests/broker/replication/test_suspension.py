@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from broker.replication.messages import NO_EPOCH, BrokerStatus, Resume, Suspend
-from protocol.errors import ErrorCode, NotLeaderOrFollower
 from tests.broker.replication.scene import EPOCH, LEASE_MS, ME, ONE, TWO, Led
+from tidelog.broker.replication.messages import NO_EPOCH, BrokerStatus, Resume, Suspend
+from tidelog.protocol.errors import ErrorCode, NotLeaderOrFollower
 
 
 def is_suspended(led):

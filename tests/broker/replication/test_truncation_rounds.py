@@ -10,10 +10,11 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.replication.follower import Follower
-from broker.replication.leader import Leader
-from broker.replication.lease import Lease
-from broker.replication.messages import (
+from tests.broker.replication.scene import LEASE_MS, Log, record
+from tidelog.broker.replication.follower import Follower
+from tidelog.broker.replication.leader import Leader
+from tidelog.broker.replication.lease import Lease
+from tidelog.broker.replication.messages import (
     Append,
     Assignment,
     BrokerStatus,
@@ -21,7 +22,6 @@ from broker.replication.messages import (
     RestartAt,
     Truncate,
 )
-from tests.broker.replication.scene import LEASE_MS, Log, record
 
 REPLICAS = (0, 1, 2)
 ROUNDS = 50

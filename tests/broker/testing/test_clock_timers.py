@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from broker.clock import FIRST_MS, LAST_MS, ClockRangeError, ManualClock, SystemClock
+from tidelog.broker.clock import FIRST_MS, LAST_MS, ClockRangeError, ManualClock, SystemClock
 
 DAY_MS = 86_400_000
 

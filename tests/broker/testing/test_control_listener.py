@@ -10,23 +10,23 @@ from types import SimpleNamespace
 
 import pytest
 
-from broker.api import produce_single
-from broker.clock import ManualClock
-from broker.maintenance import retention_rounds
-from broker.network import dispatch
-from broker.pools import Pools
-from broker.testing.control import ROUTES, Control, install_faults, sweep
-from broker.testing.fault_storage import FaultySystem
-from broker.testing.faults import Faults
-from config import BrokerConfig
-from protocol.message import RequestHeader
-from storage import files
-from storage.log.retention.deletion import Deletion
 from tests.broker import asking
 from tests.broker.conftest import healthy
 from tests.broker.subject import eventually
+from tidelog.broker.api import produce_single
+from tidelog.broker.clock import ManualClock
+from tidelog.broker.maintenance import retention_rounds
+from tidelog.broker.network import dispatch
+from tidelog.broker.pools import Pools
+from tidelog.broker.testing.control import ROUTES, Control, install_faults, sweep
+from tidelog.broker.testing.fault_storage import FaultySystem
+from tidelog.broker.testing.faults import Faults
+from tidelog.config import BrokerConfig
 from tidelog.control import ControlError
 from tidelog.process import BrokerFailed
+from tidelog.protocol.message import RequestHeader
+from tidelog.storage import files
+from tidelog.storage.log.retention.deletion import Deletion
 
 ROOT = Path(__file__).parents[3]
 NEW_YEAR_MS = 1_767_225_600_000
@@ -180,7 +180,10 @@ def test_without_a_listener_there_is_none_of_it(start):
 
 
 def test_nor_is_anything_of_it_imported():
-    code = "import sys, broker.server\nprint([n for n in sys.modules if 'fault' in n or 'testing.' in n])"
+    code = (
+        "import sys, tidelog.broker.server\n"
+        "print([n for n in sys.modules if 'fault' in n or 'testing.' in n])"
+    )
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
     )

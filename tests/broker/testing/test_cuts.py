@@ -9,11 +9,11 @@ from types import SimpleNamespace
 import pytest
 import uvloop
 
-from broker.metadata.local import local_metadata
-from broker.testing.cuts import GIVE_UP_S, Cuts
-from client import async_connection
-from client.errors import ConnectionBroken
-from protocol.errors import KafkaStorageError
+from tidelog.broker.metadata.local import local_metadata
+from tidelog.broker.testing.cuts import GIVE_UP_S, Cuts
+from tidelog.client import async_connection
+from tidelog.client.errors import ConnectionBroken
+from tidelog.protocol.errors import KafkaStorageError
 
 BROKER = 2
 

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from broker.testing.fault_storage import FaultySystem
-from broker.testing.faults import Faults, served_apis
-from protocol import message
-from protocol.error_codes import ErrorCode
-from storage import files
 from tests.broker import asking
 from tests.broker.conftest import healthy
 from tests.broker.subject import eventually
+from tidelog.broker.testing.fault_storage import FaultySystem
+from tidelog.broker.testing.faults import Faults, served_apis
 from tidelog.control import ControlError
+from tidelog.protocol import message
+from tidelog.protocol.error_codes import ErrorCode
+from tidelog.storage import files
 
 NOT_LEADER = ErrorCode.NOT_LEADER_OR_FOLLOWER
 STORAGE_ERROR = ErrorCode.KAFKA_STORAGE_ERROR

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.error_codes import ErrorCode
 from tests.broker import asking
+from tidelog.protocol.error_codes import ErrorCode
 
 
 def send(connection, topic, text):

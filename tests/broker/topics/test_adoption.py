@@ -5,16 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from broker.maintenance.retention_rounds import delete_due
-from broker.topics.adoption import KEEP
-from broker.topics.settings import is_internal
-from protocol.errors import KafkaStorageError
-from protocol.records.batch import build
-from protocol.records.layout import Record
-from storage import checkpoints
 from tests.broker import asking
 from tests.broker.topics.test_crash_points import Crashes
 from tests.broker.topics.test_interrupted_changes import Broker
+from tidelog.broker.maintenance.retention_rounds import delete_due
+from tidelog.broker.topics.adoption import KEEP
+from tidelog.broker.topics.settings import is_internal
+from tidelog.protocol.errors import KafkaStorageError
+from tidelog.protocol.records.batch import build
+from tidelog.protocol.records.layout import Record
+from tidelog.storage import checkpoints
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "kafka-0.10.2.2"
 OLD = "f-0.10.2-LogAppendTime-none-c0901"

@@ -11,9 +11,9 @@ import shutil
 
 import pytest
 
-from protocol.errors import KafkaStorageError
 from tests.broker import asking
 from tests.broker.topics.test_interrupted_changes import Broker
+from tidelog.protocol.errors import KafkaStorageError
 
 STEPS = ("create_partition", "delete_partition", "assign_topic_id", "set_aside", "set_config")
 

@@ -5,17 +5,17 @@ import logging
 
 import pytest
 
-from broker.clock import ManualClock
-from broker.maintenance.retention_rounds import delete_due
-from broker.metadata.local import local_metadata
-from broker.metrics.counters import Metrics
-from broker.node import Node
-from broker.topics.startup import open_topics
-from config import load, topic_entries
-from config.describe import Source
-from protocol.records.batch import Record, build
-from storage.directory.store import LogStore
 from tests.broker import asking
+from tidelog.broker.clock import ManualClock
+from tidelog.broker.maintenance.retention_rounds import delete_due
+from tidelog.broker.metadata.local import local_metadata
+from tidelog.broker.metrics.counters import Metrics
+from tidelog.broker.node import Node
+from tidelog.broker.topics.startup import open_topics
+from tidelog.config import load, topic_entries
+from tidelog.config.describe import Source
+from tidelog.protocol.records.batch import Record, build
+from tidelog.storage.directory.store import LogStore
 
 EVENT, BASIS, GRACE = (
     "retention.max.eventtime.ms",
@@ -340,7 +340,7 @@ async def test_a_partition_that_cannot_be_looked_at_hinders_no_change(
             raise OSError(5, "Input/output error")
 
         with caplog.at_level(logging.WARNING), monkeypatch.context() as patched:
-            patched.setattr("storage.log.retention.explanation.explain", fails)
+            patched.setattr("tidelog.storage.log.retention.explanation.explain", fails)
             await broker.alter(retention_ms="1000")
         assert broker.own["retention.ms"] == "1000"
         assert "nobody can tell what changed settings delete" in caplog.text

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from protocol.errors import BrokerError, KafkaStorageError, UnknownTopicOrPartition
 from tests.broker import asking
 from tests.broker.topics.test_interrupted_changes import Broker
+from tidelog.protocol.errors import BrokerError, KafkaStorageError, UnknownTopicOrPartition
 
 
 async def produce(broker, index, name="t"):

@@ -6,16 +6,16 @@ from types import SimpleNamespace
 
 import pytest
 
-from broker.clock import ManualClock
-from broker.maintenance.retention_rounds import delete_due
-from broker.metadata.local import local_metadata
-from broker.metrics.counters import Metrics
-from broker.node import Node
-from broker.topics.startup import open_topics
-from config import BrokerConfig
-from protocol.errors import KafkaStorageError, TopicAlreadyExists, UnknownTopicOrPartition
-from storage.directory.store import LogStore
 from tests.broker import asking
+from tidelog.broker.clock import ManualClock
+from tidelog.broker.maintenance.retention_rounds import delete_due
+from tidelog.broker.metadata.local import local_metadata
+from tidelog.broker.metrics.counters import Metrics
+from tidelog.broker.node import Node
+from tidelog.broker.topics.startup import open_topics
+from tidelog.config import BrokerConfig
+from tidelog.protocol.errors import KafkaStorageError, TopicAlreadyExists, UnknownTopicOrPartition
+from tidelog.storage.directory.store import LogStore
 
 
 class Broker:
@@ -219,7 +219,7 @@ async def test_an_unreadable_topic_id_is_an_error_and_deletes_nothing(tmp_path, 
             raise OSError(5, "Input/output error")
 
         with monkeypatch.context() as patched:
-            patched.setattr("storage.checkpoints.read_topic_id", unreadable)
+            patched.setattr("tidelog.storage.checkpoints.read_topic_id", unreadable)
             with pytest.raises(KafkaStorageError, match="cannot be read: Input/output error"):
                 broker.store.topic_id("t", 0)
         assert broker.node.partition("t", 0).log_end_offset == 1

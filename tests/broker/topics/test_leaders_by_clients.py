@@ -7,11 +7,11 @@ import threading
 
 import pytest
 
-from broker.metadata.records import PartitionRecord
-from storage.log import lookup, slices
 from tests.broker import asking
 from tests.broker.inside import Inside
 from tests.broker.subject import eventually
+from tidelog.broker.metadata.records import PartitionRecord
+from tidelog.storage.log import lookup, slices
 
 NOT_LEADER, FENCED, UNKNOWN_EPOCH, UNKNOWN_TOPIC = 6, 74, 75, 3
 OTHER = 7

@@ -8,16 +8,16 @@ from contextlib import closing
 
 import pytest
 
-from broker.metadata.records import PartitionRecord
-from broker.topics.leadership import claim_partitions
-from protocol.errors import (
+from tests.broker import asking
+from tests.broker.topics.test_interrupted_changes import Broker
+from tidelog.broker.metadata.records import PartitionRecord
+from tidelog.broker.topics.leadership import claim_partitions
+from tidelog.protocol.errors import (
     FencedLeaderEpoch,
     NotLeaderOrFollower,
     UnknownLeaderEpoch,
     UnknownTopicOrPartition,
 )
-from tests.broker import asking
-from tests.broker.topics.test_interrupted_changes import Broker
 
 OTHER = 7
 

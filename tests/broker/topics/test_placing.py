@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from broker.metadata.brokers.records import RegistrationRecord, put_registration
-from broker.metadata.store import absent
-from broker.topics import placing
-from broker.topics.partition_counts import Wanted
-from protocol.errors import InvalidReplicaAssignment, InvalidReplicationFactor
 from tests.broker.replication.cluster import Cluster
 from tests.broker.replication.states import state
+from tidelog.broker.metadata.brokers.records import RegistrationRecord, put_registration
+from tidelog.broker.metadata.store import absent
+from tidelog.broker.topics import placing
+from tidelog.broker.topics.partition_counts import Wanted
+from tidelog.protocol.errors import InvalidReplicaAssignment, InvalidReplicationFactor
 
 
 @pytest.fixture

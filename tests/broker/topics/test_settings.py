@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from broker.topics import settings as subject
-from config import BrokerConfig
+from tidelog.broker.topics import settings as subject
+from tidelog.config import BrokerConfig
 
 OLD = {f"confluent.{number}": "x" for number in range(40)} | {"no.such.setting": "1"}
 

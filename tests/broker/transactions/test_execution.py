@@ -6,11 +6,11 @@ import asyncio
 from itertools import pairwise
 from types import SimpleNamespace
 
-from broker.clock import ManualClock
-from broker.transactions.execution import Execution
-from broker.transactions.messages import Producer, SendMarkers
-from storage.log.partition import Appended
 from tests.broker.network.test_turns import ticking, until
+from tidelog.broker.clock import ManualClock
+from tidelog.broker.transactions.execution import Execution
+from tidelog.broker.transactions.messages import Producer, SendMarkers
+from tidelog.storage.log.partition import Appended
 
 COUNT = 200
 

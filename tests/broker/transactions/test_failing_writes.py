@@ -6,13 +6,13 @@ import asyncio
 
 import pytest
 
-from broker.clock import ManualClock
-from protocol.errors import KafkaStorageError
 from tests.broker import inside
 from tests.broker.asking import create
 from tests.broker.inside import Inside
 from tests.broker.subject import eventually
 from tests.broker.transactions.requests import NONE, Transactional
+from tidelog.broker.clock import ManualClock
+from tidelog.protocol.errors import KafkaStorageError
 
 DAY_MS = 86_400_000
 

@@ -6,16 +6,16 @@ import asyncio
 
 import pytest
 
-from broker.transactions.messages import Producer
-from broker.transactions.others import OtherBrokers
-from client.errors import ConnectionBroken
-from protocol.api.write_txn_markers import (
+from tidelog.broker.transactions.messages import Producer
+from tidelog.broker.transactions.others import OtherBrokers
+from tidelog.client.errors import ConnectionBroken
+from tidelog.protocol.api.write_txn_markers import (
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
     WritableTxnMarkerTopicResult,
     WriteTxnMarkersResponse,
 )
-from protocol.errors import NotLeaderOrFollower, TransactionCoordinatorFenced
+from tidelog.protocol.errors import NotLeaderOrFollower, TransactionCoordinatorFenced
 
 PRODUCER = Producer(7, 0)
 

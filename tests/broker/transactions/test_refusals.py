@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 from types import SimpleNamespace
 
-from broker.metrics.counters import Metrics
-from broker.repeats import SHOWN, SPAN_S
-from broker.transactions.refusals import Refusals
-from protocol.errors import ConcurrentTransactions, ErrorCode, ProducerFenced
 from tests.broker.asking import create, new_name
 from tests.broker.subject import eventually
 from tests.broker.transactions.requests import NONE, Transactional
+from tidelog.broker.metrics.counters import Metrics
+from tidelog.broker.repeats import SHOWN, SPAN_S
+from tidelog.broker.transactions.refusals import Refusals
+from tidelog.protocol.errors import ConcurrentTransactions, ErrorCode, ProducerFenced
 
 END_TXN = 26
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from broker.transactions.messages import Answer, Now, Producer, SendMarkers, Store, new
-from broker.transactions.transaction import Transaction
-from protocol.errors import (
+from tidelog.broker.transactions.messages import Answer, Now, Producer, SendMarkers, Store, new
+from tidelog.broker.transactions.transaction import Transaction
+from tidelog.protocol.errors import (
     ConcurrentTransactions,
     InvalidProducerIdMapping,
     InvalidTxnState,
@@ -14,7 +14,7 @@ from protocol.errors import (
     ProducerFenced,
     TransactionAbortable,
 )
-from protocol.transaction_log import Metadata, State
+from tidelog.protocol.transaction_log import Metadata, State
 
 PID, EPOCH, NEW_ID = 7, 5, 99
 ME = Producer(PID, EPOCH)

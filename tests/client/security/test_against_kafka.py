@@ -8,13 +8,6 @@ import time
 import pytest
 import uvloop
 
-from client import AuthenticationFailed, Client, ClusterUnreachable, frames
-from client.async_client import AsyncClient
-from client.calls import topics
-from client.errors import ConnectionBroken
-from client.frames import Frames
-from client.security import Security, access_to
-from client.sync_connection import Connection
 from tests.secured_kafka import (
     MECHANISMS,
     SESSION_MS,
@@ -23,6 +16,13 @@ from tests.secured_kafka import (
     token_login,
 )
 from tests.token_endpoint import CLIENT, SECRET, token_endpoint
+from tidelog.client import AuthenticationFailed, Client, ClusterUnreachable, frames
+from tidelog.client.async_client import AsyncClient
+from tidelog.client.calls import topics
+from tidelog.client.errors import ConnectionBroken
+from tidelog.client.frames import Frames
+from tidelog.client.security import Security, access_to
+from tidelog.client.sync_connection import Connection
 
 pytestmark = pytest.mark.oracle
 

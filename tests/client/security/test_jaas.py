@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from client.errors import SecuritySettingsError
-from client.security.jaas import parse_jaas
+from tidelog.client.errors import SecuritySettingsError
+from tidelog.client.security.jaas import parse_jaas
 
 
 def options(text):

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from client.errors import AuthenticationFailed
-from client.security import scram
-from client.security.secret import Secret
+from tidelog.client.errors import AuthenticationFailed
+from tidelog.client.security import scram
+from tidelog.client.security.secret import Secret
 
 NONCE = "rOprNGfwEbeRWgbNEkqO"
 JOINED = f"{NONCE}%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from client.errors import SecuritySettingsError
-from client.security import Security, access_to, secured
-from client.security.options import BY_NAME, OPTIONS, REFUSED, WITHOUT_EFFECT
 from tests.certificates import Authority
 from tests.secured_kafka import login, token, token_login
+from tidelog.client.errors import SecuritySettingsError
+from tidelog.client.security import Security, access_to, secured
+from tidelog.client.security.options import BY_NAME, OPTIONS, REFUSED, WITHOUT_EFFECT
 
 ROOT = Path(__file__).parents[3]
 SECRET = "hunter2"
@@ -370,11 +370,13 @@ def test_every_option_has_a_meaning_and_its_default_is_a_choice():
 
 def test_a_plaintext_client_imports_nothing_of_it():
     """Commands start with this import."""
-    script = "import client, sys; print(*sys.modules)"
+    script = "import tidelog.client, sys; print(*sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT
     )
     imported = set(done.stdout.split())
-    assert "client.security.access" in imported
+    assert "tidelog.client.security.access" in imported
     wanted_later = {"ssl", "asyncio", "http.client", "cryptography", "concurrent.futures"}
-    assert not imported & (wanted_later | {"client.security.settings", "client.security.scram"})
+    assert not imported & (
+        wanted_later | {"tidelog.client.security.settings", "tidelog.client.security.scram"}
+    )

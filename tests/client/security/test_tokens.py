@@ -8,11 +8,11 @@ import time
 
 import pytest
 
-from client.errors import AuthenticationFailed, ConnectionBroken
-from client.security import Security
-from client.security.tokens import GivenToken, TokenFile
 from tests.certificates import Authority
 from tests.token_endpoint import CLIENT, SECRET, token_endpoint
+from tidelog.client.errors import AuthenticationFailed, ConnectionBroken
+from tidelog.client.security import Security
+from tidelog.client.security.tokens import GivenToken, TokenFile
 
 JAAS = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required"
 
@@ -121,6 +121,6 @@ def test_a_file_is_read_each_time(tmp_path):
 
 
 def test_a_given_token_is_given():
-    from client.security.secret import Secret
+    from tidelog.client.security.secret import Secret
 
     assert GivenToken(Secret("t")).source()().reveal() == "t"

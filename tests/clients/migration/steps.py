@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from config.versions import magic_of
+from tidelog.config.versions import magic_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

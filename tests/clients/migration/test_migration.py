@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import pytest
 
-from config import load
 from tests.clients import clients, matrix
 from tests.clients.migration import run, steps
 from tests.tidelog.supervisor.test_supervisor import serving
+from tidelog.config import load
 from tidelog.supervisor.arrangement import files_of
 
 MINUTES_MAX = 30

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from config import ConfigError, load
-from config.broker.etcd_address import EtcdAddress, parse_etcd
+from tidelog.config import ConfigError, load
+from tidelog.config.broker.etcd_address import EtcdAddress, parse_etcd
 
 
 @pytest.mark.parametrize(

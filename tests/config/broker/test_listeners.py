@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from config import ConfigError, load
+from tidelog.config import ConfigError, load
 
 
 def listeners(text, **more):

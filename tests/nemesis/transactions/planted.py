@@ -10,15 +10,15 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING
 
-from broker.api import offset_fetch
-from broker.transactions.execution import Execution
-from broker.transactions.messages import Producer
-from broker.transactions.transaction import Transaction
-from protocol.errors import BrokerError
-from protocol.transaction_log import State
-from storage.log import reader
-from storage.log.producers import stability
-from storage.log.producers.aborted import AbortedFrom
+from tidelog.broker.api import offset_fetch
+from tidelog.broker.transactions.execution import Execution
+from tidelog.broker.transactions.messages import Producer
+from tidelog.broker.transactions.transaction import Transaction
+from tidelog.protocol.errors import BrokerError
+from tidelog.protocol.transaction_log import State
+from tidelog.storage.log import reader
+from tidelog.storage.log.producers import stability
+from tidelog.storage.log.producers.aborted import AbortedFrom
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -17,11 +17,11 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
-from protocol.records import batch
 from tests import committing
 from tests.oracle import apache_kafka as launcher
 from tests.oracle.apache_kafka_cluster import ApacheKafkaCluster
 from tidelog.cluster import BrokerCluster
+from tidelog.protocol.records import batch
 
 PARTITIONS = 3
 FIRST_MS = 1_600_000_000_000  # of 2020: only retention.ms=-1 of the topic keeps it

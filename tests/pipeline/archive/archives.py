@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 
-from pipeline import cli
-from protocol.records.layout import INT64_MAX
 from tests.pipeline.logs import Seen
+from tidelog.pipeline import cli
+from tidelog.protocol.records.layout import INT64_MAX
 
 if TYPE_CHECKING:
-    from protocol.topic_partition import TopicPartition
+    from tidelog.protocol.topic_partition import TopicPartition
 
 DAY_MS = 86_400_000
 TIMES = (-62135596800000, -(2**63), -DAY_MS - 1, -2, -1, 0, 1, 1_700_000_000_000, INT64_MAX)

@@ -13,20 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import fs
 
-from pipeline import cli, times
-from pipeline.archive import layout, writing
-from pipeline.archive.manifests import Archive, Manifest, Range
-from pipeline.archive.store import Store
-from pipeline.errors import FAILED, FINDINGS, OK, USAGE, PipelineError
-from pipeline.runs import archive_upkeep
-from pipeline.runs.archive_run import covering
-from pipeline.source import locations
-from pipeline.source.splits import Split
-from protocol.records.batch import Record, scan
-from protocol.records.batch import records as decoded
-from protocol.records.column_batches import encode_batches
-from protocol.records.layout import Compression
-from storage import checkpoints
 from tests.pipeline.archive.archives import (
     DATES,
     DAY_MS,
@@ -41,6 +27,20 @@ from tests.pipeline.archive.archives import (
     tree,
 )
 from tests.pipeline.logs import Writer, truth
+from tidelog.pipeline import cli, times
+from tidelog.pipeline.archive import layout, writing
+from tidelog.pipeline.archive.manifests import Archive, Manifest, Range
+from tidelog.pipeline.archive.store import Store
+from tidelog.pipeline.errors import FAILED, FINDINGS, OK, USAGE, PipelineError
+from tidelog.pipeline.runs import archive_upkeep
+from tidelog.pipeline.runs.archive_run import covering
+from tidelog.pipeline.source import locations
+from tidelog.pipeline.source.splits import Split
+from tidelog.protocol.records.batch import Record, scan
+from tidelog.protocol.records.batch import records as decoded
+from tidelog.protocol.records.column_batches import encode_batches
+from tidelog.protocol.records.layout import Compression
+from tidelog.storage import checkpoints
 
 SMALL = ("--task-offsets", "70", "--file-bytes", "8000")
 

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import cli
-from pipeline.archive import writing
-from pipeline.archive.store import Store
-from pipeline.errors import OK
-from pipeline.session import Session
 from tests.pipeline.archive.archives import DATES, TIMES, contents, in_force, leftovers, tree
 from tests.pipeline.archive.test_archive import expected, some, with_logs
 from tests.pipeline.archive.test_restore import FOREVER, rows, stored
+from tidelog.pipeline import cli
+from tidelog.pipeline.archive import writing
+from tidelog.pipeline.archive.store import Store
+from tidelog.pipeline.errors import OK
+from tidelog.pipeline.session import Session
 
 pytestmark = pytest.mark.spark
 SMALL = ("--task-offsets", "70", "--file-bytes", "8000")

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.archive import manifests
-from pipeline.archive.store import Store
-from pipeline.errors import OK
 from tests.pipeline.archive.archives import DAY_MS, action, archive, in_force, tree
 from tests.pipeline.archive.test_archive import expected, some, with_logs
+from tidelog.pipeline.archive import manifests
+from tidelog.pipeline.archive.store import Store
+from tidelog.pipeline.errors import OK
 
 pytestmark = pytest.mark.spark
 

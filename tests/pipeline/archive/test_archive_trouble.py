@@ -7,13 +7,13 @@ import os
 
 import pytest
 
-from client import Client
-from pipeline import cli
-from pipeline.archive import store
-from pipeline.errors import FAILED, OK, USAGE
-from pipeline.jobs import archive as jobs_archive
-from protocol.records.batch import Record
 from tests.pipeline.jobs.test_mirror import KEEP, fill
+from tidelog.client import Client
+from tidelog.pipeline import cli
+from tidelog.pipeline.archive import store
+from tidelog.pipeline.errors import FAILED, OK, USAGE
+from tidelog.pipeline.jobs import archive as jobs_archive
+from tidelog.protocol.records.batch import Record
 
 DAY_MS = 86_400_000
 

@@ -9,11 +9,11 @@ import signal
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline import cli
-from pipeline.archive import iceberg
-from pipeline.errors import FAILED, OK, USAGE
 from tests.pipeline.archive.archives import TIMES, archive, seen_of
 from tests.pipeline.archive.test_archive import expected, some, with_logs
+from tidelog.pipeline import cli
+from tidelog.pipeline.archive import iceberg
+from tidelog.pipeline.errors import FAILED, OK, USAGE
 
 pyiceberg = pytest.importorskip("pyiceberg", reason="the extra `iceberg` is not installed")
 from pyiceberg.catalog import load_catalog  # noqa: E402

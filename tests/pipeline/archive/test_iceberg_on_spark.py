@@ -8,9 +8,9 @@ import subprocess
 
 import pytest
 
-from pipeline.errors import OK
 from tests.pipeline import iceberg_spark
 from tests.pipeline.archive.test_archive import expected, some, with_logs
+from tidelog.pipeline.errors import OK
 
 pytest.importorskip("pyiceberg", reason="the extra `iceberg` is not installed")
 from tests.pipeline.archive import test_iceberg

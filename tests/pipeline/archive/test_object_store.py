@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from pyarrow import fs
 
-from pipeline import cli
-from pipeline.errors import OK
 from tests.pipeline.archive import archives, test_iceberg
 from tests.pipeline.archive.test_archive import expected, some, with_logs
+from tidelog.pipeline import cli
+from tidelog.pipeline.errors import OK
 
 moto = pytest.importorskip("moto.server", reason="moto is not installed")
 BUCKET = "tidelog-tests"

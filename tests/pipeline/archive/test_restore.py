@@ -12,24 +12,24 @@ import time
 import numpy as np
 import pytest
 
-from client import Client
-from pipeline import cli
-from pipeline.archive import selecting
-from pipeline.archive.manifests import Archive
-from pipeline.archive.reading import ArchiveSource, Bounds, merged
-from pipeline.archive.store import Store
-from pipeline.engine import planned, prediction
-from pipeline.errors import FAILED, FINDINGS, OK, USAGE, PipelineError
-from pipeline.replay import offset_map, replay
-from pipeline.replay.delivery import POSITION, Delivery
-from pipeline.replay.offset_map import target_offset_of
-from protocol.records.batch import build
 from tests.pipeline.archive.archives import DAY_MS, action, archive, contents, manifests, restore
 from tests.pipeline.archive.test_archive import some
 from tests.pipeline.archive.test_archive import with_logs as log_of
 from tests.pipeline.drivers import standing_still
 from tests.pipeline.jobs.test_mirror import everything, fill
+from tidelog.client import Client
+from tidelog.pipeline import cli
+from tidelog.pipeline.archive import selecting
+from tidelog.pipeline.archive.manifests import Archive
+from tidelog.pipeline.archive.reading import ArchiveSource, Bounds, merged
+from tidelog.pipeline.archive.store import Store
+from tidelog.pipeline.engine import planned, prediction
+from tidelog.pipeline.errors import FAILED, FINDINGS, OK, USAGE, PipelineError
+from tidelog.pipeline.replay import offset_map, replay
+from tidelog.pipeline.replay.delivery import POSITION, Delivery
+from tidelog.pipeline.replay.offset_map import target_offset_of
 from tidelog.process import BrokerProcess
+from tidelog.protocol.records.batch import build
 
 DEADLINE_S = 120
 FOREVER = ("--set", "retention.ms=-1")
@@ -339,7 +339,7 @@ def test_the_forecast_is_that_of_the_log(monkeypatch):
 
 @pytest.mark.parametrize("group", [1, 7, 10_000])
 def test_dates_are_merged_in_the_order_of_offsets(tmp_path, monkeypatch, group):
-    from pipeline.archive import writing
+    from tidelog.pipeline.archive import writing
 
     monkeypatch.setattr(writing, "_GROUP_ROWS", group)
     (tmp_path / "logs").mkdir()

@@ -12,14 +12,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from client import Client
-from pipeline import cli
-from pipeline.backfill.in_process import choice
-from pipeline.backfill.in_process.errors import NeedsSpark
-from pipeline.backfill.in_process.numbers import text_of_double, text_of_float
-from pipeline.errors import FAILED, OK
-from pipeline.jobs import backfill
-from pipeline.session import Session
+from tidelog.client import Client
+from tidelog.pipeline import cli
+from tidelog.pipeline.backfill.in_process import choice
+from tidelog.pipeline.backfill.in_process.errors import NeedsSpark
+from tidelog.pipeline.backfill.in_process.numbers import text_of_double, text_of_float
+from tidelog.pipeline.errors import FAILED, OK
+from tidelog.pipeline.jobs import backfill
+from tidelog.pipeline.session import Session
 
 HEADER = ("--option", "header=true")
 INFERRED = ("--option", "inferSchema=true")
@@ -248,7 +248,7 @@ def submit(tmp_path):
     java.chmod(0o755)
     environ = {**os.environ, "PATH": f"{java.parent}:{os.environ['PATH']}"}
     environ.pop("JAVA_HOME", None)
-    program = "import sys; from pipeline.cli import main; status = main(sys.argv[1:]);"
+    program = "import sys; from tidelog.pipeline.cli import main; status = main(sys.argv[1:]);"
     program += " print('pyspark' in sys.modules); sys.exit(status)"
 
     def run(line):

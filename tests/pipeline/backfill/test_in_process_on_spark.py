@@ -12,13 +12,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.backfill import tables
-from pipeline.backfill.in_process.choice import rows_in_process
-from pipeline.backfill.staging import Limits, RowsOnSpark, staged_files
-from pipeline.cli import sentence
-from pipeline.jobs import backfill
-from pipeline.session import Session
 from tests.pipeline.backfill import registry
+from tidelog.pipeline.backfill import tables
+from tidelog.pipeline.backfill.in_process.choice import rows_in_process
+from tidelog.pipeline.backfill.staging import Limits, RowsOnSpark, staged_files
+from tidelog.pipeline.cli import sentence
+from tidelog.pipeline.jobs import backfill
+from tidelog.pipeline.session import Session
 
 pytestmark = pytest.mark.spark
 PARTITIONS = 3

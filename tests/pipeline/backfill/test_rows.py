@@ -12,13 +12,13 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from kafka.partitioner.default import murmur2
 
-from pipeline.archive.layout import buffers_of
-from pipeline.backfill.rows import LOCAL, Staging, staged, times_of
-from pipeline.errors import PipelineError
-from pipeline.source.arrays import HEADERS
-from pipeline.times import to_ms
-from protocol.records.batch import records
-from protocol.records.column_batches import encode_batches
+from tidelog.pipeline.archive.layout import buffers_of
+from tidelog.pipeline.backfill.rows import LOCAL, Staging, staged, times_of
+from tidelog.pipeline.errors import PipelineError
+from tidelog.pipeline.source.arrays import HEADERS
+from tidelog.pipeline.times import to_ms
+from tidelog.protocol.records.batch import records
+from tidelog.protocol.records.column_batches import encode_batches
 
 INT64 = st.integers(min_value=-(2**63), max_value=2**63 - 1)
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)

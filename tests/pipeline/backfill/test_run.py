@@ -6,11 +6,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from client import Client
-from pipeline.backfill import run, tables
-from pipeline.errors import UsageError
-from storage.time.retention import oldest_kept
+from tidelog.client import Client
+from tidelog.pipeline.backfill import run, tables
+from tidelog.pipeline.errors import UsageError
 from tidelog.process import BrokerProcess
+from tidelog.storage.time.retention import oldest_kept
 
 HOUR_MS = 3_600_000
 NOW = 1_800_000_000_000

@@ -14,14 +14,14 @@ import pyarrow.parquet as pq
 import pytest
 
 import tidelog.jobs
-from client import Client
-from pipeline import cli
-from pipeline.errors import FAILED, OK, USAGE, Refused
-from pipeline.jobs import backfill
-from pipeline.secured import use_command_configs
-from pipeline.session import Session
 from tests.pipeline.backfill import registry
 from tests.pipeline.jobs.test_mirror import everything
+from tidelog.client import Client
+from tidelog.pipeline import cli
+from tidelog.pipeline.errors import FAILED, OK, USAGE, Refused
+from tidelog.pipeline.jobs import backfill
+from tidelog.pipeline.secured import use_command_configs
+from tidelog.pipeline.session import Session
 
 pytestmark = pytest.mark.spark
 FOREVER = ("--set", "retention.ms=-1")

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import cli
-from pipeline.calls.call import _options
-from pipeline.calls.keywords import CALLS, arguments_of, described, keyword_of, signature_of
-from pipeline.errors import UsageError
+from tidelog.pipeline import cli
+from tidelog.pipeline.calls.call import _options
+from tidelog.pipeline.calls.keywords import CALLS, arguments_of, described, keyword_of, signature_of
+from tidelog.pipeline.errors import UsageError
 
 BY_NAME = {one.name: one for one in CALLS}
 READ = {"logs": "/data"}

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.engine import audit, lateness, partial_audits, tables
-from pipeline.engine.audit import UNKNOWN, Auditor, Settings, Times
-from storage.time.arrivals import MISTAKEN_UNITS, find_unit_mismatch
+from tidelog.pipeline.engine import audit, lateness, partial_audits, tables
+from tidelog.pipeline.engine.audit import UNKNOWN, Auditor, Settings, Times
+from tidelog.storage.time.arrivals import MISTAKEN_UNITS, find_unit_mismatch
 
 NOW = 1_767_225_600_000
 HOUR, DAY = 3_600_000, 86_400_000

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.engine.failover.offsets import NOWHERE, Ambiguous, OffsetMap, Spans
-from pipeline.engine.failover.proofs import Comparison, TargetLog, TooMany, prove_by_map
-from pipeline.engine.failover.times import UnreadTimes, margin_of, search_time
-from pipeline.engine.plausible import UNKNOWN
-from pipeline.replay.offset_map import Run
+from tidelog.pipeline.engine.failover.offsets import NOWHERE, Ambiguous, OffsetMap, Spans
+from tidelog.pipeline.engine.failover.proofs import Comparison, TargetLog, TooMany, prove_by_map
+from tidelog.pipeline.engine.failover.times import UnreadTimes, margin_of, search_time
+from tidelog.pipeline.engine.plausible import UNKNOWN
+from tidelog.pipeline.replay.offset_map import Run
 
 
 def ints(values):

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from config import BrokerConfig, topic_config
-from pipeline.engine import planned, whatif
-from pipeline.engine.planned import Arrival
-from protocol.records.batch import Record, build, scan, summarize
-from storage.log.partition import Partition
+from tidelog.config import BrokerConfig, topic_config
+from tidelog.pipeline.engine import planned, whatif
+from tidelog.pipeline.engine.planned import Arrival
+from tidelog.protocol.records.batch import Record, build, scan, summarize
+from tidelog.storage.log.partition import Partition
 
 NOW = 1_767_225_600_000
 HOUR, DAY = 3_600_000, 86_400_000

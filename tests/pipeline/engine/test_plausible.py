@@ -6,9 +6,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.engine.audit import Auditor, Settings, Times
-from pipeline.engine.plausible import UNKNOWN, are_odd
-from storage.time.arrivals import find_unit_mismatch
+from tidelog.pipeline.engine.audit import Auditor, Settings, Times
+from tidelog.pipeline.engine.plausible import UNKNOWN, are_odd
+from tidelog.storage.time.arrivals import find_unit_mismatch
 
 NOON = 1_700_000_000_000
 stamps = st.one_of(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pipeline.engine.thresholds import Broken, ThresholdError, Thresholds
+from tidelog.pipeline.engine.thresholds import Broken, ThresholdError, Thresholds
 
 SPANS = {"p50": 10, "p90": 20, "p99": 30, "p99_9": 40, "p99_99": 50, "max": 60}
 

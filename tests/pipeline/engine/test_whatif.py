@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from config import BrokerConfig, topic_config
-from pipeline import retention_inputs
-from pipeline.engine import guards, whatif
-from pipeline.engine.whatif import Future, LogSegment, PolicyError
-from protocol.errors import CorruptMessage
-from protocol.records.batch import Record, build
-from storage.log.partition import Partition
-from storage.time.event_time import EVENT_SLACK_MS
-from storage.time.retention import Retention
-from storage.time.segment_times import SegmentTimes
+from tidelog.config import BrokerConfig, topic_config
+from tidelog.pipeline import retention_inputs
+from tidelog.pipeline.engine import guards, whatif
+from tidelog.pipeline.engine.whatif import Future, LogSegment, PolicyError
+from tidelog.protocol.errors import CorruptMessage
+from tidelog.protocol.records.batch import Record, build
+from tidelog.storage.log.partition import Partition
+from tidelog.storage.time.event_time import EVENT_SLACK_MS
+from tidelog.storage.time.retention import Retention
+from tidelog.storage.time.segment_times import SegmentTimes
 
 NOW = 1_767_225_600_000
 MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000

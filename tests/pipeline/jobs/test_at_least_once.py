@@ -8,15 +8,15 @@ import types
 
 import pytest
 
-from client import Client
-from pipeline.errors import FINDINGS
-from pipeline.replay import comparing, conclusion, delivery, replay
-from pipeline.replay.delivery import AT_LEAST_ONCE, POSITION
-from pipeline.replay.replay import replay_partition
-from protocol.records.batch import Record, build
 from tests.pipeline.jobs.test_killed_replays import Compacted, ListSource, made, stored, task_of
 from tests.pipeline.jobs.test_mirror import plain, some
+from tidelog.client import Client
+from tidelog.pipeline.errors import FINDINGS
+from tidelog.pipeline.replay import comparing, conclusion, delivery, replay
+from tidelog.pipeline.replay.delivery import AT_LEAST_ONCE, POSITION
+from tidelog.pipeline.replay.replay import replay_partition
 from tidelog.process import BrokerProcess
+from tidelog.protocol.records.batch import Record, build
 
 DAY_MS = 86_400_000
 NOW = 1_700_000_000_000

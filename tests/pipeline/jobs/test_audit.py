@@ -10,15 +10,15 @@ from html.parser import HTMLParser
 import pytest
 
 import tidelog.jobs
-from client import Client, GroupOffset
-from pipeline import cli
-from pipeline.engine.audit import UNKNOWN, Settings
-from pipeline.errors import FINDINGS
-from protocol.records.batch import Record, build
 from tests.pipeline.archive.test_archive import some, with_logs
 from tests.pipeline.engine.test_audit import recount
 from tests.pipeline.logs import Writer
+from tidelog.client import Client, GroupOffset
+from tidelog.pipeline import cli
+from tidelog.pipeline.engine.audit import UNKNOWN, Settings
+from tidelog.pipeline.errors import FINDINGS
 from tidelog.process import BrokerProcess
+from tidelog.protocol.records.batch import Record, build
 
 pa_parquet = pytest.importorskip("pyarrow.parquet")
 

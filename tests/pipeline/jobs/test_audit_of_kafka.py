@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from client import Client
-from protocol.records.batch import Record, build
 from tests.pipeline.jobs.test_audit import HOUR, NOW, audit, check, odd_times
+from tidelog.client import Client
+from tidelog.protocol.records.batch import Record, build
 
 pytest.importorskip("pyarrow.parquet")
 pytestmark = pytest.mark.oracle

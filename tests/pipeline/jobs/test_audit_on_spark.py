@@ -4,12 +4,12 @@ import json
 
 import pytest
 
-from client import Client
-from pipeline import cli
-from pipeline.jobs import audit, whatif
-from pipeline.session import Session
-from protocol.records.batch import Record, build
+from tidelog.client import Client
+from tidelog.pipeline import cli
+from tidelog.pipeline.jobs import audit, whatif
+from tidelog.pipeline.session import Session
 from tidelog.process import BrokerProcess
+from tidelog.protocol.records.batch import Record, build
 
 pytestmark = pytest.mark.spark
 

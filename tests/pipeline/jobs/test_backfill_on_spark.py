@@ -9,13 +9,13 @@ import pyarrow.parquet as pq
 import pytest
 from kafka.partitioner.default import murmur2
 
-from client import Client
-from pipeline import cli, spark_start
-from pipeline.backfill import staging
-from pipeline.errors import FAILED, FINDINGS, OK, USAGE
-from pipeline.session import Session
-from pipeline.times import to_iso
 from tests.pipeline.jobs.test_mirror import everything
+from tidelog.client import Client
+from tidelog.pipeline import cli, spark_start
+from tidelog.pipeline.backfill import staging
+from tidelog.pipeline.errors import FAILED, FINDINGS, OK, USAGE
+from tidelog.pipeline.session import Session
+from tidelog.pipeline.times import to_iso
 
 pytestmark = pytest.mark.spark
 DAY_MS = 86_400_000

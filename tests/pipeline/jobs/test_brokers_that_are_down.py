@@ -8,11 +8,11 @@ import socket
 import pytest
 
 import tidelog.jobs
-from client import retry, sync_client
-from pipeline import cli
-from pipeline.errors import FAILED
-from pipeline.runs import task_progress
-from pipeline.session import Session
+from tidelog.client import retry, sync_client
+from tidelog.pipeline import cli
+from tidelog.pipeline.errors import FAILED
+from tidelog.pipeline.runs import task_progress
+from tidelog.pipeline.session import Session
 from tidelog.process import BrokerProcess
 
 

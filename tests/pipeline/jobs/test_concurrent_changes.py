@@ -9,14 +9,6 @@ import threading
 import pytest
 from kafka import KafkaAdminClient, TopicPartition
 
-from client import Client
-from pipeline import cli
-from pipeline.errors import FAILED, OK
-from pipeline.replay import offset_map
-from pipeline.replay.delivery import AT_LEAST_ONCE, POSITION, TRANSACTIONS
-from pipeline.replay.replay import replay_partition
-from pipeline.source import fetching
-from protocol.records.batch import Record
 from tests.pipeline.jobs.test_killed_replays import ListSource, made, stored, task_of
 from tests.pipeline.jobs.test_mirror import (
     KEEP,
@@ -28,7 +20,15 @@ from tests.pipeline.jobs.test_mirror import (
     plain,
     some,
 )
+from tidelog.client import Client
+from tidelog.pipeline import cli
+from tidelog.pipeline.errors import FAILED, OK
+from tidelog.pipeline.replay import offset_map
+from tidelog.pipeline.replay.delivery import AT_LEAST_ONCE, POSITION, TRANSACTIONS
+from tidelog.pipeline.replay.replay import replay_partition
+from tidelog.pipeline.source import fetching
 from tidelog.process import BrokerProcess
+from tidelog.protocol.records.batch import Record
 
 
 @pytest.fixture(scope="module")

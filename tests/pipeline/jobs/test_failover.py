@@ -14,18 +14,18 @@ import pytest
 from confluent_kafka import OFFSET_STORED, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from client import Client, GroupOffset
-from pipeline import cli
-from pipeline.errors import FAILED, FINDINGS, OK, USAGE
-from pipeline.jobs import failover as job
-from pipeline.replay import offset_map
-from pipeline.replay.offset_map import PartitionMap, Run
-from protocol.records.batch import Record, build
 from tests.broker.subject import eventually
 from tests.oracle.brokers import wait_for_markers
 from tests.pipeline.jobs.test_mirror import KEEP, everything, fill, mirror
 from tests.pipeline.source.test_brokers import transact
+from tidelog.client import Client, GroupOffset
+from tidelog.pipeline import cli
+from tidelog.pipeline.errors import FAILED, FINDINGS, OK, USAGE
+from tidelog.pipeline.jobs import failover as job
+from tidelog.pipeline.replay import offset_map
+from tidelog.pipeline.replay.offset_map import PartitionMap, Run
 from tidelog.process import BrokerProcess
+from tidelog.protocol.records.batch import Record, build
 
 NOON = 1_700_000_000_000
 WAIT_S = 60

@@ -11,21 +11,21 @@ import time
 import numpy as np
 import pytest
 
-from client import READ_COMMITTED, Client, Fenced
-from client.appender import Appender
-from client.calls import producers
-from pipeline.errors import OK
-from pipeline.replay import delivery, replay
-from pipeline.replay.delivery import AT_LEAST_ONCE, POSITION, TRANSACTIONS, Delivery
-from pipeline.replay.offset_map import target_offset_of
-from pipeline.replay.replay import Task, replay_partition
-from pipeline.replay.transactions import Transactions, ensure_progress_topic
-from protocol.records.batch import Record, build
-from protocol.records.column_batches import NOBODY, EncodedBatch, encode_batches
-from protocol.records.columns import ColumnBuffers, Wanted, append_set
 from tests.pipeline.drivers import standing_still
 from tests.pipeline.jobs.test_mirror import KEEP, check, delete, everything, mirror, plain, some
+from tidelog.client import READ_COMMITTED, Client, Fenced
+from tidelog.client.appender import Appender
+from tidelog.client.calls import producers
+from tidelog.pipeline.errors import OK
+from tidelog.pipeline.replay import delivery, replay
+from tidelog.pipeline.replay.delivery import AT_LEAST_ONCE, POSITION, TRANSACTIONS, Delivery
+from tidelog.pipeline.replay.offset_map import target_offset_of
+from tidelog.pipeline.replay.replay import Task, replay_partition
+from tidelog.pipeline.replay.transactions import Transactions, ensure_progress_topic
 from tidelog.process import BrokerProcess
+from tidelog.protocol.records.batch import Record, build
+from tidelog.protocol.records.column_batches import NOBODY, EncodedBatch, encode_batches
+from tidelog.protocol.records.columns import ColumnBuffers, Wanted, append_set
 
 DEADLINE_S = 90
 

@@ -7,16 +7,15 @@ import itertools
 
 import pytest
 
-from client import Client
-from client.appender import Appender
-from client.calls.groups import GROUP
-from client.cluster import address_of
-from pipeline.errors import OK
 from tests.pipeline.jobs.test_failover import commit, committed, disordered, given
 from tests.pipeline.jobs.test_mirror import KEEP, check, everything, fill, mirror, plain
-from tidelog._house import room
+from tidelog.client import Client
+from tidelog.client.appender import Appender
+from tidelog.client.calls.groups import GROUP
+from tidelog.client.cluster import address_of
 from tidelog.cluster import BrokerCluster
 from tidelog.jobs import archive, audit, backfill, failover, restore, whatif
+from tidelog.pipeline.errors import OK
 
 pytestmark = pytest.mark.timeout(480)
 COUNT = 600
@@ -48,15 +47,11 @@ def wanted(source):
 
 @pytest.fixture
 def in_the_middle(monkeypatch):
-    """A function that makes something happen once, at the nth call of a method.
-
-    `tidelog.jobs` may have the packages under other names than this test.
-    """
+    """A function that makes something happen once, at the nth call of a method."""
 
     def arrange(cls, name, number, then):
         calls = itertools.count(1)
-        for one in {cls, getattr(room(cls.__module__), cls.__name__)}:
-            monkeypatch.setattr(one, name, counted(getattr(one, name), calls, number, then))
+        monkeypatch.setattr(cls, name, counted(getattr(cls, name), calls, number, then))
 
     def counted(whole, calls, number, then):
         def call(self, *given, **named):

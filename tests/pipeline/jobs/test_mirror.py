@@ -12,14 +12,14 @@ import time
 import pytest
 from kafka import KafkaAdminClient, TopicPartition
 
-from client import Client
-from pipeline import cli
-from pipeline.errors import FAILED, FINDINGS, OK, USAGE
-from pipeline.replay import offset_map
-from pipeline.replay.offset_map import target_offset_of
-from protocol.records.batch import Record, build, records, scan
-from protocol.records.layout import INT64_MAX, Compression
+from tidelog.client import Client
+from tidelog.pipeline import cli
+from tidelog.pipeline.errors import FAILED, FINDINGS, OK, USAGE
+from tidelog.pipeline.replay import offset_map
+from tidelog.pipeline.replay.offset_map import target_offset_of
 from tidelog.process import BrokerProcess
+from tidelog.protocol.records.batch import Record, build, records, scan
+from tidelog.protocol.records.layout import INT64_MAX, Compression
 
 TIMES = (-62135596800000, -(2**63), -86_400_000, -2, -1, 0, 1, 1_700_000_000_000, INT64_MAX)
 KEEP = {"retention.ms": "-1"}

@@ -10,18 +10,18 @@ import os
 
 import pytest
 
-from client import Client
-from pipeline import cli
-from pipeline.errors import OK
-from pipeline.progress import Progress
-from pipeline.replay.delivery import POSITION, TRANSACTIONS
-from pipeline.replay.log_source import LogSource
-from pipeline.replay.replay import replay
-from pipeline.session import Session
-from pipeline.source.access import plan
-from pipeline.source.splits import Selection
 from tests.pipeline.jobs.test_killed_replays import task_of
 from tests.pipeline.jobs.test_mirror import KEEP, check, everything, fill, plain, some
+from tidelog.client import Client
+from tidelog.pipeline import cli
+from tidelog.pipeline.errors import OK
+from tidelog.pipeline.progress import Progress
+from tidelog.pipeline.replay.delivery import POSITION, TRANSACTIONS
+from tidelog.pipeline.replay.log_source import LogSource
+from tidelog.pipeline.replay.replay import replay
+from tidelog.pipeline.session import Session
+from tidelog.pipeline.source.access import plan
+from tidelog.pipeline.source.splits import Selection
 
 pytestmark = pytest.mark.spark
 
@@ -51,7 +51,7 @@ def test_a_mirror_on_spark(on_spark, broker, topic, tmp_path, capsys):
 KILLS = '''
 import os, signal
 from dataclasses import dataclass
-from pipeline.replay.log_source import LogSource
+from tidelog.pipeline.replay.log_source import LogSource
 
 @dataclass(frozen=True)
 class Killing:

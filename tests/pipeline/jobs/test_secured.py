@@ -9,12 +9,12 @@ import sys
 import pytest
 
 import tidelog.jobs
-from client import Client, GroupOffset
-from client.security import Security
-from pipeline import cli
-from pipeline.errors import FAILED, FINDINGS, OK, USAGE
-from protocol.records.batch import Record, build, records, scan
 from tests.secured_kafka import PASSWORD, login, token, token_login
+from tidelog.client import Client, GroupOffset
+from tidelog.client.security import Security
+from tidelog.pipeline import cli
+from tidelog.pipeline.errors import FAILED, FINDINGS, OK, USAGE
+from tidelog.protocol.records.batch import Record, build, records, scan
 
 COUNT = 500
 GROUP = "moving"  # a failover takes all topics of a group: no other test may use this one

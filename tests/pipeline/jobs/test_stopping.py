@@ -7,11 +7,11 @@ import subprocess
 
 import pytest
 
-from client import Client
-from pipeline.errors import OK
-from protocol.records.batch import build
 from tests.pipeline.drivers import standing_still
 from tests.pipeline.jobs.test_mirror import KEEP, check, mirror, some
+from tidelog.client import Client
+from tidelog.pipeline.errors import OK
+from tidelog.protocol.records.batch import build
 
 SLOWLY = ("--batch-bytes", "1000")
 

@@ -7,11 +7,11 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from client import Client
-from pipeline import cli
-from protocol.records.batch import Record, build
 from tests.pipeline.jobs.test_audit import Page
+from tidelog.client import Client
+from tidelog.pipeline import cli
 from tidelog.process import BrokerProcess
+from tidelog.protocol.records.batch import Record, build
 
 pytest.importorskip("numpy")
 
@@ -158,8 +158,8 @@ def test_a_running_cluster_is_sampled_and_the_answer_says_so(house, tmp_path, ca
 
 def test_a_long_log_is_sampled_and_about_right(tmp_path):
     """A thousand batches seen by fifty of them: sizes and what is deleted are near the truth."""
-    from pipeline.engine import planned, whatif
-    from pipeline.source import sampling
+    from tidelog.pipeline.engine import planned, whatif
+    from tidelog.pipeline.source import sampling
 
     with BrokerProcess(tmp_path / "data", {}, clock="manual") as broker:
         with Client(broker.bootstrap) as client:

@@ -12,12 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import retention_inputs
-from pipeline.engine import whatif
-from protocol.records.batch import Record, build
-from storage.log.partition import Partition
-from storage.time.event_time import event_slack
-from storage.time.retention import retention_of
 from tests.broker import asking
 from tests.oracle import wire
 from tests.sampling import sampled
@@ -30,7 +24,13 @@ from tests.storage.time.test_event_time_retention import (
     rows,
     write,
 )
+from tidelog.pipeline import retention_inputs
+from tidelog.pipeline.engine import whatif
 from tidelog.process import BrokerProcess
+from tidelog.protocol.records.batch import Record, build
+from tidelog.storage.log.partition import Partition
+from tidelog.storage.time.event_time import event_slack
+from tidelog.storage.time.retention import retention_of
 
 ROOM_BYTES = 2 << 30
 ONE_IN = 5

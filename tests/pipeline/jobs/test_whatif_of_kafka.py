@@ -11,12 +11,12 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from client import EARLIEST, Client
-from pipeline import retention_inputs
-from pipeline.engine import whatif
-from protocol.records.batch import Record, build
-from storage.time.event_time import EVENT_SLACK_MS
 from tests.oracle.apache_kafka import QUICK, ApacheKafka, available
+from tidelog.client import EARLIEST, Client
+from tidelog.pipeline import retention_inputs
+from tidelog.pipeline.engine import whatif
+from tidelog.protocol.records.batch import Record, build
+from tidelog.storage.time.event_time import EVENT_SLACK_MS
 
 pytestmark = pytest.mark.oracle
 
@@ -105,8 +105,8 @@ def test_kafka_deletes_what_was_told(brisk_kafka):
 
 def test_a_running_kafka_is_sampled(brisk_kafka):
     """It tells no append times and no segments: both are estimated, to about a segment."""
-    from pipeline.engine import planned
-    from pipeline.source import sampling
+    from tidelog.pipeline.engine import planned
+    from tidelog.pipeline.source import sampling
 
     now_ms = time.time_ns() // 1_000_000
     with Client(brisk_kafka.bootstrap) as client:

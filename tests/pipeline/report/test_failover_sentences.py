@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from pipeline.engine.failover.proofs import Proof
-from pipeline.report.failover import sentences
+from tidelog.pipeline.engine.failover.proofs import Proof
+from tidelog.pipeline.report.failover import sentences
 
 
 def test_a_second_copy_is_not_called_absent_from_the_source():

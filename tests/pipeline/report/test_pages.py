@@ -10,10 +10,10 @@ import pytest
 
 pytest.importorskip("matplotlib")
 
-from pipeline.report import page
-from pipeline.report.page import Cell, Figure, Finding, Table
-from pipeline.report.plots import Axis, Line, Plot, Rows, Style
 from tidelog.jobs.results import Result
+from tidelog.pipeline.report import page
+from tidelog.pipeline.report.page import Cell, Figure, Finding, Table
+from tidelog.pipeline.report.plots import Axis, Line, Plot, Rows, Style
 
 BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
 

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 pytest.importorskip("matplotlib")
 
-from pipeline.report import audit_plots, plots, whatif
-from pipeline.report.page import Figure
-from pipeline.report.plots import Axis, Bar, Line, Mark, Plot, Rows, Style
-from pipeline.report.svg import drawing
+from tidelog.pipeline.report import audit_plots, plots, whatif
+from tidelog.pipeline.report.page import Figure
+from tidelog.pipeline.report.plots import Axis, Bar, Line, Mark, Plot, Rows, Style
+from tidelog.pipeline.report.svg import drawing
 
 NOON, HOUR = 1_700_000_000_000, 3_600_000
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.report import findings, units
+from tidelog.pipeline.report import findings, units
 
 pytest.importorskip("numpy")
 
@@ -185,7 +185,7 @@ def test_a_span_is_written_as_people_read_it(ms, text):
 
 @given(st.integers(1, 10**15))
 def test_a_setting_reads_back_exactly_and_a_rounded_span_is_no_less(ms):
-    from config.instants import parse_duration
+    from tidelog.config.instants import parse_duration
 
     assert parse_duration(units.setting(ms)) == ms
     rounded = units.rounded_up(ms)

@@ -11,16 +11,16 @@ import pyarrow as pa
 import pytest
 from kafka.partitioner.default import murmur2
 
-from client import Client, retry, sync_client
-from pipeline.errors import PipelineError, UsageError
-from pipeline.plan import at_work
-from pipeline.replay.delivery import AT_LEAST_ONCE, POSITION, TRANSACTIONS
-from pipeline.replay.replay import replay_partition
-from pipeline.sink import committing, staging
-from pipeline.sink.sink_options import SinkOptions, check
-from pipeline.timelog.names import OptionError
-from protocol.records.batch import Record, build, records, scan
+from tidelog.client import Client, retry, sync_client
+from tidelog.pipeline.errors import PipelineError, UsageError
+from tidelog.pipeline.plan import at_work
+from tidelog.pipeline.replay.delivery import AT_LEAST_ONCE, POSITION, TRANSACTIONS
+from tidelog.pipeline.replay.replay import replay_partition
+from tidelog.pipeline.sink import committing, staging
+from tidelog.pipeline.sink.sink_options import SinkOptions, check
+from tidelog.pipeline.timelog.names import OptionError
 from tidelog.process import BrokerProcess
+from tidelog.protocol.records.batch import Record, build, records, scan
 
 NOW = 1_700_000_000_000
 

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from client import Client
-from pipeline.replay.delivery import POSITION, TRANSACTIONS
-from protocol.records.batch import Record, build
 from tests.broker.subject import eventually
 from tests.pipeline.logs import committed, truth
+from tidelog.client import Client
+from tidelog.pipeline.replay.delivery import POSITION, TRANSACTIONS
+from tidelog.protocol.records.batch import Record, build
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 ROOT = Path(__file__).parents[3]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from client import Client
-from client.security import Security
-from pipeline.sink.sink_options import SinkOptions
-from pipeline.timelog.names import OptionError
-from protocol.records.batch import records, scan
 from tests.certificates import Authority
 from tests.secured_kafka import PASSWORD, login
+from tidelog.client import Client
+from tidelog.client.security import Security
+from tidelog.pipeline.sink.sink_options import SinkOptions
+from tidelog.pipeline.timelog.names import OptionError
+from tidelog.protocol.records.batch import records, scan
 
 COUNT = 200
 SECRETS = (PASSWORD.encode(), b"alice-s", b"LoginModule", b"PRIVATE KEY")
@@ -27,7 +27,7 @@ def test_a_mistake_is_a_sentence_without_secrets():
 def test_a_worker_needs_no_files(tmp_path):
     """It parses the options too, and gets what the driver has read."""
     types = pytest.importorskip("pyspark.sql.types", reason="PySpark is not installed")
-    from pipeline.timelog.data_source import TimelogDataSource
+    from tidelog.pipeline.timelog.data_source import TimelogDataSource
 
     trust, file = tmp_path / "trust.pem", tmp_path / "client.properties"
     trust.write_text(Authority("tests").pem)

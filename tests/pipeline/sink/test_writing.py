@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from kafka.partitioner.default import murmur2
 
-from client import Client
-from protocol.records.batch import Record, build
 from tests.pipeline.logs import truth
 from tests.pipeline.streams import available_now
+from tidelog.client import Client
+from tidelog.protocol.records.batch import Record, build
 
 pytestmark = pytest.mark.spark
 

@@ -7,20 +7,20 @@ import time
 import numpy as np
 import pytest
 
-from client import Client, apis
-from client.apis import FETCH
-from pipeline import cli
-from pipeline.errors import OK
-from pipeline.source import fetching
-from pipeline.source.access import plan, read
-from pipeline.source.append_times import UNKNOWN, Answer, FetchedTimes
-from pipeline.source.levels import BATCH, DEPTHS, RECORD, TIME, rows
-from pipeline.source.reading import Options
-from pipeline.source.splits import LOG_END, Selection
-from protocol.records.batch import Record, build
-from storage.segment.appended.layout import END
 from tests.pipeline.logs import seen_in, truth
+from tidelog.client import Client, apis
+from tidelog.client.apis import FETCH
+from tidelog.pipeline import cli
+from tidelog.pipeline.errors import OK
+from tidelog.pipeline.source import fetching
+from tidelog.pipeline.source.access import plan, read
+from tidelog.pipeline.source.append_times import UNKNOWN, Answer, FetchedTimes
+from tidelog.pipeline.source.levels import BATCH, DEPTHS, RECORD, TIME, rows
+from tidelog.pipeline.source.reading import Options
+from tidelog.pipeline.source.splits import LOG_END, Selection
 from tidelog.process import BrokerProcess
+from tidelog.protocol.records.batch import Record, build
+from tidelog.storage.segment.appended.layout import END
 
 NOW = 1_767_225_600_000
 

@@ -3,7 +3,7 @@
 import pytest
 
 pa = pytest.importorskip("pyarrow")
-arrays = pytest.importorskip("pipeline.source.arrays")
+arrays = pytest.importorskip("tidelog.pipeline.source.arrays")
 
 LEAST, MOST = -(2**63), 2**63 - 1
 

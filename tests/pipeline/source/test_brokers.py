@@ -11,11 +11,14 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from kafka import KafkaAdminClient
 from kafka import TopicPartition as Partition
 
-from client import Client
-from pipeline.source.access import plan, ranges, read
-from pipeline.source.append_times import UNKNOWN
-from pipeline.source.reading import HEADERS, TIMES, Options
-from pipeline.source.splits import (
+from tests.oracle.brokers import wait_for_markers
+from tests.pipeline.logs import append_times, seen_in, segments, truth
+from tests.protocol.records.samples import random_records
+from tidelog.client import Client
+from tidelog.pipeline.source.access import plan, ranges, read
+from tidelog.pipeline.source.append_times import UNKNOWN
+from tidelog.pipeline.source.reading import HEADERS, TIMES, Options
+from tidelog.pipeline.source.splits import (
     HIGH_WATERMARK,
     LOG_END,
     READ_COMMITTED,
@@ -24,10 +27,7 @@ from pipeline.source.splits import (
     SourceError,
     offsets_of,
 )
-from protocol.records.batch import Record, build
-from tests.oracle.brokers import wait_for_markers
-from tests.pipeline.logs import append_times, seen_in, segments, truth
-from tests.protocol.records.samples import random_records
+from tidelog.protocol.records.batch import Record, build
 
 WAIT_S = 60
 

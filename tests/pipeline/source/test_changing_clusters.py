@@ -9,14 +9,14 @@ from dataclasses import replace
 
 import pytest
 
-from client import Client, RequestError, sync_client
-from client.producer import Producer
-from pipeline.source import brokers, fetching
-from pipeline.source.access import plan, read
-from pipeline.source.reading import Options
-from pipeline.source.splits import Selection
-from protocol.records.batch import Record
+from tidelog.client import Client, RequestError, sync_client
+from tidelog.client.producer import Producer
 from tidelog.cluster import BrokerCluster
+from tidelog.pipeline.source import brokers, fetching
+from tidelog.pipeline.source.access import plan, read
+from tidelog.pipeline.source.reading import Options
+from tidelog.pipeline.source.splits import Selection
+from tidelog.protocol.records.batch import Record
 
 pytestmark = pytest.mark.timeout(240)
 REQUEST_S = 3.0

@@ -6,11 +6,11 @@ import sys
 
 import pytest
 
-from client.calls.records import NO_REPLICA, Fetched
-from client.flow import Node
-from pipeline.source.fetching import Fetches
-from pipeline.source.reading import Options
-from pipeline.source.splits import Split
+from tidelog.client.calls.records import NO_REPLICA, Fetched
+from tidelog.client.flow import Node
+from tidelog.pipeline.source.fetching import Fetches
+from tidelog.pipeline.source.reading import Options
+from tidelog.pipeline.source.splits import Split
 
 RECORDS = memoryview(b"records of the leader")
 

@@ -13,12 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import fs
 
-from pipeline.source import locations, reading
-from pipeline.source.access import plan, read
-from pipeline.source.append_times import this_boot
-from pipeline.source.columns import LAST_OFFSET, POSITION, SIZE
-from pipeline.source.reading import HEADERS, TIMES, Options
-from pipeline.source.splits import (
+from tests.pipeline.logs import FORMATS, Writer, read_all, segments, truth
+from tests.protocol.records.samples import random_records
+from tidelog.pipeline.source import locations, reading
+from tidelog.pipeline.source.access import plan, read
+from tidelog.pipeline.source.append_times import this_boot
+from tidelog.pipeline.source.columns import LAST_OFFSET, POSITION, SIZE
+from tidelog.pipeline.source.reading import HEADERS, TIMES, Options
+from tidelog.pipeline.source.splits import (
     LOG_END,
     Selection,
     SourceError,
@@ -27,11 +29,9 @@ from pipeline.source.splits import (
     grouped,
     offsets_of,
 )
-from protocol.records.batch import Record, build, scan
-from storage import checkpoints
-from storage.segment import offset_index
-from tests.pipeline.logs import FORMATS, Writer, read_all, segments, truth
-from tests.protocol.records.samples import random_records
+from tidelog.protocol.records.batch import Record, build, scan
+from tidelog.storage import checkpoints
+from tidelog.storage.segment import offset_index
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "kafka-0.10.2.2"
 ALL = Selection(upto=LOG_END)

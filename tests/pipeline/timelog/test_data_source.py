@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 import tidelog.spark
-from client import Client
-from pipeline.source.splits import SourceError
-from protocol.records.batch import Record, build, scan
 from tests.pipeline.logs import Writer, segments, truth
 from tests.pipeline.source.test_brokers import fill
 from tests.pipeline.streams import available_now, drained
+from tidelog.client import Client
+from tidelog.pipeline.source.splits import SourceError
+from tidelog.protocol.records.batch import Record, build, scan
 
 pytestmark = pytest.mark.spark
 
@@ -49,7 +49,7 @@ def edges(tmp_path_factory):
 @pytest.fixture
 def source():
     """The class that Spark is given."""
-    from pipeline.timelog.data_source import TimelogDataSource
+    from tidelog.pipeline.timelog.data_source import TimelogDataSource
 
     return TimelogDataSource
 

@@ -7,12 +7,12 @@ from collections import Counter
 
 import pytest
 
-from client import Client
-from protocol.records.batch import Record, build
 from tests.broker.subject import eventually
 from tests.pipeline.jobs.test_mirror import everything
 from tests.pipeline.streams import available_now
+from tidelog.client import Client
 from tidelog.cluster import BrokerCluster
+from tidelog.protocol.records.batch import Record, build
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 PARTITIONS = 2

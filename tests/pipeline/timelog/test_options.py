@@ -8,12 +8,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from pipeline.source.splits import Selection, SourceError
-from pipeline.timelog import columns
-from pipeline.timelog.names import NAMES, OptionError, named
-from pipeline.timelog.options import TimelogOptions
-from pipeline.timelog.pushing import narrowed
 from tests.pipeline.logs import Writer, truth
+from tidelog.pipeline.source.splits import Selection, SourceError
+from tidelog.pipeline.timelog import columns
+from tidelog.pipeline.timelog.names import NAMES, OptionError, named
+from tidelog.pipeline.timelog.options import TimelogOptions
+from tidelog.pipeline.timelog.pushing import narrowed
 
 NOW_MS = 8_000
 TIMES = (1000, 5000, 2000, -1, 7000, 3000, -500, 6000)
@@ -137,7 +137,7 @@ def test_a_source_has_a_place():
 
 
 def test_a_gone_start_is_an_error_unless_losing_is_allowed(log):
-    from pipeline.timelog.bounds import ends, starts
+    from tidelog.pipeline.timelog.bounds import ends, starts
 
     settings = TimelogOptions(
         {"path": str(log), "startingOffsets": in_json(0), "failOnDataLoss": "false"}, NOW_MS

@@ -7,13 +7,13 @@ import io
 
 import pytest
 
-from client import Client
-from client.security import Security
-from pipeline.timelog.names import OptionError
-from pipeline.timelog.options import TimelogOptions
-from protocol.records.batch import Record, build
 from tests.pipeline.streams import available_now
 from tests.secured_kafka import PASSWORD, login
+from tidelog.client import Client
+from tidelog.client.security import Security
+from tidelog.pipeline.timelog.names import OptionError
+from tidelog.pipeline.timelog.options import TimelogOptions
+from tidelog.protocol.records.batch import Record, build
 
 COUNT = 300
 SECRET = "hunter2"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from protocol.records import kernels
-from protocol.records.kernels import kernels_py
+from tidelog.protocol.records import kernels
+from tidelog.protocol.records.kernels import kernels_py
 
 try:
-    from protocol.records import _kernels
+    from tidelog.protocol.records import _kernels
 except ImportError:
     _kernels = None
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-from protocol.records.batch import Record, build
-from protocol.records.layout import INT64_MAX, INT64_MIN
-from protocol.records.prepare import Plan, inspect, prepare
+from tidelog.protocol.records.batch import Record, build
+from tidelog.protocol.records.layout import INT64_MAX, INT64_MIN
+from tidelog.protocol.records.prepare import Plan, inspect, prepare
 
 VECTORS = Path(__file__).parents[2] / "vectors"
 NOW = 1_700_000_000_000

@@ -10,7 +10,7 @@ import sys
 from importlib.machinery import ExtensionFileLoader
 from importlib.util import spec_from_file_location
 
-NAME = "protocol.records._kernels"
+NAME = "tidelog.protocol.records._kernels"
 FILE = os.environ["TIDELOG_KERNELS_FILE"]
 
 
@@ -28,7 +28,7 @@ sys.meta_path.insert(0, _Finder())
 
 
 def pytest_collection_finish():
-    from protocol.records import kernels
+    from tidelog.protocol.records import kernels
 
     assert kernels.IMPLEMENTATION == "compiled"
     assert sys.modules[NAME].__file__ == FILE

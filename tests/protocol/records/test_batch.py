@@ -12,8 +12,9 @@ from kafka.record.default_records import DefaultRecordBatchBuilder
 from kafka.record.legacy_records import LegacyRecordBatchBuilder
 from kafka.record.memory_records import MemoryRecords
 
-from protocol.errors import CorruptMessage
-from protocol.records.batch import (
+from tests.protocol.records.samples import BASE_TIME, NOW, corpus, random_records
+from tidelog.protocol.errors import CorruptMessage
+from tidelog.protocol.records.batch import (
     Compression,
     Record,
     build,
@@ -27,9 +28,8 @@ from protocol.records.batch import (
     summarize,
     verify,
 )
-from protocol.records.layout import INT64_MAX, INT64_MIN
-from protocol.records.plain import in_batch, together, written
-from tests.protocol.records.samples import BASE_TIME, NOW, corpus, random_records
+from tidelog.protocol.records.layout import INT64_MAX, INT64_MIN
+from tidelog.protocol.records.plain import in_batch, together, written
 
 FORMATS = [(magic, codec) for magic in (0, 1, 2) for codec in range(5 if magic == 2 else 4)]
 TIMES = st.one_of(

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.records.batch import Record, build, records, scan, verify
-from protocol.records.column_batches import Producer, encode_batches
-from protocol.records.columns import ColumnBuffers, Wanted, append_set
-from protocol.records.kernels import kernels_py
-from protocol.records.layout import INT64_MAX, INT64_MIN, Compression
+from tidelog.protocol.records.batch import Record, build, records, scan, verify
+from tidelog.protocol.records.column_batches import Producer, encode_batches
+from tidelog.protocol.records.columns import ColumnBuffers, Wanted, append_set
+from tidelog.protocol.records.kernels import kernels_py
+from tidelog.protocol.records.layout import INT64_MAX, INT64_MIN, Compression
 
 DATA = st.one_of(st.none(), st.binary(max_size=300))
 HEADERS = st.lists(st.tuples(st.binary(max_size=20), DATA), max_size=3).map(tuple)

@@ -10,9 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.records import columns, kernels
-from protocol.records.batch import Record, build
-from protocol.records.columns import (
+from tests.oracle.record_rows import Row, rows_of
+from tests.protocol.records.samples import NOW, VECTORS, corpus, random_records
+from tests.protocol.records.test_kernels import mutated
+from tidelog.protocol.records import columns, kernels
+from tidelog.protocol.records.batch import Record, build
+from tidelog.protocol.records.columns import (
     FULL,
     HEADERS,
     MORE,
@@ -24,14 +27,11 @@ from protocol.records.columns import (
     Wanted,
     append_set,
 )
-from protocol.records.kernels import kernels_py
-from protocol.records.layout import INT64_MAX, INT64_MIN
-from tests.oracle.record_rows import Row, rows_of
-from tests.protocol.records.samples import NOW, VECTORS, corpus, random_records
-from tests.protocol.records.test_kernels import mutated
+from tidelog.protocol.records.kernels import kernels_py
+from tidelog.protocol.records.layout import INT64_MAX, INT64_MIN
 
 try:
-    from protocol.records import _kernels
+    from tidelog.protocol.records import _kernels
 except ImportError:
     _kernels = None
 

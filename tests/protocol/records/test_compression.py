@@ -17,8 +17,8 @@ import snappy
 import zstandard
 from kafka.codec import snappy_decode, snappy_encode
 
-from protocol.errors import CorruptMessage, UnpackedTooLarge, UnsupportedCompressionType
-from protocol.records.compression import compress, decompress, produce_limit
+from tidelog.protocol.errors import CorruptMessage, UnpackedTooLarge, UnsupportedCompressionType
+from tidelog.protocol.records.compression import compress, decompress, produce_limit
 
 MIB = 1 << 20
 RNG = random.Random(4)

@@ -8,17 +8,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocol.errors import CorruptMessage
-from protocol.records.batch import Compression, Record, build, records, scan, verify
-from protocol.records.convert import (
+from tests.protocol.records.samples import NOW, append, corpus, random_records
+from tests.protocol.records.test_batch import FORMATS, RECORDS, as_records, plain
+from tidelog.protocol.errors import CorruptMessage
+from tidelog.protocol.records.batch import Compression, Record, build, records, scan, verify
+from tidelog.protocol.records.convert import (
     Converted,
     down_convert,
     down_convert_copy,
     transcode_zstd,
 )
-from protocol.records.layout import INT64_MIN
-from tests.protocol.records.samples import NOW, append, corpus, random_records
-from tests.protocol.records.test_batch import FORMATS, RECORDS, as_records, plain
+from tidelog.protocol.records.layout import INT64_MIN
 
 
 def rising(count, base=0):

@@ -13,11 +13,11 @@ import zlib
 
 from crc32c import crc32c
 
-from protocol.errors import BrokerError, CorruptMessage, InvalidRecord
-from protocol.records.batch import find_offset, find_time, records, scan, summarize, verify
-from protocol.records.convert import down_convert, transcode_zstd
-from protocol.records.prepare import inspect, prepare
 from tests.protocol.records.samples import NOW, corpus, plan
+from tidelog.protocol.errors import BrokerError, CorruptMessage, InvalidRecord
+from tidelog.protocol.records.batch import find_offset, find_time, records, scan, summarize, verify
+from tidelog.protocol.records.convert import down_convert, transcode_zstd
+from tidelog.protocol.records.prepare import inspect, prepare
 
 FRAMES = int(os.environ.get("TIDELOG_FUZZ_FRAMES", "20000"))
 READ_ERRORS = (CorruptMessage,)

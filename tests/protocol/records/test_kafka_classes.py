@@ -13,13 +13,13 @@ from collections import Counter
 
 import pytest
 
-from protocol.errors import BrokerError
-from protocol.records.batch import records, scan
-from protocol.records.compression import decompress
-from protocol.records.convert import down_convert
-from protocol.records.layout import INT64_MAX, INT64_MIN, V2_HEADER_SIZE
-from protocol.records.legacy import wrapped
 from tests.protocol.records.samples import NOW, VECTORS, append
+from tidelog.protocol.errors import BrokerError
+from tidelog.protocol.records.batch import records, scan
+from tidelog.protocol.records.compression import decompress
+from tidelog.protocol.records.convert import down_convert
+from tidelog.protocol.records.layout import INT64_MAX, INT64_MIN, V2_HEADER_SIZE
+from tidelog.protocol.records.legacy import wrapped
 
 LINES = gzip.decompress((VECTORS / "kafka-3.9.1" / "record_sets.tsv.gz").read_bytes()).decode()
 CASES = [line.split("\t") for line in LINES.splitlines()]

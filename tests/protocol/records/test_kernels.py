@@ -9,15 +9,15 @@ import types
 
 import pytest
 
-from protocol.errors import BrokerError, MessageTooLarge
-from protocol.records import kernels
-from protocol.records.batch import Record, build
-from protocol.records.compression import decompress
-from protocol.records.kernels import kernels_py
-from protocol.records.layout import INT64_MAX, INT64_MIN, V2_HEADER_SIZE, Region
 from tests.protocol.records.samples import NOW, corpus
+from tidelog.protocol.errors import BrokerError, MessageTooLarge
+from tidelog.protocol.records import kernels
+from tidelog.protocol.records.batch import Record, build
+from tidelog.protocol.records.compression import decompress
+from tidelog.protocol.records.kernels import kernels_py
+from tidelog.protocol.records.layout import INT64_MAX, INT64_MIN, V2_HEADER_SIZE, Region
 
-_kernels = pytest.importorskip("protocol.records._kernels")
+_kernels = pytest.importorskip("tidelog.protocol.records._kernels")
 FRAMES = int(os.environ.get("TIDELOG_FUZZ_FRAMES", "20000"))
 
 
@@ -146,11 +146,11 @@ def test_rewriting_stops_at_its_limit(implementation):
 
 @pytest.mark.parametrize("interface", [None, kernels_py.INTERFACE - 1])
 def test_a_module_compiled_from_other_sources_is_refused(monkeypatch, interface):
-    old = types.ModuleType("protocol.records._kernels")
+    old = types.ModuleType("tidelog.protocol.records._kernels")
     if interface is not None:
         old.INTERFACE = interface
     monkeypatch.delenv("TIDELOG_KERNELS", raising=False)
-    monkeypatch.setattr("protocol.records._kernels", old)
+    monkeypatch.setattr("tidelog.protocol.records._kernels", old)
     with pytest.raises(ImportError, match="make setup"):
         runpy.run_path(kernels.__file__, run_name=kernels.__name__)
 

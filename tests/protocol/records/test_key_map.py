@@ -7,13 +7,13 @@ import random
 
 import pytest
 
-from protocol.errors import BrokerError, InvalidRecord
-from protocol.records.batch import Record, build, scan, stored_region
-from protocol.records.kernels import key_map
-from protocol.records.layout import INT64_MAX, NO_TIMESTAMP, Region
 from tests.protocol.records.test_kernels import mutated, regions
+from tidelog.protocol.errors import BrokerError, InvalidRecord
+from tidelog.protocol.records.batch import Record, build, scan, stored_region
+from tidelog.protocol.records.kernels import key_map
+from tidelog.protocol.records.layout import INT64_MAX, NO_TIMESTAMP, Region
 
-_kernels = pytest.importorskip("protocol.records._kernels")
+_kernels = pytest.importorskip("tidelog.protocol.records._kernels")
 if not hasattr(_kernels, "KeyMap"):
     pytest.skip("the kernels are of an older build", allow_module_level=True)
 ROUNDS = int(os.environ.get("TIDELOG_KEY_MAPS", "300"))
@@ -157,7 +157,7 @@ def test_selecting_keeps_the_records_as_they_are(module, magic):
 
 
 def key_map_walk(again):
-    from protocol.records.decode import walk
+    from tidelog.protocol.records.decode import walk
 
     return list(walk(again))
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from protocol.records.batch import Record, build, scan
-from protocol.records.markers import Marker, build_marker, read_marker
+from tidelog.protocol.records.batch import Record, build, scan
+from tidelog.protocol.records.markers import Marker, build_marker, read_marker
 
 # kafka-clients 3.9.1: offset 0, leader epoch -1, time 10^12, pid 1000, epoch 3, coordinator epoch 0.
 COMMIT = (

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kafka.partitioner.default import murmur2
 
-from protocol.records import kernels
+from tidelog.protocol.records import kernels
 
 KEYS = st.lists(st.one_of(st.none(), st.binary(max_size=40)), max_size=40)
 

@@ -9,20 +9,6 @@ import zlib
 import pytest
 from crc32c import crc32c
 
-from protocol.errors import (
-    CorruptMessage,
-    InvalidRecord,
-    InvalidTimestamp,
-    MessageTooLarge,
-    UnsupportedCompressionType,
-    UnsupportedForMessageFormat,
-)
-from protocol.records import kernels
-from protocol.records.batch import Compression, Record, build, records, scan
-from protocol.records.encode import put_message
-from protocol.records.layout import INT64_MAX, INT64_MIN
-from protocol.records.legacy import wrapped
-from protocol.records.prepare import MOST_RECORD_ERRORS, Produced, inspect, prepare
 from tests.protocol.records.samples import (
     BASE_TIME,
     NOW,
@@ -32,6 +18,20 @@ from tests.protocol.records.samples import (
     random_records,
     vector_record,
 )
+from tidelog.protocol.errors import (
+    CorruptMessage,
+    InvalidRecord,
+    InvalidTimestamp,
+    MessageTooLarge,
+    UnsupportedCompressionType,
+    UnsupportedForMessageFormat,
+)
+from tidelog.protocol.records import kernels
+from tidelog.protocol.records.batch import Compression, Record, build, records, scan
+from tidelog.protocol.records.encode import put_message
+from tidelog.protocol.records.layout import INT64_MAX, INT64_MIN
+from tidelog.protocol.records.legacy import wrapped
+from tidelog.protocol.records.prepare import MOST_RECORD_ERRORS, Produced, inspect, prepare
 
 THREE = [vector_record(i) for i in range(3)]
 

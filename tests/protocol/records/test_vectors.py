@@ -10,11 +10,19 @@ import re
 
 import pytest
 
-from protocol.records.batch import build, find_offset, find_time, records, scan, summarize, verify
-from protocol.records.convert import down_convert
-from protocol.records.layout import Record
-from protocol.records.legacy import wrapped
 from tests.protocol.records.samples import BASE_TIME, VECTORS, append, vector_record
+from tidelog.protocol.records.batch import (
+    build,
+    find_offset,
+    find_time,
+    records,
+    scan,
+    summarize,
+    verify,
+)
+from tidelog.protocol.records.convert import down_convert
+from tidelog.protocol.records.layout import Record
+from tidelog.protocol.records.legacy import wrapped
 
 LOGS = sorted(path.name for path in (VECTORS / "kafka-0.10.2.2").glob("f-*"))
 CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3}

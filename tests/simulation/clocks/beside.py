@@ -8,22 +8,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from broker.groups import offset_expiry
-from config.topic import TopicConfig
-from protocol.records.layout import NO_TIMESTAMP
-from storage.compaction import cleaner
-from storage.log.producers.producer_state import Producers
-from storage.log.times.append_clock import AppendClock
-from storage.segment import time_search
 from tests.simulation.clocks.compacted import CompactedWorld
 from tests.simulation.clocks.lookups import LookupsWorld
 from tests.simulation.clocks.offsets import OffsetsWorld
+from tidelog.broker.groups import offset_expiry
+from tidelog.config.topic import TopicConfig
+from tidelog.protocol.records.layout import NO_TIMESTAMP
+from tidelog.storage.compaction import cleaner
+from tidelog.storage.log.producers.producer_state import Producers
+from tidelog.storage.log.times.append_clock import AppendClock
+from tidelog.storage.segment import time_search
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from storage.segment.segment import Segment
+    from tidelog.storage.segment.segment import Segment
 
 LOOKUPS_EVERY = 5  # seeds
 REACHED_BY = time_search._reached_by

@@ -8,20 +8,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from storage.directory.opening_clock import ClockNow
-from storage.time.corrections import ClockHistory, ForwardStep
-from storage.time.trusted_clock import Leap, Reading, StepBack, TrustedClock
 from tests.simulation.clocks.machine import PAUSE_MS, TOLERANCE_MS, Exemptions
 from tests.simulation.clocks.settings import DAY, HOUR, MINUTE, RELEASED_MS, SECOND, YEAR
+from tidelog.storage.directory.opening_clock import ClockNow
+from tidelog.storage.time.corrections import ClockHistory, ForwardStep
+from tidelog.storage.time.trusted_clock import Leap, Reading, StepBack, TrustedClock
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Callable, Iterable
 
-    from storage.directory.store import LogStore
-    from storage.log.partition import Partition
-    from storage.time.trusted_clock import Change
     from tests.simulation.clocks.machine import Machine
+    from tidelog.storage.directory.store import LogStore
+    from tidelog.storage.log.partition import Partition
+    from tidelog.storage.time.trusted_clock import Change
 
 ERRORS = [
     *(20 * SECOND, 5 * MINUTE, HOUR, DAY, 10 * DAY, 60 * DAY, YEAR, 10 * YEAR),

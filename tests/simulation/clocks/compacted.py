@@ -15,13 +15,13 @@ import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from config.topic import TopicConfig
-from protocol.records.batch import Record, build, records, scan
-from storage.directory.store import LogStore
 from tests.simulation.clocks.model import BrokenPromiseError
 from tests.simulation.clocks.settings import DAY, HOUR
 from tests.simulation.clocks.timeline import Timeline
 from tests.storage.cleaning import clean
+from tidelog.config.topic import TopicConfig
+from tidelog.protocol.records.batch import Record, build, records, scan
+from tidelog.storage.directory.store import LogStore
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -29,12 +29,12 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from storage import files
 from tests.simulation.clocks.beside import lives
 from tests.simulation.clocks.planted import PLANTED, planted
 from tests.simulation.clocks.world import World
 from tests.simulation.disks import Unsynced
 from tests.simulation.seeds import BrokenSeedError, play
+from tidelog.storage import files
 
 STEPS = 40
 _TRACE_LINES = 60

@@ -8,12 +8,12 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
-from config.topic import TopicConfig
-from protocol.records.batch import Record, build
-from storage import files
-from storage.log.partition import Partition
 from tests.simulation.clocks.model import BrokenPromiseError
 from tests.simulation.disks import Unsynced
+from tidelog.config.topic import TopicConfig
+from tidelog.protocol.records.batch import Record, build
+from tidelog.storage import files
+from tidelog.storage.log.partition import Partition
 
 if TYPE_CHECKING:
     from pathlib import Path

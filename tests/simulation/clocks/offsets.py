@@ -16,26 +16,26 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
-from broker.groups import offset_expiry
-from broker.groups.group import Group
-from broker.groups.messages import State
-from broker.groups.offsets_topic import TOPIC, GroupReader
-from broker.groups.store import Committed, StoredGroup
-from broker.topics.settings import Settings
-from config.broker.settings import BrokerConfig
-from config.topic import TopicConfig
-from protocol.records.batch import Record, build
-from protocol.records.layout import NO_TIMESTAMP
-from storage.directory.store import LogStore
-from storage.time import stamping
 from tests.simulation.clocks.model import BrokenPromiseError
 from tests.simulation.clocks.settings import DAY, HOUR
 from tests.simulation.clocks.timeline import Timeline
+from tidelog.broker.groups import offset_expiry
+from tidelog.broker.groups.group import Group
+from tidelog.broker.groups.messages import State
+from tidelog.broker.groups.offsets_topic import TOPIC, GroupReader
+from tidelog.broker.groups.store import Committed, StoredGroup
+from tidelog.broker.topics.settings import Settings
+from tidelog.config.broker.settings import BrokerConfig
+from tidelog.config.topic import TopicConfig
+from tidelog.protocol.records.batch import Record, build
+from tidelog.protocol.records.layout import NO_TIMESTAMP
+from tidelog.storage.directory.store import LogStore
+from tidelog.storage.time import stamping
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from storage.time.trusted_clock import Change
+    from tidelog.storage.time.trusted_clock import Change
 
 STEPS = 40
 TOPIC_ID = uuid.UUID(int=15)

@@ -10,14 +10,14 @@ import contextlib
 from typing import TYPE_CHECKING, Any, NamedTuple
 from unittest import mock
 
-from storage.log.retention import explanation, retainer
-from storage.log.times import partition_times
-from storage.log.times.append_clock import AppendClock
-from storage.time.adoption import Adoptions
-from storage.time.timestamp import MAX_TIMESTAMP
-from storage.time.trusted_clock import TrustedClock
 from tests.simulation.clocks.beside import MISTAKES
 from tests.time_rules import time_rules
+from tidelog.storage.log.retention import explanation, retainer
+from tidelog.storage.log.times import partition_times
+from tidelog.storage.log.times.append_clock import AppendClock
+from tidelog.storage.time.adoption import Adoptions
+from tidelog.storage.time.timestamp import MAX_TIMESTAMP
+from tidelog.storage.time.trusted_clock import TrustedClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

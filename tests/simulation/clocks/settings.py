@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from config.setting import LONG_MAX
 from tests.simulation.clocks.model import Rules
+from tidelog.config.setting import LONG_MAX
 
 if TYPE_CHECKING:
     import random

@@ -12,9 +12,6 @@ import uuid
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from config.topic import TopicConfig
-from protocol.records.batch import Record, build
-from storage.directory.store import LogStore
 from tests.simulation.clocks.broker import ERRORS, BrokerClock
 from tests.simulation.clocks.machine import Machine
 from tests.simulation.clocks.model import Batch, BrokenPromiseError, Model
@@ -29,6 +26,9 @@ from tests.simulation.clocks.settings import (
     choose,
     rules_of,
 )
+from tidelog.config.topic import TopicConfig
+from tidelog.protocol.records.batch import Record, build
+from tidelog.storage.directory.store import LogStore
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,22 +9,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from broker.metadata import records
-from broker.metadata.brokers.records import LIVE_PREFIX, REGISTRATION_PREFIX
-from broker.metadata.records import PartitionRecord, TopicRecord
-from broker.metadata.store import Delete
-from broker.replication.controller import reassignment
-from protocol.errors import BrokerError
-from storage.time.corrections import ForwardStep
 from tests.simulation.replication.cluster.coordinating import TOPIC
 from tests.simulation.replication.cluster.network import CLIENTS
 from tests.simulation.replication.cluster.settings import stored_assignment
+from tidelog.broker.metadata import records
+from tidelog.broker.metadata.brokers.records import LIVE_PREFIX, REGISTRATION_PREFIX
+from tidelog.broker.metadata.records import PartitionRecord, TopicRecord
+from tidelog.broker.metadata.store import Delete
+from tidelog.broker.replication.controller import reassignment
+from tidelog.protocol.errors import BrokerError
+from tidelog.storage.time.corrections import ForwardStep
 
 if TYPE_CHECKING:
-    from broker.metadata.memory import MemoryState
-    from broker.metadata.store import Operation
     from tests.simulation.replication.cluster.replica import Replica
     from tests.simulation.replication.world import World
+    from tidelog.broker.metadata.memory import MemoryState
+    from tidelog.broker.metadata.store import Operation
 
 ADMINISTRATOR = CLIENTS - 1
 TIMEOUT_MS = 2_000

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from protocol.errors import ErrorCode
 from tests.simulation.replication.cluster.network import CLIENTS
 from tests.simulation.replication.cluster.requests import Produce
+from tidelog.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from tests.simulation.replication.cluster.log import Batch

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from protocol.errors import ErrorCode
 from tests.simulation.replication.checking.ledger import BrokenInvariantError
 from tests.simulation.replication.clients import BACKOFF_MS, TIMEOUT_MS, Client
 from tests.simulation.replication.cluster.coordinating import TOPIC
+from tidelog.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from tests.simulation.replication.world import World

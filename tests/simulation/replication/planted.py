@@ -10,27 +10,6 @@ import contextlib
 from typing import TYPE_CHECKING, Any, NamedTuple
 from unittest import mock
 
-from broker.coordination.ownership import Ownership
-from broker.membership import clean_start, registration
-from broker.metadata.store import Compare
-from broker.replication import in_sync, isr_change, leadership, transactions
-from broker.replication.controller import controller, election, reassignment
-from broker.replication.follower import Follower
-from broker.replication.in_sync import InSyncReplicas
-from broker.replication.leader import Leader
-from broker.replication.leadership import Leadership
-from broker.replication.lease import Lease
-from broker.replication.messages import NO_EPOCH, AdvanceHighWatermark, Diverging
-from protocol.errors import ErrorCode, NotLeaderOrFollower
-from protocol.group_errors import NotCoordinator
-from storage.log import appender
-from storage.log.compactor import Compactor
-from storage.log.epochs import LeaderEpochs
-from storage.log.replication import leader_state, truncater
-from storage.log.retention.retainer import Retainer
-from storage.segment.append_times import AppendTimes
-from storage.segment.appended import entries
-from storage.time.timestamp import exceeds
 from tests.simulation.replication.cluster.log import Log
 from tests.simulation.replication.cluster.replica import Replica
 from tests.storage.replicas.planted import (
@@ -40,6 +19,27 @@ from tests.storage.replicas.planted import (
     lower_always,
     without,
 )
+from tidelog.broker.coordination.ownership import Ownership
+from tidelog.broker.membership import clean_start, registration
+from tidelog.broker.metadata.store import Compare
+from tidelog.broker.replication import in_sync, isr_change, leadership, transactions
+from tidelog.broker.replication.controller import controller, election, reassignment
+from tidelog.broker.replication.follower import Follower
+from tidelog.broker.replication.in_sync import InSyncReplicas
+from tidelog.broker.replication.leader import Leader
+from tidelog.broker.replication.leadership import Leadership
+from tidelog.broker.replication.lease import Lease
+from tidelog.broker.replication.messages import NO_EPOCH, AdvanceHighWatermark, Diverging
+from tidelog.protocol.errors import ErrorCode, NotLeaderOrFollower
+from tidelog.protocol.group_errors import NotCoordinator
+from tidelog.storage.log import appender
+from tidelog.storage.log.compactor import Compactor
+from tidelog.storage.log.epochs import LeaderEpochs
+from tidelog.storage.log.replication import leader_state, truncater
+from tidelog.storage.log.retention.retainer import Retainer
+from tidelog.storage.segment.append_times import AppendTimes
+from tidelog.storage.segment.appended import entries
+from tidelog.storage.time.timestamp import exceeds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

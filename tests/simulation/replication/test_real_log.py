@@ -8,8 +8,6 @@ from uuid import UUID
 
 import pytest
 
-from protocol.errors import KafkaStorageError
-from storage import files
 from tests.simulation.replication.checking.ledger import BrokenInvariantError, Ledger
 from tests.simulation.replication.checking.lookups import check_lookups
 from tests.simulation.replication.cluster.disk import BEGIN_MS
@@ -18,6 +16,8 @@ from tests.simulation.replication.cluster.settings import Settings
 from tests.simulation.replication.planted import PLANTED, planted
 from tests.simulation.replication.real.disk import RealDisk
 from tests.storage.replicas.replica import Router
+from tidelog.protocol.errors import KafkaStorageError
+from tidelog.storage import files
 
 KEY = "topic/0"
 BATCHES = 8

@@ -13,8 +13,6 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING, Any
 
-from broker.metadata import records
-from broker.metadata.names import written_id
 from tests.simulation.replication.administrators import Administrators
 from tests.simulation.replication.checking.invariants import Checker
 from tests.simulation.replication.checking.liveness import check_liveness
@@ -29,14 +27,16 @@ from tests.simulation.replication.members import Member
 from tests.simulation.replication.planted import PLANTED, Mistake, planted
 from tests.simulation.replication.real.storage import Storage, has_real_storage
 from tests.simulation.seeds import BrokenSeedError
+from tidelog.broker.metadata import records
+from tidelog.broker.metadata.names import written_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from uuid import UUID
 
-    from broker.replication.follower import Follower
-    from broker.replication.messages import FetchRequest
     from tests.simulation.replication.cluster.replica import Replica
+    from tidelog.broker.replication.follower import Follower
+    from tidelog.broker.replication.messages import FetchRequest
 
 FAULTS_MS = 20_000
 PEACE_MS = 20_000

@@ -7,18 +7,18 @@ import threading
 
 import pytest
 
-from protocol.errors import BrokerError, CorruptMessage
-from protocol.records.batch import Record, build, records, scan
-from storage import files
-from storage.compaction import cleaner, job
-from storage.compaction.cleaner import Cleaner
-from storage.log import lookup, slices
-from storage.log.rolling import roll
-from storage.log.state import LogState
-from storage.log.version import Ends
-from storage.segment import transaction_index
-from storage.segment.appended.layout import Layout
 from tests.storage.cleaning import clean, clean_directory
+from tidelog.protocol.errors import BrokerError, CorruptMessage
+from tidelog.protocol.records.batch import Record, build, records, scan
+from tidelog.storage import files
+from tidelog.storage.compaction import cleaner, job
+from tidelog.storage.compaction.cleaner import Cleaner
+from tidelog.storage.log import lookup, slices
+from tidelog.storage.log.rolling import roll
+from tidelog.storage.log.state import LogState
+from tidelog.storage.log.version import Ends
+from tidelog.storage.segment import transaction_index
+from tidelog.storage.segment.appended.layout import Layout
 
 KEEP_MS = 1_000
 

@@ -15,19 +15,19 @@ from types import SimpleNamespace
 
 import pytest
 
-from config.topic import TopicConfig
-from protocol.errors import BrokerError, KafkaStorageError
-from protocol.records.batch import Record, build, records, scan
-from storage import files
-from storage.compaction import cleaned_segment, swap
-from storage.compaction.cleaner import Cleaner
-from storage.directory.store import LogStore
-from storage.log.compactor import Compactor
-from storage.log.recovery import leftovers
-from storage.segment import transaction_index
 from tests.simulation.power_loss import Disk, PowerLoss
 from tests.storage.cleaning import clean
 from tests.storage.conftest import TOPIC_ID
+from tidelog.config.topic import TopicConfig
+from tidelog.protocol.errors import BrokerError, KafkaStorageError
+from tidelog.protocol.records.batch import Record, build, records, scan
+from tidelog.storage import files
+from tidelog.storage.compaction import cleaned_segment, swap
+from tidelog.storage.compaction.cleaner import Cleaner
+from tidelog.storage.directory.store import LogStore
+from tidelog.storage.log.compactor import Compactor
+from tidelog.storage.log.recovery import leftovers
+from tidelog.storage.segment import transaction_index
 
 SETTINGS = {
     "cleanup_policy": ("compact",),

@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from protocol.records.batch import Record, build, records, scan
 from tests.storage.cleaning import clean
 from tests.storage.segment.test_dump_log_segments import dump, pytestmark
+from tidelog.protocol.records.batch import Record, build, records, scan
 
 __all__ = ["pytestmark"]
 NOW, RETENTION_MS = 50_000, 777

@@ -2,12 +2,12 @@
 
 import pytest
 
-from config.setting import LONG_MAX
-from config.topic import TopicConfig
-from storage.compaction import plan
-from storage.compaction.plan import LAG, NOT_SEEN, NOTHING, RATIO, Part, Rules, judge
-from storage.time.rolling import rolling_of
-from storage.time.segment_times import SegmentTimes
+from tidelog.config.setting import LONG_MAX
+from tidelog.config.topic import TopicConfig
+from tidelog.storage.compaction import plan
+from tidelog.storage.compaction.plan import LAG, NOT_SEEN, NOTHING, RATIO, Part, Rules, judge
+from tidelog.storage.time.rolling import rolling_of
+from tidelog.storage.time.segment_times import SegmentTimes
 
 
 def part(end, size=100, first=0, largest=0, append=None):

@@ -12,16 +12,16 @@ from typing import NamedTuple
 
 import pytest
 
-from config.topic import TopicConfig
-from protocol.records import survivors
-from protocol.records.batch import Record, build, records, scan
-from protocol.records.layout import NO_TIMESTAMP
-from storage.compaction import cleaned_segment, cleaner, decided_transactions, plan
-from storage.compaction.cleaner import Cleaner
-from storage.log.compactor import Compactor
-from storage.segment.appended.cursor import Cursor
-from storage.time.timestamp import or_none
 from tests.storage.cleaning import clean
+from tidelog.config.topic import TopicConfig
+from tidelog.protocol.records import survivors
+from tidelog.protocol.records.batch import Record, build, records, scan
+from tidelog.protocol.records.layout import NO_TIMESTAMP
+from tidelog.storage.compaction import cleaned_segment, cleaner, decided_transactions, plan
+from tidelog.storage.compaction.cleaner import Cleaner
+from tidelog.storage.log.compactor import Compactor
+from tidelog.storage.segment.appended.cursor import Cursor
+from tidelog.storage.time.timestamp import or_none
 
 LOGS = int(os.environ.get("TIDELOG_COMPACTED_LOGS", "25"))
 DELETE_RETENTION_MS = 500

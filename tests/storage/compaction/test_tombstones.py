@@ -2,10 +2,10 @@
 
 import pytest
 
-from protocol.records.batch import Record, build
 from tests.storage.cleaning import clean
 from tests.storage.compaction.test_compaction import rows
 from tests.time_rules import time_rules
+from tidelog.protocol.records.batch import Record, build
 
 KEEP_MS = 1_000  # delete.retention.ms of these logs
 

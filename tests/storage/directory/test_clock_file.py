@@ -5,9 +5,9 @@ import zlib
 
 import pytest
 
-from storage.directory.clock_file import StoredClock, read_clock, write_clock
-from storage.time.corrections import ClockHistory, ForwardStep
-from storage.time.trusted_clock import ClockState, Course, Leap, Reading, StepBack
+from tidelog.storage.directory.clock_file import StoredClock, read_clock, write_clock
+from tidelog.storage.time.corrections import ClockHistory, ForwardStep
+from tidelog.storage.time.trusted_clock import ClockState, Course, Leap, Reading, StepBack
 
 FULL = StoredClock(
     7,

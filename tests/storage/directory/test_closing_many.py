@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from config.topic import TopicConfig
-from protocol.errors import KafkaStorageError
-from protocol.records.batch import Record, build
-from storage import file_systems, files
-from storage.directory import parallel
-from storage.directory.store import LogStore
-from storage.log import lookup
 from tests.simulation import disks
 from tests.simulation.power_loss import Disk, PowerLoss
+from tidelog.config.topic import TopicConfig
+from tidelog.protocol.errors import KafkaStorageError
+from tidelog.protocol.records.batch import Record, build
+from tidelog.storage import file_systems, files
+from tidelog.storage.directory import parallel
+from tidelog.storage.directory.store import LogStore
+from tidelog.storage.log import lookup
 
 CONFIG = TopicConfig()
 ID = uuid.UUID(int=99)

@@ -18,16 +18,16 @@ from collections import Counter
 
 import pytest
 
-from config.topic import TopicConfig
-from protocol.records.batch import Record, build, records
-from storage.directory import log_directory
-from storage.directory.store import LogStore
-from storage.log.recovery import clean_stop, unknown_append_times, verification
-from storage.log.times import partition_times
-from storage.segment.append_times import AppendTimes
-from storage.segment.appended import layout
-from storage.segment.segment import Segment
 from tests.storage.conftest import TOPIC_ID
+from tidelog.config.topic import TopicConfig
+from tidelog.protocol.records.batch import Record, build, records
+from tidelog.storage.directory import log_directory
+from tidelog.storage.directory.store import LogStore
+from tidelog.storage.log.recovery import clean_stop, unknown_append_times, verification
+from tidelog.storage.log.times import partition_times
+from tidelog.storage.segment.append_times import AppendTimes
+from tidelog.storage.segment.appended import layout
+from tidelog.storage.segment.segment import Segment
 
 CUTS = int(os.environ.get("TIDELOG_CUTS", "100"))
 FIRST = int(os.environ.get("TIDELOG_CUTS_SEED", "0"))
@@ -136,8 +136,8 @@ def whole(data):
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("storage.files.os.fsync", lambda _: None)
-        patch.setattr("storage.files.os.fdatasync", lambda _: None)
+        patch.setattr("tidelog.storage.files.os.fsync", lambda _: None)
+        patch.setattr("tidelog.storage.files.os.fdatasync", lambda _: None)
         logs = [Made(tmp_path_factory.mktemp(f"format{m}") / "made", m) for m in range(3)]
         trimmed = Made(tmp_path_factory.mktemp("trimmed") / "made", 2, is_trimmed=True)
         return [*logs, trimmed]

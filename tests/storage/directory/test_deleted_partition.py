@@ -4,10 +4,10 @@ import threading
 
 import pytest
 
-from protocol.errors import UnknownTopicOrPartition
-from storage import files
 from tests.simulation.disks import Disk
 from tests.storage.conftest import TOPIC_ID
+from tidelog.protocol.errors import UnknownTopicOrPartition
+from tidelog.storage import files
 
 
 def contents_of(directory):

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from config.topic import TopicConfig
-from protocol.records.batch import Record, build, records, scan
-from storage import filenames
-from storage.directory.store import LogDirectoryError, LogStore
-from storage.log.recovery import leftovers
-from storage.log.recovery.leftovers import tidy
+from tidelog.config.topic import TopicConfig
+from tidelog.protocol.records.batch import Record, build, records, scan
+from tidelog.storage import filenames
+from tidelog.storage.directory.store import LogDirectoryError, LogStore
+from tidelog.storage.log.recovery import leftovers
+from tidelog.storage.log.recovery.leftovers import tidy
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "kafka-0.10.2.2"
 PLAIN = "f-0.10.2-CreateTime-none-c0102-0"

@@ -4,10 +4,10 @@ import os
 
 import pytest
 
-from protocol.records.batch import Record, build
-from storage import files
-from storage.segment import log_file
 from tests.storage.conftest import TOPIC_ID
+from tidelog.protocol.records.batch import Record, build
+from tidelog.storage import files
+from tidelog.storage.segment import log_file
 
 PARTITIONS = 40
 RECENT = 4

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage import filenames, files
-from storage.directory.registration_file import (
+from tests.simulation.power_loss import Disk, PowerLoss
+from tidelog.storage import filenames, files
+from tidelog.storage.directory.registration_file import (
     DirectoryState,
     RegistrationFileError,
     parse_state,
     read_state,
     write_state,
 )
-from tests.simulation.power_loss import Disk, PowerLoss
 
 STATE = DirectoryState("d", "a", "b", "boot", is_stopped=True, cluster="c", broker=3)
 

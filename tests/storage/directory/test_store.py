@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from config.topic import TopicConfig
-from protocol.errors import KafkaStorageError, TopicAlreadyExists
-from protocol.records.batch import Record, build
-from storage import files
-from storage.directory.store import LogDirectoryError, LogStore
+from tidelog.config.topic import TopicConfig
+from tidelog.protocol.errors import KafkaStorageError, TopicAlreadyExists
+from tidelog.protocol.records.batch import Record, build
+from tidelog.storage import files
+from tidelog.storage.directory.store import LogDirectoryError, LogStore
 
 CONFIG = TopicConfig()
 ID = uuid.UUID(int=99)
@@ -67,8 +67,8 @@ def test_a_lock_alone_changes_nothing(make_store, tmp_path):
 def test_another_process_is_kept_out(make_store, tmp_path):
     opened(make_store())
     code = (
-        "import sys; from pathlib import Path; from storage.directory.store import LogStore;"
-        "from config.topic import TopicConfig;"
+        "import sys; from pathlib import Path; from tidelog.storage.directory.store import LogStore;"
+        "from tidelog.config.topic import TopicConfig;"
         "LogStore([Path(sys.argv[1])], default_config=TopicConfig()).open(0)"
     )
     run = subprocess.run(
@@ -173,7 +173,7 @@ def test_a_partition_that_cannot_be_made_leaves_nothing(make_store, tmp_path, mo
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("storage.checkpoints.write_topic_id", full)
+    monkeypatch.setattr("tidelog.storage.checkpoints.write_topic_id", full)
     with pytest.raises(KafkaStorageError, match="t-0 cannot be created"):
         store.create_partition("t", ID, 0, CONFIG, 0)
     assert store.names() == []

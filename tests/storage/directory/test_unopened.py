@@ -5,12 +5,12 @@ from functools import partial
 
 import pytest
 
-from storage.directory.store import LogStore
-from storage.log import lookup
-from storage.log.rolling import roll
-from storage.log.times import partition_times
-from storage.time.lookup import Target
-from storage.would_block import WouldBlock
+from tidelog.storage.directory.store import LogStore
+from tidelog.storage.log import lookup
+from tidelog.storage.log.rolling import roll
+from tidelog.storage.log.times import partition_times
+from tidelog.storage.time.lookup import Target
+from tidelog.storage.would_block import WouldBlock
 
 DAY = 86_400_000
 SETTINGS = {"retention_ms": DAY, "segment_bytes": 200, "index_interval_bytes": 100}
@@ -150,7 +150,7 @@ def test_a_lookup_that_may_not_block_raises_until_the_indexes_are_cached(log, mo
     for ask, _ in asked:
         ask(may_block=False)  # the log is short
     log.partition.segments[0].rest()
-    monkeypatch.setattr("storage.log.reader._SHORT_LOG_BYTES", 0)
+    monkeypatch.setattr("tidelog.storage.log.reader._SHORT_LOG_BYTES", 0)
     for ask, _ in asked:
         with pytest.raises(WouldBlock):
             ask(may_block=False)
@@ -166,7 +166,7 @@ def test_the_largest_time_in_a_segment_at_rest_would_block(log, monkeypatch):
     log.append([9000], now=9000)
     log.append([1006], now=9001)
     roll(log.partition.state)
-    monkeypatch.setattr("storage.log.reader._SHORT_LOG_BYTES", 0)
+    monkeypatch.setattr("tidelog.storage.log.reader._SHORT_LOG_BYTES", 0)
     with pytest.raises(WouldBlock):
         log.partition.reader.find_largest_time(upper_offset=7, may_block=False)
     assert log.partition.reader.find_largest_time(upper_offset=7) == (5, 9000)

@@ -2,10 +2,10 @@
 
 import pytest
 
-from protocol.errors import CorruptMessage, MessageTooLarge
-from protocol.records.batch import Record, build
-from storage.log import appender
-from storage.would_block import NeedsMemory, WouldBlock
+from tidelog.protocol.errors import CorruptMessage, MessageTooLarge
+from tidelog.protocol.records.batch import Record, build
+from tidelog.storage.log import appender
+from tidelog.storage.would_block import NeedsMemory, WouldBlock
 
 GZIP = 1
 

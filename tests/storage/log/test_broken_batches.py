@@ -6,8 +6,8 @@ import struct
 
 import pytest
 
-from protocol.errors import CorruptMessage
-from protocol.records.batch import scan
+from tidelog.protocol.errors import CorruptMessage
+from tidelog.protocol.records.batch import scan
 
 COUNT, BROKEN = 50, 20
 LENGTH_AT, MAGIC_AT = 8, 16

@@ -5,8 +5,8 @@ import os
 
 import pytest
 
-from protocol.errors import KafkaStorageError
-from storage import files
+from tidelog.protocol.errors import KafkaStorageError
+from tidelog.storage import files
 
 
 class Disk:

@@ -4,14 +4,14 @@ import threading
 
 import pytest
 
-from config.topic import TopicConfig
-from protocol.errors import KafkaStorageError
-from storage import files
-from storage.log.failures import go_offline
-from storage.log.state import LogState
-from storage.log.times import partition_times
-from storage.segment.appended.layout import END
 from tests.simulation.disks import Disk
+from tidelog.config.topic import TopicConfig
+from tidelog.protocol.errors import KafkaStorageError
+from tidelog.storage import files
+from tidelog.storage.log.failures import go_offline
+from tidelog.storage.log.state import LogState
+from tidelog.storage.log.times import partition_times
+from tidelog.storage.segment.appended.layout import END
 
 
 @pytest.fixture
@@ -315,7 +315,7 @@ def boot(log, name):
     kept = partition.directory / "partition.times"
     data = bytearray(kept.read_bytes())
     assert data  # of a boot without a name
-    from storage.log.times import partition_times
+    from tidelog.storage.log.times import partition_times
 
     known = partition_times.read(partition.directory)
     partition_times.write(

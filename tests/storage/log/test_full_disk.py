@@ -4,11 +4,11 @@ import errno
 
 import pytest
 
-from protocol.errors import KafkaStorageError
-from storage import files
 from tests.simulation import power_loss
 from tests.simulation.disks import Disk
 from tests.storage.conftest import Log
+from tidelog.protocol.errors import KafkaStorageError
+from tidelog.storage import files
 
 
 @pytest.fixture

@@ -5,13 +5,13 @@ import threading
 
 import pytest
 
-from protocol.errors import KafkaStorageError
-from storage import checkpoints, filenames, files
-from storage.checkpoints import EpochStart, read_epochs, write_epochs
-from storage.log.epochs import NO_EPOCH, LeaderEpochs
-from storage.log.retention.retainer import Retainer
-from storage.would_block import WouldBlock
 from tests.simulation.power_loss import Disk
+from tidelog.protocol.errors import KafkaStorageError
+from tidelog.storage import checkpoints, filenames, files
+from tidelog.storage.checkpoints import EpochStart, read_epochs, write_epochs
+from tidelog.storage.log.epochs import NO_EPOCH, LeaderEpochs
+from tidelog.storage.log.retention.retainer import Retainer
+from tidelog.storage.would_block import WouldBlock
 
 
 @pytest.fixture

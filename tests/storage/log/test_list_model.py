@@ -8,10 +8,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from config.topic import TopicConfig
-from protocol.records.batch import Record, build, records
-from storage.directory.store import LogStore
 from tests.storage.conftest import TOPIC_ID
+from tidelog.config.topic import TopicConfig
+from tidelog.protocol.records.batch import Record, build, records
+from tidelog.storage.directory.store import LogStore
 
 FORMATS = {0: "0.9.0", 1: "0.10.0", 2: "3.0"}
 TIMES = st.sampled_from([-1, -1, -5000, -7, -2, 0, 1, 3, 50, 51, 1000, 5000, 2**62])

@@ -16,18 +16,18 @@ from itertools import count
 
 import pytest
 
-from config.topic import TopicConfig
-from protocol.errors import OffsetOutOfRange
-from protocol.records.batch import Record, build
-from storage.directory.store import LogStore
-from storage.log import lookup
-from storage.log.lookup import AppendedSince
-from storage.log.recovery import unknown_append_times
-from storage.segment.append_times import AppendTimes, Reached
-from storage.segment.appended.layout import UNKNOWN
 from tests.broker.subject import eventually
 from tests.storage.conftest import TOPIC_ID
 from tests.time_rules import time_rules
+from tidelog.config.topic import TopicConfig
+from tidelog.protocol.errors import OffsetOutOfRange
+from tidelog.protocol.records.batch import Record, build
+from tidelog.storage.directory.store import LogStore
+from tidelog.storage.log import lookup
+from tidelog.storage.log.lookup import AppendedSince
+from tidelog.storage.log.recovery import unknown_append_times
+from tidelog.storage.segment.append_times import AppendTimes, Reached
+from tidelog.storage.segment.appended.layout import UNKNOWN
 
 LOOKUPS = int(os.environ.get("TIDELOG_APPEND_LOOKUPS", "4000"))
 SEED = os.environ.get("TIDELOG_APPEND_SEED")

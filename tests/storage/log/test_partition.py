@@ -6,15 +6,15 @@ import warnings
 
 import pytest
 
-from config.topic import TopicConfig
-from protocol.errors import (
+from tidelog.config.topic import TopicConfig
+from tidelog.protocol.errors import (
     KafkaStorageError,
     RecordListTooLarge,
     UnknownTopicOrPartition,
     UnsupportedVersion,
 )
-from protocol.records.batch import Compression, Record, build, scan
-from storage.segment import time_search
+from tidelog.protocol.records.batch import Compression, Record, build, scan
+from tidelog.storage.segment import time_search
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", DeprecationWarning)  # kafka-python's, at import

@@ -5,12 +5,12 @@ import struct
 
 import pytest
 
-from protocol.errors import KafkaStorageError, OffsetOutOfRange
-from protocol.records.batch import scan
-from storage.log import lookup, slices
-from storage.log.times.partition_times import FILE_NAME
-from storage.segment.appended.layout import UNKNOWN
 from tests.storage.cleaning import clean
+from tidelog.protocol.errors import KafkaStorageError, OffsetOutOfRange
+from tidelog.protocol.records.batch import scan
+from tidelog.storage.log import lookup, slices
+from tidelog.storage.log.times.partition_times import FILE_NAME
+from tidelog.storage.segment.appended.layout import UNKNOWN
 
 FORMATS = ("0.9.0", "0.10.0", "3.0")
 
@@ -118,7 +118,7 @@ def test_who_reads_at_the_end_costs_no_read(make_log, monkeypatch):
     times = log.partition.segments[0].append_times
     monkeypatch.setattr(times, "_descriptor", None)
     monkeypatch.setattr(
-        "storage.segment.append_times.files.Descriptor", None
+        "tidelog.storage.segment.append_times.files.Descriptor", None
     )  # fails if it is opened
     for first in range(12, 20):  # the last eight append times are in memory
         _, (one,) = read(log.partition, first)
@@ -228,7 +228,7 @@ def test_append_times_that_cannot_be_read_are_a_storage_error(make_log, monkeypa
     for number in range(9):
         log.append([5], now=1000 + number)
     monkeypatch.setattr(
-        "storage.segment.append_times.AppendTimes.entries_between",
+        "tidelog.storage.segment.append_times.AppendTimes.entries_between",
         lambda *_: (_ for _ in ()).throw(OSError(5, "Input/output error")),
     )
     with pytest.raises(KafkaStorageError):

@@ -4,8 +4,8 @@ import threading
 
 import pytest
 
-from protocol.errors import OffsetOutOfRange
-from protocol.records.batch import records, scan
+from tidelog.protocol.errors import OffsetOutOfRange
+from tidelog.protocol.records.batch import records, scan
 
 
 def offsets_in(fetched):
@@ -73,7 +73,7 @@ def test_a_sequential_reader_needs_no_index(read_log, monkeypatch):
     searched = []
     floor = type(read_log.partition.segments[0].index).floor
     monkeypatch.setattr(
-        "storage.segment.offset_index.OffsetIndex.floor",
+        "tidelog.storage.segment.offset_index.OffsetIndex.floor",
         lambda index, offset: searched.append(offset) or floor(index, offset),
     )
     offset = 0

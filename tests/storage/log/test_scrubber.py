@@ -6,11 +6,11 @@ import itertools
 
 import pytest
 
-from protocol.records.batch import Compression, scan
-from storage.log import scrubber
-from storage.log.rolling import roll
-from storage.log.scrubber import Scrubbing
-from storage.segment.scrub import Place, scrub
+from tidelog.protocol.records.batch import Compression, scan
+from tidelog.storage.log import scrubber
+from tidelog.storage.log.rolling import roll
+from tidelog.storage.log.scrubber import Scrubbing
+from tidelog.storage.segment.scrub import Place, scrub
 
 BATCHES = 12
 LEADER_EPOCH = range(12, 16)  # of format 2: outside the checksum, and nothing beside it tells

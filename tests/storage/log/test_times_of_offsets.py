@@ -2,13 +2,13 @@
 
 import pytest
 
-from protocol.errors import OffsetOutOfRange
-from protocol.records.batch import Record, build
-from storage.log import lookup
-from storage.log.rolling import roll
-from storage.log.times.partition_times import FILE_NAME
-from storage.segment.append_times import AppendTimes
 from tests.storage.cleaning import clean
+from tidelog.protocol.errors import OffsetOutOfRange
+from tidelog.protocol.records.batch import Record, build
+from tidelog.storage.log import lookup
+from tidelog.storage.log.rolling import roll
+from tidelog.storage.log.times.partition_times import FILE_NAME
+from tidelog.storage.segment.append_times import AppendTimes
 
 
 def record(offset, time):

@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from protocol.errors import NotLeaderOrFollower, UnknownTopicOrPartition
-from protocol.records.batch import records
-from storage import files
-from storage.log import slices
-from storage.segment import log_file
+from tidelog.protocol.errors import NotLeaderOrFollower, UnknownTopicOrPartition
+from tidelog.protocol.records.batch import records
+from tidelog.storage import files
+from tidelog.storage.log import slices
+from tidelog.storage.segment import log_file
 
 
 @pytest.fixture

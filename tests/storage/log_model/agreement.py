@@ -5,17 +5,17 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
-from protocol.records.batch import records
-from storage.log import slices
-from storage.segment.appended import layout as append_entries
-from storage.segment.batch_headers import last_offset_at
-from storage.time.timestamp import later
+from tidelog.protocol.records.batch import records
+from tidelog.storage.log import slices
+from tidelog.storage.segment.appended import layout as append_entries
+from tidelog.storage.segment.batch_headers import last_offset_at
+from tidelog.storage.time.timestamp import later
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from storage.log.partition import Partition
     from tests.storage.log_model.model import ModelLog
+    from tidelog.storage.log.partition import Partition
 
 TIMES = (-7, 0, 400, 500, 501, 3_000, 8_999, 12_000)
 

@@ -7,19 +7,19 @@ import shutil
 import uuid
 from typing import TYPE_CHECKING
 
-from protocol.records.batch import Record, build
-from storage import files
-from storage.directory.store import LogStore
 from tests.simulation.power_loss import Disk, PowerLoss
 from tests.storage.log_model import agreement
 from tests.storage.log_model.model import Batch, ModelLog, Row
+from tidelog.protocol.records.batch import Record, build
+from tidelog.storage import files
+from tidelog.storage.directory.store import LogStore
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from config.topic import TopicConfig
+    from tidelog.config.topic import TopicConfig
 
 RELEASES = ("0.9.0", "0.10.2", "3.0")
 CODECS = {0: (0, 0, 1, 2), 1: (0, 0, 1, 3), 2: (0, 0, 1, 4)}

@@ -9,14 +9,14 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
-from config.topic import TopicConfig
-from protocol.records.batch import Record, build
-from storage.checkpoints import EpochStart
-from storage.log.high_watermark import Role
-from storage.log.replication.leader_state import LeaderState
-from storage.log.replication.received import AppendedFrom
 from tests.storage.log_model import agreement
 from tests.storage.log_model.host import CODECS, RELEASES, Host, prefixes
+from tidelog.config.topic import TopicConfig
+from tidelog.protocol.records.batch import Record, build
+from tidelog.storage.checkpoints import EpochStart
+from tidelog.storage.log.high_watermark import Role
+from tidelog.storage.log.replication.leader_state import LeaderState
+from tidelog.storage.log.replication.received import AppendedFrom
 
 if TYPE_CHECKING:
     from pathlib import Path

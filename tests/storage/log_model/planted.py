@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from storage.log.epochs import LeaderEpochs
-from storage.log.recovery import gaps
-from storage.log.replication import replica, truncater
-from storage.log.replication.replica import Replica
-from storage.log.replication.truncater import Truncater
-from storage.log.state import LogState
-from storage.log.times import largest_event, partition_times
-from storage.log.times.largest_event import LargestEvent
-from storage.log.times.partition_times import Cut
-from storage.segment.append_times import AppendTimes
-from storage.segment.offset_index import OffsetIndex
-from storage.segment.time_index import TimeIndex
+from tidelog.storage.log.epochs import LeaderEpochs
+from tidelog.storage.log.recovery import gaps
+from tidelog.storage.log.replication import replica, truncater
+from tidelog.storage.log.replication.replica import Replica
+from tidelog.storage.log.replication.truncater import Truncater
+from tidelog.storage.log.state import LogState
+from tidelog.storage.log.times import largest_event, partition_times
+from tidelog.storage.log.times.largest_event import LargestEvent
+from tidelog.storage.log.times.partition_times import Cut
+from tidelog.storage.segment.append_times import AppendTimes
+from tidelog.storage.segment.offset_index import OffsetIndex
+from tidelog.storage.segment.time_index import TimeIndex
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from protocol.wire import Buffer
-    from storage.log.producers.producer_state import Producers
+    from tidelog.protocol.wire import Buffer
+    from tidelog.storage.log.producers.producer_state import Producers
 
 CUT_ENDS = LogState.cut_ends
 RECEIVE = replica.receive

@@ -11,10 +11,10 @@ import shutil
 
 import pytest
 
-from storage import files
 from tests.sampling import sampled
 from tests.storage.log_model.life import Life
 from tests.storage.log_model.planted import PLANTED
+from tidelog.storage import files
 
 RUNS = int(os.environ.get("TIDELOG_LOG_MODEL_RUNS", "300"))
 FIRST = int(os.environ.get("TIDELOG_LOG_MODEL_SEED", "0"))

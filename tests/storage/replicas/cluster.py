@@ -11,14 +11,14 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING
 
-from storage import files
-from storage.log import slices
-from storage.log.high_watermark import Role
-from storage.log.replication.received import unpacked
-from storage.time.corrections import ForwardStep
 from tests.storage.log_model.host import prefixes
 from tests.storage.replicas import sameness
 from tests.storage.replicas.replica import Replica, ReplicaLog, Router
+from tidelog.storage import files
+from tidelog.storage.log import slices
+from tidelog.storage.log.high_watermark import Role
+from tidelog.storage.log.replication.received import unpacked
+from tidelog.storage.time.corrections import ForwardStep
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from storage.log import appender
-from storage.log.epochs import LeaderEpochs
-from storage.log.recovery import unknown_append_times
-from storage.log.replication import leader_state, truncater
-from storage.log.replication.replica import Replica
-from storage.log.replication.roles import Roles
-from storage.log.retention.retainer import Retainer
-from storage.log.state import LogState
-from storage.segment.append_times import AppendTimes
-from storage.time.retention import retention_of
-from storage.time.stamping import stamps_at
 from tests.storage.log_model.planted import keep_producers, nothing
+from tidelog.storage.log import appender
+from tidelog.storage.log.epochs import LeaderEpochs
+from tidelog.storage.log.recovery import unknown_append_times
+from tidelog.storage.log.replication import leader_state, truncater
+from tidelog.storage.log.replication.replica import Replica
+from tidelog.storage.log.replication.roles import Roles
+from tidelog.storage.log.retention.retainer import Retainer
+from tidelog.storage.log.state import LogState
+from tidelog.storage.segment.append_times import AppendTimes
+from tidelog.storage.time.retention import retention_of
+from tidelog.storage.time.stamping import stamps_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from storage.time.stamping import Rules, Stamps
+    from tidelog.storage.time.stamping import Rules, Stamps
 
 LEADER_STATE = leader_state.leader_state
 TAKE_CORRECTIONS = leader_state.take_corrections

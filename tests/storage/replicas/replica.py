@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from config.topic import TopicConfig
-from storage import files
 from tests.storage.log_model import agreement
 from tests.storage.log_model.host import RELEASES, Host
 from tests.storage.log_model.model import EVENT_SLACK_MS, Batch, ModelLog, larger
+from tidelog.config.topic import TopicConfig
+from tidelog.storage import files
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Sequence
     from pathlib import Path
 
-    from protocol.wire import Buffer
     from tests.simulation.power_loss import Disk
+    from tidelog.protocol.wire import Buffer
 
 
 class Router(files.System):

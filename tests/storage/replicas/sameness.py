@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from storage.time.corrections import judged
 from tests.storage.log_model import agreement
+from tidelog.storage.time.corrections import judged
 
 if TYPE_CHECKING:
     from tests.storage.log_model.model import Batch, ModelLog

@@ -11,10 +11,10 @@ import shutil
 
 import pytest
 
-from storage import files
 from tests.sampling import sampled
 from tests.storage.replicas.cluster import Cluster
 from tests.storage.replicas.planted import PLANTED
+from tidelog.storage import files
 
 RUNS = int(os.environ.get("TIDELOG_REPLICA_RUNS", "300"))
 FIRST = int(os.environ.get("TIDELOG_REPLICA_SEED", "0"))

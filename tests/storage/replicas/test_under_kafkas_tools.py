@@ -10,10 +10,10 @@ import sys
 
 import pytest
 
-from storage import files
 from tests.storage.replicas.cluster import Cluster
 from tests.storage.segment import test_dump_log_segments as kafka
 from tests.storage.segment.test_dump_log_segments_of_many import COMPLAINTS
+from tidelog.storage import files
 
 LIVES = range(100, 110)
 OFFSET = re.compile(r"^\| offset: (\d+) ", re.MULTILINE)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from storage import filenames, files
+from tidelog.storage import filenames, files
 
 
 class Reads(files.System):

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from crc32c import crc32c
 
-from protocol.errors import NotLeaderOrFollower
-from protocol.records.batch import Record, build
-from storage import filenames
-from storage.log.high_watermark import Role
-from storage.log.replication.leader_state import LeaderState
-from storage.log.replication.received import AppendedFrom
-from storage.segment import survey
+from tidelog.protocol.errors import NotLeaderOrFollower
+from tidelog.protocol.records.batch import Record, build
+from tidelog.storage import filenames
+from tidelog.storage.log.high_watermark import Role
+from tidelog.storage.log.replication.leader_state import LeaderState
+from tidelog.storage.log.replication.received import AppendedFrom
+from tidelog.storage.segment import survey
 
 _OURS = ("partition.times", "*.appendtimes", "*.negativetimes")
 _COUNT = 400

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage import files
-from storage.segment.append_times import AppendTimes
-from storage.segment.appended.cursor import Cursor
-from storage.segment.appended.layout import END, ENTRY, UNKNOWN, Layout
+from tidelog.storage import files
+from tidelog.storage.segment.append_times import AppendTimes
+from tidelog.storage.segment.appended.cursor import Cursor
+from tidelog.storage.segment.appended.layout import END, ENTRY, UNKNOWN, Layout
 
 SIZE = {1: 12, 2: 16}
 

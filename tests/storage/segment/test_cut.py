@@ -2,11 +2,11 @@
 
 import pytest
 
-from protocol.records.batch import Record, build, scan
-from storage import filenames
-from storage.log.replication.received import receive
-from storage.segment import transaction_index
-from storage.segment.transaction_index import Aborted
+from tidelog.protocol.records.batch import Record, build, scan
+from tidelog.storage import filenames
+from tidelog.storage.log.replication.received import receive
+from tidelog.storage.segment import transaction_index
+from tidelog.storage.segment.transaction_index import Aborted
 
 SIZES = range(10)
 

@@ -4,11 +4,11 @@ import threading
 
 import pytest
 
-from storage import files
-from storage.segment import log_file
-from storage.segment.log_file import Tail
-from storage.segment.named_file import NamedFile
-from storage.segment.segment import Segment
+from tidelog.storage import files
+from tidelog.storage.segment import log_file
+from tidelog.storage.segment.log_file import Tail
+from tidelog.storage.segment.named_file import NamedFile
+from tidelog.storage.segment.segment import Segment
 
 SUFFIXES = (".log", ".index", ".timeindex", ".appendtimes")
 

@@ -11,13 +11,13 @@ import struct
 
 import pytest
 
-from protocol.records.batch import Record, build, records
-from storage.log.rolling import roll
-from storage.log.times import partition_times
-from storage.segment import time_search
-from storage.segment.time_index import TimeIndex
-from storage.would_block import WouldBlock
 from tests.storage.cleaning import clean
+from tidelog.protocol.records.batch import Record, build, records
+from tidelog.storage.log.rolling import roll
+from tidelog.storage.log.times import partition_times
+from tidelog.storage.segment import time_search
+from tidelog.storage.segment.time_index import TimeIndex
+from tidelog.storage.would_block import WouldBlock
 
 HEADER = b"tidn\0\0\0\1"
 ENTRIES = [(-500, 103), (-50, 110), (-7, 112), (0, 113), (9, 120)]

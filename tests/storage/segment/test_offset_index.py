@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.segment.offset_index import OffsetIndex
+from tidelog.storage.segment.offset_index import OffsetIndex
 
 
 def entries_of(index):

@@ -10,18 +10,18 @@ from pathlib import Path
 import pytest
 from crc32c import crc32c
 
-from config.topic import TopicConfig
-from protocol.errors import OffsetOutOfRange
-from protocol.records.batch import records
-from storage import files
-from storage.directory.store import LogStore
-from storage.log.times import partition_times
-from storage.log.times.partition_times import PartitionTimes
-from storage.segment import log_file
-from storage.segment.segment_line import SegmentLine
-from storage.segment.time_index import TimeIndex
-from storage.time.segment_times import SegmentTimes
 from tests.broker.subject import eventually
+from tidelog.config.topic import TopicConfig
+from tidelog.protocol.errors import OffsetOutOfRange
+from tidelog.protocol.records.batch import records
+from tidelog.storage import files
+from tidelog.storage.directory.store import LogStore
+from tidelog.storage.log.times import partition_times
+from tidelog.storage.log.times.partition_times import PartitionTimes
+from tidelog.storage.segment import log_file
+from tidelog.storage.segment.segment_line import SegmentLine
+from tidelog.storage.segment.time_index import TimeIndex
+from tidelog.storage.time.segment_times import SegmentTimes
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "kafka-0.10.2.2"
 

@@ -4,8 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from storage.log.times import partition_times
-from storage.time.adoption import (
+from tests.time.scripts import SCRIPTS
+from tests.time.world import run_part
+from tests.time_rules import time_rules
+from tidelog.storage.log.times import partition_times
+from tidelog.storage.time.adoption import (
     NOT_ADOPTED,
     Adopted,
     Adoptions,
@@ -13,10 +16,7 @@ from storage.time.adoption import (
     adopted_below,
     told_by_leader,
 )
-from storage.time.timestamp import MAX_TIMESTAMP
-from tests.time.scripts import SCRIPTS
-from tests.time.world import run_part
-from tests.time_rules import time_rules
+from tidelog.storage.time.timestamp import MAX_TIMESTAMP
 
 ROOT = Path(__file__).parents[3]
 TWO = (Adopted(10, 100), Adopted(20, 200))

@@ -2,9 +2,9 @@
 
 import pytest
 
-from protocol.errors import KafkaStorageError
-from storage.log.times import partition_times
-from storage.time.append_time import ahead
+from tidelog.protocol.errors import KafkaStorageError
+from tidelog.storage.log.times import partition_times
+from tidelog.storage.time.append_time import ahead
 
 WRONG_MS, RIGHT_MS = 10**15, 1_000
 

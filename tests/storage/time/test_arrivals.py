@@ -9,9 +9,10 @@ from dataclasses import replace
 
 import pytest
 
-from config import TopicConfig
-from protocol.records.plan import PreparedBatch
-from storage.time.arrivals import (
+from tests.time_rules import time_rules
+from tidelog.config import TopicConfig
+from tidelog.protocol.records.plan import PreparedBatch
+from tidelog.storage.time.arrivals import (
     DELAYS_MS,
     LATENESS_MS,
     Arrivals,
@@ -19,8 +20,7 @@ from storage.time.arrivals import (
     expected_of,
     find_unit_mismatch,
 )
-from storage.time.timestamp import MAX_TIMESTAMP
-from tests.time_rules import time_rules
+from tidelog.storage.time.timestamp import MAX_TIMESTAMP
 
 NOW_MS = 1_767_225_600_000
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000

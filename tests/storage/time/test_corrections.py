@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from storage.time.corrections import (
+from tidelog.storage.time.corrections import (
     ClockHistory,
     Correction,
     ForwardStep,
@@ -19,8 +19,8 @@ from storage.time.corrections import (
     step_back,
     with_deleted,
 )
-from storage.time.segment_times import SegmentTimes
-from storage.time.trusted_clock import corrected_time
+from tidelog.storage.time.segment_times import SegmentTimes
+from tidelog.storage.time.trusted_clock import corrected_time
 
 _YEAR = 365 * 86_400_000
 

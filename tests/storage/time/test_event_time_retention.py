@@ -16,15 +16,15 @@ from pathlib import Path
 
 import pytest
 
-from config import BrokerConfig, topic_config
-from config.topic import TopicConfig
-from protocol.records.batch import Record, build, scan
-from storage.log.partition import Partition
-from storage.log.times.largest_event import LargestEvent
-from storage.time.retention import _EventTimes, expires_from
-from storage.time.segment_times import SegmentTimes
-from storage.time.timestamp import later
 from tests.time_rules import time_rules
+from tidelog.config import BrokerConfig, topic_config
+from tidelog.config.topic import TopicConfig
+from tidelog.protocol.records.batch import Record, build, scan
+from tidelog.storage.log.partition import Partition
+from tidelog.storage.log.times.largest_event import LargestEvent
+from tidelog.storage.time.retention import _EventTimes, expires_from
+from tidelog.storage.time.segment_times import SegmentTimes
+from tidelog.storage.time.timestamp import later
 
 MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000
 START = 1_600_000_000_000

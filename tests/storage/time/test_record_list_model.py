@@ -12,19 +12,19 @@ import shutil
 
 import pytest
 
-from config.topic import TopicConfig
-from protocol.records.batch import Record, build
-from storage import filenames
-from storage.directory.store import LogStore
-from storage.log.recovery import unknown_append_times
-from storage.log.times import partition_times
-from storage.segment import survey
-from storage.segment.append_times import AppendTimes
-from storage.segment.offset_index import OffsetIndex
-from storage.segment.segment import Segment
-from storage.segment.time_index import TimeIndex
-from storage.time.segment_times import SegmentTimes
 from tests.storage.conftest import TOPIC_ID
+from tidelog.config.topic import TopicConfig
+from tidelog.protocol.records.batch import Record, build
+from tidelog.storage import filenames
+from tidelog.storage.directory.store import LogStore
+from tidelog.storage.log.recovery import unknown_append_times
+from tidelog.storage.log.times import partition_times
+from tidelog.storage.segment import survey
+from tidelog.storage.segment.append_times import AppendTimes
+from tidelog.storage.segment.offset_index import OffsetIndex
+from tidelog.storage.segment.segment import Segment
+from tidelog.storage.segment.time_index import TimeIndex
+from tidelog.storage.time.segment_times import SegmentTimes
 
 SEEDS = int(os.environ.get("TIDELOG_TIME_SEEDS", "40"))
 STEPS = 60

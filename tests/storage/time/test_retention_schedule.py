@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from storage.time.retention import (
+from tidelog.storage.time.retention import (
     BY_EVENT_TIME,
     BY_SIZE,
     BY_START,
@@ -17,7 +17,7 @@ from storage.time.retention import (
     retention_schedule,
     segments_to_delete,
 )
-from storage.time.segment_times import SegmentTimes
+from tidelog.storage.time.segment_times import SegmentTimes
 
 NOW = 10_000
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from config.topic import TopicConfig
-from storage.time.rolling import Rolling, rolling_of, rolls_from, should_roll
-from storage.time.segment_times import SegmentTimes
+from tidelog.config.topic import TopicConfig
+from tidelog.storage.time.rolling import Rolling, rolling_of, rolls_from, should_roll
+from tidelog.storage.time.segment_times import SegmentTimes
 
 SPAN, INTERVAL, YEARS = 1_000, 10, 10**12
 

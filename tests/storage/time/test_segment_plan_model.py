@@ -18,18 +18,18 @@ from itertools import count
 
 import pytest
 
-from storage.log.times import partition_times
-from storage.log.times.largest_event import LargestEvent
-from storage.segment import survey
-from storage.segment.append_times import AppendTimes
-from storage.segment.offset_index import OffsetIndex
-from storage.segment.segment import Segment
-from storage.segment.time_index import TimeIndex
-from storage.time.retention import _EventTimes
-from storage.time.timestamp import or_none
 from tests.storage.time.segment_plan.life import HIGHEST, seen
 from tests.storage.time.segment_plan.lives import live, visit
 from tests.time_rules import time_rules
+from tidelog.storage.log.times import partition_times
+from tidelog.storage.log.times.largest_event import LargestEvent
+from tidelog.storage.segment import survey
+from tidelog.storage.segment.append_times import AppendTimes
+from tidelog.storage.segment.offset_index import OffsetIndex
+from tidelog.storage.segment.segment import Segment
+from tidelog.storage.segment.time_index import TimeIndex
+from tidelog.storage.time.retention import _EventTimes
+from tidelog.storage.time.timestamp import or_none
 
 LOOKUPS = int(os.environ.get("TIDELOG_MODEL_LOOKUPS", "6000"))
 DECISIONS = int(os.environ.get("TIDELOG_MODEL_DECISIONS", str(LOOKUPS // 30)))

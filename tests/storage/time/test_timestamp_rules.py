@@ -2,12 +2,12 @@
 
 import pytest
 
-from config.topic import TopicConfig
-from storage.time.append_time import append_time
-from storage.time.lookup import is_target, reaches
-from storage.time.retention import expired
-from storage.time.stamping import Rules, Stamps, reported, rules_of, stamps_at
-from storage.time.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP, exceeds, or_none
+from tidelog.config.topic import TopicConfig
+from tidelog.storage.time.append_time import append_time
+from tidelog.storage.time.lookup import is_target, reaches
+from tidelog.storage.time.retention import expired
+from tidelog.storage.time.stamping import Rules, Stamps, reported, rules_of, stamps_at
+from tidelog.storage.time.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP, exceeds, or_none
 
 
 def test_append_time_follows_the_clock_but_never_goes_back():

@@ -1,6 +1,6 @@
 """How long tombstones stay, to the millisecond."""
 
-from storage.time.tombstones import (
+from tidelog.storage.time.tombstones import (
     counted_horizon,
     delete_horizon,
     is_past_horizon,

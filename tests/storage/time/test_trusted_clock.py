@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from storage.time.corrections import ForwardStep
-from storage.time.trusted_clock import Leap, Reading, StepBack, TrustedClock
+from tidelog.storage.time.corrections import ForwardStep
+from tidelog.storage.time.trusted_clock import Leap, Reading, StepBack, TrustedClock
 
 _S = 1000
 _DAY = 86_400 * _S

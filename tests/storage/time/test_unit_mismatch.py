@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from config.instants import parse_instant
-from storage.time.arrivals import find_unit_mismatch, unit_mismatch_ranges, usual_range
-from storage.time.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP
+from tidelog.config.instants import parse_instant
+from tidelog.storage.time.arrivals import find_unit_mismatch, unit_mismatch_ranges, usual_range
+from tidelog.storage.time.timestamp import MAX_TIMESTAMP, MIN_TIMESTAMP
 
 NOW_MS = 1_767_225_600_000  # 2026-01-01T00:00Z
 YEAR_MS = 31_557_600_000
@@ -77,7 +77,7 @@ def test_a_clock_in_1970_suspects_nothing_of_its_days():
 
 @pytest.mark.parametrize("plausible_ms", [0, YEAR_MS, 60 * YEAR_MS])
 def test_another_border_would_be_seen(monkeypatch, plausible_ms):
-    monkeypatch.setattr("storage.time.arrivals._PLAUSIBLE_MS", plausible_ms)
+    monkeypatch.setattr("tidelog.storage.time.arrivals._PLAUSIBLE_MS", plausible_ms)
     nine_years_ago_s = (NOW_MS - 9 * YEAR_MS) // 1_000
     right = unit_of(nine_years_ago_s) == "seconds" and unit_of(946_684_800) is None
     assert not right

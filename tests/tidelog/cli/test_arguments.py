@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 import tidelog
-from config.instants import parse_instant
-from config.release import RELEASED_MS
-from pipeline import options
 from tidelog.cli import parser as cli
 from tidelog.cli.brokers.serve import _overrides
 from tidelog.cli.parser import _parser, main
+from tidelog.config.instants import parse_instant
+from tidelog.config.release import RELEASED_MS
+from tidelog.pipeline import options
 
 ROOT = Path(__file__).parents[3]
 

@@ -8,9 +8,9 @@ import time
 
 import pytest
 
-from broker.metadata.brokers.records import live_key, put_live
-from broker.metadata.local import local_metadata
 from tests.broker.replicas.load import create
+from tidelog.broker.metadata.brokers.records import live_key, put_live
+from tidelog.broker.metadata.local import local_metadata
 from tidelog.cli.brokers.diagnosis import findings
 from tidelog.cli.brokers.gathering import gathered
 from tidelog.cli.parser import main

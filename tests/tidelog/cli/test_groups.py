@@ -11,8 +11,6 @@ import pytest
 from kafka import KafkaConsumer, TopicPartition
 from kafka.structs import OffsetAndMetadata
 
-from client.apis import DESCRIBE_GROUPS
-from client.sync_connection import Connection
 from tests.broker import asking
 from tests.broker.conftest import healthy
 from tests.broker.members import RawMember, settled
@@ -23,6 +21,8 @@ from tests.oracle.recordset import Rec
 from tidelog.cli.groups import command
 from tidelog.cli.groups.lag import Lag, with_catch_up
 from tidelog.cli.parser import main
+from tidelog.client.apis import DESCRIBE_GROUPS
+from tidelog.client.sync_connection import Connection
 
 # kafka-python leaves sockets of lost connections to the garbage collector, which may run at any time.
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket.socket:ResourceWarning")

@@ -16,13 +16,6 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from hypothesis import given
 from hypothesis import strategies as st
 
-from client import Client
-from client.calls import reassignments
-from client.calls import settings as setting_calls
-from client.calls import topics as topic_calls
-from client.calls.reassignments import Move
-from client.calls.settings import Resource
-from protocol.api.list_partition_reassignments import ListPartitionReassignmentsRequest
 from tests.broker.replicas.load import consumed
 from tests.broker.subject import eventually
 from tidelog.cli.brokers.balance import added, balanced
@@ -30,7 +23,14 @@ from tidelog.cli.brokers.copying import Copying
 from tidelog.cli.brokers.rebalance_plan import make_plan, print_plan, to_copy
 from tidelog.cli.brokers.throttle import FOLLOWERS, LEADERS, RATES
 from tidelog.cli.parser import main
+from tidelog.client import Client
+from tidelog.client.calls import reassignments
+from tidelog.client.calls import settings as setting_calls
+from tidelog.client.calls import topics as topic_calls
+from tidelog.client.calls.reassignments import Move
+from tidelog.client.calls.settings import Resource
 from tidelog.cluster import BrokerCluster
+from tidelog.protocol.api.list_partition_reassignments import ListPartitionReassignmentsRequest
 
 PLAIN = dict.fromkeys((1, 2, 3))
 RACKS = {1: "a", 2: "a", 3: "b"}

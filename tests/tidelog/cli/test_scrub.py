@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from storage.directory.scrub_file import Damage, ScrubProgress, write_progress
-from storage.filenames import SCRUB_CHECKPOINT
 from tidelog.cli.parser import main
+from tidelog.storage.directory.scrub_file import Damage, ScrubProgress, write_progress
+from tidelog.storage.filenames import SCRUB_CHECKPOINT
 
 VECTORS = Path(__file__).parents[2] / "vectors" / "kafka-0.10.2.2"
 NAMES = sorted(path.name for path in VECTORS.iterdir() if path.is_dir())

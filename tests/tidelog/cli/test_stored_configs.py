@@ -7,10 +7,10 @@ import re
 
 import pytest
 
-from broker.metadata import client_quotas, records
-from broker.metadata.cluster import ClusterMetadata
 from tests.broker.conftest import healthy
 from tests.broker.test_locked_out import is_served, store
+from tidelog.broker.metadata import client_quotas, records
+from tidelog.broker.metadata.cluster import ClusterMetadata
 from tidelog.cli import main
 
 SECRET = "hunter2"
@@ -122,8 +122,8 @@ def test_mistakes_are_sentences(locked, run, tmp_path):
 
 async def _begun(url):
     """Metadata in etcd with a limit that locks out, and a quota."""
-    from broker.metadata.etcd.store import EtcdStore
-    from config.broker.etcd_address import parse_etcd
+    from tidelog.broker.metadata.etcd.store import EtcdStore
+    from tidelog.config.broker.etcd_address import parse_etcd
 
     metadata = ClusterMetadata(EtcdStore(parse_etcd(url)), is_new=lambda found: not found.pairs)
     await metadata.open()

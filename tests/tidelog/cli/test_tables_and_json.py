@@ -409,10 +409,8 @@ def test_serving_imports_nothing_of_it():
 import sys
 from tidelog.cli import parser
 parser._parser("serve").parse_args(["serve"])
-from tidelog._house import open_house
-open_house()
-import broker.server
-names = ("tidelog.cli.shared", "tidelog.control", "rich", "kafka", "aiohttp", "broker.http.api")
+import tidelog.broker.server
+names = ("tidelog.cli.shared", "tidelog.control", "rich", "kafka", "aiohttp", "tidelog.broker.http.api")
 print([name for name in sys.modules if name.startswith(names)])
 """
     done = subprocess.run(

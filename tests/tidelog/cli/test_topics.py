@@ -8,12 +8,12 @@ import sys
 
 import pytest
 
-from client.calls import topics as topic_calls
 from tests.broker import asking
 from tests.broker.conftest import healthy
 from tests.oracle import recordset
 from tests.oracle.recordset import Rec
 from tidelog.cli.parser import main
+from tidelog.client.calls import topics as topic_calls
 
 DAY_MS = 86_400_000
 

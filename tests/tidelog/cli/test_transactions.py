@@ -9,7 +9,6 @@ import sys
 
 import pytest
 
-from client.calls.transactions import OpenTransaction
 from tests.broker import asking
 from tests.broker.conftest import healthy
 from tests.broker.subject import eventually
@@ -18,6 +17,7 @@ from tidelog.cli.parser import main
 from tidelog.cli.transactions import hanging
 from tidelog.cli.transactions.asking import Transaction
 from tidelog.cli.transactions.diagnosis import HANGS, LATE, findings
+from tidelog.client.calls.transactions import OpenTransaction
 
 NEW_YEAR_MS = 1_767_225_600_000
 SETTINGS = {"clock": "manual", "transaction.state.log.num.partitions": 2}

@@ -7,9 +7,9 @@ import uuid
 
 import pytest
 
-from config.topic import TopicConfig
-from protocol.records.batch import Record, build
-from storage.directory.store import LogStore
+from tidelog.config.topic import TopicConfig
+from tidelog.protocol.records.batch import Record, build
+from tidelog.storage.directory.store import LogStore
 
 HEADERS = (("h", b"x"), ("bytes", b"\xff"), ("null", None))
 

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from protocol.records.batch import Record, build
 from tests.oracle.apache_kafka import available, fetch, find_java
 from tidelog.cli.parser import main
+from tidelog.protocol.records.batch import Record, build
 
 VERSION = "3.9.1"
 VECTORS = Path(__file__).parents[2] / "vectors" / "kafka-0.10.2.2"

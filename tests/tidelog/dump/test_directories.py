@@ -8,9 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from storage.directory.clock_file import StoredClock, write_clock
-from storage.time.corrections import ClockHistory, ForwardStep
-from storage.time.trusted_clock import ClockState, Course, Leap, Reading
 from tests.tidelog.dump.dumping import (
     BASE,
     KINDS,
@@ -23,6 +20,9 @@ from tests.tidelog.dump.dumping import (
     whole,
 )
 from tidelog.cli.parser import main
+from tidelog.storage.directory.clock_file import StoredClock, write_clock
+from tidelog.storage.time.corrections import ClockHistory, ForwardStep
+from tidelog.storage.time.trusted_clock import ClockState, Course, Leap, Reading
 
 META = "#Sat Nov 21\n#\nversion={}\n{}={}\ncluster.id=dGlkZWxvZy1vcmFjbGU9PQ\n"
 

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from crc32c import crc32c
 
-from protocol.records.batch import Record, build
 from tests.tidelog.dump.conftest import HEADERS, encoded
 from tests.tidelog.dump.dumping import (
     BASE,
@@ -25,6 +24,7 @@ from tests.tidelog.dump.dumping import (
     whole,
 )
 from tidelog.cli.parser import main
+from tidelog.protocol.records.batch import Record, build
 
 
 class TestHonest:

@@ -4,12 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from storage.log.times.partition_times import ClockMark, PartitionTimes, pack, parse
-from storage.segment.appended.layout import Layout
-from storage.segment.segment_line import SegmentLine
-from storage.time.adoption import Adopted
-from storage.time.corrections import Correction, step_back
-from storage.time.segment_times import SegmentTimes
 from tests.tidelog.dump.dumping import (
     BASE,
     dump,
@@ -20,6 +14,12 @@ from tests.tidelog.dump.dumping import (
     text,
     whole,
 )
+from tidelog.storage.log.times.partition_times import ClockMark, PartitionTimes, pack, parse
+from tidelog.storage.segment.appended.layout import Layout
+from tidelog.storage.segment.segment_line import SegmentLine
+from tidelog.storage.time.adoption import Adopted
+from tidelog.storage.time.corrections import Correction, step_back
+from tidelog.storage.time.segment_times import SegmentTimes
 
 
 class TestAppendTimes:

@@ -6,7 +6,6 @@ import struct
 
 import pytest
 
-from protocol.records.batch import Record, build
 from tests.tidelog.dump.dumping import (
     BASE,
     VECTORS,
@@ -18,6 +17,7 @@ from tests.tidelog.dump.dumping import (
     patch,
     patch_sealed,
 )
+from tidelog.protocol.records.batch import Record, build
 
 
 class TestSegments:

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 import tidelog.jobs
-from client import Client, GroupOffset
-from pipeline import cli
 from tests.client.conftest import broker, either, kafka, topic  # noqa: F401 - fixtures
 from tests.pipeline.archive.test_archive import with_logs
 from tests.pipeline.jobs.test_mirror import KEEP, fill, some
+from tidelog.client import Client, GroupOffset
+from tidelog.pipeline import cli
 
 ROOT = Path(__file__).parents[3]
 NOW = 1_767_225_600_000

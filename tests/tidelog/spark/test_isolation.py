@@ -15,8 +15,6 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import arrival
-from protocol.records.batch import Record
 from tests.pipeline.logs import Writer
 from tests.tidelog.test_wheel import (  # noqa: F401 - fixtures
     environment,
@@ -24,8 +22,10 @@ from tests.tidelog.test_wheel import (  # noqa: F401 - fixtures
     wheel,
     with_dependencies,
 )
-from tidelog._house import ROOMS
+from tidelog.pipeline import arrival
+from tidelog.protocol.records.batch import Record
 
+ROOMS = ("config", "protocol", "storage", "client", "broker", "pipeline")
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]  # a compiler on a busy machine
 ROOT = Path(__file__).parents[3]
 
@@ -56,7 +56,7 @@ table = spark.read.format("timelog").option("upto", "log-end").option("level", "
 @udf("string")
 def seen_by_worker(_):
     import config, json, os, sys
-    has_read = "tidelog._house.pipeline.source.reading" in sys.modules
+    has_read = "tidelog.pipeline.source.reading" in sys.modules
     return json.dumps([os.getpid(), has_read, config.SECRET, theirs()])
 
 def read():
@@ -194,7 +194,7 @@ import importlib.util, sys
 spec = importlib.util.spec_from_file_location("arrival", sys.argv[1])
 arrival = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(arrival)
-arrival.arrive("tidelog._house.pipeline", sys.argv[2], "1")
+arrival.arrive(sys.argv[2], "1")
 """
 
 
@@ -222,4 +222,4 @@ def test_a_directory_called_tidelog_that_hides_ours_is_named(tmp_path, files):
 
 def test_another_version_in_the_workers_is_refused():
     with pytest.raises(ImportError, match=r"the driver has tidelog 9.9, and .* has tidelog "):
-        arrival.arrive("tidelog._house.pipeline", str(ROOT), "9.9")
+        arrival.arrive(str(ROOT), "9.9")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from config import ConfigError, load
+from tidelog.config import ConfigError, load
 from tidelog.supervisor.arrangement import arranged
 
 LISTENERS = "PLAINTEXT://127.0.0.1:9092"

@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 from kafka import KafkaAdminClient, KafkaProducer
 
-from broker.metadata.liveness.lock_holders import holders, is_stopped
 from tests.broker.asking import create, fetch_fields, produce, records_for
 from tests.oracle import wire
+from tidelog.broker.metadata.liveness.lock_holders import holders, is_stopped
 from tidelog.kept_ports import KeptPorts
 
 ROOT = Path(__file__).parents[3]

@@ -25,8 +25,8 @@ from tidelog.cli.shared import (
 if TYPE_CHECKING:
     import argparse
 
-    from broker.adoption.plan import Plan
-    from config import BrokerConfig
+    from tidelog.broker.adoption.plan import Plan
+    from tidelog.config import BrokerConfig
 
 
 def add_adopt(parser: argparse.ArgumentParser) -> None:
@@ -79,13 +79,13 @@ def run_adopt(options: argparse.Namespace) -> int:
 
 
 def _inspect(options: argparse.Namespace) -> None:
-    from broker import structured_log
-    from broker.adoption.errors import AdoptionError
-    from broker.adoption.inventory import take_inventory
-    from broker.adoption.written import write_inventory
-    from broker.clock import SystemClock, machine_boot_id
-    from protocol.errors import BrokerError
-    from storage.directory.log_directory import LogDirectoryError
+    from tidelog.broker import structured_log
+    from tidelog.broker.adoption.errors import AdoptionError
+    from tidelog.broker.adoption.inventory import take_inventory
+    from tidelog.broker.adoption.written import write_inventory
+    from tidelog.broker.clock import SystemClock, machine_boot_id
+    from tidelog.protocol.errors import BrokerError
+    from tidelog.storage.directory.log_directory import LogDirectoryError
 
     directories = [Path(each) for each in options.log_dirs.split(",") if each]
     defaults = settings_given(options).topic_defaults
@@ -115,11 +115,11 @@ def _inspect(options: argparse.Namespace) -> None:
 
 
 def _apply(options: argparse.Namespace) -> None:
-    from broker.adoption.errors import AdoptionError
-    from broker.adoption.plan import make_plan
-    from broker.adoption.written import read_inventory
-    from broker.metadata.store import MetadataError
-    from protocol.errors import BrokerError
+    from tidelog.broker.adoption.errors import AdoptionError
+    from tidelog.broker.adoption.plan import make_plan
+    from tidelog.broker.adoption.written import read_inventory
+    from tidelog.broker.metadata.store import MetadataError
+    from tidelog.protocol.errors import BrokerError
 
     config = settings_given(options)
     if not config.cluster.metadata_store:
@@ -159,8 +159,8 @@ def _say(plan: Plan, options: argparse.Namespace) -> None:
 
 
 async def _write(config: BrokerConfig, plan: Plan) -> None:
-    from broker.adoption.apply import apply
-    from broker.metadata.local import metadata_of
+    from tidelog.broker.adoption.apply import apply
+    from tidelog.broker.metadata.local import metadata_of
 
     store = metadata_of(config).store
     await store.open()
@@ -172,7 +172,7 @@ async def _write(config: BrokerConfig, plan: Plan) -> None:
 
 def settings_given(options: argparse.Namespace) -> BrokerConfig:
     """Returns a broker's settings by `--config` and `--set`. Raises CommandError."""
-    from config import ConfigError, load
+    from tidelog.config import ConfigError, load
 
     overrides = dict(map(setting_of, getattr(options, "set", ())))
     files = [Path(each) for each in getattr(options, "config", ())]

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from client.calls import reassignments
-from client.calls import topics as topic_calls
-from protocol.error_codes import ErrorCode
 from tidelog.cli.connecting import raised_as_sentences, sentence_of
 from tidelog.cli.shared import USAGE, CommandError
+from tidelog.client.calls import reassignments
+from tidelog.client.calls import topics as topic_calls
+from tidelog.protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from protocol.topic_partition import TopicPartition
     from tidelog.cli.cluster import Cluster
+    from tidelog.protocol.topic_partition import TopicPartition
 
 CORDONED = "cordoned.brokers"
 _AT_ONCE = 100  # partitions in one request

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from client.calls import topics as topic_calls
-from client.errors import ClientError
+from tidelog.client.calls import topics as topic_calls
+from tidelog.client.errors import ClientError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from client import Client
-    from protocol.topic_partition import TopicPartition
+    from tidelog.client import Client
+    from tidelog.protocol.topic_partition import TopicPartition
 
 
 class Copying:

@@ -12,8 +12,6 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from client.calls import reassignments
-from protocol.error_codes import ErrorCode
 from tidelog.cli.brokers.assignments import (
     begin_moves,
     cordoned,
@@ -36,13 +34,15 @@ from tidelog.cli.shared import (
     print_json,
     print_lines,
 )
+from tidelog.client.calls import reassignments
+from tidelog.protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping
 
-    from protocol.topic_partition import TopicPartition
     from tidelog.cli.brokers.balance import Replicas
+    from tidelog.protocol.topic_partition import TopicPartition
 
 _POLL_S = 0.25
 _WITHIN_S = 86_400

@@ -9,20 +9,20 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from client.calls import reassignments
-from client.calls import topics as topic_calls
 from tidelog.cli.brokers.assignments import replicas_of
 from tidelog.cli.brokers.balance import added, balanced
 from tidelog.cli.brokers.copying import Copying
 from tidelog.cli.connecting import raised_as_sentences
 from tidelog.cli.shared import counted, print_lines, print_table, size_of, span_of
+from tidelog.client.calls import reassignments
+from tidelog.client.calls import topics as topic_calls
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from protocol.topic_partition import TopicPartition
     from tidelog.cli.brokers.balance import Replicas
     from tidelog.cli.cluster import Cluster
+    from tidelog.protocol.topic_partition import TopicPartition
 
 _SHOWN = 20  # partitions
 

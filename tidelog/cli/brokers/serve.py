@@ -13,7 +13,7 @@ from tidelog.serving import SETTINGS_VARIABLE, settings_in
 if TYPE_CHECKING:
     import argparse
 
-    from config import BrokerConfig
+    from tidelog.config import BrokerConfig
 
 DESCRIPTION = (
     "Run a broker until SIGTERM, or with --brokers several that replicate to each other. Settings come from "
@@ -98,7 +98,7 @@ def add_serve(serve: argparse.ArgumentParser) -> None:
 
 def run_serve(options: argparse.Namespace) -> int:
     """Serves until SIGTERM; returns the exit status."""
-    from config import ConfigError, load
+    from tidelog.config import ConfigError, load
 
     try:
         overrides = _overrides(options)
@@ -112,7 +112,7 @@ def run_serve(options: argparse.Namespace) -> int:
         return _USAGE_ERROR
     if options.stop_at_eof:
         _stop_at_eof()
-    from broker.server import run
+    from tidelog.broker.server import run
 
     return run(config)
 
@@ -121,10 +121,10 @@ def _serve_many(
     options: argparse.Namespace, config: BrokerConfig, overrides: dict[str, str]
 ) -> int:
     """Runs several brokers. Raises ConfigError."""
-    from broker import structured_log
-    from config import ConfigError, load
-    from storage.filenames import SUPERVISORS_UNREAD_LOG
-    from storage.permissions import set_umask
+    from tidelog.broker import structured_log
+    from tidelog.config import ConfigError, load
+    from tidelog.storage.filenames import SUPERVISORS_UNREAD_LOG
+    from tidelog.storage.permissions import set_umask
     from tidelog.supervisor.arrangement import arranged, files_of
     from tidelog.supervisor.stalls import Stalls
     from tidelog.supervisor.supervisor import Supervisor, log
@@ -167,8 +167,8 @@ def _serve_many(
 
 def _overrides(options: argparse.Namespace) -> dict[str, str]:
     """Returns the settings given on the command line, or by a parent process. Raises ConfigError."""
-    from config import ConfigError
-    from config.ignored import HIDDEN, is_secret
+    from tidelog.config import ConfigError
+    from tidelog.config.ignored import HIDDEN, is_secret
 
     found: dict[str, str] = {}
     given = [
@@ -202,8 +202,8 @@ def _overrides(options: argparse.Namespace) -> dict[str, str]:
 
 def _start_ms(text: str) -> str:
     """Returns the start of a manual clock as the setting takes it. Raises ConfigError."""
-    from config import ConfigError
-    from config.instants import parse_instant
+    from tidelog.config import ConfigError
+    from tidelog.config.instants import parse_instant
 
     try:
         return str(parse_instant(text, time.time_ns() // 1_000_000))

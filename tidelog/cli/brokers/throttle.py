@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from client.calls import settings as setting_calls
-from client.calls.settings import Resource
-from config.replication_quota import ALL_REPLICAS
 from tidelog.cli.connecting import raised_as_sentences
+from tidelog.client.calls import settings as setting_calls
+from tidelog.client.calls.settings import Resource
+from tidelog.config.replication_quota import ALL_REPLICAS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from protocol.topic_partition import TopicPartition
     from tidelog.cli.cluster import Cluster
+    from tidelog.protocol.topic_partition import TopicPartition
 
     Replicas = Sequence[int]
 

@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable, Sequence
 
-    from client import GroupOffset
-    from protocol.topic_partition import TopicPartition
     from tidelog.cli.cluster_parts import Group, Member
+    from tidelog.client import GroupOffset
+    from tidelog.protocol.topic_partition import TopicPartition
 
 _PLACES = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)(:(?P<numbers>[0-9]{1,9}(,[0-9]{1,9})*))?")
 _LONGEST_WATCH_MS = 3_600_000

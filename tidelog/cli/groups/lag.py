@@ -11,19 +11,19 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from client import EARLIEST, LATEST
-from client.consumer import Consumer
-from protocol.records.layout import NO_TIMESTAMP
 from tidelog.cli.connecting import raised_as_sentences
 from tidelog.cli.shared import CommandError, ask, instants
+from tidelog.client import EARLIEST, LATEST
+from tidelog.client.consumer import Consumer
+from tidelog.protocol.records.layout import NO_TIMESTAMP
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from client import GroupOffset
-    from client.consumer import Consumed
-    from protocol.topic_partition import TopicPartition
     from tidelog.cli.cluster import Cluster
+    from tidelog.client import GroupOffset
+    from tidelog.client.consumer import Consumed
+    from tidelog.protocol.topic_partition import TopicPartition
 
 _POLL_MS = 200
 _SILENT_S = 30.0

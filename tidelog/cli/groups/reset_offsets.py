@@ -15,7 +15,6 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from client import EARLIEST, LATEST
 from tidelog.cli.cluster import INACTIVE, UNSAYABLE_MS
 from tidelog.cli.escaping import escaped
 from tidelog.cli.records import time_of
@@ -28,14 +27,15 @@ from tidelog.cli.shared import (
     print_lines,
     print_table,
 )
+from tidelog.client import EARLIEST, LATEST
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterable, Mapping, Sequence
 
-    from client import GroupOffset
-    from protocol.topic_partition import TopicPartition
     from tidelog.cli.cluster import Cluster
+    from tidelog.client import GroupOffset
+    from tidelog.protocol.topic_partition import TopicPartition
 
 Wanted = dict[str, list[int] | None]
 _LAST = 2**63 - 1

@@ -8,23 +8,23 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from client import RequestError
-from client.calls import producers as producer_calls
-from client.calls import topics as topic_calls
-from client.calls import transactions as calls
-from client.calls.transactions import Filters
-from protocol.errors import ErrorCode
-from protocol.wire import EncodeError
 from tidelog.cli.connecting import raised_as_sentences
 from tidelog.cli.shared import CommandError
+from tidelog.client import RequestError
+from tidelog.client.calls import producers as producer_calls
+from tidelog.client.calls import topics as topic_calls
+from tidelog.client.calls import transactions as calls
+from tidelog.client.calls.transactions import Filters
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.wire import EncodeError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from client.calls.transactions import Listed, OpenTransaction
-    from client.flow import Call
-    from protocol.topic_partition import TopicPartition
     from tidelog.cli.cluster import Cluster
+    from tidelog.client.calls.transactions import Listed, OpenTransaction
+    from tidelog.client.flow import Call
+    from tidelog.protocol.topic_partition import TopicPartition
 
 STATE_TOPIC = "__transaction_state"
 OPEN_STATES = frozenset({"Ongoing", "PrepareCommit", "PrepareAbort"})

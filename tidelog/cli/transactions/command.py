@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from client.calls.transactions import Filters
 from tidelog.cli.cluster import Cluster
 from tidelog.cli.escaping import escaped
 from tidelog.cli.shared import (
@@ -28,12 +27,13 @@ from tidelog.cli.shared import (
     span_of,
 )
 from tidelog.cli.transactions import asking, ending
+from tidelog.client.calls.transactions import Filters
 
 if TYPE_CHECKING:
     import argparse
 
-    from protocol.topic_partition import TopicPartition
     from tidelog.cli.transactions.asking import Transaction
+    from tidelog.protocol.topic_partition import TopicPartition
 
 _MAX_TIMEOUT = "15m"  # the default of transaction.max.timeout.ms
 _DESCRIBED = {

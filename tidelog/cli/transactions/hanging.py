@@ -17,10 +17,10 @@ from tidelog.cli.transactions import asking
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from client.calls.transactions import OpenTransaction
-    from protocol.topic_partition import TopicPartition
     from tidelog.cli.cluster import Cluster
     from tidelog.cli.transactions.asking import Transaction
+    from tidelog.client.calls.transactions import OpenTransaction
+    from tidelog.protocol.topic_partition import TopicPartition
 
 
 class Opened(NamedTuple):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import itertools
 
-from broker.metadata.store import CompactedError, LeaseEndedError, Snapshot
 from tests.broker.metadata.contract.model import ENDED, FORGOTTEN
+from tidelog.broker.metadata.store import CompactedError, LeaseEndedError, Snapshot
 
 
 async def perform(store, call):

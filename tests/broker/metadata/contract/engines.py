@@ -7,11 +7,11 @@ import contextlib
 import sqlite3
 from unittest import mock
 
-from broker.metadata.memory import MemoryStore
-from broker.metadata.sqlite import store as sqlite_store
-from broker.metadata.sqlite.lease_clock import LeaseClock
-from broker.metadata.sqlite.store import SqliteStore
 from tests.broker.metadata.contract.calls import Follower, perform
+from tidelog.broker.metadata.memory import MemoryStore
+from tidelog.broker.metadata.sqlite import store as sqlite_store
+from tidelog.broker.metadata.sqlite.lease_clock import LeaseClock
+from tidelog.broker.metadata.sqlite.store import SqliteStore
 
 KEPT = 8
 POLL_S = 0.001

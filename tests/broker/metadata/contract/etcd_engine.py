@@ -13,12 +13,12 @@ import itertools
 from collections import deque
 from typing import NamedTuple
 
-from broker.metadata.etcd.store import EtcdStore
-from config.broker.etcd_address import parse_etcd
 from tests.broker.metadata.contract.calls import perform
 from tests.broker.metadata.contract.engines import KEPT, InProcess
 from tests.broker.metadata.etcd.proxy import Proxy
 from tests.broker.metadata.etcd.shifted import Leases, Shifted
+from tidelog.broker.metadata.etcd.store import EtcdStore
+from tidelog.config.broker.etcd_address import parse_etcd
 
 MOMENTS_S = (0, 0.001, 0.003, 0.01)  # from the beginning of the calls on
 LOSING_S = 0.05

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from broker.metadata.store import Change, KeyValue, Put
+from tidelog.broker.metadata.store import Change, KeyValue, Put
 
 ENDED = "the lease has ended"
 FORGOTTEN = "the changes are forgotten"

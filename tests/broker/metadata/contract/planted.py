@@ -9,9 +9,9 @@ import contextlib
 import time
 from unittest import mock
 
-from broker.metadata.memory import MemoryState
-from broker.metadata.sqlite import tables
-from broker.metadata.store import Delete, KeyValue, Put
+from tidelog.broker.metadata.memory import MemoryState
+from tidelog.broker.metadata.sqlite import tables
+from tidelog.broker.metadata.store import Delete, KeyValue, Put
 
 _end, _transact, _changes = MemoryState._end, MemoryState.transact, MemoryState.changes
 _apply_memory = MemoryState._apply

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from broker.metadata.etcd.change_log import ChangeLog
-from broker.metadata.etcd.follower import Follower
-from broker.metadata.etcd.members import Members
-from broker.metadata.etcd.store import EtcdStore
-from broker.metadata.etcd.wire import Keys
-from broker.metadata.store import Put
+from tidelog.broker.metadata.etcd.change_log import ChangeLog
+from tidelog.broker.metadata.etcd.follower import Follower
+from tidelog.broker.metadata.etcd.members import Members
+from tidelog.broker.metadata.etcd.store import EtcdStore
+from tidelog.broker.metadata.etcd.wire import Keys
+from tidelog.broker.metadata.store import Put
 
 _after, _operation, _revisions = ChangeLog.after, Keys._operation, Keys.revisions
 _call, _watch, _page = Members.call, Keys.watch, Keys.page

@@ -11,11 +11,11 @@ import socket
 import struct
 from pathlib import Path
 
-from broker.metadata.sqlite.lease_clock import LeaseClock
-from broker.metadata.sqlite.store import SqliteStore
 from tests.broker.metadata.contract.calls import Follower, perform
 from tests.broker.metadata.contract.engines import KEPT, POLL_S
 from tests.broker.metadata.contract.planted import planted
+from tidelog.broker.metadata.sqlite.lease_clock import LeaseClock
+from tidelog.broker.metadata.sqlite.store import SqliteStore
 
 _SIZE = struct.Struct(">I")
 _TIME = struct.Struct(">q")

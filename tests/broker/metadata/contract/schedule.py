@@ -10,11 +10,11 @@ import asyncio
 import random
 from collections import Counter
 
-from broker.metadata.store import Compare, Delete, Put, WentBackError
-from protocol.errors import KafkaStorageError
 from tests.broker.metadata.contract.calls import explains, position
 from tests.broker.metadata.contract.engines import KEPT
 from tests.broker.metadata.contract.model import BARRIER, FORGOTTEN, BrokenContract, Worlds
+from tidelog.broker.metadata.store import Compare, Delete, Put, WentBackError
+from tidelog.protocol.errors import KafkaStorageError
 
 KEYS = ("live/1", "live/2", "part/1", "part/2", "part/3")
 SPANS_MS = (5, 10, 40)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import contextlib
 
-from broker.metadata.etcd.store import EtcdStore
-from broker.metadata.store import Put
+from tidelog.broker.metadata.etcd.store import EtcdStore
+from tidelog.broker.metadata.store import Put
 
 UNKNOWN_LEASE = 2**62
 

@@ -11,11 +11,14 @@ import pytest
 
 pytest.importorskip("aetcd", reason="aetcd is not installed (make setup)")
 
-from broker.metadata.etcd import follower as following
-from broker.metadata.etcd.loop_thread import grpc_loop
-from broker.metadata.etcd.members import Tls
-from broker.metadata.etcd.store import EtcdStore
-from broker.metadata.store import (
+from tests.broker.metadata.etcd.proxy import Proxy
+from tests.broker.metadata.etcd.server import Etcd, need_etcd, running_etcd
+from tests.certificates import Authority
+from tidelog.broker.metadata.etcd import follower as following
+from tidelog.broker.metadata.etcd.loop_thread import grpc_loop
+from tidelog.broker.metadata.etcd.members import Tls
+from tidelog.broker.metadata.etcd.store import EtcdStore
+from tidelog.broker.metadata.store import (
     MOST_OPERATIONS,
     Change,
     CompactedError,
@@ -26,11 +29,8 @@ from broker.metadata.store import (
     WentBackError,
     absent,
 )
-from config.broker.etcd_address import parse_etcd
-from protocol.errors import KafkaStorageError
-from tests.broker.metadata.etcd.proxy import Proxy
-from tests.broker.metadata.etcd.server import Etcd, need_etcd, running_etcd
-from tests.certificates import Authority
+from tidelog.config.broker.etcd_address import parse_etcd
+from tidelog.protocol.errors import KafkaStorageError
 
 SLACK_S = 5.0  # etcd looks for leases that are over every half second, and the machine may be busy
 

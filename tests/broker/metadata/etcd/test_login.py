@@ -11,7 +11,7 @@ pytest.importorskip("aetcd", reason="aetcd is not installed (make setup)")
 
 import grpc
 
-from broker.metadata.etcd.login import Login, User
+from tidelog.broker.metadata.etcd.login import Login, User
 
 
 class Member:

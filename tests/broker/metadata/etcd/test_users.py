@@ -10,15 +10,15 @@ import pytest
 
 pytest.importorskip("aetcd", reason="aetcd is not installed (make setup)")
 
-from broker.metadata.etcd.login import User
-from broker.metadata.etcd.store import EtcdStore
-from broker.metadata.store import MetadataError, Put, absent
-from config.broker.etcd_address import parse_etcd
-from protocol.errors import KafkaStorageError
 from tests.broker.metadata.etcd.server import running_etcd
 from tests.broker.replicas.load import create
 from tests.broker.subject import eventually
+from tidelog.broker.metadata.etcd.login import User
+from tidelog.broker.metadata.etcd.store import EtcdStore
+from tidelog.broker.metadata.store import MetadataError, Put, absent
 from tidelog.cluster import BrokerCluster
+from tidelog.config.broker.etcd_address import parse_etcd
+from tidelog.protocol.errors import KafkaStorageError
 
 PASSWORD = "correct horse"
 TOKEN_S = 2  # how long etcd keeps a token that nobody uses

@@ -12,13 +12,13 @@ import sys
 
 import pytest
 
-from broker.metadata.liveness.broker_lock import BrokerLock
-from broker.metadata.liveness.lock_holders import Holder, holders, is_stopped, who_blocks
-from broker.metadata.sqlite.store import SqliteStore
-from broker.metadata.store import Put
-from protocol.errors import KafkaStorageError
-from storage import lock_file
 from tests.broker.subject import eventually
+from tidelog.broker.metadata.liveness.broker_lock import BrokerLock
+from tidelog.broker.metadata.liveness.lock_holders import Holder, holders, is_stopped, who_blocks
+from tidelog.broker.metadata.sqlite.store import SqliteStore
+from tidelog.broker.metadata.store import Put
+from tidelog.protocol.errors import KafkaStorageError
+from tidelog.storage import lock_file
 
 BEGIN = """
 import sqlite3, sys
@@ -156,7 +156,7 @@ async def test_a_change_that_waits_for_long_says_for_whom_and_once(tmp_path, beg
 async def test_a_change_that_fails_for_a_lock_names_its_holder_and_whose_it_is(
     tmp_path, begun, monkeypatch
 ):
-    monkeypatch.setattr("broker.metadata.sqlite.store._BUSY_TIMEOUT_S", 0.02)
+    monkeypatch.setattr("tidelog.broker.metadata.sqlite.store._BUSY_TIMEOUT_S", 0.02)
     path = tmp_path / "kept.sqlite"
     store = SqliteStore(path)
     await store.open()

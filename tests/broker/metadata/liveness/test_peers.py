@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from broker.metadata.liveness import peers
-from broker.metadata.liveness.peers import Peers
 from tests.broker.replicas.inside import eventually
+from tidelog.broker.metadata.liveness import peers
+from tidelog.broker.metadata.liveness.peers import Peers
 
 
 async def never(_broker):

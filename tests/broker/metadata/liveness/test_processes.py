@@ -12,20 +12,20 @@ from pathlib import Path
 
 import pytest
 
-from broker.metadata.brokers.records import live_key
-from broker.metadata.liveness.broker_lock import is_held
-from broker.metadata.local import shared_store
-from broker.metadata.store import MetadataError, Put
+from tidelog.broker.metadata.brokers.records import live_key
+from tidelog.broker.metadata.liveness.broker_lock import is_held
+from tidelog.broker.metadata.local import shared_store
+from tidelog.broker.metadata.store import MetadataError, Put
 
 ROOT = Path(__file__).parents[4]
 LONG_MS = 600_000  # no test waits for this lease to end
 BROKER = """
 import asyncio, json, sys, uvloop
 from pathlib import Path
-from broker.metadata.brokers.records import live_key
-from broker.metadata.liveness.registration import register
-from broker.metadata.local import shared_store
-from broker.metadata.store import MetadataError, Put
+from tidelog.broker.metadata.brokers.records import live_key
+from tidelog.broker.metadata.liveness.registration import register
+from tidelog.broker.metadata.local import shared_store
+from tidelog.broker.metadata.store import MetadataError, Put
 
 async def main(path, number, ttl_ms):
     store = shared_store(Path(path), number)
@@ -205,8 +205,8 @@ async def test_a_clean_stop_leaves_no_socket_and_no_lock(path):
 async def test_a_broker_alone_loads_nothing_of_it(tmp_path):
     code = (
         "import asyncio, sys\nfrom pathlib import Path\n"
-        "from broker.metadata.local import local_metadata\n"
-        "import broker.server\n"
+        "from tidelog.broker.metadata.local import local_metadata\n"
+        "import tidelog.broker.server\n"
         "async def main():\n"
         "    metadata = local_metadata(Path(sys.argv[1]))\n"
         "    await metadata.open()\n    await metadata.close()\n"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from broker.metadata.liveness.broker_lock import BrokerLock, is_held, known_ids
-from broker.metadata.liveness.registration import register, remove_dead
-from broker.metadata.memory import MemoryStore
-from broker.metadata.store import MetadataError, Put
+from tidelog.broker.metadata.liveness.broker_lock import BrokerLock, is_held, known_ids
+from tidelog.broker.metadata.liveness.registration import register, remove_dead
+from tidelog.broker.metadata.memory import MemoryStore
+from tidelog.broker.metadata.store import MetadataError, Put
 
 LIVE = Put("live/2", b"first")
 

@@ -9,8 +9,8 @@ from contextlib import closing
 
 import pytest
 
-from broker.metadata.sqlite.commit_mark import CommitMark
-from broker.metadata.sqlite.store import SqliteStore
+from tidelog.broker.metadata.sqlite.commit_mark import CommitMark
+from tidelog.broker.metadata.sqlite.store import SqliteStore
 
 INSERT = """
 import sqlite3, sys
@@ -63,7 +63,9 @@ def test_a_file_that_does_not_exist_yet_is_marked_when_it_does(tmp_path):
 @pytest.mark.parametrize("journal_mode", ["WAL", "TRUNCATE"])
 async def test_a_look_at_the_mark_takes_no_lock_away(tmp_path, journal_mode, monkeypatch):
     """A process that closes a descriptor of a file gives up its POSIX locks on it."""
-    monkeypatch.setattr("broker.metadata.sqlite.store.wal_is_safe", lambda _: journal_mode == "WAL")
+    monkeypatch.setattr(
+        "tidelog.broker.metadata.sqlite.store.wal_is_safe", lambda _: journal_mode == "WAL"
+    )
     path = tmp_path / "one.sqlite"
     store = SqliteStore(path)
     await store.open()

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from broker.clock import machine_boot_id
-from broker.metadata.liveness.peers import Peers
-from broker.metadata.sqlite import lease_clock
-from broker.metadata.sqlite.lease_clock import LeaseClock, machine_lease_clock
-from broker.metadata.sqlite.store import SqliteStore
-from broker.metadata.store import (
+from tidelog.broker.clock import machine_boot_id
+from tidelog.broker.metadata.liveness.peers import Peers
+from tidelog.broker.metadata.sqlite import lease_clock
+from tidelog.broker.metadata.sqlite.lease_clock import LeaseClock, machine_lease_clock
+from tidelog.broker.metadata.sqlite.store import SqliteStore
+from tidelog.broker.metadata.store import (
     Change,
     CompactedError,
     LeaseEndedError,
@@ -24,11 +24,11 @@ from broker.metadata.store import (
     Put,
     absent,
 )
-from protocol.errors import KafkaStorageError
+from tidelog.protocol.errors import KafkaStorageError
 
 ROOT = Path(__file__).parents[4]
 READING = (
-    "from broker.metadata.sqlite.lease_clock import machine_lease_clock as clock; "
+    "from tidelog.broker.metadata.sqlite.lease_clock import machine_lease_clock as clock; "
     "print(clock().now_ms(), clock().name)"
 )
 

@@ -14,11 +14,11 @@ from uuid import UUID
 
 import pytest
 
-from broker.metadata.local import local_metadata
-from broker.metadata.records import NO_LEADER, UNKNOWN_EPOCH
-from broker.metadata.sqlite import migration
-from broker.metadata.sqlite.store import SqliteStore, wal_is_safe
-from broker.metadata.store import NO_LEASE, Change, KeyValue, MetadataError, Put
+from tidelog.broker.metadata.local import local_metadata
+from tidelog.broker.metadata.records import NO_LEADER, UNKNOWN_EPOCH
+from tidelog.broker.metadata.sqlite import migration
+from tidelog.broker.metadata.sqlite.store import SqliteStore, wal_is_safe
+from tidelog.broker.metadata.store import NO_LEASE, Change, KeyValue, MetadataError, Put
 
 ROOT = Path(__file__).parents[4]
 WRITTEN = {
@@ -134,7 +134,7 @@ def statements(layout):
 
 KILLED = """
 import os, signal, sqlite3, sys
-from broker.metadata.sqlite import migration
+from tidelog.broker.metadata.sqlite import migration
 
 db = sqlite3.connect(sys.argv[1], isolation_level=None)
 db.execute("PRAGMA journal_mode = " + sys.argv[3])

@@ -14,9 +14,9 @@ from uuid import UUID
 
 import pytest
 
-from broker.metadata.local import local_metadata
-from broker.metadata.store import Delete, MetadataError
-from protocol.errors import (
+from tidelog.broker.metadata.local import local_metadata
+from tidelog.broker.metadata.store import Delete, MetadataError
+from tidelog.protocol.errors import (
     InvalidTopic,
     KafkaStorageError,
     TopicAlreadyExists,
@@ -242,7 +242,7 @@ async def test_a_running_broker_keeps_the_image_when_such_a_key_is_deleted(path)
 KILLED = """
 import asyncio, sys
 from pathlib import Path
-from broker.metadata.local import local_metadata
+from tidelog.broker.metadata.local import local_metadata
 
 async def main():
     store = local_metadata(Path(sys.argv[1]))

@@ -8,11 +8,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from broker.network.accepting.admission import MOST_WAIT_S, Admission
-from config import ConfigError, load
 from tests.broker.asking import BROKER, alter
 from tests.broker.raw import Pipe
 from tests.broker.subject import eventually
+from tidelog.broker.network.accepting.admission import MOST_WAIT_S, Admission
+from tidelog.config import ConfigError, load
 
 SET = 0
 INVALID_CONFIG = 40

@@ -11,11 +11,11 @@ from unittest import mock
 
 import pytest
 
-from broker.network.accepting.descriptors import Descriptors
-from broker.network.accepting.silent import SILENT_S
 from tests.broker.asking import create, produce, records_for
 from tests.broker.network.accepting.test_guests import Cluster
 from tests.broker.subject import eventually
+from tidelog.broker.network.accepting.descriptors import Descriptors
+from tidelog.broker.network.accepting.silent import SILENT_S
 from tidelog.serving import START, serve_command
 
 DESCRIPTORS = 200
@@ -27,7 +27,7 @@ API_VERSIONS = struct.pack(">ihhih", 10, 18, 0, 7, -1)
 FEW = (
     "import resource;"
     f"resource.setrlimit(resource.RLIMIT_NOFILE, ({DESCRIPTORS}, {DESCRIPTORS}));"
-    "from broker.network.accepting import silent; silent.SILENT_S = 1.0;"
+    "from tidelog.broker.network.accepting import silent; silent.SILENT_S = 1.0;"
 )
 MAIN = "from tidelog.cli import main;"
 

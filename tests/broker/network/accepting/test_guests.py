@@ -7,14 +7,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from broker.network.accepting.admission import MOST_WAIT_S
-from broker.network.accepting.connections import Connections
-from broker.network.accepting.guests import FOR_EACH_BROKER
-from broker.topics.settings import Settings
-from config import load
 from tests.broker.cluster.brokers import Brokers
 from tests.broker.raw import Pipe
 from tests.broker.subject import eventually
+from tidelog.broker.network.accepting.admission import MOST_WAIT_S
+from tidelog.broker.network.accepting.connections import Connections
+from tidelog.broker.network.accepting.guests import FOR_EACH_BROKER
+from tidelog.broker.topics.settings import Settings
+from tidelog.config import load
 
 ME, EPOCH = 1, 70
 MOST = 6

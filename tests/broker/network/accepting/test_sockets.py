@@ -9,10 +9,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from broker.network.accepting import sockets
-from broker.pools import Pool
-from broker.server import _bound_servers
-from config import load
+from tidelog.broker.network.accepting import sockets
+from tidelog.broker.pools import Pool
+from tidelog.broker.server import _bound_servers
+from tidelog.config import load
 
 
 @pytest.fixture

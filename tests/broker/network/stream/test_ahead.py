@@ -9,16 +9,16 @@ import logging
 
 import pytest
 
-from broker.api import produce_single
-from broker.network.context import CloseConnection, Later
-from broker.network.stream import ahead
-from broker.network.stream.ahead import MOST_AHEAD, Served, serve_ahead
-from broker.network.stream.frames import COPY_BYTES, Frames
-from protocol.errors import ErrorCode
-from protocol.message import api_of, codec
 from tests.broker import raw
 from tests.broker.asking import produce_fields
 from tests.broker.replicas.inside import batch, brokers, eventually
+from tidelog.broker.api import produce_single
+from tidelog.broker.network.context import CloseConnection, Later
+from tidelog.broker.network.stream import ahead
+from tidelog.broker.network.stream.ahead import MOST_AHEAD, Served, serve_ahead
+from tidelog.broker.network.stream.frames import COPY_BYTES, Frames
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.message import api_of, codec
 
 PRODUCE, FETCH = b"\0\0", b"\0\1"
 VERSION = 9
@@ -27,7 +27,7 @@ VERSION = 9
 @pytest.fixture(autouse=True)
 def _long_turns(monkeypatch):
     """On a busy machine a turn of 1 ms may end before the requests behind are served."""
-    monkeypatch.setattr("broker.network.connection._TURN_S", 60.0)
+    monkeypatch.setattr("tidelog.broker.network.connection._TURN_S", 60.0)
 
 
 def stored(*, is_done=False, answer=(b"late",)):
@@ -274,7 +274,7 @@ async def test_the_checks_here_fail_if_requests_are_served_behind_what_is_not_st
             return Later(task, task.result)
         return answer
 
-    monkeypatch.setattr("broker.network.dispatch._routes", {})
+    monkeypatch.setattr("tidelog.broker.network.dispatch._routes", {})
     monkeypatch.setattr(produce_single, "shortcut", first_waits)
     async with nobody_fetches(tmp_path) as three:
         for is_planted in (False, True):

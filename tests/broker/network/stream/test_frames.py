@@ -6,10 +6,10 @@ import random
 
 import pytest
 
-from broker.memory.share import Share
-from broker.network.stream.frames import LARGE_BYTES, Frames
-from broker.network.stream.held import IDLE_S, Held
 from tests.broker.raw import frame
+from tidelog.broker.memory.share import Share
+from tidelog.broker.network.stream.frames import LARGE_BYTES, Frames
+from tidelog.broker.network.stream.held import IDLE_S, Held
 
 MIB = 1 << 20
 LIMIT = 100 * MIB

@@ -6,9 +6,9 @@ import struct
 
 import pytest
 
-from broker.memory.share import Share
-from broker.network.stream.frames import Frames
-from broker.network.stream.held import IDLE_S, Held
+from tidelog.broker.memory.share import Share
+from tidelog.broker.network.stream.frames import Frames
+from tidelog.broker.network.stream.held import IDLE_S, Held
 
 SHARE, OTHERS, LARGEST = 2 << 20, (2 << 20) - 400_000, 100 << 20
 

@@ -6,9 +6,9 @@ import random
 
 import pytest
 
-from broker.memory.share import Share
-from broker.network.stream.incoming import ARRIVING_BYTES, Incoming
 from tests.broker.raw import frame
+from tidelog.broker.memory.share import Share
+from tidelog.broker.network.stream.incoming import ARRIVING_BYTES, Incoming
 
 MIB = 1 << 20
 LIMIT = 100 * MIB

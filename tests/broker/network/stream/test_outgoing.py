@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from broker.memory.share import Share
-from broker.network.stream.outgoing import UNREAD_S, Outgoing
+from tidelog.broker.memory.share import Share
+from tidelog.broker.network.stream.outgoing import UNREAD_S, Outgoing
 
 
 def unread(share, size):

@@ -6,20 +6,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from broker.metadata.brokers.records import OfflineRecord, offline_key, put_offline
-from broker.metadata.store import Delete
-from broker.partitions import replication_state
-from broker.replicas.serving import fetch_sessions, serving
-from broker.replicas.serving.serving import SINCE_VERSION
-from client import apis
-from client.async_connection import AsyncConnection, open_connection
-from client.calls.replication import replica_fetch
-from client.errors import ConnectionBroken
-from config import BrokerConfig
-from protocol.api.fetch import FetchPartition, FetchRequest
-from protocol.errors import ErrorCode
-from protocol.message import codec
-from storage.would_block import WouldBlock
 from tests.broker.replicas.inside import (
     ask,
     brokers,
@@ -30,6 +16,20 @@ from tests.broker.replicas.inside import (
     values_of,
 )
 from tests.broker.replicas.test_consumers_of_followers import RACKS
+from tidelog.broker.metadata.brokers.records import OfflineRecord, offline_key, put_offline
+from tidelog.broker.metadata.store import Delete
+from tidelog.broker.partitions import replication_state
+from tidelog.broker.replicas.serving import fetch_sessions, serving
+from tidelog.broker.replicas.serving.serving import SINCE_VERSION
+from tidelog.client import apis
+from tidelog.client.async_connection import AsyncConnection, open_connection
+from tidelog.client.calls.replication import replica_fetch
+from tidelog.client.errors import ConnectionBroken
+from tidelog.config import BrokerConfig
+from tidelog.protocol.api.fetch import FetchPartition, FetchRequest
+from tidelog.protocol.errors import ErrorCode
+from tidelog.protocol.message import codec
+from tidelog.storage.would_block import WouldBlock
 
 WIDE = 20
 

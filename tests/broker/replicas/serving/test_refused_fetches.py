@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 from collections import Counter
 
-from broker.partitions import replication_state
-from broker.replicas.fetcher import Fetcher
-from broker.replicas.followed import Followed
-from broker.replicas.serving.fetch_sessions import FetchSession
-from broker.replicas.serving.serving import FollowerFetch
-from protocol.errors import InvalidFetchSessionEpoch
 from tests.broker.replicas.inside import brokers, eventually, produce, values_of
+from tidelog.broker.partitions import replication_state
+from tidelog.broker.replicas.fetcher import Fetcher
+from tidelog.broker.replicas.followed import Followed
+from tidelog.broker.replicas.serving.fetch_sessions import FetchSession
+from tidelog.broker.replicas.serving.serving import FollowerFetch
+from tidelog.protocol.errors import InvalidFetchSessionEpoch
 
 
 def warnings(caplog):

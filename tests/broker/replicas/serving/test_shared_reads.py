@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker.partitions.replication_state import ReadForFollower
-from broker.replicas.serving.shared_reads import MOST_BYTES, SharedReads
+from tidelog.broker.partitions.replication_state import ReadForFollower
+from tidelog.broker.replicas.serving.shared_reads import MOST_BYTES, SharedReads
 
 ASKED, FACTS = (5, 100), ("ends", 1)
 

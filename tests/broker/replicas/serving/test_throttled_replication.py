@@ -10,15 +10,15 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
-from client import Client
-from client.calls import reassignments
-from client.calls import settings as setting_calls
-from client.calls import topics as topic_calls
-from client.calls.settings import Resource
-from client.errors import RequestError
-from protocol.errors import ErrorCode
 from tests.broker.subject import eventually
+from tidelog.client import Client
+from tidelog.client.calls import reassignments
+from tidelog.client.calls import settings as setting_calls
+from tidelog.client.calls import topics as topic_calls
+from tidelog.client.calls.settings import Resource
+from tidelog.client.errors import RequestError
 from tidelog.cluster import BrokerCluster
+from tidelog.protocol.errors import ErrorCode
 
 MB = 1_000_000
 LEADER_RATE, FOLLOWER_RATE = (

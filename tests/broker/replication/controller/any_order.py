@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import random
 
-from broker.membership import controlled_shutdown, registration
-from broker.metadata.brokers.records import OfflineRecord
-from broker.metadata.records import NO_LEADER, PartitionRecord
-from broker.metadata.store import LeaseEndedError
-from broker.replication import eligible_leaders, isr_change
-from broker.replication.controller import controller, election, reassignment
-from broker.replication.messages import ChangeIsr
-from broker.replication.transactions import batched, change
 from tests.broker.replication.cluster import Cluster
+from tidelog.broker.membership import controlled_shutdown, registration
+from tidelog.broker.metadata.brokers.records import OfflineRecord
+from tidelog.broker.metadata.records import NO_LEADER, PartitionRecord
+from tidelog.broker.metadata.store import LeaseEndedError
+from tidelog.broker.replication import eligible_leaders, isr_change
+from tidelog.broker.replication.controller import controller, election, reassignment
+from tidelog.broker.replication.messages import ChangeIsr
+from tidelog.broker.replication.transactions import batched, change
 
 BROKERS = (1, 2, 3, 4)
 REPLICAS = ((1, 2, 3), (2, 3, 4))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from broker.membership import registration
-from broker.metadata.store import Compare
-from broker.replication import eligible_leaders, isr_change, transactions
-from broker.replication.controller import controller, election
 from tests.broker.replication.controller.any_order import AnyOrder, first_violation
+from tidelog.broker.membership import registration
+from tidelog.broker.metadata.store import Compare
+from tidelog.broker.replication import eligible_leaders, isr_change, transactions
+from tidelog.broker.replication.controller import controller, election
 
 SEEDS = 300
 

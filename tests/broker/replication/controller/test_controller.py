@@ -7,14 +7,14 @@ from uuid import UUID
 import pytest
 from hypothesis import given
 
-from broker.metadata.brokers.records import OfflineRecord, live_key, put_offline
-from broker.metadata.records import CreationRecord, partition_key, put_creation
-from broker.metadata.store import Compare
-from broker.replication.controller import controller
-from broker.replication.controller.controller import TopicRules
-from protocol.errors import InvalidReplicaAssignment
 from tests.broker.replication.cluster import Cluster
 from tests.broker.replication.states import brokers, min_insyncs, state, states, written
+from tidelog.broker.metadata.brokers.records import OfflineRecord, live_key, put_offline
+from tidelog.broker.metadata.records import CreationRecord, partition_key, put_creation
+from tidelog.broker.metadata.store import Compare
+from tidelog.broker.replication.controller import controller
+from tidelog.broker.replication.controller.controller import TopicRules
+from tidelog.protocol.errors import InvalidReplicaAssignment
 
 
 @pytest.fixture

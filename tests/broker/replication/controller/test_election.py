@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.metadata.records import NO_LEADER
-from broker.replication.controller import election
-from broker.replication.controller.election import elect, prefer
-from broker.replication.eligible_leaders import effective_min, elr_after, may_advance
 from tests.broker.replication.states import brokers, min_insyncs, state, states, written
+from tidelog.broker.metadata.records import NO_LEADER
+from tidelog.broker.replication.controller import election
+from tidelog.broker.replication.controller.election import elect, prefer
+from tidelog.broker.replication.eligible_leaders import effective_min, elr_after, may_advance
 
 # replicas (* leads) | ISR | ELR | who is able | min.insync.replicas -> the same three afterwards
 RULES = {

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.replication.controller.placement import circle_of, place
+from tidelog.broker.replication.controller.placement import circle_of, place
 
 numbers = st.integers(0, 50)
 

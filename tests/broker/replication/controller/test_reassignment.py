@@ -6,12 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.replication.controller import reassignment
-from broker.replication.controller.reassignment import begin, cancel, complete, original, target
-from broker.replication.eligible_leaders import effective_min
-from protocol.errors import InvalidReplicaAssignment, NoReassignmentInProgress
 from tests.broker.replication.cluster import Cluster
 from tests.broker.replication.states import brokers, min_insyncs, state, states, written
+from tidelog.broker.replication.controller import reassignment
+from tidelog.broker.replication.controller.reassignment import (
+    begin,
+    cancel,
+    complete,
+    original,
+    target,
+)
+from tidelog.broker.replication.eligible_leaders import effective_min
+from tidelog.protocol.errors import InvalidReplicaAssignment, NoReassignmentInProgress
 
 ALL = range(1, 9)
 

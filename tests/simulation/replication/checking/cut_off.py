@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 from tests.simulation.replication.cluster.governing import LEASE_MS
 
 if TYPE_CHECKING:
-    from broker.replication.leader import Leader
     from tests.simulation.replication.checking.stored import Stored
     from tests.simulation.replication.cluster.broker import Broker
     from tests.simulation.replication.cluster.timeline import Timeline
+    from tidelog.broker.replication.leader import Leader
 
 MOST_MS = 2 * LEASE_MS
 MOST_AFTER_FETCH_MS = (

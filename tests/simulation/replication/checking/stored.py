@@ -13,10 +13,10 @@ from tests.simulation.replication.checking.ledger import BrokenInvariantError, L
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from broker.metadata.memory import MemoryState
-    from broker.metadata.store import Change
     from tests.simulation.replication.cluster.broker import Broker
     from tests.simulation.replication.cluster.timeline import Timeline
+    from tidelog.broker.metadata.memory import MemoryState
+    from tidelog.broker.metadata.store import Change
 
 DEFAULT_MIN_ISR = 1
 STALE_MS = (

@@ -9,12 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from broker.metadata.brokers.records import OfflineRecord
-from broker.metadata.image_builder import ImageBuilder
-from broker.replication.isr_change import cannot_store
-from broker.replication.messages import Assignment, BrokerStatus, LeaderRules
-from protocol.errors import KafkaStorageError
-from storage.directory.log_directory import LogDirectoryError
 from tests.simulation.power_loss import PowerLoss
 from tests.simulation.replication.cluster import isr_changes
 from tests.simulation.replication.cluster.coordinating import Coordinating
@@ -25,20 +19,26 @@ from tests.simulation.replication.cluster.governing import Governing, rules_of
 from tests.simulation.replication.cluster.replica import Replica
 from tests.simulation.replication.cluster.session import Session
 from tests.simulation.replication.cluster.settings import settings_of
+from tidelog.broker.metadata.brokers.records import OfflineRecord
+from tidelog.broker.metadata.image_builder import ImageBuilder
+from tidelog.broker.replication.isr_change import cannot_store
+from tidelog.broker.replication.messages import Assignment, BrokerStatus, LeaderRules
+from tidelog.protocol.errors import KafkaStorageError
+from tidelog.storage.directory.log_directory import LogDirectoryError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from uuid import UUID
 
-    from broker.metadata.image import Image, Topic
-    from broker.metadata.memory import MemoryState
-    from broker.metadata.store import KeyValue
-    from broker.replication.lease import Lease
-    from broker.replication.messages import ChangeIsr
-    from protocol.errors import BrokerError
     from tests.simulation.replication.cluster.log import Log
     from tests.simulation.replication.cluster.settings import Settings
     from tests.simulation.replication.world import World
+    from tidelog.broker.metadata.image import Image, Topic
+    from tidelog.broker.metadata.memory import MemoryState
+    from tidelog.broker.metadata.store import KeyValue
+    from tidelog.broker.replication.lease import Lease
+    from tidelog.broker.replication.messages import ChangeIsr
+    from tidelog.protocol.errors import BrokerError
 
 TRANSACT_MS = 2_000
 TICK_MS = 1_000

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from broker.coordination.ownership import Load, Ownership
-from protocol.errors import BrokerError, ErrorCode
 from tests.simulation.replication.cluster.requests import Produce
+from tidelog.broker.coordination.ownership import Load, Ownership
+from tidelog.protocol.errors import BrokerError, ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from broker.coordination.ownership import Action
     from tests.simulation.replication.cluster.broker import Broker
     from tests.simulation.replication.cluster.replica import Replica
+    from tidelog.broker.coordination.ownership import Action
 
 TOPIC = "groups"
 NO_PRODUCER = -1

@@ -10,16 +10,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from broker.metadata.memory import MemoryState
-from broker.metadata.store import CompactedError, LeaseEndedError
 from tests.simulation.replication.cluster.network import COORDINATOR
+from tidelog.broker.metadata.memory import MemoryState
+from tidelog.broker.metadata.store import CompactedError, LeaseEndedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from broker.metadata.store import Change
     from tests.simulation.replication.cluster.network import Network
     from tests.simulation.replication.cluster.timeline import Timeline
+    from tidelog.broker.metadata.store import Change
 
 CHECK_MS = 500  # how often leases are looked at
 REFUSED = "refused"

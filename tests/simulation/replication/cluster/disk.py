@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from uuid import UUID
 
-    from storage.directory.registration_file import DirectoryState
-    from storage.time.corrections import ForwardStep
     from tests.simulation.replication.cluster.settings import Settings
+    from tidelog.storage.directory.registration_file import DirectoryState
+    from tidelog.storage.time.corrections import ForwardStep
 
 HOUR_MS = 3_600_000
 BEGIN_MS = 1_700_000_000_000  # of true time

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.membership import registration
+from tidelog.broker.membership import registration
 
 if TYPE_CHECKING:
     from collections.abc import Collection
     from uuid import UUID
 
-    from broker.metadata.brokers.records import OfflineRecord
-    from storage.directory.registration_file import DirectoryState
     from tests.simulation.replication.cluster.broker import Broker
+    from tidelog.broker.metadata.brokers.records import OfflineRecord
+    from tidelog.storage.directory.registration_file import DirectoryState
 
 
 class FailedLogs:

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from broker.membership.sessions import Sessions
-from broker.replication.controller import controller
-from broker.replication.controller.controller import TopicRules
 from tests.simulation.replication.cluster.coordinator import LEASE_ENDED, UNKNOWN
+from tidelog.broker.membership.sessions import Sessions
+from tidelog.broker.replication.controller import controller
+from tidelog.broker.replication.controller.controller import TopicRules
 
 if TYPE_CHECKING:
-    from broker.metadata.image import Topic
-    from broker.replication.transactions import Transaction
     from tests.simulation.replication.cluster.broker import Broker
+    from tidelog.broker.metadata.image import Topic
+    from tidelog.broker.replication.transactions import Transaction
 
 TIMEOUT_MS = 2_000
 LEASE_MS = 3_000

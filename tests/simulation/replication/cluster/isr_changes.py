@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from broker.replication import isr_change
-from broker.replication.messages import Assignment
 from tests.simulation.replication.cluster.coordinator import LEASE_ENDED, UNKNOWN
 from tests.simulation.replication.cluster.settings import stored_assignment
+from tidelog.broker.replication import isr_change
+from tidelog.broker.replication.messages import Assignment
 
 if TYPE_CHECKING:
-    from broker.metadata.memory import MemoryState
-    from broker.replication.messages import ChangeIsr
     from tests.simulation.replication.cluster.broker import Broker
     from tests.simulation.replication.cluster.replica import Replica
+    from tidelog.broker.metadata.memory import MemoryState
+    from tidelog.broker.replication.messages import ChangeIsr
 
 
 def propose(broker: Broker, replica: Replica, change: ChangeIsr) -> None:

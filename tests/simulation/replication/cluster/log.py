@@ -12,8 +12,8 @@ from bisect import bisect_left, bisect_right
 from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
-from storage.checkpoints import EpochStart
 from tests.simulation.replication.cluster.settings import due
+from tidelog.storage.checkpoints import EpochStart
 
 if TYPE_CHECKING:
     import random

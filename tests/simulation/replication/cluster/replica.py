@@ -9,21 +9,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from broker.replication import messages
-from broker.replication.follower import Follower
-from broker.replication.leader import Leader
-from protocol.errors import BrokerError, ErrorCode
 from tests.simulation.replication.cluster.log import NO_EPOCH, Slice
 from tests.simulation.replication.cluster.requests import Parked, Waiting, known_batch
+from tidelog.broker.replication import messages
+from tidelog.broker.replication.follower import Follower
+from tidelog.broker.replication.leader import Leader
+from tidelog.protocol.errors import BrokerError, ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from broker.metadata.records import PartitionRecord
-    from broker.replication.messages import Assignment, FetchAnswer, FetchRequest, LeaderRules
     from tests.simulation.replication.cluster.broker import Broker
     from tests.simulation.replication.cluster.log import Batch, Log
     from tests.simulation.replication.cluster.requests import Produce
+    from tidelog.broker.metadata.records import PartitionRecord
+    from tidelog.broker.replication.messages import (
+        Assignment,
+        FetchAnswer,
+        FetchRequest,
+        LeaderRules,
+    )
 
 FETCH_WAIT_MS = 1_000
 FETCH_TIMEOUT_MS = 2_000

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from protocol.errors import ErrorCode
+from tidelog.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from broker.replication.messages import FetchRequest
     from tests.simulation.replication.cluster.log import Batch, Log
+    from tidelog.broker.replication.messages import FetchRequest
 
 
 class Produce(NamedTuple):

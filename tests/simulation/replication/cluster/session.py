@@ -9,17 +9,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from broker.membership import clean_start, controlled_shutdown, registration
-from broker.membership.registration import DuplicateBrokerError, Start
-from broker.replication.lease import Lease
-from storage.directory import registration_file
 from tests.simulation.replication.cluster.coordinator import LEASE_ENDED, UNKNOWN
 from tests.simulation.replication.cluster.governing import LEASE_MS, rules_of
+from tidelog.broker.membership import clean_start, controlled_shutdown, registration
+from tidelog.broker.membership.registration import DuplicateBrokerError, Start
+from tidelog.broker.replication.lease import Lease
+from tidelog.storage.directory import registration_file
 
 if TYPE_CHECKING:
-    from broker.metadata.brokers.records import OfflineRecord
-    from broker.replication.transactions import Transaction
     from tests.simulation.replication.cluster.broker import Broker
+    from tidelog.broker.metadata.brokers.records import OfflineRecord
+    from tidelog.broker.replication.transactions import Transaction
 
 RENEW_MS = LEASE_MS // 4
 TIMEOUT_MS = 2_000

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.metadata.records import partition_key, read
-from broker.replication.messages import Assignment
+from tidelog.broker.metadata.records import partition_key, read
+from tidelog.broker.replication.messages import Assignment
 
 if TYPE_CHECKING:
     from uuid import UUID
 
-    from broker.metadata.image import Topic
-    from broker.metadata.memory import MemoryState
     from tests.simulation.replication.cluster.log import Log
+    from tidelog.broker.metadata.image import Topic
+    from tidelog.broker.metadata.memory import MemoryState
 
 
 class Settings(NamedTuple):

@@ -12,18 +12,18 @@ from bisect import bisect_right
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from protocol.records import batch as records
-from protocol.records.batch import Record
-from protocol.records.layout import Compression
-from storage.log.replication.received import unpacked
 from tests.simulation.replication.cluster.log import NO_TIME, Batch, key_of
+from tidelog.protocol.records import batch as records
+from tidelog.protocol.records.batch import Record
+from tidelog.protocol.records.layout import Compression
+from tidelog.storage.log.replication.received import unpacked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from storage.log.partition import Partition
-    from storage.log.replication.received import AppendedFrom
     from tests.simulation.replication.cluster.requests import Produce
+    from tidelog.storage.log.partition import Partition
+    from tidelog.storage.log.replication.received import AppendedFrom
 
 NEWEST_VERSION, VERSION_OF_MESSAGES = 9, 2  # of Produce, with format 2 and with formats 0 and 1
 _ALL_BYTES = 1 << 30

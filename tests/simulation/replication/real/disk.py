@@ -13,16 +13,16 @@ import os
 import shutil
 from typing import TYPE_CHECKING, Any
 
-from config.topic import TopicConfig
-from protocol.errors import KafkaStorageError
-from storage import files
-from storage.directory import registration_file
-from storage.directory.registration_file import RegistrationFileError
-from storage.directory.store import LogStore
 from tests.simulation import power_loss
 from tests.simulation.replication.cluster.disk import Disk
 from tests.simulation.replication.real.log import RealLog
 from tests.storage.log_model.host import RELEASES
+from tidelog.config.topic import TopicConfig
+from tidelog.protocol.errors import KafkaStorageError
+from tidelog.storage import files
+from tidelog.storage.directory import registration_file
+from tidelog.storage.directory.registration_file import RegistrationFileError
+from tidelog.storage.directory.store import LogStore
 
 if TYPE_CHECKING:
     import random
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from pathlib import Path
     from uuid import UUID
 
-    from protocol.wire import Buffer
-    from storage.directory.registration_file import DirectoryState
-    from storage.time.corrections import ForwardStep
     from tests.simulation.replication.cluster.log import Log
     from tests.simulation.replication.cluster.settings import Settings
     from tests.storage.replicas.replica import Router
+    from tidelog.protocol.wire import Buffer
+    from tidelog.storage.directory.registration_file import DirectoryState
+    from tidelog.storage.time.corrections import ForwardStep
 
 FAR_MS = 1 << 40  # no record is as far ahead of its append, and no producer is as old
 _ALONE = TopicConfig()

@@ -13,26 +13,26 @@ from bisect import bisect_left
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.partitions import replication_state
-from protocol.api.fetch import FetchPartition, PartitionData
-from protocol.errors import KafkaStorageError
-from storage.log import lookup
-from storage.time.corrections import judged
 from tests.simulation.replication.checking.ledger import BrokenInvariantError
 from tests.simulation.replication.cluster.log import NO_TIME, Batch, Log
 from tests.simulation.replication.real.batches import parsed, produced, stored
 from tests.storage.cleaning import clean
+from tidelog.broker.partitions import replication_state
+from tidelog.protocol.api.fetch import FetchPartition, PartitionData
+from tidelog.protocol.errors import KafkaStorageError
+from tidelog.storage.log import lookup
+from tidelog.storage.time.corrections import judged
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from storage.log.partition import Partition
-    from storage.log.replication.leader_state import LeaderState
-    from storage.time.corrections import ForwardStep
     from tests.simulation.replication.cluster.broker import Broker
     from tests.simulation.replication.cluster.requests import Produce
     from tests.simulation.replication.cluster.settings import Settings
     from tests.simulation.replication.real.disk import RealDisk
+    from tidelog.storage.log.partition import Partition
+    from tidelog.storage.log.replication.leader_state import LeaderState
+    from tidelog.storage.time.corrections import ForwardStep
 
 COMPACTED = 0.2  # of the rounds compact, too
 BATCH_BYTES = 110  # about as many as one has

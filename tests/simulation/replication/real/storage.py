@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from unittest import mock
 
-from storage import files
 from tests.simulation.replication.real.disk import RealDisk
 from tests.storage.replicas.replica import Router
+from tidelog.storage import files
 
 if TYPE_CHECKING:
     from collections.abc import Callable

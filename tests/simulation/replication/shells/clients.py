@@ -5,21 +5,21 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from client import apis
-from client.async_connection import open_connection
-from client.errors import ClientError
-from protocol.api import fetch, produce
-from protocol.errors import ErrorCode
 from tests.simulation.replication import clients as simulated
 from tests.simulation.replication.real.batches import parsed, produced
 from tests.simulation.replication.shells.machine import PORT
 from tests.simulation.replication.shells.process import Process
+from tidelog.client import apis
+from tidelog.client.async_connection import open_connection
+from tidelog.client.errors import ClientError
+from tidelog.protocol.api import fetch, produce
+from tidelog.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from client.async_connection import AsyncConnection
     from tests.simulation.replication.checking.ledger import Ledger
     from tests.simulation.replication.cluster.log import Batch
     from tests.simulation.replication.shells.life import Life
+    from tidelog.client.async_connection import AsyncConnection
 
 PRODUCE_MS = 3_000
 TIMEOUT_S = 3.5

@@ -24,10 +24,6 @@ from unittest import mock
 import grpc
 from aetcd import rpc
 
-from broker.metadata.etcd import follower, store
-from broker.metadata.etcd.members import Members
-from broker.metadata.etcd.store import EtcdStore
-from broker.metadata.store import Compare, Delete, Put
 from tests.simulation.replication.cluster.coordinator import LEASE_ENDED, UNKNOWN
 from tests.simulation.replication.shells.etcd_watch import (
     ADDRESS,
@@ -37,14 +33,18 @@ from tests.simulation.replication.shells.etcd_watch import (
     header,
 )
 from tests.simulation.replication.shells.loop import arrive
+from tidelog.broker.metadata.etcd import follower, store
+from tidelog.broker.metadata.etcd.members import Members
+from tidelog.broker.metadata.etcd.store import EtcdStore
+from tidelog.broker.metadata.store import Compare, Delete, Put
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Callable, Coroutine
 
-    from broker.metadata.memory import MemoryState
-    from broker.metadata.store import KeyValue, Operation
     from tests.simulation.replication.shells.life import Life
+    from tidelog.broker.metadata.memory import MemoryState
+    from tidelog.broker.metadata.store import KeyValue, Operation
 
 COMPARE_S = 3.0  # how often the product compares all keys, in lives in which events are lost
 _RELATIONS = {rpc.Compare.LESS: "<", rpc.Compare.EQUAL: "=", rpc.Compare.GREATER: ">"}

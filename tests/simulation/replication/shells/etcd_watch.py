@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 import grpc
 from aetcd import rpc
 
-from broker.metadata.etcd.wire import Keys
-from broker.metadata.store import CompactedError
-from config.broker.etcd_address import EtcdAddress
 from tests.simulation.replication.cluster.network import COORDINATOR
 from tests.simulation.replication.shells.loop import arrive
+from tidelog.broker.metadata.etcd.wire import Keys
+from tidelog.broker.metadata.store import CompactedError
+from tidelog.config.broker.etcd_address import EtcdAddress
 
 if TYPE_CHECKING:
-    from broker.metadata.memory import MemoryState
-    from broker.metadata.store import Change
     from tests.simulation.replication.shells.etcd import Etcd
+    from tidelog.broker.metadata.memory import MemoryState
+    from tidelog.broker.metadata.store import Change
 
 ADDRESS = EtcdAddress(("etcd-0:2379", "etcd-1:2379", "etcd-2:2379"), "simulated")
 NOTICED_MS = (1_000, 3_000)  # until a broken connection is noticed

@@ -20,11 +20,6 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
-from broker.cluster import session
-from broker.metadata import names
-from broker.metadata.names import written_id
-from client.errors import ClientError
-from protocol.errors import BrokerError
 from tests.simulation.power_loss import PowerLoss
 from tests.simulation.replication.administrators import Administrators
 from tests.simulation.replication.checking.ledger import BrokenInvariantError
@@ -43,11 +38,16 @@ from tests.simulation.replication.shells.planted import PLANTED_IN_SHELLS
 from tests.simulation.replication.shells.store import RemoteStore
 from tests.simulation.replication.shells.wires import Wires
 from tests.simulation.replication.world import World, lived
+from tidelog.broker.cluster import session
+from tidelog.broker.metadata import names
+from tidelog.broker.metadata.names import written_id
+from tidelog.client.errors import ClientError
+from tidelog.protocol.errors import BrokerError
 
 if TYPE_CHECKING:
-    from broker.metadata.store import KeyValueStore
-    from broker.network.turns import Turns
     from tests.simulation.replication.shells.process import Process
+    from tidelog.broker.metadata.store import KeyValueStore
+    from tidelog.broker.network.turns import Turns
 
 FAULTS_MS = 15_000
 PEACE_MS = 25_000

@@ -12,33 +12,33 @@ from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from broker.clock import Clock as NodeClock
-from broker.cluster.cluster import NO_SESSION, Cluster
-from broker.maintenance.retention_rounds import Rounds
-from broker.metadata.cluster import ClusterMetadata
-from broker.metadata.store import MetadataError
-from broker.metrics.counters import Metrics
-from broker.network.accepting.listener import Listener
-from broker.network.connection import Connection
-from broker.node import Node
-from broker.topics.startup import open_topics
-from config import load
-from protocol.errors import BrokerError
-from storage.directory import registration_file
-from storage.directory.log_directory import LogDirectoryError
-from storage.directory.registration_file import RegistrationFileError
-from storage.directory.store import LogStore
-from storage.time.trusted_clock import Reading
 from tests.simulation.power_loss import PowerLoss
 from tests.simulation.replication.cluster.disk import Clock
 from tests.simulation.replication.real.disk import FAR_MS, RealDisk
 from tests.simulation.replication.shells.process import Process, VirtualKeepAlive
 from tests.simulation.replication.shells.views import Views
+from tidelog.broker.clock import Clock as NodeClock
+from tidelog.broker.cluster.cluster import NO_SESSION, Cluster
+from tidelog.broker.maintenance.retention_rounds import Rounds
+from tidelog.broker.metadata.cluster import ClusterMetadata
+from tidelog.broker.metadata.store import MetadataError
+from tidelog.broker.metrics.counters import Metrics
+from tidelog.broker.network.accepting.listener import Listener
+from tidelog.broker.network.connection import Connection
+from tidelog.broker.node import Node
+from tidelog.broker.topics.startup import open_topics
+from tidelog.config import load
+from tidelog.protocol.errors import BrokerError
+from tidelog.storage.directory import registration_file
+from tidelog.storage.directory.log_directory import LogDirectoryError
+from tidelog.storage.directory.registration_file import RegistrationFileError
+from tidelog.storage.directory.store import LogStore
+from tidelog.storage.time.trusted_clock import Reading
 
 if TYPE_CHECKING:
-    from broker.replication.lease import Lease
-    from config import BrokerConfig
     from tests.simulation.replication.shells.life import Life
+    from tidelog.broker.replication.lease import Lease
+    from tidelog.config import BrokerConfig
 
 PORT = 9092
 LEASE_MS = 3_000

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 from aetcd import rpc
 
-from broker.metadata.etcd.change_log import ChangeLog
-from broker.metadata.etcd.follower import Follower
-from broker.metadata.etcd.store import EtcdStore
-from broker.metadata.etcd.wire import Keys
-from broker.replicas.acknowledgements import Acknowledgements
-from broker.replicas.led import Led
-from broker.replicas.local_replica import LocalReplica
 from tests.simulation.replication.planted import Mistake, Patch, nothing
+from tidelog.broker.metadata.etcd.change_log import ChangeLog
+from tidelog.broker.metadata.etcd.follower import Follower
+from tidelog.broker.metadata.etcd.store import EtcdStore
+from tidelog.broker.metadata.etcd.wire import Keys
+from tidelog.broker.replicas.acknowledgements import Acknowledgements
+from tidelog.broker.replicas.led import Led
+from tidelog.broker.replicas.local_replica import LocalReplica
 
 if TYPE_CHECKING:
-    from storage.log.partition import Partition
+    from tidelog.storage.log.partition import Partition
 
 START = LocalReplica._start
 TRANSACT = EtcdStore._transact

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from broker.cluster.keep_alive import Renewals
 from tests.simulation.power_loss import PowerLoss
 from tests.simulation.replication.shells.loop import VirtualLoop
+from tidelog.broker.cluster.keep_alive import Renewals
 
 if TYPE_CHECKING:
     import asyncio

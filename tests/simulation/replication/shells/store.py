@@ -6,18 +6,18 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING, Any
 
-from broker.metadata.store import CompactedError, LeaseEndedError
-from protocol.errors import KafkaStorageError
 from tests.simulation.replication.cluster.coordinator import LEASE_ENDED, UNKNOWN
 from tests.simulation.replication.shells.loop import VirtualLoop, arrive
+from tidelog.broker.metadata.store import CompactedError, LeaseEndedError
+from tidelog.protocol.errors import KafkaStorageError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
 
-    from broker.metadata.memory import MemoryState
-    from broker.metadata.store import Change, Compare, Operation, Snapshot
     from tests.simulation.replication.cluster.coordinator import Pushed
     from tests.simulation.replication.shells.life import Life
+    from tidelog.broker.metadata.memory import MemoryState
+    from tidelog.broker.metadata.store import Change, Compare, Operation, Snapshot
 
 _RESYNC_S = 5.0
 _COMPACTED = "compacted"

@@ -15,13 +15,13 @@ from tests.simulation.replication.real.log import RealLog
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from broker.node import Node
-    from broker.replicas.led import Led
-    from broker.replicas.replicas import Replicas
-    from broker.replication.leader import Leader
-    from broker.replication.messages import LeaderRules
-    from storage.log.partition import Appended, Partition
     from tests.simulation.replication.shells.machine import Machine
+    from tidelog.broker.node import Node
+    from tidelog.broker.replicas.led import Led
+    from tidelog.broker.replicas.replicas import Replicas
+    from tidelog.broker.replication.leader import Leader
+    from tidelog.broker.replication.messages import LeaderRules
+    from tidelog.storage.log.partition import Appended, Partition
 
 PATIENCE_MS = 16_000  # an append waits for slow threads, and for those before it
 

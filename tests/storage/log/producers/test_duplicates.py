@@ -2,8 +2,8 @@
 
 import pytest
 
-from config.topic import TopicConfig
-from protocol.errors import (
+from tidelog.config.topic import TopicConfig
+from tidelog.protocol.errors import (
     InvalidRecord,
     InvalidTimestamp,
     InvalidTxnState,
@@ -65,7 +65,7 @@ def test_any_of_the_last_five_batches_is_recognized_after_a_restart(make_log, st
 
 
 def test_the_tail_that_is_searched_for_producers_is_bounded(make_log, monkeypatch):
-    monkeypatch.setattr("storage.log.producers.recovered_producers._REFILL_BYTES", 200)
+    monkeypatch.setattr("tidelog.storage.log.producers.recovered_producers._REFILL_BYTES", 200)
     log = make_log(index_interval_bytes=0).create()
     for sequence in range(20):
         log.append([1], **idempotent(sequence))
@@ -74,7 +74,7 @@ def test_the_tail_that_is_searched_for_producers_is_bounded(make_log, monkeypatc
     walked = []
     walk = type(log.partition.segments[0]).walk
     monkeypatch.setattr(
-        "storage.segment.segment.Segment.walk",
+        "tidelog.storage.segment.segment.Segment.walk",
         lambda segment, *where: walked.append(where) or walk(segment, *where),
     )
     batches = log.partition.state.read_producers().get(9).batches

@@ -5,10 +5,10 @@ import struct
 import pytest
 from crc32c import crc32c
 
-from protocol.errors import InvalidProducerEpoch, OutOfOrderSequenceNumber
-from protocol.records.layout import Batch
-from storage.log.producers import producer_snapshots
-from storage.log.producers.producer_state import MAX_SEQUENCE, Producers, Sequenced
+from tidelog.protocol.errors import InvalidProducerEpoch, OutOfOrderSequenceNumber
+from tidelog.protocol.records.layout import Batch
+from tidelog.storage.log.producers import producer_snapshots
+from tidelog.storage.log.producers.producer_state import MAX_SEQUENCE, Producers, Sequenced
 
 DAY = 86_400_000
 

@@ -7,10 +7,10 @@ a directory whose append times an older tidelog wrote.
 
 import pytest
 
-from storage.directory.store import LogStore
-from storage.log.replication import received
-from storage.log.times import partition_times
-from storage.segment.appended.layout import HEADER, HEADER_1, Layout
+from tidelog.storage.directory.store import LogStore
+from tidelog.storage.log.replication import received
+from tidelog.storage.log.times import partition_times
+from tidelog.storage.segment.appended.layout import HEADER, HEADER_1, Layout
 
 NOW = [10, 10, 11, 13, 13, 13, 20, 21, 21, 22, 30, 31, 31, 40, 41, 41, 41]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from storage.log.recovery import clean_stop
 from tests.oracle import recordset
 from tests.oracle.recordset import Rec
+from tidelog.storage.log.recovery import clean_stop
 
 PREALLOCATED = 10 << 20
 

@@ -6,14 +6,14 @@ import dataclasses
 
 import pytest
 
-from protocol.records.batch import Record, build
-from storage import filenames
-from storage.directory.store import LogStore
-from storage.log.replication.leader_state import LeaderState
-from storage.log.replication.received import AppendedFrom
-from storage.log.times import partition_times
-from storage.segment.segment import Segment
 from tests.storage import cleaning
+from tidelog.protocol.records.batch import Record, build
+from tidelog.storage import filenames
+from tidelog.storage.directory.store import LogStore
+from tidelog.storage.log.replication.leader_state import LeaderState
+from tidelog.storage.log.replication.received import AppendedFrom
+from tidelog.storage.log.times import partition_times
+from tidelog.storage.segment.segment import Segment
 
 
 def path_of(log, base, suffix=".log"):

@@ -10,9 +10,9 @@ import pytest
 WRITER = """
 import sys
 from pathlib import Path
-from config.topic import TopicConfig
-from protocol.records.batch import Record, build
-from storage.directory.store import LogStore
+from tidelog.config.topic import TopicConfig
+from tidelog.protocol.records.batch import Record, build
+from tidelog.storage.directory.store import LogStore
 
 config = TopicConfig(segment_bytes=3000, index_interval_bytes=200)
 store = LogStore([Path(sys.argv[1])], default_config=config)

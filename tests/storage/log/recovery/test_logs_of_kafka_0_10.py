@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from config.topic import TopicConfig
-from protocol.records.batch import Record, build, records
-from storage.directory.store import LogStore
+from tidelog.config.topic import TopicConfig
+from tidelog.protocol.records.batch import Record, build, records
+from tidelog.storage.directory.store import LogStore
 
 VECTORS = Path(__file__).parents[3] / "vectors" / "kafka-0.10.2.2"
 NAMES = sorted(path.name for path in VECTORS.iterdir() if path.is_dir())

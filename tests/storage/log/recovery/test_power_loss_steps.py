@@ -9,17 +9,17 @@ import uuid
 
 import pytest
 
-from config.topic import TopicConfig
-from storage import filenames, files
-from storage.directory.store import LogStore
-from storage.log.rolling import roll
-from storage.log.times import partition_times
-from storage.segment.append_times import AppendTimes
-from storage.segment.appended.layout import END, UNKNOWN, Layout
-from storage.segment.offset_index import OffsetIndex
-from storage.segment.sparse_index import flush_both
-from storage.segment.time_index import TimeIndex
 from tests.simulation.power_loss import Disk, PowerLoss
+from tidelog.config.topic import TopicConfig
+from tidelog.storage import filenames, files
+from tidelog.storage.directory.store import LogStore
+from tidelog.storage.log.rolling import roll
+from tidelog.storage.log.times import partition_times
+from tidelog.storage.segment.append_times import AppendTimes
+from tidelog.storage.segment.appended.layout import END, UNKNOWN, Layout
+from tidelog.storage.segment.offset_index import OffsetIndex
+from tidelog.storage.segment.sparse_index import flush_both
+from tidelog.storage.segment.time_index import TimeIndex
 
 
 def path_of(log, base, suffix):

@@ -7,9 +7,9 @@ import shutil
 
 import pytest
 
-from protocol.records.batch import Compression, scan
-from storage import filenames
 from tests.sampling import sampled
+from tidelog.protocol.records.batch import Compression, scan
+from tidelog.storage import filenames
 
 KINDS = {
     "v2": {"magic": 2},

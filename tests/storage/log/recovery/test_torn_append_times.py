@@ -11,10 +11,10 @@ import shutil
 
 import pytest
 
-from storage.log.times import partition_times
-from storage.segment.append_times import AppendTimes
-from storage.segment.appended.checks import Stop
-from storage.segment.appended.layout import END, UNKNOWN, Layout
+from tidelog.storage.log.times import partition_times
+from tidelog.storage.segment.append_times import AppendTimes
+from tidelog.storage.segment.appended.checks import Stop
+from tidelog.storage.segment.appended.layout import END, UNKNOWN, Layout
 
 SECTOR = 512
 FIRST_MS = 100

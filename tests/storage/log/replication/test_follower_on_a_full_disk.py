@@ -4,13 +4,13 @@ import errno
 
 import pytest
 
-from protocol.errors import KafkaStorageError
-from protocol.records.batch import Record, build
-from storage import files
-from storage.log.replication.leader_state import LeaderState
-from storage.log.replication.received import AppendedFrom
-from storage.time.corrections import Mark, step_back
 from tests.simulation.disks import Unsynced
+from tidelog.protocol.errors import KafkaStorageError
+from tidelog.protocol.records.batch import Record, build
+from tidelog.storage import files
+from tidelog.storage.log.replication.leader_state import LeaderState
+from tidelog.storage.log.replication.received import AppendedFrom
+from tidelog.storage.time.corrections import Mark, step_back
 
 HOUR = 3_600_000
 LEADER = LeaderState(2, 0, 9 * HOUR, 8 * HOUR)

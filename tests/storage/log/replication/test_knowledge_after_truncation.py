@@ -4,12 +4,12 @@ import random
 
 import pytest
 
-from storage import files
-from storage.log.producers import recovered_producers
-from storage.log.producers.recovered_producers import load_producers
-from storage.segment import indexed_log
-from storage.segment.segment import Segment
-from storage.segment.survey import catch_up
+from tidelog.storage import files
+from tidelog.storage.log.producers import recovered_producers
+from tidelog.storage.log.producers.recovered_producers import load_producers
+from tidelog.storage.segment import indexed_log
+from tidelog.storage.segment.segment import Segment
+from tidelog.storage.segment.survey import catch_up
 
 
 def facts(producers):

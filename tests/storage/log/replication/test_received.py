@@ -2,10 +2,10 @@
 
 import pytest
 
-from protocol.errors import CorruptMessage
-from protocol.records.batch import Record, build
-from storage.log.replication.received import AppendedFrom, receive, unpacked
-from storage.segment.appended.layout import ENTRY, UNKNOWN
+from tidelog.protocol.errors import CorruptMessage
+from tidelog.protocol.records.batch import Record, build
+from tidelog.storage.log.replication.received import AppendedFrom, receive, unpacked
+from tidelog.storage.segment.appended.layout import ENTRY, UNKNOWN
 
 
 def batch(*times, first=0, magic=2, **settings):

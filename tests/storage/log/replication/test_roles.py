@@ -2,15 +2,15 @@
 
 import pytest
 
-from protocol.errors import FencedLeaderEpoch, NotLeaderOrFollower
-from protocol.records.batch import Record, build
-from storage.checkpoints import EpochStart
-from storage.log.epochs import LeaderEpochs
-from storage.log.high_watermark import Role
-from storage.log.replication.leader_state import LeaderState
-from storage.log.replication.received import AppendedFrom, unpacked
-from storage.time.adoption import Adopted
-from storage.time.corrections import Mark, step_back
+from tidelog.protocol.errors import FencedLeaderEpoch, NotLeaderOrFollower
+from tidelog.protocol.records.batch import Record, build
+from tidelog.storage.checkpoints import EpochStart
+from tidelog.storage.log.epochs import LeaderEpochs
+from tidelog.storage.log.high_watermark import Role
+from tidelog.storage.log.replication.leader_state import LeaderState
+from tidelog.storage.log.replication.received import AppendedFrom, unpacked
+from tidelog.storage.time.adoption import Adopted
+from tidelog.storage.time.corrections import Mark, step_back
 
 HOUR = 3_600_000
 LEADER = LeaderState(0, 0, None, None)

@@ -5,15 +5,20 @@ What they do to a log is held to a model in `tests/storage/log_model`.
 
 import pytest
 
-from protocol.errors import CorruptMessage, KafkaStorageError, NotLeaderOrFollower, OffsetOutOfRange
-from protocol.records.batch import Record, build
-from storage import files
-from storage.checkpoints import EpochStart
-from storage.log.high_watermark import Role
-from storage.log.replication.leader_state import LeaderState
-from storage.log.replication.received import AppendedFrom
-from storage.time.adoption import Adopted
 from tests.simulation.disks import Unsynced
+from tidelog.protocol.errors import (
+    CorruptMessage,
+    KafkaStorageError,
+    NotLeaderOrFollower,
+    OffsetOutOfRange,
+)
+from tidelog.protocol.records.batch import Record, build
+from tidelog.storage import files
+from tidelog.storage.checkpoints import EpochStart
+from tidelog.storage.log.high_watermark import Role
+from tidelog.storage.log.replication.leader_state import LeaderState
+from tidelog.storage.log.replication.received import AppendedFrom
+from tidelog.storage.time.adoption import Adopted
 
 LEADER = LeaderState(0, 0, None, None)
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 
-from config.topic import TopicConfig
-from storage.directory.store import LogStore
-from storage.log.retention import diagnosis
-from storage.log.retention.diagnosis import Readings, diagnose
-from storage.time.corrections import Correction
+from tidelog.config.topic import TopicConfig
+from tidelog.storage.directory.store import LogStore
+from tidelog.storage.log.retention import diagnosis
+from tidelog.storage.log.retention.diagnosis import Readings, diagnose
+from tidelog.storage.time.corrections import Correction
 
 NOW = 1_767_225_600_000  # new year 2026
 SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000

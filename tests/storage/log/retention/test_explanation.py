@@ -10,10 +10,10 @@ import random
 
 import pytest
 
-from config.topic import TopicConfig
-from storage.log.retention import explanation
 from tests.storage.time.test_event_time_retention import EVENT, HOUR, log_of
 from tests.time_rules import time_rules
+from tidelog.config.topic import TopicConfig
+from tidelog.storage.log.retention import explanation
 
 LIVES = int(os.environ.get("TIDELOG_EXPLAINED_LIVES", "60"))
 

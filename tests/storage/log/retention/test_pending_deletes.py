@@ -2,7 +2,7 @@
 
 import pytest
 
-from storage.log.retention.pending_deletes import PendingDeletes
+from tidelog.storage.log.retention.pending_deletes import PendingDeletes
 
 LATE_MS = 10**15
 

@@ -9,14 +9,14 @@ from itertools import count
 
 import pytest
 
-from protocol.errors import KafkaStorageError, OffsetOutOfRange
-from protocol.records.batch import scan
-from storage import files
-from storage.log import reader, slices
-from storage.log.retention import retainer
-from storage.log.retention.retainer import Retainer
-from storage.log.times import partition_times
 from tests.simulation.disks import Disk
+from tidelog.protocol.errors import KafkaStorageError, OffsetOutOfRange
+from tidelog.protocol.records.batch import scan
+from tidelog.storage import files
+from tidelog.storage.log import reader, slices
+from tidelog.storage.log.retention import retainer
+from tidelog.storage.log.retention.retainer import Retainer
+from tidelog.storage.log.times import partition_times
 
 VALUE = [b"x" * 200]
 

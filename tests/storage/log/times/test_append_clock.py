@@ -6,13 +6,19 @@ import threading
 
 import pytest
 
-from storage import files
-from storage.directory.opening_clock import ClockNow
-from storage.log.retention import deletion
-from storage.log.times import partition_times
-from storage.time.corrections import ClockHistory, Correction, ForwardStep, judged, step_back
-from storage.would_block import WouldBlock
 from tests.simulation.disks import Disk
+from tidelog.storage import files
+from tidelog.storage.directory.opening_clock import ClockNow
+from tidelog.storage.log.retention import deletion
+from tidelog.storage.log.times import partition_times
+from tidelog.storage.time.corrections import (
+    ClockHistory,
+    Correction,
+    ForwardStep,
+    judged,
+    step_back,
+)
+from tidelog.storage.would_block import WouldBlock
 
 WRONG_MS, RIGHT_MS = 10**12, 1_000_000
 STEP = ForwardStep(0, 10_000, RIGHT_MS, RIGHT_MS + 10_500)

@@ -12,13 +12,13 @@ import uuid
 
 import pytest
 
-from config.topic import TopicConfig
-from protocol.records.batch import Record, build
-from storage import files
-from storage.directory.store import LogStore
-from storage.log.times import judging
-from storage.time.corrections import judged
 from tests.simulation.power_loss import Disk, PowerLoss
+from tidelog.config.topic import TopicConfig
+from tidelog.protocol.records.batch import Record, build
+from tidelog.storage import files
+from tidelog.storage.directory.store import LogStore
+from tidelog.storage.log.times import judging
+from tidelog.storage.time.corrections import judged
 
 WRONG_MS, RIGHT_MS = 10**12, 1_000_000
 CONFIG = TopicConfig(segment_bytes=1 << 20, flush_messages=1)

@@ -10,8 +10,8 @@ import random
 
 import pytest
 
-from storage.log.times import judging
-from storage.time.corrections import ForwardStep
+from tidelog.storage.log.times import judging
+from tidelog.storage.time.corrections import ForwardStep
 
 _WAIT_MS = 10_000
 _SLACK_MS = 3_600_000

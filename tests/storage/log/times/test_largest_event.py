@@ -2,10 +2,10 @@
 
 import pytest
 
-from protocol.records.batch import Record, build
-from storage.log.replication.leader_state import LeaderState
-from storage.log.replication.received import AppendedFrom
-from storage.log.times import judging
+from tidelog.protocol.records.batch import Record, build
+from tidelog.storage.log.replication.leader_state import LeaderState
+from tidelog.storage.log.replication.received import AppendedFrom
+from tidelog.storage.log.times import judging
 
 SEGMENTS = 30
 LEADER = LeaderState(0, 0, None, None)

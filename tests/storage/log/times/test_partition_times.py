@@ -2,10 +2,10 @@
 
 import pytest
 
-from storage.log.times.partition_times import ClockMark, Cut, PartitionTimes, pack, parse
-from storage.time.adoption import Adopted
-from storage.time.corrections import NO_MARK, Correction, Mark, step_back
-from storage.time.tombstones import with_late_horizons
+from tidelog.storage.log.times.partition_times import ClockMark, Cut, PartitionTimes, pack, parse
+from tidelog.storage.time.adoption import Adopted
+from tidelog.storage.time.corrections import NO_MARK, Correction, Mark, step_back
+from tidelog.storage.time.tombstones import with_late_horizons
 
 TIMES = PartitionTimes(5, 6, 7, 8, "boot", ())
 

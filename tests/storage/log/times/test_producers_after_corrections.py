@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from storage.time.corrections import ForwardStep
+from tidelog.storage.time.corrections import ForwardStep
 
 WRONG_MS, RIGHT_MS = 10**12, 1_000_000
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from protocol.records.batch import Record, build, scan
+from tidelog.protocol.records.batch import Record, build, scan
 
 if TYPE_CHECKING:
     from tests.storage.conftest import Log

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from protocol.records.batch import records, scan
-from protocol.records.markers import read_marker
+from tidelog.protocol.records.batch import records, scan
+from tidelog.protocol.records.markers import read_marker
 
 
 class Written(NamedTuple):

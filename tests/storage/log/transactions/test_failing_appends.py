@@ -2,9 +2,9 @@
 
 import pytest
 
-from protocol.errors import KafkaStorageError
-from storage import files
 from tests.simulation.disks import Disk
+from tidelog.protocol.errors import KafkaStorageError
+from tidelog.storage import files
 
 
 @pytest.fixture

@@ -4,10 +4,10 @@ import random
 
 import pytest
 
-from storage import filenames
-from storage.log.replication.received import AppendedFrom
 from tests.storage.log.transactions.conftest import Transactions
 from tests.storage.log.transactions.test_model import Life
+from tidelog.storage import filenames
+from tidelog.storage.log.replication.received import AppendedFrom
 
 
 class Pair:

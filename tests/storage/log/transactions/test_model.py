@@ -4,13 +4,13 @@ import random
 
 import pytest
 
-from protocol.errors import KafkaStorageError
-from protocol.records.batch import Record, build
-from storage import filenames, files
-from storage.log.high_watermark import Role
-from storage.segment import transaction_index
 from tests.storage.log.transactions.conftest import Transactions
 from tests.storage.log.transactions.model import AbortedTransaction, TransactionModel, shown
+from tidelog.protocol.errors import KafkaStorageError
+from tidelog.protocol.records.batch import Record, build
+from tidelog.storage import filenames, files
+from tidelog.storage.log.high_watermark import Role
+from tidelog.storage.segment import transaction_index
 
 PRODUCERS = 4
 

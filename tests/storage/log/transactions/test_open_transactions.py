@@ -4,17 +4,17 @@ import threading
 
 import pytest
 
-from protocol.errors import (
+from tests.storage.log.transactions.conftest import Transactions
+from tidelog.protocol.errors import (
     InvalidProducerEpoch,
     InvalidRecord,
     InvalidTxnState,
     OutOfOrderSequenceNumber,
     TransactionCoordinatorFenced,
 )
-from protocol.records.batch import Record, build, records, scan
-from storage.log.high_watermark import Role
-from storage.segment.named_file import NamedFile
-from tests.storage.log.transactions.conftest import Transactions
+from tidelog.protocol.records.batch import Record, build, records, scan
+from tidelog.storage.log.high_watermark import Role
+from tidelog.storage.segment.named_file import NamedFile
 
 
 def test_the_last_stable_offset_is_the_first_of_an_open_transaction(txn):

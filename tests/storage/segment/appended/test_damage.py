@@ -5,12 +5,12 @@ import struct
 
 import pytest
 
-from storage.segment.append_times import AppendTimes
-from storage.segment.appended import checks
-from storage.segment.appended.cursor import Cursor
-from storage.segment.appended.entries import Entries
-from storage.segment.appended.layout import UNKNOWN, Layout
-from storage.segment.named_file import NamedFile
+from tidelog.storage.segment.append_times import AppendTimes
+from tidelog.storage.segment.appended import checks
+from tidelog.storage.segment.appended.cursor import Cursor
+from tidelog.storage.segment.appended.entries import Entries
+from tidelog.storage.segment.appended.layout import UNKNOWN, Layout
+from tidelog.storage.segment.named_file import NamedFile
 
 BASE, END = 100, 130
 ENTRIES = [(1000, 100), (1001, 105), (1002, 106), (UNKNOWN, 110), (1010, 115), (2000, 121)]
@@ -280,7 +280,7 @@ PLANTS = {
 def believing(layout, data, _number):
     step = layout.entry_size
     found = (struct.unpack_from(">qi", data, at) for at in range(0, len(data), step))
-    from storage.segment.appended.layout import Entry
+    from tidelog.storage.segment.appended.layout import Entry
 
     return [Entry(*entry) for entry in found]
 

@@ -10,10 +10,10 @@ import random
 import shutil
 from itertools import count
 
-from config.topic import TopicConfig
-from protocol.records.batch import Record, build
-from storage.directory.store import LogStore
 from tests.storage.conftest import TOPIC_ID
+from tidelog.config.topic import TopicConfig
+from tidelog.protocol.records.batch import Record, build
+from tidelog.storage.directory.store import LogStore
 
 FORMATS = ("0.9.0", "0.10.2", "3.0")
 LOWEST, HIGHEST = -(2**63), 2**63 - 1

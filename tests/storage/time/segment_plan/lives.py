@@ -6,10 +6,10 @@ import zlib
 
 import crc32c
 
-from storage.log.times import partition_times
 from tests.storage.time.segment_plan.life import Life, seen
 from tests.storage.time.segment_plan.questions import ask_append_times, look_up, look_up_appended
 from tests.storage.time.segment_plan.stops import headers, kill, kill_in_write, lose_power, stop
+from tidelog.storage.log.times import partition_times
 
 LOOKUPS_OF_A_LIFE = 400
 LONGEST_LIFE = 400  # steps, for a life that hardly looks anything up

@@ -1,7 +1,7 @@
 """What a log is asked, and what the model answers: lookups by either time, the largest time, append times."""
 
-from storage.log.lookup import AppendedSince
 from tests.storage.time.segment_plan.life import HIGHEST, LOWEST, seen
+from tidelog.storage.log.lookup import AppendedSince
 
 
 def look_up(life):
