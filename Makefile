@@ -18,6 +18,7 @@ WORKERS ?= $(shell echo $$(( $$(nproc) + 2 )))
 # Two that start JVMs need some 5 GB; more are for machines with more (tests/heavy.py shares the tests out).
 HEAVY_WORKERS ?= 2
 HEAVY := -n $(HEAVY_WORKERS) --dist loadgroup --no-loadscope-reorder
+HEAVIEST := oracle or clients or docker or spark or long
 DATA ?= data
 LISTEN ?= 127.0.0.1:9092
 HTTP ?= 127.0.0.1:8080
@@ -28,7 +29,7 @@ SEED ?= 1
 MINUTES ?= 60
 
 .DEFAULT_GOAL := help
-.PHONY: help setup serve fetch test test-long test-clients test-docker test-spark simulate simulate-clocks nemesis soak oracle check style types imports derived derive rewrite bench bench-cluster bench-full bench-logs bench-partitions bench-pipeline bench-silence bench-streaming fuzz-kernels image compose-up compose-down compose-cluster-up compose-cluster-down fuzz clean
+.PHONY: help setup serve fetch test test-all test-slow test-long test-clients test-docker test-spark simulate simulate-clocks nemesis soak oracle check style types imports derived derive rewrite bench bench-cluster bench-full bench-logs bench-partitions bench-pipeline bench-silence bench-streaming fuzz-kernels image compose-up compose-down compose-cluster-up compose-cluster-down fuzz clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -68,8 +69,13 @@ fetch: $(TEST) ## fetch what oracle, test-clients and test-spark need: jars, and
 	@$(BIN)/python -m tests.pipeline.spark_kafka
 	@$(BIN)/python -m tests.pipeline.iceberg_spark
 
-test: $(TEST) ## run the tests (heavy parts that are missing are skipped with a reason)
-	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m 'not (oracle or clients or docker or spark or long)'
+test: $(TEST) ## run the tests for every change, under five minutes
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m 'not (slow or $(HEAVIEST))'
+
+test-slow: $(TEST) ## run the tests that are too slow for make test (what is missing is skipped with a reason)
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m 'slow and not ($(HEAVIEST))'
+
+test-all: test test-slow test-docker oracle test-clients test-spark ## everything that CI runs
 
 test-long: $(TEST) ## the long profiles: a million mutated frames, more kills, 900 rounds of faults
 	TIDELOG_EVERY_CASE=1 TIDELOG_FUZZ_FRAMES=1000000 TIDELOG_FUZZ_TCP_FRAMES=1000000 TIDELOG_MODEL_LOOKUPS=100000 TIDELOG_MODEL_DECISIONS=10000 TIDELOG_LOG_MODEL_RUNS=10000 TIDELOG_REPLICA_RUNS=10000 $(BIN)/python -m pytest -q -m 'long or not (oracle or clients or docker or spark)' --timeout 3600

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from kafka.net.inet import KafkaNetSocket
 
-from tests import heavy
+from tests import heavy, sampling
 from tests.oracle.apache_kafka import available
 
 settings.register_profile(
@@ -32,8 +32,9 @@ os.environ.setdefault("TIDELOG_FUZZ_SEED", str(random.SystemRandom().randrange(1
 
 
 def pytest_report_header() -> str:
-    """The seed that repeats this run's choices."""
-    return f"TIDELOG_FUZZ_SEED={os.environ['TIDELOG_FUZZ_SEED']}"
+    """The seeds that repeat this run's choices."""
+    shown = ("TIDELOG_FUZZ_SEED", "TIDELOG_SHARE", "TIDELOG_SHARE_SEED")
+    return " ".join(f"{name}={os.environ[name]}" for name in shown if name in os.environ)
 
 
 _SUMMARIES: heavy.Summaries = []
@@ -46,9 +47,20 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log) -> heavy.Groups | No
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Lets the longest of the heavy tests begin first."""
+    """Leaves out what is not in this run's share; lets the longest of the heavy tests begin first."""
+    if sampling.SHARE > 1:
+        left_out = [item for item in items if not _is_shared(item)]
+        items[:] = [item for item in items if _is_shared(item)]
+        config.hook.pytest_deselected(items=left_out)
     if config.getoption("loadgroup", default=False):
         heavy.put_longest_first(items)
+
+
+def _is_shared(item: pytest.Item) -> bool:
+    """Whether a test is in this run's share: with all of its function, or of what is dear to start."""
+    if any(item.get_closest_marker(name) for name in ("oracle", "clients", "spark")):
+        return sampling.is_shared(heavy.group_of(item.nodeid, {}))
+    return not item.get_closest_marker("slow") or sampling.is_shared(item.nodeid.partition("[")[0])
 
 
 @pytest.fixture(scope="session")

@@ -1,12 +1,18 @@
-"""Long lists of cases, of which `make test` tries a share, another in every run; `make test-long` tries all.
+"""What a run leaves out, another share in every run.
 
-TIDELOG_EVERY_CASE=1 tries all of them. TIDELOG_FUZZ_SEED repeats a run's choice; pytest prints it.
+- Of long lists of cases `make test` tries a share, and `make test-long` all (TIDELOG_EVERY_CASE=1).
+  TIDELOG_FUZZ_SEED repeats a run's choice.
+- Of the slow and the heavy tests a run with TIDELOG_SHARE=2, as in CI, has every second. TIDELOG_SHARE_SEED
+  repeats the choice.
+
+pytest prints both seeds.
 """
 
 from __future__ import annotations
 
 import os
 import random
+import zlib
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
@@ -15,6 +21,13 @@ if TYPE_CHECKING:
 Case = TypeVar("Case")
 
 EVERY_CASE = os.environ.get("TIDELOG_EVERY_CASE") == "1"
+SHARE = int(os.environ.get("TIDELOG_SHARE", "1"))
+
+
+def is_shared(name: str) -> bool:
+    """Whether a run that has one of SHARE slow tests has those of this name."""
+    seed = os.environ.get("TIDELOG_SHARE_SEED", "0")
+    return zlib.crc32(f"{seed} {name}".encode()) % SHARE == 0
 
 
 def sampled(cases: Sequence[Case], one_in: int) -> Sequence[Case]:
