@@ -1,6 +1,8 @@
 # tidelog: everything people and CI call. `make help` lists it.
 SHELL := /bin/bash
 PYTHON ?= python3
+# What is compiled is kept: tests start brokers by the hundred, and pytest rewrites 600 files.
+unexport PYTHONDONTWRITEBYTECODE
 VENV := .venv
 BIN := $(VENV)/bin
 # What is in the environment: each stage is a file, made when what the stage installs is there.
