@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
+import os
 from typing import TYPE_CHECKING
 
 from tidelog.broker.fetches.sessions import FetchSessions
@@ -105,7 +105,7 @@ class Node:
         self.fetch_sessions = FetchSessions(
             config.fetches.max_incremental_fetch_session_cache_slots,
             config.fetches.fetch_session_cache_max_partitions,
-            lambda: secrets.randbelow(INT_MAX) + 1,
+            lambda: int.from_bytes(os.urandom(4)) % INT_MAX + 1,
         )
         self.client_quotas = ClientQuotas(
             Windows(config.limits.quota_window_num, 1000 * config.limits.quota_window_size_seconds),

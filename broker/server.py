@@ -46,11 +46,10 @@ from tidelog.broker.pools import NoDefaultPool
 from tidelog.broker.topics.startup import open_topics
 from tidelog.protocol.errors import BrokerError
 from tidelog.protocol.records import kernels
-from tidelog.storage import permissions
+from tidelog.storage import files, permissions
 from tidelog.storage.directory.log_directory import LogDirectoryError
 from tidelog.storage.directory.store import LogStore
 from tidelog.storage.filenames import UNREAD_LOG
-from tidelog.storage.segment import log_file
 
 if TYPE_CHECKING:
     import socket
@@ -125,7 +124,7 @@ async def _run(config: BrokerConfig, clock: Clock, faults: Faults | None) -> int
             "few open files are allowed (ulimit -n): connections are refused early",
             extra={"limit": allowed.limit},
         )
-    log_file.RECENT.capacity = allowed.segments
+    files.RECENT.capacity = allowed.segments
     store = LogStore(
         directories,
         default_config=config.topic_defaults,

@@ -173,6 +173,10 @@ class Recent:
             resting.rest()
 
 
+RECENT = Recent(384)
+"""The segments that may hold a descriptor or two; the program that opens logs sets how many."""
+
+
 def write_at(descriptor: Descriptor, buffers: Sequence[Buffer], position: int, size: int) -> None:
     """Writes all `size` bytes of the buffers from `position` on; raises OSError when it cannot.
 

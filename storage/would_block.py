@@ -5,6 +5,9 @@ Whoever calls with `may_block=False` gets an answer from memory, or from a short
 
 from __future__ import annotations
 
+SHORT_UNPACK_BYTES = 4 << 20
+"""Records that unpack to more than this are unpacked where nobody waits, whatever their compressed size."""
+
 
 class WouldBlock(Exception):
     """The answer needs files that are not in memory, or are long; nothing has been changed."""

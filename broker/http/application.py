@@ -3,8 +3,8 @@
 /readyz warns of a clock that has leapt, and is 200 all the same; `readiness.py` has what makes it 503. Both
 pages answer then, too.
 
-The socket listens from the beginning. The libraries behind it are imported, in a thread, when the
-first request arrives. So a start does not wait for them, and a broker without HTTP clients does not
+The socket listens from the beginning. The modules and libraries behind it are imported, in a thread, when
+the first request arrives. So a start does not wait for them, and a broker without HTTP clients does not
 load them.
 """
 
@@ -16,11 +16,8 @@ import logging
 import socket
 from typing import TYPE_CHECKING, Any
 
-from tidelog.broker.http.readiness import reasons
-from tidelog.broker.http.server import HttpServer, Limits
-from tidelog.broker.metrics.exposition import metrics_text
-
 if TYPE_CHECKING:
+    from tidelog.broker.http.server import Limits
     from tidelog.broker.node import Node
 
 log = logging.getLogger("tidelog.http")
@@ -36,29 +33,33 @@ async def start_http(node: Node, listening: socket.socket) -> Any:
     Returns the server, which the caller cleans up at the end.
     """
     await readable(listening)
-    web = await node.pools.metrics.run(importlib.import_module, "aiohttp.web")
-    prometheus = await node.pools.metrics.run(importlib.import_module, "prometheus_client")
-    api = await node.pools.metrics.run(importlib.import_module, ".api", __package__)
+    api, readiness, serving, exposition, web, prometheus = [
+        await node.pools.metrics.run(importlib.import_module, name, __package__)
+        for name in (
+            *(".api", ".readiness", ".server", "..metrics.exposition"),
+            *("aiohttp.web", "prometheus_client"),
+        )
+    ]
     registry = prometheus.CollectorRegistry(auto_describe=False)
     for collector in ("ProcessCollector", "PlatformCollector"):
         getattr(prometheus, collector)(registry=registry)
 
     async def metrics(_request: Any) -> Any:
         # The text for ten thousand partitions takes a while, so a thread builds it.
-        text = await node.pools.metrics.run(metrics_text, node, registry)
+        text = await node.pools.metrics.run(exposition.metrics_text, node, registry)
         return web.Response(body=text, headers={"Content-Type": prometheus.CONTENT_TYPE_LATEST})
 
     async def healthz(_request: Any) -> Any:
         return web.Response(text="ok\n")
 
     async def readyz(_request: Any) -> Any:
-        found = [each.line for each in reasons(node)]
+        found = [each.line for each in readiness.reasons(node)]
         warning = node.clock_watch.warning
         lines = (found or ["ready"]) + ([] if warning is None else [f"warning: {warning}"])
         text = "".join(f"{line}\n" for line in lines)
         return web.Response(text=text, status=503 if found else 200)
 
-    server = HttpServer(web, _limits(node))
+    server = serving.HttpServer(web, _limits(node))
     app = web.Application(middlewares=[server.middleware()])
     app.router.add_get("/metrics", metrics)
     app.router.add_get("/healthz", healthz)
@@ -69,6 +70,8 @@ async def start_http(node: Node, listening: socket.socket) -> Any:
 
 
 def _limits(node: Node) -> Limits:
+    from tidelog.broker.http.server import Limits
+
     def most() -> int:
         return node.descriptors.http(node.settings.broker.http.http_max_connections)
 

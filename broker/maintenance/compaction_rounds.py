@@ -24,14 +24,12 @@ from tidelog.broker.maintenance import compaction_counters
 from tidelog.broker.maintenance.compaction_counters import Uncleanable
 from tidelog.broker.maintenance.rounds import DueRounds
 from tidelog.protocol.errors import BrokerError, CorruptMessage
-from tidelog.storage.compaction import plan
-from tidelog.storage.compaction.cleaned_segment import Cleaned
-from tidelog.storage.log.compactor import Compaction
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from tidelog.broker.node import Node
+    from tidelog.storage.compaction.cleaned_segment import Cleaned
     from tidelog.storage.compaction.job import Job
     from tidelog.storage.compaction.plan import DirtySection
     from tidelog.storage.log.partition import Partition
@@ -260,6 +258,8 @@ class CompactionRounds(DueRounds):
         is not dirty enough yet. Raises BrokerError, CleaningError and OSError; then the log keeps its
         old segments.
         """
+        from tidelog.storage.log.compactor import Compaction  # only what compacts needs it
+
         node, started_s = self._node, self._node.clock.monotonic_s()
         job = await node.pools.maintenance.run_to_end(
             partial(_begin, node, partition, workers, asked=asked)
@@ -304,6 +304,8 @@ class CompactionRounds(DueRounds):
         self, worker: Worker, partition: Partition, job: Job, written: list[Cleaned]
     ) -> int:
         """Compacts and swaps in every group; returns the offset before which the log is clean."""
+        from tidelog.storage.compaction.cleaned_segment import Cleaned
+
         directory = str(partition.directory.resolve())
         patience_s = self._node.config.log_cleaner_progress_timeout_ms / 1_000
         answer = await worker.ask({"directory": directory, "job": job.packed()}, patience_s)
@@ -346,6 +348,8 @@ def _find(node: Node, only: str | None, *, asked: bool) -> tuple[list[Found], li
     Logs of no topic, or of a partition that its topic does not have, are never touched. Logs with
     only an active segment are not opened.
     """
+    from tidelog.storage.compaction import plan
+
     topics, figures = node.topics.served, node.metrics.compaction
     found: list[Found] = []
     failed: list[FailedCleaning] = []

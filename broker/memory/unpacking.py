@@ -11,7 +11,7 @@ import asyncio
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from tidelog.storage.log.appender import SHORT_UNPACK_BYTES
+from tidelog.storage.would_block import SHORT_UNPACK_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -13,7 +13,6 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
 from tidelog.config.instants import to_iso
-from tidelog.storage.log.retention.diagnosis import diagnose
 from tidelog.storage.time.arrivals import find_unit_mismatch
 from tidelog.storage.time.retention import BY_EVENT_TIME, BY_TIME
 from tidelog.storage.time.timestamp import is_due
@@ -107,6 +106,8 @@ class TimeWatch:
         )
         known = self._examined.get(key)
         if known is None or known.state != state:
+            from tidelog.storage.log.retention.diagnosis import diagnose
+
             findings = diagnose(partition.retainer.facts(), partition.config, readings)
             known = _Examined(state, frozenset(finding.kind for finding in findings))
             self._examined[key] = known

@@ -27,7 +27,7 @@ from tidelog.broker.replication.messages import (
 from tidelog.protocol.errors import BrokerError, CorruptMessage, UnpackedTooLarge
 from tidelog.protocol.records.batch import count_batches
 from tidelog.protocol.records.compression import STORED_LIMIT
-from tidelog.storage.log.appender import SHORT_UNPACK_BYTES
+from tidelog.storage.would_block import SHORT_UNPACK_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -27,7 +27,6 @@ from tidelog.broker.metadata.records import PartitionRecord
 from tidelog.broker.topics.settings import KEEP, is_internal
 from tidelog.broker.topics.strays import set_aside
 from tidelog.protocol.errors import BrokerError
-from tidelog.storage.log.slices import last_batch
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -178,7 +177,11 @@ def _last_batch(node: Node, name: str, index: int) -> Batch | None:
     """Returns the last batch of a log; None if there is none, or it cannot be read."""
     try:
         partition = node.store.partition(name, index)
-        return None if partition is None else last_batch(partition.segments)
+        if partition is None:
+            return None
+        from tidelog.storage.log.slices import last_batch
+
+        return last_batch(partition.segments)
     except (BrokerError, OSError) as error:
         _log.error("log cannot be read: %s", error, extra={"log": f"{name}-{index}"})
         return None

@@ -8,22 +8,20 @@
               (KIP-57): it covers the frame's magic too. It is ignored on reading and written so.
   zstd        a frame, format 2 only
 
+A codec's library is imported when a batch of that codec comes.
+
 Whatever the input claims, no output beyond `limit` is built: UnpackedTooLarge is raised while unpacking.
 The output is in memory once, but for a step of a few MiB and, with zstd of unknown size, the codec's window.
 """
 
 from __future__ import annotations
 
+import functools
 import zlib
 from struct import Struct
 from struct import error as struct_error
 from threading import local
 from typing import TYPE_CHECKING
-
-import cramjam
-import lz4.block
-import lz4.frame
-import zstandard
 
 from tidelog.protocol.errors import CorruptMessage, UnpackedTooLarge, UnsupportedCompressionType
 from tidelog.protocol.records.layout import Compression
@@ -67,11 +65,15 @@ class _Zstd(local):
     """One pair of zstd contexts for each thread: they are costly to create and cannot be shared."""
 
     def __init__(self) -> None:
+        import zstandard
+
         self.compressor = zstandard.ZstdCompressor(level=3)
         self.decompressor = zstandard.ZstdDecompressor()
 
 
-_zstd = _Zstd()
+@functools.cache
+def _zstd() -> _Zstd:
+    return _Zstd()
 
 
 def produce_limit(max_message_bytes: int) -> int:
@@ -97,7 +99,7 @@ def decompress(codec: int, data: Buffer, magic: int, limit: int = STORED_LIMIT) 
         raise UnsupportedCompressionType(f"{codec} is not the number of a codec")
     try:
         return unpack(data, magic, limit)
-    except _FOREIGN as error:
+    except _foreign_errors() as error:
         name = Compression(codec).name.lower()
         raise CorruptMessage(f"the {name} data of a batch cannot be unpacked: {error}") from error
 
@@ -116,7 +118,7 @@ def compress(codec: int, data: Buffer, magic: int) -> bytes:
     if codec == Compression.LZ4:
         return _lz4_frame(data, magic)
     if codec == Compression.ZSTD and magic >= 2:
-        return _zstd.compressor.compress(data)
+        return _zstd().compressor.compress(data)
     raise UnsupportedCompressionType(f"codec {codec} cannot be written in message format {magic}")
 
 
@@ -175,6 +177,8 @@ def _gunzip_members(out: bytearray, rest: bytes, limit: int) -> bytearray:
 
 def _xerial(data: Buffer) -> bytes:
     """Writes xerial's framing with its default block of 32 KB."""
+    import cramjam
+
     view = memoryview(data)
     parts: list[Buffer] = [_XERIAL_HEAD]
     for start in range(0, len(view), _XERIAL_BLOCK):
@@ -185,6 +189,8 @@ def _xerial(data: Buffer) -> bytes:
 
 def _snappy_block(block: Buffer, limit: int, have: int = 0) -> bytearray:
     """Reads one raw snappy block that follows `have` bytes."""
+    import cramjam
+
     size = cramjam.snappy.decompress_raw_len(block)
     if size > _SNAPPY_RATIO * len(block):
         raise CorruptMessage(f"a snappy block of {len(block)} bytes claims to hold {size}")
@@ -222,6 +228,8 @@ def _unsnappy(data: Buffer, _magic: int, limit: int) -> Buffer:
 
 def _lz4_frame(data: Buffer, magic: int) -> bytes:
     """Writes an lz4 frame of independent 64 KB blocks."""
+    import lz4.block
+
     view = memoryview(data)
     parts: list[Buffer] = [_LZ4_HEAD if magic else _LZ4_HEAD_V0]
     for start in range(0, len(view), _LZ4_BLOCK):
@@ -237,6 +245,8 @@ def _lz4_frame(data: Buffer, magic: int) -> bytes:
 
 def _unlz4(data: Buffer, magic: int, limit: int) -> Buffer:
     """Reads one lz4 frame that fills `data`."""
+    import lz4.frame
+
     if len(data) < 7:
         raise CorruptMessage("the lz4 data of a batch is cut short")
     if data[4] & 0x08:
@@ -302,6 +312,8 @@ def _xxh32(data: bytes) -> int:
 
 def _unzstd(data: Buffer, _magic: int, limit: int) -> Buffer:
     """Reads zstd frames; the size that they claim is checked against the limit, not trusted."""
+    import zstandard
+
     if bytes(data[:4]) != _ZSTD_MAGIC:
         raise CorruptMessage("the zstd data of a batch does not begin with a frame")
     claimed = zstandard.frame_content_size(data)
@@ -309,10 +321,10 @@ def _unzstd(data: Buffer, _magic: int, limit: int) -> Buffer:
         raise _too_large(limit)
     if claimed > 0:
         try:
-            return _zstd.decompressor.decompress(data, allow_extra_data=False)
+            return _zstd().decompressor.decompress(data, allow_extra_data=False)
         except zstandard.ZstdError:
             pass  # more frames follow, or the data is broken: the reader below decides
-    decompressor = _zstd.decompressor
+    decompressor = _zstd().decompressor
     if zstandard.get_frame_parameters(data).window_size > _ZSTD_WINDOW:
         decompressor = zstandard.ZstdDecompressor()
     reader = decompressor.stream_reader(data, read_across_frames=True)
@@ -334,15 +346,21 @@ _UNPACK = {
     int(Compression.LZ4): _unlz4,
     int(Compression.ZSTD): _unzstd,
 }
-# The errors that the libraries raise for invalid input.
-_FOREIGN = (
-    zlib.error,
-    zstandard.ZstdError,
-    cramjam.DecompressionError,
-    struct_error,
-    RuntimeError,
-    ValueError,
-    EOFError,
-    OverflowError,
-    MemoryError,
-)
+
+
+def _foreign_errors() -> tuple[type[BaseException], ...]:
+    """Returns the errors that the libraries raise for invalid input."""
+    import cramjam
+    import zstandard
+
+    return (
+        zlib.error,
+        zstandard.ZstdError,
+        cramjam.DecompressionError,
+        struct_error,
+        RuntimeError,
+        ValueError,
+        EOFError,
+        OverflowError,
+        MemoryError,
+    )

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 from tidelog.protocol.errors import KafkaStorageError, TopicAlreadyExists, UnknownTopicOrPartition
 from tidelog.storage import checkpoints, filenames, files
-from tidelog.storage.log.partition import Partition
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from tidelog.storage.directory.log_directory import LogDirectory
     from tidelog.storage.directory.opening_clock import OpeningClock
     from tidelog.storage.directory.partition_table import PartitionTable
+    from tidelog.storage.log.partition import Partition
 
 _log = logging.getLogger("tidelog.storage")
 
@@ -63,6 +63,8 @@ class PartitionLifecycle:
         Unless it `is_served`, nobody finds it before `serve`. The caller has the table's
         `changing`. Raises TopicAlreadyExists, KafkaStorageError.
         """
+        from tidelog.storage.log.partition import Partition
+
         topic, index = key
         directory = self._table.index.get(key)
         if directory is not None:
@@ -121,6 +123,8 @@ class PartitionLifecycle:
             directory = self._table.index.get(key)
             if partition is not None or directory is None or key in self._table.unserved:
                 return partition
+        from tidelog.storage.log.partition import Partition
+
         topic, index = key
         path = directory.path_of(key)
         try:

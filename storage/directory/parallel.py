@@ -12,19 +12,19 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tidelog.protocol.errors import KafkaStorageError, UnknownTopicOrPartition
-from tidelog.storage.log.partition import Partition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
     from pathlib import Path
 
     from tidelog.storage.directory.log_directory import LogDirectory
+    from tidelog.storage.log.partition import Partition
+
+    Failures = dict[Partition, KafkaStorageError]
 
 _MIN_PARALLEL = 16  # with fewer partitions, threads are not worth it
 _AT_ONCE = 16
 _MANY = 100  # partitions: others use the file system, too, and have their files synced with ours
-
-Failures = dict[Partition, KafkaStorageError]
 
 
 def each(work: Callable[[Partition], object], partitions: Sequence[Partition]) -> Failures:
@@ -55,7 +55,7 @@ def each(work: Callable[[Partition], object], partitions: Sequence[Partition]) -
 def close(partitions: Sequence[Partition], directories: Iterable[LogDirectory]) -> Failures:
     """Closes every partition durably; returns those that failed, with their errors."""
     if len(partitions) < _MANY:
-        return each(Partition.close, partitions)
+        return each(lambda partition: partition.close(), partitions)
     begun: list[Partition] = []
 
     def begin(partition: Partition) -> None:

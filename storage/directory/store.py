@@ -21,7 +21,6 @@ from tidelog.storage.directory.lifecycle import PartitionLifecycle
 from tidelog.storage.directory.log_directory import LogDirectory, LogDirectoryError
 from tidelog.storage.directory.opening_clock import OpeningClock
 from tidelog.storage.directory.partition_table import PartitionTable
-from tidelog.storage.log.partition import Partition
 from tidelog.storage.time.event_time import event_slack
 
 if TYPE_CHECKING:
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
 
     from tidelog.config.topic import TopicConfig
     from tidelog.protocol.topic_partition import TopicPartition
+    from tidelog.storage.log.partition import Partition
     from tidelog.storage.log.retention.diagnosis import Facts
 
     Offsets = dict[TopicPartition, int]
@@ -229,7 +229,8 @@ class LogStore:
     def _checkpoint(self) -> None:
         opened = list(self._table.opened.values())
         failures = parallel.each(
-            Partition.flush, [p for p in opened if p.log_end_offset > p.recovery_point]
+            lambda partition: partition.flush(),
+            [p for p in opened if p.log_end_offset > p.recovery_point],
         )
         try:
             self._write_checkpoints()

@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING
 from tidelog.protocol.errors import KafkaStorageError
 from tidelog.storage import checkpoints, filenames
 from tidelog.storage.log.recovery import listing
-from tidelog.storage.log.retention.diagnosis import Facts, SegmentFacts
-from tidelog.storage.log.times import partition_times
 from tidelog.storage.time.adoption import Adoptions
 from tidelog.storage.time.corrections import counted_event, is_behind, judged_times, pending_steps
 from tidelog.storage.time.retention import (
@@ -30,6 +28,7 @@ if TYPE_CHECKING:
 
     from tidelog.config.topic import TopicConfig
     from tidelog.storage.directory.opening_clock import ClockNow
+    from tidelog.storage.log.retention.diagnosis import Facts
     from tidelog.storage.log.times.partition_times import PartitionTimes
     from tidelog.storage.segment.segment_line import SegmentLine
     from tidelog.storage.time.corrections import Correction
@@ -81,6 +80,8 @@ def facts(directory: Path, log_start_offset: int, slack_ms: int, clock: ClockNow
     concerns it: then the partition must be opened to know. Append times may be ahead of the clock.
     `slack_ms` is how far beyond its append time an event time counts. Raises OSError.
     """
+    from tidelog.storage.log.retention.diagnosis import Facts, SegmentFacts
+
     try:
         known = _read(directory)
     except FileNotFoundError:
@@ -121,6 +122,8 @@ def facts(directory: Path, log_start_offset: int, slack_ms: int, clock: ClockNow
 
 def _read(directory: Path) -> PartitionTimes | None:
     """Returns `partition.times` if it describes every segment as it is. Raises OSError."""
+    from tidelog.storage.log.times import partition_times
+
     known = partition_times.read(directory)
     if known is None or not known.segments:
         return None

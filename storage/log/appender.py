@@ -36,7 +36,7 @@ from tidelog.storage.time.event_time import event_limit
 from tidelog.storage.time.rolling import should_roll
 from tidelog.storage.time.stamping import reported, stamps_at
 from tidelog.storage.time.timestamp import later
-from tidelog.storage.would_block import NeedsMemory, WouldBlock
+from tidelog.storage.would_block import SHORT_UNPACK_BYTES, NeedsMemory, WouldBlock
 
 if TYPE_CHECKING:
     from tidelog.protocol.records.batch import Batch
@@ -52,7 +52,6 @@ if TYPE_CHECKING:
 
 _EMPTY_SET = -1
 _NEWEST_PRODUCE = 9  # knows format 2 and every codec
-SHORT_UNPACK_BYTES = 4 << 20  # decompressed where others wait, whatever the compressed size
 
 
 class Appended(NamedTuple):

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from tidelog.protocol.errors import CorruptMessage
 from tidelog.storage import files
-from tidelog.storage.log.failures import read_error
 
 if TYPE_CHECKING:
     from tidelog.protocol.records.layout import Batch
@@ -59,6 +58,8 @@ def large_batch(state: LogState, offset: int, upper_offset: int) -> LargeBatch |
         try:
             found = _find(version.segments, offset, upper_offset)
         except (OSError, CorruptMessage) as error:
+            from tidelog.storage.log.failures import read_error
+
             raise read_error(state, version, error) from error
     state.check_generation(version)
     return found

@@ -15,7 +15,7 @@ from tidelog.protocol.errors import CorruptMessage
 from tidelog.protocol.records.batch import summarize
 from tidelog.protocol.records.compression import STORED_LIMIT
 from tidelog.storage import filenames, files
-from tidelog.storage.segment import log_file, survey
+from tidelog.storage.segment import survey
 from tidelog.storage.segment.append_times import AppendTimes
 from tidelog.storage.segment.batch_headers import HEADER_SIZE, last_offset_at
 from tidelog.storage.segment.log_file import LogFile
@@ -390,7 +390,7 @@ class IndexedLog(LogFile):
 
     def commit(self) -> None:
         """Makes batches and append times durable, beside an append too; raises OSError."""
-        log_file.RECENT.used(self)  # the append times are open for writing
+        files.RECENT.used(self)  # the append times are open for writing
         self.append_times.sync()
         files.sync_data(self._reader())
 

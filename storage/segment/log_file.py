@@ -24,9 +24,6 @@ if TYPE_CHECKING:
 _FIRST_WINDOW = 8 * 1024  # read first when iterating: often a few batches are enough
 _WINDOW = 256 * 1024  # read at once at most
 
-# Segments that may hold a descriptor or two; the program that opens logs sets how many.
-RECENT = files.Recent(384)
-
 
 class Tail(NamedTuple):
     """The end of a segment: the offset after its last one, and its size in bytes."""
@@ -103,16 +100,16 @@ class LogFile:
         descriptor = self._descriptor
         if descriptor is not None:
             if not self.is_active:
-                RECENT.used(self)
+                files.RECENT.used(self)
             return descriptor
         descriptor = self.file.open()
         if not self.is_active:
             self._descriptor = descriptor
-            RECENT.used(self)
+            files.RECENT.used(self)
         return descriptor
 
     def _writer(self) -> files.Descriptor:
         """Returns a descriptor to append with, which is kept; raises OSError."""
         descriptor = self._descriptor = self.file.open(writable=True)
-        RECENT.used(self)
+        files.RECENT.used(self)
         return descriptor

@@ -18,8 +18,6 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from tidelog.protocol.records.kernels import kernels_py, key_map
-
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -27,18 +25,22 @@ if TYPE_CHECKING:
     from tidelog.protocol.records.plan import Plan, Prepared
     from tidelog.protocol.wire import Buffer
 
+INTERFACE = 5  # raised with every change of a signature; the compiled module names the same
+
+# The twin is not imported where it is not used.
 if TYPE_CHECKING or os.environ.get("TIDELOG_KERNELS") == "py":
-    _chosen = kernels_py
+    from tidelog.protocol.records.kernels import kernels_py as _chosen
 else:
     try:
         from tidelog.protocol.records import _kernels as _chosen
     except ImportError:
-        _chosen = kernels_py
-
-if getattr(_chosen, "INTERFACE", None) != kernels_py.INTERFACE:
-    raise ImportError(
-        "the compiled kernels are not of these sources: run `make setup`, or set TIDELOG_KERNELS=py"
-    )
+        from tidelog.protocol.records.kernels import kernels_py as _chosen
+    else:
+        if getattr(_chosen, "INTERFACE", None) != INTERFACE:
+            raise ImportError(
+                "the compiled kernels are not of these sources: run `make setup`, "
+                "or set TIDELOG_KERNELS=py"
+            )
 
 IMPLEMENTATION = _chosen.IMPLEMENTATION
 append_set = _chosen.append_set
@@ -57,8 +59,8 @@ scan = _chosen.scan
 stamp_messages = _chosen.stamp_messages
 
 # Compaction; documented in `key_map`.
-KeyMap = key_map.KeyMap if TYPE_CHECKING or _chosen is kernels_py else _chosen.KeyMap
-select = key_map.select if TYPE_CHECKING or _chosen is kernels_py else _chosen.select
+KeyMap = _chosen.KeyMap
+select = _chosen.select
 
 # keep_v2(data, batch, decompressed records, plan) returns what `prepare` returns for a format-2
 # batch that breaks no rule and whose bytes are kept. For any other batch it returns None, and

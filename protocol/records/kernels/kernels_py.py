@@ -20,6 +20,7 @@ from tidelog.protocol.errors import InvalidRecord, MessageTooLarge
 from tidelog.protocol.records.decode import check_span, count_headers, raw_records
 from tidelog.protocol.records.encode import put_message, put_record
 from tidelog.protocol.records.kernels import columns_py, rows_py
+from tidelog.protocol.records.kernels.key_map import KeyMap, select
 from tidelog.protocol.records.kernels.scan_py import read_header, whole_batches
 from tidelog.protocol.records.layout import (
     GAPS,
@@ -50,8 +51,27 @@ if TYPE_CHECKING:
     from tidelog.protocol.records.plan import Plan
     from tidelog.protocol.wire import Buffer
 
+__all__ = [
+    "IMPLEMENTATION",
+    "KeyMap",
+    "append_set",
+    "checksum_ok",
+    "describe_messages",
+    "encode_rows",
+    "examine",
+    "find",
+    "find_last",
+    "find_offset",
+    "first_damaged",
+    "offenders",
+    "partitions_of",
+    "rewrite",
+    "scan",
+    "select",
+    "stamp_messages",
+]
+
 IMPLEMENTATION = "python"
-INTERFACE = 5  # raised with every change of a signature; the compiled module names the same
 
 _INT32 = Struct(">i")
 _INT64 = Struct(">q")

@@ -17,7 +17,7 @@ from tidelog.protocol.api import produce as produce_api
 from tidelog.protocol.records.batch import build
 from tidelog.protocol.records.compression import STORED_LIMIT
 from tidelog.protocol.records.layout import Compression, Record
-from tidelog.storage.log.appender import SHORT_UNPACK_BYTES
+from tidelog.storage.would_block import SHORT_UNPACK_BYTES
 
 MIB = 1 << 20
 

@@ -144,7 +144,7 @@ def test_rewriting_stops_at_its_limit(implementation):
         implementation.rewrite(*args, 20_000)
 
 
-@pytest.mark.parametrize("interface", [None, kernels_py.INTERFACE - 1])
+@pytest.mark.parametrize("interface", [None, kernels.INTERFACE - 1])
 def test_a_module_compiled_from_other_sources_is_refused(monkeypatch, interface):
     old = types.ModuleType("tidelog.protocol.records._kernels")
     if interface is not None:

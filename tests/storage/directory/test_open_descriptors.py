@@ -7,7 +7,6 @@ import pytest
 from tests.storage.conftest import TOPIC_ID
 from tidelog.protocol.records.batch import Record, build
 from tidelog.storage import files
-from tidelog.storage.segment import log_file
 
 PARTITIONS = 40
 RECENT = 4
@@ -26,7 +25,7 @@ def open_files(directory):
 
 @pytest.fixture
 def few_recent(monkeypatch):
-    monkeypatch.setattr(log_file, "RECENT", files.Recent(RECENT))
+    monkeypatch.setattr(files, "RECENT", files.Recent(RECENT))
 
 
 def append(partition, now):

@@ -8,7 +8,6 @@ from tidelog.protocol.errors import NotLeaderOrFollower, UnknownTopicOrPartition
 from tidelog.protocol.records.batch import records
 from tidelog.storage import files
 from tidelog.storage.log import slices
-from tidelog.storage.segment import log_file
 
 
 @pytest.fixture
@@ -33,7 +32,7 @@ def values(version):
 
 def test_a_held_version_is_read_after_its_segments_were_deleted(log, monkeypatch):
     """Though every descriptor was dropped: the files are opened again by their new names."""
-    monkeypatch.setattr(log_file, "RECENT", files.Recent(1))
+    monkeypatch.setattr(files, "RECENT", files.Recent(1))
     partition = log.partition
     with partition.hold() as version:
         assert len(partition.retainer.apply_retention(500)) == 3

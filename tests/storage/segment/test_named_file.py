@@ -5,7 +5,6 @@ import threading
 import pytest
 
 from tidelog.storage import files
-from tidelog.storage.segment import log_file
 from tidelog.storage.segment.log_file import Tail
 from tidelog.storage.segment.named_file import NamedFile
 from tidelog.storage.segment.segment import Segment
@@ -69,7 +68,7 @@ def test_whoever_opens_beside_a_renaming_opens_the_old_file(tmp_path):
 
 def test_all_files_of_a_segment_follow_their_names(tmp_path, monkeypatch):
     """A segment that rests, for others were used since, opens what is its own, not its successor's."""
-    monkeypatch.setattr(log_file, "RECENT", files.Recent(1))
+    monkeypatch.setattr(files, "RECENT", files.Recent(1))
     for suffix in SUFFIXES:
         (tmp_path / f"{7:020d}{suffix}").write_bytes(b"old" + suffix.encode())
     segment = Segment(tmp_path, 7, Tail(8, 7))

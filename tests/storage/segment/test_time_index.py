@@ -18,7 +18,6 @@ from tidelog.storage import files
 from tidelog.storage.directory.store import LogStore
 from tidelog.storage.log.times import partition_times
 from tidelog.storage.log.times.partition_times import PartitionTimes
-from tidelog.storage.segment import log_file
 from tidelog.storage.segment.segment_line import SegmentLine
 from tidelog.storage.segment.time_index import TimeIndex
 from tidelog.storage.time.segment_times import SegmentTimes
@@ -190,7 +189,7 @@ def test_a_log_of_kafkas_is_verified_once(tmp_path, reads):
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc")
 def test_few_descriptors_are_held(make_log, monkeypatch):
-    monkeypatch.setattr(log_file, "RECENT", files.Recent(10))
+    monkeypatch.setattr(files, "RECENT", files.Recent(10))
     log = make_log(segment_bytes=100).create()
     stores = [
         log.store.create_partition(f"u{n}", log.partition.topic_id, 0, log.config, 0)
