@@ -1,4 +1,4 @@
-"""A broker that is alone loads nothing of replication, also when it has appended and answered."""
+"""What a broker loads at its start, and that one that is alone loads nothing of replication."""
 
 import signal
 import subprocess
@@ -28,17 +28,46 @@ OF_REPLICATION = (
 )
 
 
-def test_a_broker_that_is_alone_loads_nothing_of_replication(tmp_path):
-    options = ("--listeners", "PLAINTEXT://127.0.0.1:0", "--log-dirs", str(tmp_path))
+# What a broker needs when a batch of that codec, the first topic or the first request over HTTP comes.
+FOR_LATER = (
+    "aiohttp",
+    "tidelog.broker.http.api",
+    "cramjam",
+    "lz4",
+    "prometheus_client",
+    "tidelog.protocol.records.kernels.kernels_py",
+    "rich",
+    "tidelog.storage.log.partition",
+    "tidelog.storage.segment",
+    "zstandard",
+)
+
+
+def loaded_by(directory, work=lambda _told: None):
+    """Returns the modules that a broker has loaded when it has stopped after some work."""
+    options = ("--listeners", "PLAINTEXT://127.0.0.1:0", "--log-dirs", str(directory))
+    options += ("--http", "127.0.0.1:0")
     command = [sys.executable, "-c", PROGRAM, str(ROOT), "serve", *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        told = dict(part.partition("=")[::2] for part in process.stdout.readline().split()[1:])
+        work(dict(part.partition("=")[::2] for part in process.stdout.readline().split()[1:]))
+        process.send_signal(signal.SIGTERM)
+        rest, _ = process.communicate(timeout=60)
+    return rest.split()
+
+
+def test_a_start_without_topics_loads_no_codec_no_log_and_no_page(tmp_path):
+    loaded = loaded_by(tmp_path)
+    assert "tidelog.broker.api.api_versions" in loaded
+    assert [name for name in loaded if name.startswith(FOR_LATER)] == []
+
+
+def test_a_broker_that_is_alone_loads_nothing_of_replication(tmp_path):
+    def work(told):
         with Connection(told["listeners"].rpartition("/")[2]) as connection:
             create(connection, "t")
             produce(connection, "t", batch_of("x"))
             assert read_values(connection, "t") == [b"x"]
-        process.send_signal(signal.SIGTERM)
-        rest, _ = process.communicate(timeout=60)
-    loaded = rest.split()
+
+    loaded = loaded_by(tmp_path, work)
     assert "tidelog.broker.api.fetch" in loaded
     assert [name for name in loaded if name.startswith(OF_REPLICATION)] == []
