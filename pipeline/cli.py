@@ -22,11 +22,12 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, cast
 
 from tidelog.client import ClientError
 from tidelog.pipeline.errors import FAILED, FINDINGS, USAGE, PipelineError, Refused, UsageError
-from tidelog.pipeline.options import add_verbose, with_signed_values
+from tidelog.pipeline.options import add_verbose
 from tidelog.pipeline.secured import use_command_configs
 from tidelog.pipeline.session import Session
 from tidelog.pipeline.source.splits import NotThere, SourceError
 from tidelog.pipeline.spark_start import INSTALL, kept_log
+from tidelog.text import with_signed_values
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

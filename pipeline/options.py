@@ -43,7 +43,6 @@ INLINE: Final = "inline"
 DEFAULT_MASTER: Final = "local[*]"
 AUTO: Final = "auto"  # what is small runs in this process, the rest on DEFAULT_MASTER
 _NAMES = re.compile(r"[A-Za-z0-9._-]+(,[A-Za-z0-9._-]+)*")
-_SIGNED = re.compile(r"-[0-9]")  # a time such as -2h or -0044-03-15T12:00Z, not an option
 _RUN_ID = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,79}")  # temporary files begin with a dot
 LOCAL_MASTER: Final = r"local(?:\[([0-9]+|\*)(?:, *([0-9]+))?\])?"
 """A regular expression for a local master: its groups are the cores and how often a task is tried."""
@@ -279,17 +278,6 @@ def setting(text: str) -> tuple[str, str]:
         with contextlib.suppress(ValueError):  # the error about the value says what it expects
             value = str(parse_duration(value))
     return key, value
-
-
-def with_signed_values(arguments: list[str]) -> list[str]:
-    """Joins `--from -2h` to `--from=-2h`, which argparse would take for two options."""
-    joined: list[str] = []
-    for argument in arguments:
-        if _SIGNED.match(argument) and joined and re.fullmatch(r"--[a-z-]+", joined[-1]):
-            joined[-1] += f"={argument}"
-        else:
-            joined.append(argument)
-    return joined
 
 
 # --- combined options ---------------------------------------------------------------------------

@@ -18,9 +18,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.pipeline.errors import PipelineError, UsageError
-from tidelog.pipeline.report.units import some
 from tidelog.pipeline.source.splits import offsets_of
 from tidelog.pipeline.times import to_iso
+from tidelog.text import some
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -18,9 +18,9 @@ import pyarrow.parquet as pq
 from tidelog.pipeline.archive import layout, manifests, writing
 from tidelog.pipeline.archive.reading import merged
 from tidelog.pipeline.errors import PipelineError
-from tidelog.pipeline.report.units import some
 from tidelog.protocol.checksum import crc32c
 from tidelog.protocol.records.layout import NO_TIMESTAMP
+from tidelog.text import some
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tidelog.pipeline.errors import PipelineError, UsageError
-from tidelog.pipeline.report.units import some
+from tidelog.text import some
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

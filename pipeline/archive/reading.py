@@ -17,9 +17,9 @@ import pyarrow.parquet as pq
 
 from tidelog.pipeline.archive import layout
 from tidelog.pipeline.errors import PipelineError
-from tidelog.pipeline.report.units import some
 from tidelog.pipeline.source import locations
 from tidelog.protocol.records.layout import NO_TIMESTAMP
+from tidelog.text import some
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -18,8 +18,8 @@ from tidelog.pipeline.archive.reading import Bounds
 from tidelog.pipeline.archive.store import Store
 from tidelog.pipeline.errors import PipelineError
 from tidelog.pipeline.options import topics_of
-from tidelog.pipeline.report.units import some
 from tidelog.pipeline.times import parse_time
+from tidelog.text import some
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

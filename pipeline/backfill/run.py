@@ -20,9 +20,9 @@ from tidelog.pipeline.replay import replay, targets
 from tidelog.pipeline.replay.conclusion import conclude
 from tidelog.pipeline.replay.staged_source import StagedSource
 from tidelog.pipeline.report.output import say
-from tidelog.pipeline.report.units import some
 from tidelog.pipeline.times import to_iso
 from tidelog.storage.time.retention import oldest_kept
+from tidelog.text import some
 
 if TYPE_CHECKING:
     import argparse

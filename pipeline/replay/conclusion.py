@@ -10,7 +10,8 @@ from tidelog.pipeline.replay import offset_map
 from tidelog.pipeline.replay.delivery import AT_LEAST_ONCE
 from tidelog.pipeline.report.output import REPORT, leave, say
 from tidelog.pipeline.report.replay import html
-from tidelog.pipeline.report.units import count, some
+from tidelog.pipeline.report.units import count
+from tidelog.text import some
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -24,10 +24,10 @@ from tidelog.pipeline.replay import delivery as deliveries
 from tidelog.pipeline.replay import identities
 from tidelog.pipeline.replay.comparing import Tail
 from tidelog.pipeline.replay.offset_map import PartitionMap
-from tidelog.pipeline.report.units import some
 from tidelog.pipeline.source.splits import SourceError
 from tidelog.protocol.records.column_batches import BATCH_LIMIT, encode_batches
 from tidelog.protocol.records.layout import CODEC_MASK
+from tidelog.text import some
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence

@@ -15,12 +15,12 @@ from tidelog.pipeline.options import Deprecated, brokers, setting, size
 from tidelog.pipeline.replay import delivery, identities
 from tidelog.pipeline.replay.delivery import AUTO, MODES, TRANSACTIONS, Delivery
 from tidelog.pipeline.replay.transactions import ensure_progress_topic
-from tidelog.pipeline.report.units import some
 from tidelog.pipeline.secured import add_to_command_config
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.records.column_batches import BATCH_LIMIT
 from tidelog.protocol.records.layout import Compression
 from tidelog.storage.time.stamping import Rules, stamps_at
+from tidelog.text import some
 
 if TYPE_CHECKING:
     import argparse

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, Final
 from tidelog.pipeline.report import audit_plots, judgement, page
 from tidelog.pipeline.report.page import Cell, Finding
 from tidelog.pipeline.report.retention import pinned_table, policies_table
-from tidelog.pipeline.report.units import NONE, count, moment, share, size, some, span
+from tidelog.pipeline.report.units import NONE, count, moment, share, span
 from tidelog.pipeline.times import date_of
+from tidelog.text import size_of, some
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -60,7 +61,7 @@ def _numbers(summary: Numbers) -> list[tuple[str, str]]:
     lateness, delay = summary["lateness_ms"], summary["delay_ms"]
     return [
         ("records", count(summary["records"])),
-        ("bytes in the log", size(summary["bytes"])),
+        ("bytes in the log", size_of(summary["bytes"])),
         ("out of order", share(summary["out_of_order"], summary["plausible"])),
         ("over a second late", share(summary["later_than_a_second"], summary["plausible"])),
         ("99.9 % no later than", span(lateness["p99_9"])),
@@ -108,7 +109,7 @@ def _partitions(partitions: list[Numbers]) -> Table:
             (
                 str(p["partition"]),
                 count(p["records"]),
-                size(p["bytes"]),
+                size_of(p["bytes"]),
                 moment(p["least_plausible_ms"])[:16],
                 moment(p["largest_plausible_ms"])[:16],
                 share(p["out_of_order"], p["plausible"]),

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Final
 from tidelog.pipeline.report import plots
 from tidelog.pipeline.report.page import Figure
 from tidelog.pipeline.report.plots import Axis, Bar, Line, Mark, Plot, Rows, Style
-from tidelog.pipeline.report.units import TIME_TICKS, count, moment, share, some, span, tick
+from tidelog.pipeline.report.units import TIME_TICKS, count, moment, share, span, tick
+from tidelog.text import some
 
 if TYPE_CHECKING:
     from tidelog.pipeline.report.page import Numbers

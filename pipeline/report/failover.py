@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 from tidelog.pipeline.report import page
 from tidelog.pipeline.report.page import Cell, Finding
-from tidelog.pipeline.report.units import NONE, count, moment, some, span
+from tidelog.pipeline.report.units import NONE, count, moment, span
+from tidelog.text import some
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

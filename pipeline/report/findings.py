@@ -5,16 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from tidelog.pipeline.report.page import Finding
-from tidelog.pipeline.report.units import (
-    count,
-    moment,
-    rounded_up,
-    setting,
-    share,
-    size,
-    some,
-    span,
-)
+from tidelog.pipeline.report.units import count, moment, rounded_up, setting, share, span
+from tidelog.text import size_of, some
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -157,7 +149,7 @@ def _pinned(topic: Numbers, _summary: Numbers) -> Iterator[_Said]:
     by = "" if producer < 0 else f" by producer {producer}"
     yield _say(
         "bad",
-        f"On Apache Kafka one record would hold {size(worst['held_bytes'])} of partition"
+        f"On Apache Kafka one record would hold {size_of(worst['held_bytes'])} of partition"
         f" {worst['partition']} until {moment(worst['until_ms'])}.",
         f"It is offset {count(worst['offset'])}{by}, at {moment(worst['timestamp_ms'])};",
         f"{some(len(topic['pinned']), 'segment')} of the topic have such a record.",

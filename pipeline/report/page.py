@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tidelog.pipeline.report import units
 from tidelog.pipeline.report.svg import drawing
+from tidelog.text import size_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -98,7 +99,7 @@ def _environment() -> Any:
     found.filters |= {
         "count": units.count,
         "moment": units.moment,
-        "size": units.size,
+        "size": size_of,
         "span": units.span,
     }
     return found

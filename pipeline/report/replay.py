@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tidelog.pipeline.report import page
-from tidelog.pipeline.report.units import some
+from tidelog.text import some
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

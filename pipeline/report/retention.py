@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from tidelog.pipeline.report import page
 from tidelog.pipeline.report.page import Cell
-from tidelog.pipeline.report.units import NONE, count, moment, share, size
+from tidelog.pipeline.report.units import NONE, count, moment, share
+from tidelog.text import size_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -70,9 +71,8 @@ def pinned_rows(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
 
 def policies_table(rows: Sequence[Numbers], log_bytes: int) -> Table:
     """Returns the table of policies."""
-    caption = (
-        f"What one round of retention would delete of {size(log_bytes)}, by the broker's own rules."
-    )
+    held = size_of(log_bytes)
+    caption = f"What one round of retention would delete of {held}, by the broker's own rules."
     if any(row["is_estimated"] for row in rows):
         caption += (
             " Estimated: some append times are unknown, and the dates of the files are used"
@@ -91,7 +91,7 @@ def policies_table(rows: Sequence[Numbers], log_bytes: int) -> Table:
         [
             (
                 row["policy"],
-                size(row["deleted_bytes"]),
+                size_of(row["deleted_bytes"]),
                 share(row["deleted_bytes"], log_bytes),
                 count(row["deleted_records"]),
                 Cell(count(row["killed_early"]), row["killed_early"] > 0),
@@ -115,7 +115,7 @@ def pinned_table(rows: Sequence[Numbers]) -> Table:
                 moment(row["timestamp_ms"]),
                 NONE if row["producer_id"] < 0 else str(row["producer_id"]),
                 moment(row["until_ms"]),
-                size(row["held_bytes"]),
+                size_of(row["held_bytes"]),
             )
             for row in rows[:40]
         ],

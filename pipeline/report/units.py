@@ -1,4 +1,4 @@
-"""Formats numbers for people: spans, bytes, counts, shares, and axes with a logarithm of time."""
+"""Formats numbers for people: spans, counts, shares, and axes with a logarithm of time."""
 
 from __future__ import annotations
 
@@ -71,23 +71,9 @@ def rounded_up(ms: float) -> int:
     return -(-int(ms) // (365 * _DAY)) * 365 * _DAY
 
 
-def size(count: float) -> str:
-    """Formats bytes: `12 B`, `3.4 KiB`, `1.2 GiB`."""
-    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
-        if abs(count) < 1024 or unit == "TiB":
-            return f"{_short(count)} {unit}"
-        count /= 1024
-    raise AssertionError
-
-
 def count(number: int | None) -> str:
     """Formats a count with a separator for thousands."""
     return NONE if number is None else f"{number:,}"
-
-
-def some(number: int, what: str) -> str:
-    """Formats a count with its noun: `1 record`, `2 records`."""
-    return f"{count(number)} {what}{'' if number == 1 else 's'}"
 
 
 def share(part: int, whole: int) -> str:

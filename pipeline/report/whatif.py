@@ -8,7 +8,8 @@ from tidelog.pipeline.report import page, plots
 from tidelog.pipeline.report.page import Cell, Figure, Finding
 from tidelog.pipeline.report.plots import Axis, Line, Plot
 from tidelog.pipeline.report.retention import pinned_table
-from tidelog.pipeline.report.units import NONE, count, moment, share, size, some, span
+from tidelog.pipeline.report.units import NONE, count, moment, share, span
+from tidelog.text import size_of, some
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,12 +23,12 @@ def sentences(topic: Numbers) -> list[str]:
     for row in topic["retention"]:
         later = row["horizon_deleted_bytes"] - row["deleted_bytes"]
         said = (
-            f"{row['policy']}: deletes {size(row['deleted_bytes'])}"
+            f"{row['policy']}: deletes {size_of(row['deleted_bytes'])}"
             f" ({share(row['deleted_bytes'], topic['bytes'])}, {some(row['deleted_records'], 'record')},"
             f" {some(row['deleted_segments'], 'segment')}) with the first round"
         )
         if later:
-            said += f", {size(later)} later"
+            said += f", {size_of(later)} later"
         if row["killed_early"]:
             said += f"; {some(row['killed_early'], 'record')} soon after they were written"
         said += " (estimated)." if row["is_estimated"] else "."
@@ -75,7 +76,7 @@ def _findings(report: Numbers) -> Iterator[Finding]:
             yield Finding(
                 "warn",
                 name,
-                f"A time from the future would hold {size(held)} on Apache Kafka.",
+                f"A time from the future would hold {size_of(held)} on Apache Kafka.",
                 "tidelog counts such a record as written when it was, and holds nothing back for it.",
             )
         if report["is_sampled"]:
@@ -100,7 +101,7 @@ def _kept(row: Numbers) -> str:
     if not row["kept_bytes"]:
         return "nothing."
     return (
-        f"{size(row['kept_bytes'])}, {some(row['kept_records'], 'record')}, from"
+        f"{size_of(row['kept_bytes'])}, {some(row['kept_records'], 'record')}, from"
         f" {moment(row['first_time_kept_ms'])} on."
     )
 
@@ -109,7 +110,7 @@ def _topic(topic: Numbers, report: Numbers) -> dict[str, Any]:
     return {
         "name": topic["topic"],
         "policies": page.table(
-            f"What the policies do to {size(topic['bytes'])}, {some(topic['records'], 'record')}.",
+            f"What the policies do to {size_of(topic['bytes'])}, {some(topic['records'], 'record')}.",
             (
                 *("policy", "first round deletes", "share", "records", "segments"),
                 *("all rounds delete", "killed early", "kept", "first event kept"),
@@ -126,13 +127,13 @@ def _topic(topic: Numbers, report: Numbers) -> dict[str, Any]:
 def _row(row: Numbers, topic: Numbers) -> tuple[str | Cell, ...]:
     return (
         row["policy"],
-        size(row["deleted_bytes"]),
+        size_of(row["deleted_bytes"]),
         share(row["deleted_bytes"], topic["bytes"]),
         count(row["deleted_records"]),
         count(row["deleted_segments"]),
-        size(row["horizon_deleted_bytes"]),
+        size_of(row["horizon_deleted_bytes"]),
         Cell(count(row["killed_early"]), row["killed_early"] > 0),
-        size(row["kept_bytes"]),
+        size_of(row["kept_bytes"]),
         moment(row["first_time_kept_ms"])[:16],
     )
 
@@ -141,8 +142,8 @@ def _differences(topic: Numbers) -> Table:
     first, *others = topic["retention"]
     base = first["policy"]
     names = (
-        ("deleted_bytes", size),
-        ("horizon_deleted_bytes", size),
+        ("deleted_bytes", size_of),
+        ("horizon_deleted_bytes", size_of),
         ("horizon_deleted_records", count),
     )
     return page.table(
@@ -183,7 +184,7 @@ def curves(topic: Numbers) -> Figure:
         "Bytes kept",
         sentence,
         Axis(low, high, plots.date_ticks(low, high), "time (UTC)"),
-        Axis(0, highest * 1.05, plots.linear_ticks(highest, size, base=1024), "bytes kept"),
+        Axis(0, highest * 1.05, plots.linear_ticks(highest, size_of, base=1024), "bytes kept"),
         lines=lines,
     )
     return Figure(plot, sentence, [(line.style, line.name) for line in lines])
@@ -195,8 +196,8 @@ def _partitions(topic: Numbers) -> Table:
             f"{partition['partition']}",
             each["policy"],
             f"{partition['log_start_offset']} to {partition['log_end_offset']}",
-            size(each["first"]["deleted_size"]),
-            size(each["last"]["deleted_size"]),
+            size_of(each["first"]["deleted_size"]),
+            size_of(each["last"]["deleted_size"]),
             str(each["last"]["first_offset"]),
             _why(each["deleted"]),
         )

@@ -14,7 +14,6 @@ from tidelog.pipeline.errors import OK, PipelineError
 from tidelog.pipeline.options import topics_of
 from tidelog.pipeline.plan import Plan
 from tidelog.pipeline.report.output import leave, say
-from tidelog.pipeline.report.units import some
 from tidelog.pipeline.runs import ARCHIVE, TIMESTAMP_TYPE
 from tidelog.pipeline.runs.task_progress import watching
 from tidelog.pipeline.source import access, locations
@@ -22,6 +21,7 @@ from tidelog.pipeline.source.splits import Selection
 from tidelog.pipeline.times import to_iso
 from tidelog.protocol.errors import CorruptMessage
 from tidelog.storage import checkpoints, filenames
+from tidelog.text import some
 
 if TYPE_CHECKING:
     import argparse

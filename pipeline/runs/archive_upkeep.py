@@ -11,8 +11,8 @@ from tidelog.pipeline.archive.manifests import Archive, Manifest
 from tidelog.pipeline.archive.store import PARTIAL
 from tidelog.pipeline.errors import FINDINGS, OK, PipelineError
 from tidelog.pipeline.report.output import leave, say
-from tidelog.pipeline.report.units import some
 from tidelog.pipeline.runs.task_progress import watching
+from tidelog.text import some
 
 if TYPE_CHECKING:
     import argparse

@@ -16,7 +16,7 @@ from tidelog.client import READ_UNCOMMITTED as OPEN
 from tidelog.pipeline.engine.failover.offsets import NOWHERE, Spans
 from tidelog.pipeline.engine.failover.proofs import Comparison, TargetLog, TooMany, prove_by_map
 from tidelog.pipeline.engine.failover.times import UnreadTimes, margin_of, search_time
-from tidelog.pipeline.report.units import moment, some, span
+from tidelog.pipeline.report.units import moment, span
 from tidelog.pipeline.runs import TIMESTAMP_TYPE
 from tidelog.pipeline.runs.failover_reading import audited_delays, digests, read
 from tidelog.pipeline.runs.failover_row import (
@@ -32,6 +32,7 @@ from tidelog.pipeline.runs.failover_row import (
 from tidelog.pipeline.source import reading
 from tidelog.pipeline.source import splits as source
 from tidelog.protocol.errors import ErrorCode
+from tidelog.text import some
 
 if TYPE_CHECKING:
     import argparse

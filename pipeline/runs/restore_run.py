@@ -19,11 +19,12 @@ from tidelog.pipeline.progress import Progress
 from tidelog.pipeline.replay import replay, targets
 from tidelog.pipeline.replay.conclusion import conclude
 from tidelog.pipeline.report.output import say
-from tidelog.pipeline.report.units import count, some
+from tidelog.pipeline.report.units import count
 from tidelog.pipeline.runs import OF_REPLICAS, RESTORE, TIMESTAMP_TYPE
 from tidelog.pipeline.runs.task_progress import watching
 from tidelog.pipeline.runs.whatif_run import OF_RETENTION, OF_SEGMENTS
 from tidelog.pipeline.source.splits import Split
+from tidelog.text import some
 
 if TYPE_CHECKING:
     import argparse

@@ -19,11 +19,11 @@ from tidelog.pipeline.engine import guards, planned, whatif
 from tidelog.pipeline.errors import FINDINGS, OK, PipelineError, UsageError
 from tidelog.pipeline.report import output, retention
 from tidelog.pipeline.report import whatif as page
-from tidelog.pipeline.report.units import some
 from tidelog.pipeline.runs.task_progress import watching
 from tidelog.pipeline.source import locations, sampling
 from tidelog.protocol.errors import CorruptMessage
 from tidelog.storage.time.event_time import event_slack
+from tidelog.text import some
 
 if TYPE_CHECKING:
     import argparse

@@ -9,13 +9,14 @@ import pytest
 from tidelog.pipeline import options
 from tidelog.pipeline.errors import UsageError
 from tidelog.pipeline.plan import PLAN, Plan
+from tidelog.text import with_signed_values
 
 
 def parsed(*arguments):
     parser = argparse.ArgumentParser(exit_on_error=False)
     options.add_source(parser)
     options.add_run(parser)
-    return parser.parse_args(options.with_signed_values(list(arguments)))
+    return parser.parse_args(with_signed_values(list(arguments)))
 
 
 def test_times_are_event_times_of_any_year():

@@ -22,14 +22,13 @@ from tidelog.cli.shared import (
     add_yes,
     ask,
     confirm,
-    counted,
     instants,
     print_json,
     print_lines,
     print_table,
     run,
-    size_of,
 )
+from tidelog.text import size_of, some
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -55,7 +54,7 @@ class Deletion(NamedTuple):
 
     def __str__(self) -> str:
         return (
-            f"{counted(self.segments, 'segment')}, {counted(self.records, 'record')}, "
+            f"{some(self.segments, 'segment')}, {some(self.records, 'record')}, "
             f"{size_of(self.bytes)} of {self.topic} (by {', '.join(self.policies)})"
         )
 

@@ -20,15 +20,14 @@ from tidelog.cli.shared import (
     add_topic,
     add_yes,
     confirm,
-    counted,
     print_json,
     print_lines,
     print_table,
     run,
     shown,
-    size_of,
 )
 from tidelog.cli.times.offsets import look_up
+from tidelog.text import size_of, some
 
 if TYPE_CHECKING:
     import argparse
@@ -172,7 +171,7 @@ def _with_obstacle(plan: Plan, row: dict[str, Any], capped: dict[str, Any]) -> P
     time, append = shown(row, "timestamp"), shown(row, "append_time", "unknown")
     return plan._replace(
         kept=f"offset {row['offset']} has the time {time}, and was appended at {append}: "
-        f"from there on {counted(more, 'record')} stay; --largest-before deletes them too"
+        f"from there on {some(more, 'record')} stay; --largest-before deletes them too"
     )
 
 
@@ -204,4 +203,4 @@ def _print_plans(found: dict[str, Any], plans: Sequence[Plan]) -> None:
 
 def _sum(plans: Sequence[Plan]) -> str:
     records, size = sum(plan.records for plan in plans), sum(plan.bytes for plan in plans)
-    return f"{counted(records, 'record')}, {size_of(size)}"
+    return f"{some(records, 'record')}, {size_of(size)}"

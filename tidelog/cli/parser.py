@@ -27,13 +27,13 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
-import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from tidelog import __version__
 from tidelog.cli.brokers.serve import DESCRIPTION, add_serve, run_serve
+from tidelog.text import with_signed_values
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -139,7 +139,6 @@ _ASKING = {
     ),
 }
 _FILES = frozenset({"file", "from_file"})  # options whose file names may be any bytes
-_SIGNED = re.compile(r"-[0-9]")  # a time such as -2h or -0044-03-15T12:00Z, not an option
 
 USAGE_ERROR = 2
 _BROKEN_PIPE = 1  # not everything was checked
@@ -155,7 +154,7 @@ class _Parser(argparse.ArgumentParser):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command line (without the program's name); returns the exit status."""
-    arguments = _with_signed_values(sys.argv[1:] if argv is None else argv)
+    arguments = with_signed_values(sys.argv[1:] if argv is None else argv)
     if arguments[:1] == ["pipeline"]:  # it has its own sub-commands and options
         return _pipeline(arguments[1:])
     parser = _parser(arguments[0] if arguments else None)
@@ -177,21 +176,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         status: int = options.run(options)
         return status
     return _dump(options) if options.command == "dump" else run_serve(options)
-
-
-def _with_signed_values(arguments: Sequence[str]) -> list[str]:
-    """Joins `--at -2h` to `--at=-2h`, which argparse would take for two options.
-
-    pipeline/options.py has the same function. It cannot import this module, and this module imports
-    none of our packages for commands that do not need them.
-    """
-    joined: list[str] = []
-    for argument in arguments:
-        if _SIGNED.match(argument) and joined and re.fullmatch(r"--[a-z-]+", joined[-1]):
-            joined[-1] += f"={argument}"
-        else:
-            joined.append(argument)
-    return joined
 
 
 def _as_text(parser: argparse.ArgumentParser, value: Any) -> Any:

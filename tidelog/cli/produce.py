@@ -20,16 +20,7 @@ from typing import TYPE_CHECKING, BinaryIO
 from tidelog.cli.cluster import Cluster
 from tidelog.cli.connecting import connect, raised_as_sentences, sentence_of
 from tidelog.cli.records import Record, from_json, is_relative, time_of
-from tidelog.cli.shared import (
-    USAGE,
-    CommandError,
-    add_broker,
-    add_http,
-    bar,
-    counted,
-    print_lines,
-    run,
-)
+from tidelog.cli.shared import USAGE, CommandError, add_broker, add_http, bar, print_lines, run
 from tidelog.client import ClientError, RequestError
 from tidelog.client.calls.topics import describe
 from tidelog.client.producer import ACKS_ALL, Producer
@@ -37,6 +28,7 @@ from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.records.kernels.rows_py import murmur2
 from tidelog.protocol.records.layout import Compression
 from tidelog.protocol.records.layout import Record as Sent
+from tidelog.text import some
 
 if TYPE_CHECKING:
     import argparse
@@ -119,10 +111,10 @@ def _produce(options: argparse.Namespace) -> None:
         sender.finish()
     if mistake:
         raise CommandError(
-            f"{mistake} (written before it: {counted(sender.produced, 'record')})", USAGE
+            f"{mistake} (written before it: {some(sender.produced, 'record')})", USAGE
         )
     sender.tell_errors()
-    print_lines(f"Produced {counted(sender.produced, 'record')} to {options.topic}.")
+    print_lines(f"Produced {some(sender.produced, 'record')} to {options.topic}.")
 
 
 class _Reader:
@@ -354,7 +346,7 @@ class _Sender:
         ]
         more = len(self._errors) - len(kinds)
         raise CommandError(
-            f"{lost} of {counted(lost + self.produced, 'record')} {'was' if lost == 1 else 'were'} not "
+            f"{lost} of {some(lost + self.produced, 'record')} {'was' if lost == 1 else 'were'} not "
             f"written: {'; '.join(kinds)}" + (f"; and {more} other errors" if more else "")
         )
 

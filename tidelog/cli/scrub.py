@@ -16,17 +16,16 @@ from tidelog.cli.shared import (
     USAGE,
     CommandError,
     bar,
-    counted,
     print_json,
     print_lines,
     print_table,
     run,
-    size_of,
 )
 from tidelog.storage import filenames
 from tidelog.storage.segment.log_file import Tail
 from tidelog.storage.segment.scrub import Place, scrub
 from tidelog.storage.segment.segment import Segment
+from tidelog.text import size_of, some
 
 if TYPE_CHECKING:
     import argparse
@@ -179,5 +178,5 @@ def _print(
         ]
         print_table(_COLUMNS, cells, right=("byte", "offset"), wraps="what")
         print_lines("")
-    found = f"{counted(len(bad), 'bad place')}" if bad else "every batch is good"
-    print_lines(f"{counted(len(files), 'segment')}, {size_of(read_bytes)} read: {found}.")
+    found = f"{some(len(bad), 'bad place')}" if bad else "every batch is good"
+    print_lines(f"{some(len(files), 'segment')}, {size_of(read_bytes)} read: {found}.")

@@ -36,7 +36,6 @@ _MISTAKES = frozenset({"BAD_REQUEST", "BAD_TIME", "BAD_OFFSET", "NO_TIME", "INVA
 _LEAST_WRAPPED = 26  # a time and what follows it
 _WIDE = 500  # columns without a terminal
 _BROKEN_PIPE = 1
-_UNIT = 1024
 
 
 class CommandError(Exception):
@@ -292,18 +291,6 @@ def shown(answer: dict[str, Any], name: str, missing: str = "-") -> str:
     return str(answer[f"{name}_ms"]) if text is None else text.replace(".000Z", "Z")
 
 
-def size_of(count: int) -> str:
-    """Returns a number of bytes as text for people."""
-    if count < _UNIT:
-        return f"{count} B"
-    value, units = count / _UNIT, iter(("KiB", "MiB", "GiB"))
-    for unit in units:
-        if value < _UNIT:
-            return f"{value:.1f} {unit}"
-        value /= _UNIT
-    return f"{value:.1f} TiB"
-
-
 def span_of(span_ms: int) -> str:
     """Returns a span of time as text for people: its two largest units."""
     text: str = instants().to_span(span_ms)
@@ -332,11 +319,6 @@ def span_given(
     if span_ms < low_ms or (high_ms is not None and span_ms > high_ms):
         raise CommandError(f"{option} {text}: expected {expected}", USAGE)
     return span_ms
-
-
-def counted(count: int, what: str) -> str:
-    """Returns a count with its noun: "1 record", "2 records"."""
-    return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
 @contextlib.contextmanager

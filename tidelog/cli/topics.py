@@ -18,14 +18,13 @@ from tidelog.cli.shared import (
     add_actions,
     add_yes,
     confirm,
-    counted,
     print_json,
     print_lines,
     print_table,
     run_action,
-    size_of,
 )
 from tidelog.client import EARLIEST, LATEST
+from tidelog.text import size_of, some
 
 if TYPE_CHECKING:
     import argparse
@@ -151,7 +150,7 @@ def _described(cluster: Cluster, topic: Topic) -> dict[str, Any]:
 
 
 def _print_topic(topic: Mapping[str, Any]) -> None:
-    partitions = counted(len(topic["partitions"]), "partition")
+    partitions = some(len(topic["partitions"]), "partition")
     internal = ", internal" if topic["internal"] else ""
     print_lines(f"{topic['topic']}: id {topic['topic_id']}, {partitions}{internal}", "")
     print_table(

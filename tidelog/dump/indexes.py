@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidelog.cli.shared import counted
 from tidelog.dump.segments import Finding, Row, base_offset_of, next_base_after, segment_of
 from tidelog.protocol.errors import CorruptMessage
 from tidelog.protocol.records.batch import scan, summarize
@@ -21,6 +20,7 @@ from tidelog.storage.segment.named_file import NamedFile
 from tidelog.storage.segment.time_index import TimeEntry, TimeIndex
 from tidelog.storage.time.append_time import goes_back
 from tidelog.storage.time.timestamp import exceeds, or_none
+from tidelog.text import some
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -83,9 +83,7 @@ def _rest(data: bytes, end: int) -> Iterator[Row | Finding]:
     """Judges the bytes after the last entry: zeros are space that Kafka has preallocated."""
     rest = data[end:]
     if any(rest):
-        yield Finding(
-            f"byte {end}", f"cut: {counted(len(rest), 'byte')} behind the last whole entry"
-        )
+        yield Finding(f"byte {end}", f"cut: {some(len(rest), 'byte')} behind the last whole entry")
     elif rest:
         yield Row("room", {"position": end, "zeros": len(rest)})
 
@@ -114,7 +112,7 @@ def read_append_times(path: Path, _wanted: Wanted) -> Iterator[Row | Finding]:
     torn = (size - len(HEADER)) % entries.layout.entry_size
     if torn:
         yield Finding(
-            f"byte {size - torn}", f"cut: {counted(torn, 'byte')} behind the last whole entry"
+            f"byte {size - torn}", f"cut: {some(torn, 'byte')} behind the last whole entry"
         )
 
 
@@ -192,7 +190,7 @@ def read_negative_times(path: Path, wanted: Wanted) -> Iterator[Row | Finding]:
         yield Finding(f"entry {len(entries)}", finding)
     elif data[end:]:
         yield Finding(
-            f"byte {end}", f"cut: {counted(len(data) - end, 'byte')} behind the last whole entry"
+            f"byte {end}", f"cut: {some(len(data) - end, 'byte')} behind the last whole entry"
         )
 
 
@@ -250,5 +248,5 @@ def read_transaction_index(path: Path, _wanted: Wanted) -> Iterator[Row | Findin
     torn = len(data) % transaction_index.ENTRY_SIZE
     if torn:
         yield Finding(
-            f"byte {len(data) - torn}", f"cut: {counted(torn, 'byte')} behind the last whole entry"
+            f"byte {len(data) - torn}", f"cut: {some(torn, 'byte')} behind the last whole entry"
         )

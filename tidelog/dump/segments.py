@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from tidelog.cli.shared import counted
 from tidelog.protocol.errors import CorruptMessage, UnpackedTooLarge
 from tidelog.protocol.records.batch import Compression, records, summarize, verify
 from tidelog.protocol.records.layout import CODEC_MASK
@@ -21,6 +20,7 @@ from tidelog.storage.segment.named_file import NamedFile
 from tidelog.storage.segment.segment import Segment
 from tidelog.storage.time.stamping import LOG_APPEND_TIME
 from tidelog.storage.time.timestamp import or_none
+from tidelog.text import some
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -219,10 +219,10 @@ def _torn(path: Path, position: int, size: int, reason: str) -> str:
         if any(files.read_at(descriptor, min(_ZEROS_BLOCK, size - start), start)):
             break
     else:
-        return f"{counted(rest, 'byte')} of zeros up to the end"
+        return f"{some(rest, 'byte')} of zeros up to the end"
     announced = batch_size(files.read_at(descriptor, HEADER_SIZE, position))
     if announced is None:
-        return f"cut: {counted(rest, 'byte')} up to the end, too few for a batch"
+        return f"cut: {some(rest, 'byte')} up to the end, too few for a batch"
     if announced > rest:
         return f"cut: a batch of {announced} bytes, and {rest} up to the end"
-    return f"{reason}; {counted(rest, 'byte')} up to the end not read"
+    return f"{reason}; {some(rest, 'byte')} up to the end not read"

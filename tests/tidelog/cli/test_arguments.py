@@ -10,12 +10,10 @@ from pathlib import Path
 import pytest
 
 import tidelog
-from tidelog.cli import parser as cli
 from tidelog.cli.brokers.serve import _overrides
 from tidelog.cli.parser import _parser, main
 from tidelog.config.instants import parse_instant
 from tidelog.config.release import RELEASED_MS
-from tidelog.pipeline import options
 
 ROOT = Path(__file__).parents[3]
 
@@ -187,20 +185,3 @@ def test_help_says_whose_http_is_meant(capsys, command):
         main([command, "--help"])
     shown = " ".join(capsys.readouterr().out.split())
     assert "where a broker serves HTTP, as its own --http says (127.0.0.1:8080)" in shown
-
-
-@pytest.mark.parametrize(
-    "given",
-    [
-        ["--at", "-2h"],
-        ["--before", "-0044-03-15T12:00Z", "-5"],
-        ["topic", "-2h"],
-        ["--at", "--json", "-2h"],
-        ["-x", "-2h"],
-        ["--at=1", "-2h", "--set", "a=-1"],
-        [],
-    ],
-)
-def test_jobs_and_commands_read_signed_values_alike(given):
-    """Either has this for itself: jobs run without tidelog, which imports them for themselves alone."""
-    assert cli._with_signed_values(given) == options.with_signed_values(given)

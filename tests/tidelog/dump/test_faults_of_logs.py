@@ -53,7 +53,7 @@ class TestSegments:
     def test_zeros_at_the_end(self, capsys, log):
         size = log.stat().st_size
         log.write_bytes(log.read_bytes() + bytes(5000))
-        assert judge(capsys, log) == [(f"byte {size}", "5000 bytes of zeros up to the end")]
+        assert judge(capsys, log) == [(f"byte {size}", "5,000 bytes of zeros up to the end")]
 
     def test_an_impossible_size(self, capsys, log):
         position = batches_of(log)[2][0]
@@ -61,7 +61,7 @@ class TestSegments:
         patch(log, position + 8, struct.pack(">i", 3))
         ((where, what),) = judge(capsys, log)
         assert where == f"byte {position}"
-        assert what.endswith(f"; {rest} bytes up to the end not read")
+        assert what.endswith(f"; {rest:,} bytes up to the end not read")
 
     def test_an_impossible_magic(self, capsys, log):
         position = batches_of(log)[2][0]

@@ -12,15 +12,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tidelog.cli.shared import (
-    USAGE,
-    CommandError,
-    counted,
-    print_json,
-    print_lines,
-    run_action,
-    setting_of,
-)
+from tidelog.cli.shared import USAGE, CommandError, print_json, print_lines, run_action, setting_of
+from tidelog.text import some
 
 if TYPE_CHECKING:
     import argparse
@@ -109,7 +102,7 @@ def _inspect(options: argparse.Namespace) -> None:
         return
     print_lines(
         f"Broker {found.broker} of Kafka's cluster {found.cluster_id}: "
-        f"{counted(len(found.logs), 'log')}, and metadata of {counted(topics, 'topic')}. "
+        f"{some(len(found.logs), 'log')}, and metadata of {some(topics, 'topic')}. "
         f"Written to {options.out}."
     )
 
@@ -153,8 +146,8 @@ def _say(plan: Plan, options: argparse.Namespace) -> None:
     print_lines(*plan.notes)
     would = "would begin" if options.dry_run else "begins"
     print_lines(
-        f"Cluster {plan.cluster_id} {would} with {counted(len(plan.topics), 'topic')} and "
-        f"{counted(len(partitions), 'partition')}; {behind} of them have replicas that must catch up."
+        f"Cluster {plan.cluster_id} {would} with {some(len(plan.topics), 'topic')} and "
+        f"{some(len(partitions), 'partition')}; {behind} of them have replicas that must catch up."
     )
 
 

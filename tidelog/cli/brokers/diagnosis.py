@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tidelog.cli.brokers.gathering import not_asked
-from tidelog.cli.shared import counted, span_of
+from tidelog.cli.shared import span_of
+from tidelog.text import some
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -129,7 +130,7 @@ def _states(answer: Answer) -> Iterator[Finding]:
         broker, state = each["broker"], each["state"]
         own = each.get("own") or {}
         why = own.get("not_serving")
-        of_it = f"{counted(each['replicas'], 'replica')} of partitions"
+        of_it = f"{some(each['replicas'], 'replica')} of partitions"
         if state == "away":
             said = f" It says: {why}." if why else ""
             yield Finding(

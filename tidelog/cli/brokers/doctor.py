@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING
 
 from tidelog.cli.brokers.diagnosis import findings
 from tidelog.cli.brokers.gathering import gathered
-from tidelog.cli.shared import USAGE, counted, print_json, print_lines, run
+from tidelog.cli.shared import USAGE, print_json, print_lines, run
 from tidelog.cli.transactions.diagnosis import findings as of_transactions
+from tidelog.text import some
 
 if TYPE_CHECKING:
     import argparse
@@ -52,11 +53,11 @@ def _print(answer: dict[str, Any], found: list[Finding]) -> None:
         )
     examined = " and ".join(
         (
-            counted(len(answer["brokers"]), "broker"),
-            counted(len(answer["partitions"]), "partition"),
+            some(len(answer["brokers"]), "broker"),
+            some(len(answer["partitions"]), "partition"),
         )
     )
-    number = counted(len(found), "finding") if found else "nothing found"
+    number = some(len(found), "finding") if found else "nothing found"
     print_lines(f"{examined} examined: {number}.")
 
 

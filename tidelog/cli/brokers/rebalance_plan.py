@@ -13,9 +13,10 @@ from tidelog.cli.brokers.assignments import replicas_of
 from tidelog.cli.brokers.balance import added, balanced
 from tidelog.cli.brokers.copying import Copying
 from tidelog.cli.connecting import raised_as_sentences
-from tidelog.cli.shared import counted, print_lines, print_table, size_of, span_of
+from tidelog.cli.shared import print_lines, print_table, span_of
 from tidelog.client.calls import reassignments
 from tidelog.client.calls import topics as topic_calls
+from tidelog.text import size_of, some
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -122,7 +123,7 @@ def print_plan(plan: Plan, brokers: list[int], rate: int | None) -> None:
     print_lines("")
     print_table(("partition", "replicas", ""), told)
     if len(moves) > _SHOWN:
-        print_lines(f"and {counted(len(moves) - _SHOWN, 'more partition')}: --json names all.")
+        print_lines(f"and {some(len(moves) - _SHOWN, 'more partition')}: --json names all.")
     parts = [f"{are(len(plan.moves))} to be moved"] if plan.moves else []
     parts += [f"{are(len(going))} being moved already"] if going else []
     print_lines("", f"{' and '.join(parts)}; {to_copy(plan.copying, rate)}.")
@@ -130,7 +131,7 @@ def print_plan(plan: Plan, brokers: list[int], rate: int | None) -> None:
 
 def are(count: int) -> str:
     """Returns a count of partitions with its verb: "1 partition is", "2 partitions are"."""
-    return f"{counted(count, 'partition')} {'is' if count == 1 else 'are'}"
+    return f"{some(count, 'partition')} {'is' if count == 1 else 'are'}"
 
 
 def to_copy(copying: Copying, rate: int | None) -> str:

@@ -23,15 +23,8 @@ from tidelog.cli.brokers.assignments import (
     replicas_of,
 )
 from tidelog.cli.cluster import Cluster
-from tidelog.cli.shared import (
-    USAGE,
-    CommandError,
-    add_broker,
-    bar,
-    counted,
-    print_lines,
-    run_action,
-)
+from tidelog.cli.shared import USAGE, CommandError, add_broker, bar, print_lines, run_action
+from tidelog.text import some
 
 if TYPE_CHECKING:
     import argparse
@@ -172,6 +165,6 @@ def _cordon(cluster: Cluster, leaving: frozenset[int]) -> frozenset[int]:
 
 def _still(left: Mapping[TopicPartition, Sequence[int]]) -> str:
     return (
-        f"{counted(len(left), 'partition')} still there: {named([*left])}. The brokers go on moving; "
+        f"{some(len(left), 'partition')} still there: {named([*left])}. The brokers go on moving; "
         "give the command again to wait, and see tidelog cluster status --unhealthy"
     )

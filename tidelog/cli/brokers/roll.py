@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tidelog.cli.escaping import escaped
-from tidelog.cli.shared import USAGE, CommandError, check_address, counted, print_json
+from tidelog.cli.shared import USAGE, CommandError, check_address, print_json
 from tidelog.control import ControlClient, ControlError
+from tidelog.text import some
 
 if TYPE_CHECKING:
     import argparse
@@ -173,7 +174,7 @@ class Roll:
         alone = [each for each in answer["partitions"] if len(each["replicas"]) == 1]
         if alone:
             self._say(
-                f"{counted(len(alone), 'partition')} with one replica cannot be reached while that "
+                f"{some(len(alone), 'partition')} with one replica cannot be reached while that "
                 f"broker restarts: {_named(alone)}"
             )
         while self.left:
@@ -260,7 +261,7 @@ def run_roll(options: argparse.Namespace) -> None:
     if options.json:
         print_json({"restarted": roll.done})
     else:
-        _say(f"{counted(len(roll.done), 'broker')} restarted; every partition is fully replicated.")
+        _say(f"{some(len(roll.done), 'broker')} restarted; every partition is fully replicated.")
 
 
 def _say(line: str) -> None:
@@ -300,7 +301,7 @@ def _not_yet(answer: Mapping[str, Any], broker: int | None, session: Mapping[str
     if behind:
         is_plural = "is" if len(behind) == 1 else "are"
         return (
-            f"{counted(len(behind), 'partition')} {is_plural} not fully replicated: {_named(behind)} "
+            f"{some(len(behind), 'partition')} {is_plural} not fully replicated: {_named(behind)} "
             "(see tidelog cluster status --unhealthy)"
         )
     return ""

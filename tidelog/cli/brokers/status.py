@@ -11,15 +11,8 @@ from tidelog.cli.brokers.doctor import run_doctor
 from tidelog.cli.brokers.gathering import gathered, not_asked
 from tidelog.cli.brokers.rebalance import add_rebalance, run_rebalance
 from tidelog.cli.brokers.roll import add_roll, run_roll
-from tidelog.cli.shared import (
-    add_common,
-    counted,
-    print_json,
-    print_lines,
-    print_table,
-    run_action,
-    span_of,
-)
+from tidelog.cli.shared import add_common, print_json, print_lines, print_table, run_action, span_of
+from tidelog.text import some
 
 if TYPE_CHECKING:
     import argparse
@@ -95,9 +88,7 @@ def _print_unreachable(answer: dict[str, Any]) -> None:
     unknown = not_asked(answer)
     if unknown is not None:
         brokers, why = unknown
-        print_lines(
-            f"Not asked: {counted(len(brokers), 'broker')} ({_ids(brokers)}), because {why}."
-        )
+        print_lines(f"Not asked: {some(len(brokers), 'broker')} ({_ids(brokers)}), because {why}.")
     for each in answer["brokers"]:
         if each["unreachable"] and each["is_name_known"]:
             print_lines(
@@ -125,7 +116,7 @@ def _partition_row(each: dict[str, Any]) -> tuple[str, ...]:
     lags = {one["broker"]: one["lag"] for one in each["followers"] or ()}
     for one in each["missing"]:
         lag = lags.get(one["broker"])
-        by = f" ({counted(lag, 'record')})" if lag else ""
+        by = f" ({some(lag, 'record')})" if lag else ""
         state += f"; {one['broker']}: {one['why']}{by}"
     if each["adding"] or each["removing"]:
         state += f"; moving: {_ids(each['adding'])} in, {_ids(each['removing'])} out"

@@ -21,7 +21,6 @@ from tidelog.cli.shared import (
     add_actions,
     add_yes,
     confirm,
-    counted,
     print_json,
     print_lines,
     print_table,
@@ -29,6 +28,7 @@ from tidelog.cli.shared import (
     span_given,
     span_of,
 )
+from tidelog.text import some
 
 if TYPE_CHECKING:
     import argparse
@@ -200,7 +200,7 @@ def _print_group(group: Group) -> None:
     kind = ", ".join(each for each in (group.protocol_type, group.protocol) if each)
     print_lines(
         f"{group.name}: {group.state}{f' ({kind})' if kind else ''}, "
-        f"{counted(len(group.members), 'member')}, coordinator {group.coordinator}",
+        f"{some(len(group.members), 'member')}, coordinator {group.coordinator}",
         "",
     )
     if not group.members:

@@ -24,7 +24,6 @@ from tidelog.cli.shared import (
     change,
     check_number,
     confirm,
-    counted,
     print_json,
     print_lines,
     print_table,
@@ -32,6 +31,7 @@ from tidelog.cli.shared import (
     shown,
     span_of,
 )
+from tidelog.text import some
 
 if TYPE_CHECKING:
     import argparse
@@ -159,7 +159,7 @@ def _reset(options: argparse.Namespace) -> None:
         if not options.dry_run:
             _refuse(found["topic"], elsewhere)
         return
-    what = f"{counted(len(ahead), 'partition')} of {found['topic']}"
+    what = f"{some(len(ahead), 'partition')} of {found['topic']}"
     confirm(
         f"Reset {what}?",
         refusal=f"{what} would be reset for good: add --yes to do it, --dry-run to look only",
@@ -177,7 +177,7 @@ def _reset(options: argparse.Namespace) -> None:
     if options.json:
         print_json({**answer, "done": True})
     else:
-        print_lines("", f"Reset: {counted(len(done), 'partition')}.")
+        print_lines("", f"Reset: {some(len(done), 'partition')}.")
     _refuse(answer["topic"], elsewhere)
 
 

@@ -15,7 +15,6 @@ from tidelog.cli.shared import (
     add_common,
     ask,
     check_number,
-    counted,
     print_json,
     print_lines,
     print_table,
@@ -23,6 +22,7 @@ from tidelog.cli.shared import (
     shown,
     span_of,
 )
+from tidelog.text import some
 
 if TYPE_CHECKING:
     import argparse
@@ -75,11 +75,11 @@ def _print(answer: dict[str, Any]) -> None:
         print_lines(f"{more} more could not be examined: --json names all.")
     if answer["segments_unread"]:
         print_lines(
-            f"The times of {counted(answer['segments_unread'], 'segment')} are not known yet, and "
+            f"The times of {some(answer['segments_unread'], 'segment')} are not known yet, and "
             "there are too many to read at once: ask again, or for one topic."
         )
-    number = counted(len(findings), "finding") if findings else "nothing found"
-    examined = counted(answer["partitions_examined"], "partition")
+    number = some(len(findings), "finding") if findings else "nothing found"
+    examined = some(answer["partitions_examined"], "partition")
     if answer["topic"] is not None:
         examined += f" of {answer['topic']}"
     print_lines(f"{examined} examined at {shown(answer, 'now')}: {number}.")
@@ -104,4 +104,4 @@ def _where(entry: dict[str, Any]) -> str:
 
 def _figure(finding: dict[str, Any]) -> str:
     figure, unit = finding["figure"], finding["unit"]
-    return span_of(figure) if unit == "ms" else counted(figure, unit.removesuffix("s"))
+    return span_of(figure) if unit == "ms" else some(figure, unit.removesuffix("s"))

@@ -13,15 +13,14 @@ from tidelog.cli.shared import (
     add_topic,
     ask,
     check_number,
-    counted,
     print_json,
     print_lines,
     print_table,
     run,
     setting_of,
     shown,
-    size_of,
 )
+from tidelog.text import size_of, some
 
 if TYPE_CHECKING:
     import argparse
@@ -82,7 +81,7 @@ def _print_partition(
     start, end = partition["log_start_offset"], partition["high_watermark"]
     no_append = "unknown" if partition["log_end_offset"] else "none"
     print_lines(
-        f"{name}: {counted(max(end - start, 0), 'record')} from {start} on, "
+        f"{name}: {some(max(end - start, 0), 'record')} from {start} on, "
         f"{size_of(partition['size'])}; maxEventTime {shown(partition, 'max_event_time', 'none')}, "
         f"last append {shown(partition, 'last_append_time', no_append)}"
     )
@@ -164,8 +163,8 @@ def _going(going: dict[str, Any], prefix: str) -> str:
     if not going["segments"]:
         return f"{prefix}{the} next round of retention deletes nothing."
     return (
-        f"{prefix}{the} next round of retention deletes {counted(going['segments'], 'segment')}, "
-        f"{counted(going['records'], 'record')}, {size_of(going['bytes'])} "
+        f"{prefix}{the} next round of retention deletes {some(going['segments'], 'segment')}, "
+        f"{some(going['records'], 'record')}, {size_of(going['bytes'])} "
         f"(by {', '.join(going['policies'])})."
     )
 

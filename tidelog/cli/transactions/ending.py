@@ -16,7 +16,6 @@ from tidelog.cli.shared import (
     CommandError,
     check_number,
     confirm,
-    counted,
     instant_of,
     instants,
     print_json,
@@ -27,6 +26,7 @@ from tidelog.cli.shared import (
 )
 from tidelog.cli.transactions import asking
 from tidelog.cli.transactions.hanging import find
+from tidelog.text import some
 
 if TYPE_CHECKING:
     import argparse
@@ -53,12 +53,8 @@ def find_hanging(options: argparse.Namespace) -> None:
             ),
             "",
         )
-    number = (
-        f"{counted(len(found), 'transaction')} hang" if len(found) != 1 else "1 transaction hangs"
-    )
-    print_lines(
-        f"{counted(examined, 'partition')} examined: {number if found else 'nothing hangs'}."
-    )
+    number = f"{some(len(found), 'transaction')} hang" if len(found) != 1 else "1 transaction hangs"
+    print_lines(f"{some(examined, 'partition')} examined: {number if found else 'nothing hangs'}.")
 
 
 def _hanging(cluster: Cluster, options: argparse.Namespace) -> tuple[int, list[Hanging]]:

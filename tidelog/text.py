@@ -1,0 +1,40 @@
+"""What commands and jobs have in common in the text that they read and print."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_SIGNED = re.compile(r"-[0-9]")  # a time such as -2h or -0044-03-15T12:00Z, not an option
+_OPTION = re.compile(r"--[a-z-]+")
+_UNIT = 1024
+
+
+def with_signed_values(arguments: Sequence[str]) -> list[str]:
+    """Joins `--at -2h` to `--at=-2h`, which argparse would take for two options."""
+    joined: list[str] = []
+    for argument in arguments:
+        if _SIGNED.match(argument) and joined and _OPTION.fullmatch(joined[-1]):
+            joined[-1] += f"={argument}"
+        else:
+            joined.append(argument)
+    return joined
+
+
+def size_of(count: float) -> str:
+    """Returns a number of bytes as text: `12 B`, `3.4 KiB`, `1.2 GiB`."""
+    if abs(count) < _UNIT:
+        return f"{count:.0f} B"
+    for unit in ("KiB", "MiB", "GiB"):
+        count /= _UNIT
+        if abs(count) < _UNIT:
+            return f"{count:.1f} {unit}"
+    return f"{count / _UNIT:.1f} TiB"
+
+
+def some(count: int, what: str) -> str:
+    """Returns a count with its noun: `1 record`, `2,000 records`."""
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
