@@ -342,7 +342,7 @@ def _is_free(metadata_file: str) -> bool:
     """Returns whether no process reads or writes a metadata file, by taking its lock for a moment."""
     import sqlite3  # only clusters need it
 
-    with contextlib.closing(sqlite3.connect(metadata_file, _LOCKED_S)) as store:
+    with contextlib.closing(sqlite3.connect(metadata_file, timeout=_LOCKED_S)) as store:
         try:
             store.execute("BEGIN EXCLUSIVE")
         except sqlite3.OperationalError:

@@ -51,7 +51,7 @@ def test_a_life(tmp_path):
 def test_a_broker_is_not_paused_while_the_metadata_is_locked(tmp_path):
     with BrokerCluster(tmp_path / "data", 2) as cluster:
         (file,) = (tmp_path / "data").rglob("tidelog.sqlite")
-        store = sqlite3.connect(file, 30, isolation_level=None, check_same_thread=False)
+        store = sqlite3.connect(file, timeout=30, isolation_level=None, check_same_thread=False)
         store.execute("BEGIN IMMEDIATE")
         is_free = threading.Event()
 
