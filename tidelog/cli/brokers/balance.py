@@ -7,12 +7,11 @@ out by another order of a partition's replicas, which copies nothing.
 
 from __future__ import annotations
 
-from collections import Counter
-from itertools import product
+from itertools import permutations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from tidelog.protocol.topic_partition import TopicPartition
 
@@ -31,85 +30,59 @@ def balanced(
     by more than one preferred leader, as far as moves from one broker to another can bring that about.
     """
     found = dict(assigned)
-    _even_replicas(found, racks, sizes)
-    _even_leaders(found, racks)
+
+    def spread(replicas: Replicas) -> int:
+        return len({racks.get(broker) for broker in replicas} - {None})
+
+    def replaced(replicas: Replicas, source: int, target: int) -> Replicas:
+        after = tuple(target if each == source else each for each in replicas)
+        is_allowed = target not in replicas and spread(after) >= spread(replicas)
+        return after if is_allowed else replicas
+
+    def led(replicas: Replicas, source: int, target: int) -> Replicas:
+        swapped = {source: target, target: source} if target in replicas else {}
+        return tuple(swapped.get(each, each) for each in replicas)
+
+    smallest_first = sorted(found, key=lambda each: (sizes.get(each, 0), each))
+    _even(found, smallest_first, racks, None, replaced)
+    _even(found, sorted(found), racks, 1, led)
     return {place: after for place, after in found.items() if after != tuple(assigned[place])}
 
 
-def added(
-    assigned: Mapping[TopicPartition, Replicas], moves: Mapping[TopicPartition, Replicas]
-) -> dict[TopicPartition, Replicas]:
-    """Returns the replicas that each partition gets and does not have yet, where there are any."""
-    found = {
-        place: tuple(broker for broker in after if broker not in assigned[place])
-        for place, after in moves.items()
-    }
-    return {place: brokers for place, brokers in found.items() if brokers}
-
-
-def _even_replicas(
+def _even(
     found: dict[TopicPartition, Replicas],
-    racks: Mapping[int, str | None],
-    sizes: Mapping[TopicPartition, int],
+    places: Iterable[TopicPartition],
+    brokers: Iterable[int],
+    first: int | None,
+    moved: Callable[[Replicas, int, int], Replicas],
 ) -> None:
-    """Moves replicas from who has most to who has least."""
-    held: dict[int, list[TopicPartition]] = {broker: [] for broker in racks}
-    for place in sorted(found, key=lambda each: (sizes.get(each, 0), each)):
-        for broker in found[place]:
+    """Moves one partition after another until no two brokers hold two more or less, or none can move.
+
+    A broker holds those that have it among the `first` of their replicas. `moved` returns replicas in which
+    one broker gives its place to another, or the same ones.
+    """
+    held: dict[int, list[TopicPartition]] = {broker: [] for broker in brokers}
+    for place in places:
+        for broker in found[place][:first]:
             if broker in held:
                 held[broker].append(place)
 
-    def move(source: int, target: int) -> bool:
+    def more(pair: tuple[int, int]) -> int:
+        return len(held[pair[0]]) - len(held[pair[1]])
+
+    def is_moved(source: int, target: int) -> bool:
         for place in held[source]:
-            before = found[place]
-            after = tuple(target if broker == source else broker for broker in before)
-            if target not in before and _spread(after, racks) >= _spread(before, racks):
+            after = moved(found[place], source, target)
+            if after != found[place]:
                 found[place] = after
                 held[source].remove(place)
                 held[target].append(place)
                 return True
         return False
 
-    _even(lambda: Counter({broker: len(places) for broker, places in held.items()}), move)
+    def is_evened() -> bool:
+        pairs = [pair for pair in permutations(held, 2) if more(pair) > 1]
+        return any(is_moved(*pair) for pair in sorted(pairs, key=lambda pair: (-more(pair), pair)))
 
-
-def _even_leaders(found: dict[TopicPartition, Replicas], racks: Mapping[int, str | None]) -> None:
-    """Lets who leads most, by preference, come after another replica in some partitions."""
-    led: dict[int, list[TopicPartition]] = {broker: [] for broker in racks}
-    for place in sorted(found):
-        if found[place] and found[place][0] in led:
-            led[found[place][0]].append(place)
-
-    def move(source: int, target: int) -> bool:
-        for place in led[source]:
-            replicas = found[place]
-            if target in replicas:
-                at = replicas.index(target)
-                found[place] = (target, *replicas[1:at], source, *replicas[at + 1 :])
-                led[source].remove(place)
-                led[target].append(place)
-                return True
-        return False
-
-    _even(lambda: Counter({broker: len(places) for broker, places in led.items()}), move)
-
-
-def _even(counts: Callable[[], Counter[int]], move: Callable[[int, int], bool]) -> None:
-    """Moves one thing after another until no two brokers differ by more than one, or none can move."""
-    while any(move(source, target) for source, target in _pairs(counts())):
+    while is_evened():
         pass
-
-
-def _pairs(counts: Counter[int]) -> Iterator[tuple[int, int]]:
-    """Yields who may give to whom, the largest difference first."""
-    pairs = [
-        (source, target)
-        for source, target in product(counts, counts)
-        if counts[source] - counts[target] > 1
-    ]
-    yield from sorted(pairs, key=lambda pair: (counts[pair[1]] - counts[pair[0]], pair))
-
-
-def _spread(replicas: Replicas, racks: Mapping[int, str | None]) -> int:
-    """Returns in how many racks replicas are; a broker without a rack is in none."""
-    return len({racks.get(broker) for broker in replicas} - {None})

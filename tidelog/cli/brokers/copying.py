@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
 from tidelog.client.calls import topics as topic_calls
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Copying:
-    """The replicas that are copied, each with the bytes that it will have, and those that it has."""
+    """The new replicas: the bytes that each will have, and those that it had when somebody last looked."""
 
     def __init__(
         self,
@@ -24,17 +24,10 @@ class Copying:
         sizes: Mapping[TopicPartition, int],
         leaders: Mapping[TopicPartition, int],
     ) -> None:
-        """`added` are the new replicas of each partition, `sizes` the bytes of its leader.
-
-        `leaders` say who leads, and sends to the new replicas.
-        """
+        """`added` are the new replicas of each partition, which its leader sends; `sizes` its bytes."""
         self._added, self._leaders = added, leaders
-        self._expected = {
-            (place, broker): sizes.get(place, 0)
-            for place, brokers in added.items()
-            for broker in brokers
-        }
-        self._copied = dict.fromkeys(self._expected, 0)
+        self._copied = {(place, each): 0 for place, brokers in added.items() for each in brokers}
+        self._expected = {(place, each): sizes.get(place, 0) for place, each in self._copied}
 
     @property
     def total(self) -> int:
@@ -43,18 +36,17 @@ class Copying:
 
     @property
     def copied(self) -> int:
-        """The bytes that were there when somebody last looked."""
+        """The bytes that are there."""
         return sum(self._copied.values())
 
     @property
     def left(self) -> int:
-        """The bytes that were missing then."""
+        """The bytes that are missing."""
         return self.total - self.copied
 
     def largest_of_a_broker(self) -> int:
         """Returns how many bytes are left for the broker that gets most, or for the one that sends most."""
-        gets: Counter[int] = Counter()
-        sends: Counter[int] = Counter()
+        gets, sends = Counter[int](), Counter[int]()
         for (place, broker), size in self._expected.items():
             left = size - self._copied[place, broker]
             gets[broker] += left
@@ -64,23 +56,20 @@ class Copying:
 
     def look(self, client: Client, places: Iterable[TopicPartition]) -> None:
         """Asks the brokers how much of some partitions they have; one that is away has what it had."""
-        asked: dict[tuple[str, int], list[int]] = {}
-        for place in places:
-            for broker in self._added.get(place, ()):
-                asked.setdefault((place[0], broker), []).append(place[1])
+        asked = defaultdict[tuple[str, int], list[int]](list)
+        for topic, index in places:
+            for broker in self._added.get((topic, index), ()):
+                asked[topic, broker].append(index)
         for (topic, broker), indexes in asked.items():
             try:
                 found = client.perform(topic_calls.log_sizes(topic, indexes, broker))
             except ClientError:
                 continue
             for index, size in found.items():
-                self._note((topic, index), broker, size)
+                key = ((topic, index), broker)
+                self._copied[key] = max(self._copied[key], min(size, self._expected[key]))
 
     def done(self, place: TopicPartition) -> None:
         """A partition is moved: all of it is there."""
         for broker in self._added.get(place, ()):
-            self._note(place, broker, self._expected[place, broker])
-
-    def _note(self, place: TopicPartition, broker: int, size: int) -> None:
-        key = (place, broker)
-        self._copied[key] = max(self._copied[key], min(size, self._expected[key]))
+            self._copied[place, broker] = self._expected[place, broker]

@@ -59,48 +59,29 @@ def add_rebalance(parser: argparse.ArgumentParser) -> None:
     """Adds the options of `tidelog cluster rebalance`."""
     instead = parser.add_mutually_exclusive_group()
     instead.add_argument("--plan", action="store_true", help="print the moves, and make none")
-    instead.add_argument(
-        "--cancel",
-        action="store_true",
-        help="take back all moves under way, whoever began them, and remove the limit",
-    )
-    parser.add_argument(
-        "--at-once",
-        metavar="N",
-        default=str(_AT_ONCE),
-        help=f"how many partitions move at the same time ({_AT_ONCE})",
-    )
-    parser.add_argument(
-        "--throttle",
-        metavar="BYTES_PER_S",
-        help="how many bytes each broker sends and fetches in a second for the moves",
-    )
-    parser.add_argument(
-        "--within",
-        metavar="SECONDS",
-        default=str(_WITHIN_S),
-        help=f"how long to wait until all are moved ({_WITHIN_S})",
-    )
+    cancel = "take back all moves under way, whoever began them, and remove the limit"
+    instead.add_argument("--cancel", action="store_true", help=cancel)
+    at_once = f"how many partitions move at the same time ({_AT_ONCE})"
+    parser.add_argument("--at-once", metavar="N", default=str(_AT_ONCE), help=at_once)
+    rate = "how many bytes each broker sends and fetches in a second for the moves"
+    parser.add_argument("--throttle", metavar="BYTES_PER_S", help=rate)
+    within = f"how long to wait until all are moved ({_WITHIN_S})"
+    parser.add_argument("--within", metavar="SECONDS", default=str(_WITHIN_S), help=within)
     add_broker(parser)
 
 
 def run_rebalance(options: argparse.Namespace) -> None:
     """Runs `tidelog cluster rebalance`. Raises CommandError."""
-    at_once = number(options.at_once, "--at-once", 10_000)
-    if at_once == 0:
-        raise CommandError("--at-once 0: expected at least 1", USAGE)
+    at_once = _positive("--at-once", options.at_once, 10_000)
     rate = None
     if options.throttle is not None:
-        rate = number(options.throttle, "--throttle", _MOST_BYTES)
-        if rate == 0:
-            raise CommandError("--throttle 0: expected at least 1", USAGE)
+        rate = _positive("--throttle", options.throttle, _MOST_BYTES)
     deadline_s = time.monotonic() + number(options.within, "--within", 10**9)
     with Cluster(options.broker) as cluster:
         if options.cancel:
             _cancel(cluster, as_one_object=options.json)
             return
-        answer = metadata(cluster)
-        closed = cordoned(cluster)
+        answer, closed = metadata(cluster), cordoned(cluster)
         racks = {each: rack for each, rack in racks_of(answer).items() if each not in closed}
         plan = make_plan(cluster, answer, racks)
         if options.json:
@@ -110,30 +91,26 @@ def run_rebalance(options: argparse.Namespace) -> None:
         if options.plan:
             return
         try:
-            _carry_out(cluster, plan, rate, at_once, deadline_s)
-        except KeyboardInterrupt:
-            raise CommandError(f"interrupted: {_left_behind(options, plan.moves)}") from None
-        except _NotDoneError:
-            left = _left_behind(options, plan.moves)
-            raise CommandError(f"not done within {options.within} s: {left}") from None
+            if rate is None:  # one of a command that was interrupted does not hold for this one
+                _unthrottle(cluster)
+            elif plan.added:
+                set_throttle(cluster, rate, plan.has, plan.added)
+            _move(cluster, plan, at_once, deadline_s)
+            if rate is not None:
+                _unthrottle(cluster)
+        except (KeyboardInterrupt, _NotDoneError) as error:
+            is_late = isinstance(error, _NotDoneError)
+            ended = f"not done within {options.within} s" if is_late else "interrupted"
+            raise CommandError(f"{ended}: {_left_behind(options, plan.moves)}") from None
         if (plan.moves or plan.under_way) and not options.json:
             print_lines("All partitions are moved.")
 
 
-def _carry_out(
-    cluster: Cluster, plan: Plan, rate: int | None, at_once: int, deadline_s: float
-) -> None:
-    """Moves everything under the limit that is given, and leaves none.
-
-    Raises CommandError, and _NotDoneError.
-    """
-    if rate is None:  # one of a command that was interrupted does not hold for this one
-        _unthrottle(cluster)
-    elif plan.added:
-        set_throttle(cluster, rate, plan.has, plan.added)
-    _move(cluster, plan, at_once, deadline_s)
-    if rate is not None:
-        _unthrottle(cluster)
+def _positive(option: str, text: str, limit: int) -> int:
+    found = number(text, option, limit)
+    if found == 0:
+        raise CommandError(f"{option} 0: expected at least 1", USAGE)
+    return found
 
 
 def _unthrottle(cluster: Cluster) -> bool:
@@ -145,32 +122,30 @@ def _move(cluster: Cluster, plan: Plan, at_once: int, deadline_s: float) -> None
 
     What is under way already does not count among these.
     """
-    waiting, moving = dict(plan.moves), dict[Any, Any](plan.under_way)
-    for place in waiting:
-        moving.pop(place, None)
-    others = len(moving)
-    copying = plan.copying
+    waiting, begun = dict(plan.moves), dict[Any, Any]()
+    others = {place: after for place, after in plan.under_way.items() if place not in waiting}
     looked_s, shown = time.monotonic(), 0
-    with bar(copying.total, of_bytes=True) as advance:
-        while waiting or moving:
+    with bar(plan.copying.total, of_bytes=True) as advance:
+        while waiting or begun or others:
             if time.monotonic() >= deadline_s:
                 raise _NotDoneError
-            free = max(at_once + others - len(moving), 0)
-            begun = {place: waiting.pop(place) for place in [*waiting][:free]}
-            begin_moves(cluster, begun)
-            moving |= begun
+            new = {place: waiting.pop(place) for place in [*waiting][: at_once - len(begun)]}
+            begin_moves(cluster, new)
+            begun |= new
             time.sleep(_POLL_S)
             now = replicas_of(metadata(cluster))
-            # A topic that was deleted meanwhile has nothing to move any more.
-            for place in [each for each, after in moving.items() if now.get(each, after) == after]:
-                others -= place in plan.under_way and place not in plan.moves
-                del moving[place]
-                copying.done(place)
+            for moving in (begun, others):
+                # A topic that was deleted meanwhile has nothing to move any more.
+                for place in [
+                    each for each in moving if now.get(each, moving[each]) == moving[each]
+                ]:
+                    del moving[place]
+                    plan.copying.done(place)
             if time.monotonic() - looked_s >= _LOOK_S:
-                copying.look(cluster.client, moving)
+                plan.copying.look(cluster.client, [*begun, *others])
                 looked_s = time.monotonic()
-            advance(copying.copied - shown)
-            shown = copying.copied
+            advance(plan.copying.copied - shown)
+            shown = plan.copying.copied
 
 
 # --- before it is done ---------------------------------------------------------------------------
@@ -187,23 +162,21 @@ def _left_behind(options: argparse.Namespace, moves: Mapping[TopicPartition, Rep
     except CommandError as error:
         return f"what is under way goes on, and a limit stays set ({error})"
     rest = [
-        place for place, after in moves.items() if place not in moving and now.get(place) != after
+        place
+        for place, after in moves.items()
+        if place not in moving and now.get(place, after) != after
     ]
-    rest = [place for place in rest if place in now]
     parts = [f"{are(len(moving))} still being moved ({named([*moving])})"] if moving else []
     parts += [f"{are(len(rest))} not moved yet ({named(rest)})"] if rest else []
     parts += ["the throttle is still set"] if is_limited else []
     if not parts:
         return "everything is moved, and no throttle is set"
-    again = _command(options)
-    throttle = f" --throttle {options.throttle}" if options.throttle is not None else ""
-    return f"{', '.join(parts)}. To go on: {again}{throttle}. To cancel: {again} --cancel"
-
-
-def _command(options: argparse.Namespace) -> str:
-    broker = "" if str(options.broker) == BROKER_ADDRESS else f" --broker {options.broker}"
+    again = "tidelog cluster rebalance"
+    again += "" if str(options.broker) == BROKER_ADDRESS else f" --broker {options.broker}"
     file = getattr(options, "command_config", None)
-    return f"tidelog cluster rebalance{broker}{'' if file is None else f' --command-config {file}'}"
+    again += "" if file is None else f" --command-config {file}"
+    throttle = "" if options.throttle is None else f" --throttle {options.throttle}"
+    return f"{', '.join(parts)}. To go on: {again}{throttle}. To cancel: {again} --cancel"
 
 
 def _cancel(cluster: Cluster, *, as_one_object: bool) -> None:

@@ -6,11 +6,11 @@ partitions that were there when it was begun.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tidelog.cli.brokers.assignments import replicas_of
-from tidelog.cli.brokers.balance import added, balanced
+from tidelog.cli.brokers.balance import balanced
 from tidelog.cli.brokers.copying import Copying
 from tidelog.cli.connecting import raised_as_sentences
 from tidelog.cli.shared import print_lines, print_table, span_of
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from tidelog.cli.cluster import Cluster
     from tidelog.protocol.topic_partition import TopicPartition
 
+    Assignment = dict[TopicPartition, Replicas]
+
 _SHOWN = 20  # partitions
 
 
@@ -37,39 +39,43 @@ class Plan(NamedTuple):
     there.
     """
 
-    has: dict[TopicPartition, Replicas]
-    whole: dict[TopicPartition, Replicas]
-    before: dict[TopicPartition, Replicas]
-    under_way: dict[TopicPartition, Replicas]
-    moves: dict[TopicPartition, Replicas]
-    added: dict[TopicPartition, Replicas]
+    has: Assignment
+    whole: Assignment
+    before: Assignment
+    under_way: Assignment
+    moves: Assignment
+    added: Assignment
     copying: Copying
 
 
-def make_plan(cluster: Cluster, answer: Any, racks: dict[int, str | None]) -> Plan:
+def make_plan(cluster: Cluster, answer: Any, racks: Mapping[int, str | None]) -> Plan:
     """Returns the plan for the topics of a Metadata answer. Raises CommandError.
 
     `racks` are those of the brokers that may take replicas.
     """
     with raised_as_sentences():
         moving = cluster.client.perform(reassignments.under_way())
-    has, sizes = replicas_of(answer), _sizes(cluster, answer)
-    moving = {place: move for place, move in moving.items() if place in has}
-    under_way = {place: move.target for place, move in moving.items()}
-    before = {**has, **under_way}
+    has, leaders = replicas_of(answer), _leaders(answer)
+    sizes = _sizes(cluster, leaders)
+    under_way = {place: move.target for place, move in moving.items() if place in has}
+    before, whole = {**has, **under_way}, dict(has)
+    for place in under_way:
+        whole[place] = _without(has[place], moving[place].adding)
     moves = balanced(before, racks, sizes)
-    whole = {
-        place: tuple(each for each in replicas if each not in _adding(moving.get(place)))
-        for place, replicas in has.items()
-    }
     new = added(whole, {**under_way, **moves})
-    copying = Copying(new, sizes, _leaders(answer))
+    copying = Copying(new, sizes, leaders)
     copying.look(cluster.client, under_way)
     return Plan(has, whole, before, under_way, moves, new, copying)
 
 
-def _adding(move: reassignments.Move | None) -> tuple[int, ...]:
-    return () if move is None else move.adding
+def added(assigned: Mapping[TopicPartition, Replicas], moves: Assignment) -> Assignment:
+    """Returns the replicas that each partition gets and does not have yet, where there are any."""
+    found = {place: _without(after, assigned[place]) for place, after in moves.items()}
+    return {place: brokers for place, brokers in found.items() if brokers}
+
+
+def _without(replicas: Replicas, others: Replicas) -> Replicas:
+    return tuple(broker for broker in replicas if broker not in others)
 
 
 def _leaders(answer: Any) -> dict[TopicPartition, int]:
@@ -81,13 +87,13 @@ def _leaders(answer: Any) -> dict[TopicPartition, int]:
     }
 
 
-def _sizes(cluster: Cluster, answer: Any) -> dict[TopicPartition, int]:
+def _sizes(cluster: Cluster, leaders: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
     """Returns the bytes of each partition's leader."""
-    by_leader: dict[tuple[str, int], list[int]] = {}
-    for (topic, index), leader in _leaders(answer).items():
-        by_leader.setdefault((topic, leader), []).append(index)
+    led = defaultdict[tuple[str, int], list[int]](list)
+    for (topic, index), leader in leaders.items():
+        led[topic, leader].append(index)
     found: dict[TopicPartition, int] = {}
-    for (topic, leader), indexes in by_leader.items():
+    for (topic, leader), indexes in led.items():
         with raised_as_sentences():
             sizes = cluster.client.perform(topic_calls.log_sizes(topic, indexes, leader))
         found.update({(topic, index): size for index, size in sizes.items()})
@@ -99,29 +105,29 @@ def _sizes(cluster: Cluster, answer: Any) -> dict[TopicPartition, int]:
 
 def print_plan(plan: Plan, brokers: list[int], rate: int | None) -> None:
     """Prints what each broker has and will have, the first moves, and how much is to be copied."""
-    counts = [_counted(each) for each in (plan.before, {**plan.before, **plan.moves})]
-    rows = [
-        (
-            str(broker),
-            *(f"{has[broker]} -> {will[broker]}" for has, will in zip(*counts, strict=True)),
+    now, then = plan.before.values(), {**plan.before, **plan.moves}.values()
+    rows = [[str(broker)] for broker in sorted(brokers)]
+    for first in (None, 1):  # all replicas, and the preferred leaders
+        has, will = (
+            Counter(each for all_ in whole for each in all_[:first]) for whole in (now, then)
         )
-        for broker in sorted(brokers)
-    ]
+        for row, broker in zip(rows, sorted(brokers), strict=True):
+            row.append(f"{has[broker]} -> {will[broker]}")
     print_table(("broker", "replicas", "leads by preference"), rows)
-    going = [place for place in plan.under_way if place not in plan.moves]
+    going = sorted(plan.under_way.keys() - plan.moves.keys())
     if not plan.moves and not going:
         print_lines("Nothing is moved: the brokers have as many replicas as each other.")
         return
     moves = [(place, plan.before[place], after, "") for place, after in sorted(plan.moves.items())]
-    moves += [
-        (place, plan.whole[place], plan.under_way[place], "under way") for place in sorted(going)
-    ]
-    told = [
-        (f"{topic}-{index}", f"{_ids(now)} -> {_ids(after)}", state)
-        for (topic, index), now, after, state in moves[:_SHOWN]
-    ]
+    moves += [(place, plan.whole[place], plan.under_way[place], "under way") for place in going]
     print_lines("")
-    print_table(("partition", "replicas", ""), told)
+    print_table(
+        ("partition", "replicas", ""),
+        [
+            (f"{topic}-{index}", f"{_ids(now)} -> {_ids(after)}", state)
+            for (topic, index), now, after, state in moves[:_SHOWN]
+        ],
+    )
     if len(moves) > _SHOWN:
         print_lines(f"and {some(len(moves) - _SHOWN, 'more partition')}: --json names all.")
     parts = [f"{are(len(plan.moves))} to be moved"] if plan.moves else []
@@ -154,31 +160,19 @@ def _ids(brokers: Replicas) -> str:
     return ",".join(map(str, brokers)) or "none"
 
 
-def _counted(replicas: Mapping[TopicPartition, Replicas]) -> tuple[Counter[int], Counter[int]]:
-    """Returns how many replicas, and how many preferred leaders, each broker has."""
-    return (
-        Counter(broker for each in replicas.values() for broker in each),
-        Counter(each[0] for each in replicas.values() if each),
-    )
-
-
 def as_json(plan: Plan, rate: int | None) -> dict[str, Any]:
     """Returns a plan with all its partitions as values of JSON."""
+
+    def moved(place: TopicPartition, after: Replicas, **more: Any) -> dict[str, Any]:
+        return {"topic": place[0], "partition": place[1], **more, "new_replicas": list(after)}
+
     return {
         "bytes": plan.copying.total,
         "bytes_left": plan.copying.left,
         "throttle": rate,
-        "under_way": [
-            {"topic": topic, "partition": index, "new_replicas": list(after)}
-            for (topic, index), after in plan.under_way.items()
-        ],
+        "under_way": [moved(place, after) for place, after in plan.under_way.items()],
         "moves": [
-            {
-                "topic": topic,
-                "partition": index,
-                "replicas": list(plan.before[topic, index]),
-                "new_replicas": list(after),
-            }
-            for (topic, index), after in plan.moves.items()
+            moved(place, after, replicas=list(plan.before[place]))
+            for place, after in plan.moves.items()
         ],
     }

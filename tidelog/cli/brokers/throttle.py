@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from tidelog.cli.cluster import Cluster
     from tidelog.protocol.topic_partition import TopicPartition
 
-    Replicas = Sequence[int]
-
 RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 LEADERS = "leader.replication.throttled.replicas"
 FOLLOWERS = "follower.replication.throttled.replicas"
@@ -30,8 +28,8 @@ FOLLOWERS = "follower.replication.throttled.replicas"
 def set_throttle(
     cluster: Cluster,
     rate: int,
-    before: Mapping[TopicPartition, Replicas],
-    added: Mapping[TopicPartition, Replicas],
+    before: Mapping[TopicPartition, Sequence[int]],
+    added: Mapping[TopicPartition, Sequence[int]],
 ) -> None:
     """Limits what is copied to the replicas that are `added` to partitions.
 
@@ -40,12 +38,19 @@ def set_throttle(
     """
     cluster.alter(None, dict.fromkeys(RATES, str(rate)))
     for topic in dict.fromkeys(topic for topic, _ in added):
-        lists = {
-            LEADERS: _listed(topic, before, added),
-            FOLLOWERS: _listed(topic, added, added),
-        }
-        kept = _lists_of_all(cluster, topic)
-        cluster.alter(topic, {name: text for name, text in lists.items() if name not in kept})
+        _set_lists(
+            cluster,
+            topic,
+            {
+                name: ",".join(
+                    f"{index}:{broker}"
+                    for each, index in added
+                    if each == topic
+                    for broker in replicas[topic, index]
+                )
+                for name, replicas in ((LEADERS, before), (FOLLOWERS, added))
+            },
+        )
 
 
 def limit_set(cluster: Cluster) -> bool:
@@ -62,30 +67,18 @@ def remove_throttle(cluster: Cluster, topics: Iterable[str]) -> bool:
     if not limit_set(cluster):
         return False
     for topic in topics:
-        changes = {
-            entry.name: None
-            for entry in cluster.settings(topic, (LEADERS, FOLLOWERS))
-            if entry.value not in ("", None, ALL_REPLICAS)
-        }
-        if changes:
-            cluster.alter(topic, changes)
+        _set_lists(cluster, topic, dict.fromkeys((LEADERS, FOLLOWERS)))
     cluster.alter(None, dict.fromkeys(RATES))
     return True
 
 
-def _lists_of_all(cluster: Cluster, topic: str) -> set[str]:
-    """Returns the lists of a topic that name all replicas already."""
-    entries = cluster.settings(topic, (LEADERS, FOLLOWERS))
-    return {entry.name for entry in entries if entry.value == ALL_REPLICAS}
-
-
-def _listed(
-    topic: str, replicas: Mapping[TopicPartition, Replicas], among: Iterable[TopicPartition]
-) -> str:
-    """Returns the replicas of a topic's partitions as the settings list them."""
-    return ",".join(
-        f"{index}:{broker}"
-        for name, index in among
-        if name == topic
-        for broker in replicas[name, index]
-    )
+def _set_lists(cluster: Cluster, topic: str, lists: Mapping[str, str | None]) -> None:
+    """Sets the lists of a topic, or removes them, but for those that name all replicas."""
+    now = {entry.name: entry.value for entry in cluster.settings(topic, (LEADERS, FOLLOWERS))}
+    changes = {
+        name: text
+        for name, text in lists.items()
+        if now.get(name) != ALL_REPLICAS and (text or now.get(name))
+    }
+    if changes:
+        cluster.alter(topic, changes)
