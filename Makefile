@@ -1,7 +1,7 @@
 # tidelog: everything people and CI call. `make help` lists it.
 SHELL := /bin/bash
 PYTHON ?= python3
-# What is compiled is kept: tests start brokers by the hundred, and pytest rewrites 600 files.
+# Without byte code each broker that a test starts would compile all its modules, and pytest rewrite 600 files.
 unexport PYTHONDONTWRITEBYTECODE
 VENV := .venv
 BIN := $(VENV)/bin
@@ -21,6 +21,8 @@ WORKERS ?= $(shell echo $$(( $$(nproc) + 2 )))
 HEAVY_WORKERS ?= 2
 HEAVY := -n $(HEAVY_WORKERS) --dist loadgroup --no-loadscope-reorder
 HEAVIEST := oracle or clients or docker or spark or long
+# Which tests `make test` and `make test-slow` run: all, or some (TESTS="tests/config tests/protocol").
+TESTS ?=
 DATA ?= data
 LISTEN ?= 127.0.0.1:9092
 HTTP ?= 127.0.0.1:8080
@@ -29,9 +31,6 @@ FROM ?= 1
 ROUNDS ?= 200
 SEED ?= 1
 MINUTES ?= 60
-
-# Without byte code each broker that a test starts would compile all its modules: 0.3 s more of CPU.
-unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help setup serve fetch test test-all test-slow test-long test-clients test-docker test-spark simulate simulate-clocks nemesis soak oracle check style types imports derived derive rewrite bench bench-cluster bench-full bench-logs bench-partitions bench-pipeline bench-silence bench-streaming fuzz-kernels image compose-up compose-down compose-cluster-up compose-cluster-down fuzz clean
@@ -75,10 +74,10 @@ fetch: $(TEST) ## fetch what oracle, test-clients and test-spark need: jars, and
 	@$(BIN)/python -m tests.pipeline.iceberg_spark
 
 test: $(TEST) ## run the tests for every change, under five minutes
-	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m 'not (slow or $(HEAVIEST))'
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m 'not (slow or $(HEAVIEST))' $(TESTS)
 
 test-slow: $(TEST) ## run the tests that are too slow for make test (what is missing is skipped with a reason)
-	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m 'slow and not ($(HEAVIEST))'
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal -m 'slow and not ($(HEAVIEST))' $(TESTS)
 
 test-all: test test-slow test-docker oracle test-clients test-spark ## everything that CI runs
 
