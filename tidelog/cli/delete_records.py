@@ -45,7 +45,7 @@ class Plan(NamedTuple):
     kept: str | None
 
 
-def add_delete(parser: argparse.ArgumentParser) -> None:
+def add_delete_records(parser: argparse.ArgumentParser) -> None:
     """Adds the options of `tidelog delete-records`."""
     add_topic(parser)
     parser.add_argument(
@@ -76,7 +76,7 @@ def add_delete(parser: argparse.ArgumentParser) -> None:
     add_common(parser)
 
 
-def run_delete(options: argparse.Namespace) -> int:
+def run_delete_records(options: argparse.Namespace) -> int:
     """Runs `tidelog delete-records`; returns the exit status."""
     return run("delete-records", _delete, options)
 

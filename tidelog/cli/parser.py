@@ -38,105 +38,37 @@ from tidelog.text import with_signed_values
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-# Commands with a module of their own, most of which ask a running broker: module, functions that add the
-# options and run it, and help.
+# Most of these ask a running broker. A module has the functions add_NAME (its options) and run_NAME; then the
+# help.
 _ASKING = {
-    "topics": (
-        "tidelog.cli.topics",
-        "add_topics",
-        "run_topics",
-        "list, describe, create, delete and alter topics",
-    ),
-    "configs": (
-        "tidelog.cli.configs",
-        "add_configs",
-        "run_configs",
-        "show and change settings, and say first what a change would delete",
-    ),
+    "topics": ("topics", "list, describe, create, delete and alter topics"),
+    "configs": ("configs", "show and change settings, and say first what a change would delete"),
     "groups": (
-        "tidelog.cli.groups.command",
-        "add_groups",
-        "run_groups",
+        "groups.command",
         "list, describe, reset and delete consumer groups; lag in records and in time",
     ),
     "transactions": (
-        "tidelog.cli.transactions.command",
-        "add_transactions",
-        "run_transactions",
+        "transactions.command",
         "list, describe and abort transactions, and find those that hang",
     ),
-    "produce": (
-        "tidelog.cli.produce",
-        "add_produce",
-        "run_produce",
-        "write records: lines, or JSON lines with times, keys and headers",
-    ),
-    "consume": (
-        "tidelog.cli.consume",
-        "add_consume",
-        "run_consume",
-        "read records with both their times, from a time or an offset on",
-    ),
-    "explain": (
-        "tidelog.cli.times.explain",
-        "add_explain",
-        "run_explain",
-        "why segments are still there, and when they are deleted",
-    ),
-    "scrub": (
-        "tidelog.cli.scrub",
-        "add_scrub",
-        "run_scrub",
-        "read closed segments again, and find batches that the disk has spoilt",
-    ),
-    "doctor": (
-        "tidelog.cli.times.doctor",
-        "add_doctor",
-        "run_doctor",
-        "what is wrong with times, and which command helps",
-    ),
-    "offsets": (
-        "tidelog.cli.times.offsets",
-        "add_offsets",
-        "run_offsets",
-        "the first offset at or after a time, or appended then",
-    ),
-    "times": (
-        "tidelog.cli.times.offsets",
-        "add_times",
-        "run_times",
-        "when a record happened, and when it was appended",
-    ),
+    "produce": ("produce", "write records: lines, or JSON lines with times, keys and headers"),
+    "consume": ("consume", "read records with both their times, from a time or an offset on"),
+    "explain": ("times.explain", "why segments are still there, and when they are deleted"),
+    "scrub": ("scrub", "read closed segments again, and find batches that the disk has spoilt"),
+    "doctor": ("times.doctor", "what is wrong with times, and which command helps"),
+    "offsets": ("times.offsets", "the first offset at or after a time, or appended then"),
+    "times": ("times.offsets", "when a record happened, and when it was appended"),
     "clock": (
-        "tidelog.cli.times.clock",
-        "add_clock",
-        "run_clock",
+        "times.clock",
         "what the broker's clock shows, how far it is trusted, and to accept a leap of it",
     ),
     "cluster": (
-        "tidelog.cli.brokers.status",
-        "add_cluster",
-        "run_cluster",
+        "brokers.status",
         "who leads what and which replicas lag, what is wrong, rolling restarts, and even loads",
     ),
-    "broker": (
-        "tidelog.cli.brokers.remove",
-        "add_broker_command",
-        "run_broker",
-        "take a broker out of the cluster: move its partitions away",
-    ),
-    "adopt": (
-        "tidelog.cli.brokers.adopt",
-        "add_adopt",
-        "run_adopt",
-        "begin a cluster with the directories of a Kafka cluster",
-    ),
-    "delete-records": (
-        "tidelog.cli.delete_records",
-        "add_delete",
-        "run_delete",
-        "delete the records before a time",
-    ),
+    "broker": ("brokers.remove", "take a broker out of the cluster: move its partitions away"),
+    "adopt": ("brokers.adopt", "begin a cluster with the directories of a Kafka cluster"),
+    "delete-records": ("delete_records", "delete the records before a time"),
 }
 _FILES = frozenset({"file", "from_file"})  # options whose file names may be any bytes
 
@@ -207,13 +139,14 @@ def _parser(command: str | None = None) -> argparse.ArgumentParser:
     commands.add_parser(
         "pipeline", help="jobs on Spark that keep time: audit, mirror, backfill ..."
     )
-    for name, (module, add_options, run, described) in _ASKING.items():
+    for name, (module, described) in _ASKING.items():
         asking = commands.add_parser(name, help=described, allow_abbrev=False)
         if name == command:
             asking.description = f"{described[0].upper()}{described[1:]}."
-            functions = importlib.import_module(module)
-            getattr(functions, add_options)(asking)
-            asking.set_defaults(run=getattr(functions, run))
+            functions = importlib.import_module(f"tidelog.cli.{module}")
+            called = name.replace("-", "_")
+            getattr(functions, f"add_{called}")(asking)
+            asking.set_defaults(run=getattr(functions, f"run_{called}"))
     return parser
 
 

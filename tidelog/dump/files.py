@@ -58,7 +58,14 @@ class Kind(NamedTuple):
     """A kind of file, and the function that reads it: its path, and what is wanted of it."""
 
     name: str
-    read: Callable[[Path, Wanted], Iterator[Row | Finding]]
+    reader: Callable[[Path, Wanted], Iterator[Row | Finding]]
+
+    def read(self, path: Path, wanted: Wanted) -> Iterator[Row | Finding]:
+        """Yields the contents and what is wrong with them, also that they cannot be read."""
+        try:
+            yield from self.reader(path, wanted)
+        except _UNREADABLE as error:
+            yield Finding("", str(error).removeprefix(f"{path} "))
 
 
 def kind_of(path: Path) -> Kind | None:
@@ -85,12 +92,7 @@ def _read_waiting(kind: Kind, waiting: str, path: Path, wanted: Wanted) -> Itera
 def _read_snapshot(path: Path, _wanted: Wanted) -> Iterator[Row | Finding]:
     """Yields every producer; none may have a batch after the snapshot's offset."""
     offset = base_offset_of(path)
-    try:
-        producers = producer_snapshots.read(path, _FOREVER_MS)
-    except producer_snapshots.SnapshotError as error:
-        yield Finding("", _without_path(error, path))
-        return
-    for producer in producers:
+    for producer in producer_snapshots.read(path, _FOREVER_MS):
         last = producer.batches[-1] if producer.batches else None
         yield Row(
             "producer",
@@ -185,30 +187,17 @@ def _segment_fields(line: SegmentLine) -> dict[str, Any]:
 # --- checkpoints ---------------------------------------------------------------------------------
 
 
-def _without_path(error: ValueError, path: Path) -> str:
-    return str(error).removeprefix(f"{path} ")
-
-
 def _read_offsets(path: Path, _wanted: Wanted) -> Iterator[Row | Finding]:
     if not path.stat().st_size:
         return  # Kafka creates these files empty
-    try:
-        offsets = checkpoints.read_offsets(path)
-    except checkpoints.CheckpointError as error:
-        yield Finding("", _without_path(error, path))
-        return
-    for (topic, index), offset in sorted(offsets.items()):
+    for (topic, index), offset in sorted(checkpoints.read_offsets(path).items()):
         yield Row("offset", {"topic": topic, "partition": index, "offset": offset})
         if index < 0 or offset < 0:
             yield Finding(f"{topic}-{index}", f"offset {offset}: numbers here are never negative")
 
 
 def _read_clock(path: Path, _wanted: Wanted) -> Iterator[Row | Finding]:
-    try:
-        stored = parse_clock(path.read_bytes())
-    except CheckedJsonError as error:
-        yield Finding("", str(error))
-        return
+    stored = parse_clock(path.read_bytes())
     state = stored.state
     yield Row("clock", {"serial": stored.serial, **state.last._asdict()})
     courses = [("trusted", state.course), *(("left", each) for each in state.left)]
@@ -222,11 +211,7 @@ def _read_clock(path: Path, _wanted: Wanted) -> Iterator[Row | Finding]:
 
 def _read_scrubbing(path: Path, _wanted: Wanted) -> Iterator[Row | Finding]:
     """Yields how far scrubbing has come, and each damaged segment as a finding."""
-    try:
-        progress = scrub_file.parse_progress(path.read_bytes())
-    except CheckedJsonError as error:
-        yield Finding("", str(error))
-        return
+    progress = scrub_file.parse_progress(path.read_bytes())
     topic, partition, base_offset = progress.at or (None, None, None)
     yield Row(
         "pass",
@@ -242,21 +227,12 @@ def _read_scrubbing(path: Path, _wanted: Wanted) -> Iterator[Row | Finding]:
 
 
 def _read_epochs(path: Path, _wanted: Wanted) -> Iterator[Row | Finding]:
-    try:
-        epochs = checkpoints.read_epochs(path)
-    except checkpoints.CheckpointError as error:
-        yield Finding("", _without_path(error, path))
-        return
-    for epoch, start_offset in epochs:
+    for epoch, start_offset in checkpoints.read_epochs(path):
         yield Row("epoch", {"epoch": epoch, "start_offset": start_offset})
 
 
 def _read_metadata(path: Path, _wanted: Wanted) -> Iterator[Row | Finding]:
-    try:
-        topic_id = checkpoints.read_topic_id(path.parent)
-    except checkpoints.CheckpointError as error:
-        yield Finding("", _without_path(error, path))
-        return
+    topic_id = checkpoints.read_topic_id(path.parent)
     if topic_id is not None:
         yield Row("topic", {"topic_id": checkpoints.format_topic_id(topic_id)})
 
@@ -279,6 +255,7 @@ def _read_meta_properties(path: Path, _wanted: Wanted) -> Iterator[Row | Finding
         yield Finding("", f"it names no {_BROKER_IDS[properties['version']]}")
 
 
+_UNREADABLE = (CheckedJsonError, checkpoints.CheckpointError, producer_snapshots.SnapshotError)
 _BROKER_IDS = {"0": "broker.id", "1": "node.id"}  # by version: with ZooKeeper, and KRaft
 _WAITING = (
     filenames.DELETED_SUFFIX,

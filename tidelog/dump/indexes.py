@@ -83,9 +83,13 @@ def _rest(data: bytes, end: int) -> Iterator[Row | Finding]:
     """Judges the bytes after the last entry: zeros are space that Kafka has preallocated."""
     rest = data[end:]
     if any(rest):
-        yield Finding(f"byte {end}", f"cut: {some(len(rest), 'byte')} behind the last whole entry")
+        yield _cut(end, len(rest))
     elif rest:
         yield Row("room", {"position": end, "zeros": len(rest)})
+
+
+def _cut(end: int, count: int) -> Finding:
+    return Finding(f"byte {end}", f"cut: {some(count, 'byte')} behind the last whole entry")
 
 
 def read_append_times(path: Path, _wanted: Wanted) -> Iterator[Row | Finding]:
@@ -111,9 +115,7 @@ def read_append_times(path: Path, _wanted: Wanted) -> Iterator[Row | Finding]:
     yield from _end_of_append_times(path, contents, base_offset, last_offset, entries.layout)
     torn = (size - len(HEADER)) % entries.layout.entry_size
     if torn:
-        yield Finding(
-            f"byte {size - torn}", f"cut: {some(torn, 'byte')} behind the last whole entry"
-        )
+        yield _cut(size - torn, torn)
 
 
 def _judged(
@@ -157,12 +159,7 @@ def read_time_index(path: Path, wanted: Wanted) -> Iterator[Row | Finding]:
     index, data = TimeIndex(path, base_offset_of(path)), path.read_bytes()
     index.load()
     entries = index.entries() if any(data) else []  # zeros alone are no entries
-    faults = _time_faults(path.with_suffix(filenames.LOG_SUFFIX), entries, wanted)
-    for number, entry in enumerate(entries):
-        fields = {"entry": number, "offset": entry.offset, "timestamp": entry.timestamp}
-        yield Row("entry", fields)
-        if number in faults:
-            yield Finding(f"entry {number}", faults[number])
+    yield from _time_entries(path, entries, wanted)
     end = len(entries) * time_index.ENTRY_SIZE
     if any(data[end:]) and len(data) - end >= time_index.ENTRY_SIZE:
         yield Finding(f"entry {len(entries)}", "time and offset do not both grow; not read on")
@@ -178,20 +175,24 @@ def read_negative_times(path: Path, wanted: Wanted) -> Iterator[Row | Finding]:
         return
     columns = zip(*time_index.parse_negatives(data), strict=True)
     entries = [TimeEntry(timestamp, base_offset + offset) for timestamp, offset in columns]
+    yield from _time_entries(path, entries, wanted)
+    end = len(time_index.NEGATIVE_HEADER) + len(entries) * time_index.ENTRY_SIZE
+    if len(data) - end >= time_index.ENTRY_SIZE:
+        finding = "time and offset do not both grow below zero; not read on"
+        yield Finding(f"entry {len(entries)}", finding)
+    elif data[end:]:
+        yield _cut(end, len(data) - end)
+
+
+def _time_entries(
+    path: Path, entries: Sequence[TimeEntry], wanted: Wanted
+) -> Iterator[Row | Finding]:
     faults = _time_faults(path.with_suffix(filenames.LOG_SUFFIX), entries, wanted)
     for number, entry in enumerate(entries):
         fields = {"entry": number, "offset": entry.offset, "timestamp": entry.timestamp}
         yield Row("entry", fields)
         if number in faults:
             yield Finding(f"entry {number}", faults[number])
-    end = len(time_index.NEGATIVE_HEADER) + len(entries) * time_index.ENTRY_SIZE
-    if len(data) - end >= time_index.ENTRY_SIZE:
-        finding = "time and offset do not both grow below zero; not read on"
-        yield Finding(f"entry {len(entries)}", finding)
-    elif data[end:]:
-        yield Finding(
-            f"byte {end}", f"cut: {some(len(data) - end, 'byte')} behind the last whole entry"
-        )
 
 
 def _time_faults(log: Path, entries: Sequence[TimeEntry], wanted: Wanted) -> dict[int, str]:
@@ -247,6 +248,4 @@ def read_transaction_index(path: Path, _wanted: Wanted) -> Iterator[Row | Findin
         last_offset = max(last_offset, entry.last_offset)
     torn = len(data) % transaction_index.ENTRY_SIZE
     if torn:
-        yield Finding(
-            f"byte {len(data) - torn}", f"cut: {some(torn, 'byte')} behind the last whole entry"
-        )
+        yield _cut(len(data) - torn, torn)

@@ -23,7 +23,8 @@ from tidelog.cli.brokers.assignments import (
     replicas_of,
 )
 from tidelog.cli.cluster import Cluster
-from tidelog.cli.shared import USAGE, CommandError, add_broker, bar, print_lines, run_action
+from tidelog.cli.shared import USAGE, CommandError, bar, print_lines, run_action
+from tidelog.cli.shared import add_broker as add_address
 from tidelog.text import some
 
 if TYPE_CHECKING:
@@ -36,9 +37,9 @@ _POLL_S = 0.25
 _WITHIN_S = 3600
 
 
-def add_broker_command(parser: argparse.ArgumentParser) -> None:
+def add_broker(parser: argparse.ArgumentParser) -> None:
     """Adds the options of `tidelog broker`."""
-    add_broker(parser)
+    add_address(parser)
     actions = parser.add_subparsers(metavar="action", required=True)
     one = actions.add_parser(
         "remove", help="move all partitions away from brokers", allow_abbrev=False
@@ -51,7 +52,7 @@ def add_broker_command(parser: argparse.ArgumentParser) -> None:
         default=str(_WITHIN_S),
         help=f"how long to wait until nothing is left ({_WITHIN_S})",
     )
-    add_broker(one, again=True)
+    add_address(one, again=True)
 
 
 def run_broker(options: argparse.Namespace) -> int:
