@@ -35,6 +35,12 @@ def size_of(count: float) -> str:
     return f"{count / _UNIT:.1f} TiB"
 
 
+def first_of(names: Sequence[str], most: int = 5) -> str:
+    """Returns the first of some names as text: `a, b and 3 more`."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
+
+
 def some(count: int, what: str) -> str:
     """Returns a count with its noun: `1 record`, `2,000 records`."""
     return f"{count:,} {what}{'' if count == 1 else 's'}"

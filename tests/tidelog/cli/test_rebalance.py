@@ -19,8 +19,7 @@ from hypothesis import strategies as st
 from tests.broker.replicas.load import consumed
 from tests.broker.subject import eventually
 from tidelog.cli.brokers.balance import balanced
-from tidelog.cli.brokers.copying import Copying
-from tidelog.cli.brokers.rebalance_plan import added, make_plan, print_plan, to_copy
+from tidelog.cli.brokers.rebalance_plan import Copying, added, make_plan, print_plan, to_copy
 from tidelog.cli.brokers.throttle import FOLLOWERS, LEADERS, RATES
 from tidelog.cli.parser import main
 from tidelog.client import Client

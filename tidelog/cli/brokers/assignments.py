@@ -10,6 +10,7 @@ from tidelog.cli.shared import USAGE, CommandError
 from tidelog.client.calls import reassignments
 from tidelog.client.calls import topics as topic_calls
 from tidelog.protocol.error_codes import ErrorCode
+from tidelog.text import first_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
 CORDONED = "cordoned.brokers"
 _AT_ONCE = 100  # partitions in one request
-_SHOWN = 5
 
 
 def metadata(cluster: Cluster) -> Any:
@@ -70,8 +70,7 @@ def begin_moves(cluster: Cluster, moves: Mapping[TopicPartition, Sequence[int]])
 
 def named(places: Sequence[TopicPartition]) -> str:
     """Returns the first of some partitions, as text."""
-    some = [f"{topic}-{index}" for topic, index in places]
-    return ", ".join(some[:_SHOWN]) + (" and others" if len(some) > _SHOWN else "")
+    return first_of([f"{topic}-{index}" for topic, index in places])
 
 
 def number(text: str, what: str, limit: int) -> int:

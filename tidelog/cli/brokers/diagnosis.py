@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tidelog.cli.brokers.gathering import not_asked
 from tidelog.cli.shared import span_of
-from tidelog.text import some
+from tidelog.text import first_of, some
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 CLOCKS_APART_MS = 1_000
 """Clocks of two brokers that differ by more are a finding."""
 
-_NAMED = 5  # partitions in one sentence
 _VERSIONS = ("inter_broker_protocol_version", "message_format_version")
 _READ_ONLY = (
     "It leads nothing and is in no in-sync set, so it takes no records; it goes on copying from the "
@@ -72,7 +71,7 @@ def _suspended(answer: Answer) -> Iterator[Finding]:
                 [broker],
                 names,
                 f"Broker {broker} is cut off from the metadata, and no in-sync replica follows it in "
-                f"{_some(names)}: another broker may lead by now, so it refuses clients there",
+                f"{first_of(names)}: another broker may lead by now, so it refuses clients there",
                 f"see why broker {broker} does not reach the metadata store; it goes on by itself when it "
                 "does, or when an in-sync replica follows it again",
             )
@@ -212,7 +211,7 @@ def _disks(answer: Answer) -> Iterator[Finding]:
         for field, name, sentence, remedy in _DISKS:
             logs = each.get(field) or []
             if logs:
-                told = {"logs": _some(logs), "broker": each["broker"]}
+                told = {"logs": first_of(logs), "broker": each["broker"]}
                 yield Finding(
                     name,
                     [each["broker"]],
@@ -290,7 +289,7 @@ def _leaderless(answer: Answer) -> Iterator[Finding]:
             "no leader",
             brokers,
             _names(found),
-            f"Nobody leads {_some(_names(found))}: nothing is written or read there. The replicas that "
+            f"Nobody leads {first_of(_names(found))}: nothing is written or read there. The replicas that "
             f"have all records are on {_brokers(brokers, first='broker')}{_reasons(found)}",
             _help_for_leaderless(brokers, dict(_owns(answer))),
         )
@@ -313,7 +312,7 @@ def _under_min_isr(answer: Answer) -> Iterator[Finding]:
             "too few in sync",
             _missing(found),
             _names(found),
-            f"Fewer replicas than min.insync.replicas are in sync in {_some(_names(found))}: acks=all is "
+            f"Fewer replicas than min.insync.replicas are in sync in {first_of(_names(found))}: acks=all is "
             f"refused, and consumers see nothing new{_reasons(found)}",
             f"bring back {_brokers(_missing(found), first='broker')}, or lower it: `tidelog configs set "
             f"{found[0]['topic']} min.insync.replicas={max(len(found[0]['isr']), 1)}`",
@@ -327,7 +326,7 @@ def _under_replicated(answer: Answer) -> Iterator[Finding]:
             "replicas missing",
             _missing(found),
             _names(found),
-            f"Not all replicas are in sync in {_some(_names(found))}{_reasons(found)}",
+            f"Not all replicas are in sync in {first_of(_names(found))}{_reasons(found)}",
             "bring back the brokers that are named; one that is behind catches up by itself, and "
             "`tidelog cluster status --unhealthy` says how far it is",
         )
@@ -346,8 +345,8 @@ def _preferred(answer: Answer) -> Iterator[Finding]:
             "leaders not preferred",
             sorted({each["replicas"][0] for each in found}),
             _names(found),
-            f"Another replica than the first one leads {_some(_names(found))}, so some brokers have more to "
-            "do than others",
+            f"Another replica than the first one leads {first_of(_names(found))}, so some brokers have more "
+            "to do than others",
             "wait: a broker gets its leaderships back a minute after it came back, unless its disk is "
             "slow; at once with `kafka-leader-election.sh --election-type preferred "
             "--all-topic-partitions`",
@@ -391,12 +390,6 @@ def _names(partitions: list[dict[str, Any]]) -> list[str]:
 
 def _missing(partitions: list[dict[str, Any]]) -> list[int]:
     return sorted({one["broker"] for each in partitions for one in each["missing"]})
-
-
-def _some(names: Sequence[str]) -> str:
-    told = ", ".join(names[:_NAMED])
-    more = len(names) - _NAMED
-    return told if more <= 0 else f"{told} and {more} more"
 
 
 def _brokers(brokers: Sequence[int], *, first: str = "Broker") -> str:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from tidelog.cli.escaping import escaped
 from tidelog.cli.shared import USAGE, CommandError, check_address, print_json
 from tidelog.control import ControlClient, ControlError
-from tidelog.text import some
+from tidelog.text import first_of, some
 
 if TYPE_CHECKING:
     import argparse
@@ -30,7 +30,6 @@ DATA = "data"
 _WITHIN_S = 300
 _POLL_S = 0.2
 _ANSWERS_WITHIN_S = 3.0
-_SHOWN = 3
 _OK = "ok"
 
 
@@ -308,8 +307,7 @@ def _not_yet(answer: Mapping[str, Any], broker: int | None, session: Mapping[str
 
 
 def _named(partitions: Sequence[Mapping[str, Any]]) -> str:
-    names = [f"{each['topic']}-{each['partition']}" for each in partitions[:_SHOWN]]
-    return ", ".join(names) + (" and others" if len(partitions) > _SHOWN else "")
+    return first_of([f"{each['topic']}-{each['partition']}" for each in partitions], 3)
 
 
 def _go_on(options: argparse.Namespace, left: Sequence[int]) -> str:

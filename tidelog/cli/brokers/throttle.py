@@ -7,6 +7,8 @@ single brokers are somebody else's, and stay.
 
 from __future__ import annotations
 
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from tidelog.cli.connecting import raised_as_sentences
@@ -37,20 +39,15 @@ def set_throttle(
     CommandError.
     """
     cluster.alter(None, dict.fromkeys(RATES, str(rate)))
-    for topic in dict.fromkeys(topic for topic, _ in added):
-        _set_lists(
-            cluster,
-            topic,
-            {
-                name: ",".join(
-                    f"{index}:{broker}"
-                    for each, index in added
-                    if each == topic
-                    for broker in replicas[topic, index]
-                )
-                for name, replicas in ((LEADERS, before), (FOLLOWERS, added))
-            },
-        )
+    for topic, places in groupby(sorted(added), itemgetter(0)):
+        indexes = [index for _, index in places]
+        lists = {
+            name: ",".join(
+                f"{each}:{broker}" for each in indexes for broker in replicas[topic, each]
+            )
+            for name, replicas in ((LEADERS, before), (FOLLOWERS, added))
+        }
+        _set_lists(cluster, topic, lists)
 
 
 def limit_set(cluster: Cluster) -> bool:

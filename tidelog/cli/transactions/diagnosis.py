@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tidelog.cli.brokers.diagnosis import Finding
 from tidelog.cli.shared import span_of
+from tidelog.text import first_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 HANGS = "transactions hang"
 LATE = "transactions not ended"
-_NAMED = 5  # partitions in one sentence
 
 
 class _Open(NamedTuple):
@@ -80,15 +80,13 @@ def findings(answer: dict[str, Any]) -> list[Finding]:
 
 def _finding(name: str, opened: Sequence[_Open], what: str, remedy: str) -> Finding:
     places = sorted({each.place for each in opened})
-    more = len(places) - _NAMED
-    named = ", ".join(places[:_NAMED]) + (f" and {more} more" if more > 0 else "")
     idle_ms = max(each.idle_ms for each in opened)
     are = "transaction is" if len(opened) == 1 else "transactions are"
     return Finding(
         name,
         sorted({each.broker for each in opened}),
         places,
-        f"{len(opened)} {are} open in {named} {what}. Nothing was heard of the producer for up to "
+        f"{len(opened)} {are} open in {first_of(places)} {what}. Nothing was heard of the producer for up to "
         f"{span_of(idle_ms)}",
         remedy,
     )
