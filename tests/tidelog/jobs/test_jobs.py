@@ -210,7 +210,8 @@ def program(directory, text):
 
 def test_a_program_sees_only_names_of_tidelog(tmp_path):
     said = program(tmp_path, BARE)
-    assert "audit(*, spark: 'SparkSession | None' = None" in said
+    # From Python 3.13 on help() breaks long signatures into lines.
+    assert "audit(*,spark:'SparkSession|None'=None" in "".join(said.split())
     assert said.endswith("[]\n")
 
 
