@@ -27,7 +27,17 @@ from tidelog.cli.records import (
     time_of,
     to_json,
 )
-from tidelog.cli.shared import USAGE, CommandError, add_broker, add_common, add_topic, ask, bar, run
+from tidelog.cli.shared import (
+    USAGE,
+    CommandError,
+    add_broker,
+    add_common,
+    add_shift,
+    add_topic,
+    ask,
+    bar,
+    run,
+)
 from tidelog.client import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMITTED
 from tidelog.client.consumer import Consumer
 from tidelog.control import ControlClient, ControlError
@@ -65,11 +75,7 @@ def add_consume(parser: argparse.ArgumentParser) -> None:
     add("--committed", action="store_true", help="only what consumers of committed records see")
     add("--format", metavar="TEXT", help=r"what is written of each record: '%%o %%I %%k %%s\n'")
     add("--no-append-times", action="store_true", help="do not ask for them: that is faster")
-    add(
-        "--shift",
-        action="store_true",
-        help='take 1969-12-31T23:59:59.999Z, which is -1 and means "no time", for the next millisecond',
-    )
+    add_shift(parser)
     add_broker(parser)
     add_common(parser)
 

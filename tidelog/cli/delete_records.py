@@ -17,6 +17,7 @@ from tidelog.cli.shared import (
     CommandError,
     add_broker,
     add_common,
+    add_shift,
     add_topic,
     add_yes,
     confirm,
@@ -67,11 +68,7 @@ def add_delete_records(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--dry-run", action="store_true", help="only say what would be deleted")
     add_yes(parser)
-    parser.add_argument(
-        "--shift",
-        action="store_true",
-        help='take 1969-12-31T23:59:59.999Z, which is -1 and means "no time", for the next millisecond',
-    )
+    add_shift(parser)
     add_broker(parser)
     add_common(parser)
 

@@ -20,7 +20,16 @@ from typing import TYPE_CHECKING, BinaryIO
 from tidelog.cli.cluster import Cluster
 from tidelog.cli.connecting import connect, raised_as_sentences, sentence_of
 from tidelog.cli.records import Record, from_json, is_relative, time_of
-from tidelog.cli.shared import USAGE, CommandError, add_broker, add_http, bar, print_lines, run
+from tidelog.cli.shared import (
+    USAGE,
+    CommandError,
+    add_broker,
+    add_http,
+    add_shift,
+    bar,
+    print_lines,
+    run,
+)
 from tidelog.client import ClientError, RequestError
 from tidelog.client.calls.topics import describe
 from tidelog.client.producer import ACKS_ALL, Producer
@@ -68,11 +77,7 @@ def add_produce(parser: argparse.ArgumentParser) -> None:
         help="of records that have none of their own: 2026-01-01T00:00Z, -2h, now, or ms (else: this "
         "machine's time)",
     )
-    add(
-        "--shift",
-        action="store_true",
-        help='take 1969-12-31T23:59:59.999Z, which is -1 and means "no time", for the next millisecond',
-    )
+    add_shift(parser)
     add(
         "--partition", metavar="N", help='one for all; "any" passes over those that JSON lines name'
     )

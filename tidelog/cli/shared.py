@@ -103,6 +103,15 @@ def add_actions(
         add_common(one, again=True)
 
 
+def add_shift(parser: argparse.ArgumentParser) -> None:
+    """Adds the option for the one time that Kafka's protocol cannot express."""
+    parser.add_argument(
+        "--shift",
+        action="store_true",
+        help='take 1969-12-31T23:59:59.999Z, which is -1 and means "no time", for the next millisecond',
+    )
+
+
 def add_yes(parser: argparse.ArgumentParser) -> None:
     """Adds the option that answers the question of `confirm`."""
     parser.add_argument("--yes", action="store_true", help="do not ask")

@@ -22,6 +22,7 @@ from tidelog.cli.shared import (
     NONE,
     USAGE,
     CommandError,
+    add_shift,
     ask,
     print_json,
     print_lines,
@@ -79,11 +80,7 @@ def add_reset(parser: argparse.ArgumentParser) -> None:
         choices=["record", "append"],
         help="for --to-time: the records' own times (record), or when they were appended",
     )
-    parser.add_argument(
-        "--shift",
-        action="store_true",
-        help='take 1969-12-31T23:59:59.999Z, which is -1 and means "no time", for the next millisecond',
-    )
+    add_shift(parser)
     parser.add_argument("--export", action="store_true", help="write topic,partition,offset lines")
     do = parser.add_mutually_exclusive_group()
     do.add_argument("--execute", action="store_true", help="do it")

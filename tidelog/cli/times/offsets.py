@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tidelog.cli.shared import (
     NONE,
     add_common,
+    add_shift,
     add_topic,
     ask,
     check_number,
@@ -35,11 +36,7 @@ def add_offsets(parser: argparse.ArgumentParser) -> None:
     time.add_argument(
         "--appended-at", metavar="TIME", help="the first record appended at or after it"
     )
-    parser.add_argument(
-        "--shift",
-        action="store_true",
-        help='take 1969-12-31T23:59:59.999Z, which is -1 and means "no time", for the next millisecond',
-    )
+    add_shift(parser)
     parser.add_argument(
         "--committed", action="store_true", help="only what consumers of committed records see"
     )
