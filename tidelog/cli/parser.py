@@ -186,6 +186,8 @@ def _dump(options: argparse.Namespace) -> int:
 
     try:
         limit = UNPACK_LIMIT if options.unpack_limit is None else options.unpack_limit
+        if limit < 0:
+            return _refuse("dump", f"--unpack-limit is a number of bytes, not {limit}")
         status = dump.run(options.files, Wanted(options.records, limit), as_json=options.json)
         sys.stdout.flush()
         return status

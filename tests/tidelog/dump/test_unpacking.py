@@ -12,6 +12,7 @@ import zstandard
 from crc32c import crc32c
 
 from tests.tidelog.dump.dumping import BASE, dump, findings, of
+from tidelog.cli import main
 
 UNPACKED = 400 << 20
 MIB = 1 << 20
@@ -56,6 +57,11 @@ def test_what_a_batch_unpacks_to_is_bounded(tmp_path):
     assert ran.returncode == 1
     # Not ru_maxrss: that counts what the parent process had.
     assert int(re.search(r"VmHWM:\s+(\d+) kB", ran.stderr)[1]) < 250 << 10
+
+
+def test_a_limit_below_zero_is_refused(tmp_path, capsys):
+    assert main(["dump", "--unpack-limit", "-5", str(tmp_path)]) == 2
+    assert "--unpack-limit is a number of bytes, not -5" in capsys.readouterr().err
 
 
 def test_a_larger_limit_examines_it(tmp_path, capsys):
