@@ -137,6 +137,13 @@ def create(connection: wire.Connection, name: str, partitions: int = 1, **config
     return answer["topic_id"]
 
 
+def new_topic(connection: wire.Connection, partitions: int = 1, **configs: str) -> str:
+    """The name of a topic that is made for one test."""
+    name = new_name()
+    create(connection, name, partitions, **configs)
+    return name
+
+
 def produce(
     connection: wire.Connection,
     topic: str,

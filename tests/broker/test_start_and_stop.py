@@ -239,37 +239,6 @@ def test_sigterm_loses_no_answer_of_a_pipelining_producer(start):
     assert ends == answers
 
 
-def test_everything_is_there_after_a_proper_stop(start):
-    """Topics, ids, settings, records, ends; and nothing had to be recovered."""
-    broker = start()
-    with broker.connect() as connection:
-        topic_id = create(connection, "t", partitions=3, message_timestamp_type="LogAppendTime")
-        for partition in range(3):
-            for number in range(5):
-                produce(connection, "t", batch_of(f"{number}"), partition=partition)
-        asking.alter(connection, asking.TOPIC, "t", ("retention.ms", 0, "77777"))
-        before = [fetch(connection, "t", 0, partition=i) for i in range(3)]
-    assert broker.stop() == 0
-    broker.restart()
-    with broker.connect() as connection:
-        assert asking.topic_id_of(connection, "t") == topic_id
-        assert [fetch(connection, "t", 0, partition=i) for i in range(3)] == before
-        described = connection.ask(
-            "DescribeConfigs",
-            1,
-            resources=[
-                {"resource_type": 2, "resource_name": "t", "configuration_keys": ["retention.ms"]}
-            ],
-        )
-        assert described["results"][0]["configs"][0]["value"] == "77777"
-
-
-def test_readyz_follows_the_broker(start):
-    broker = start()
-    assert broker.page("/readyz") == "ready\n"
-    assert broker.page("/healthz") == "ok\n"
-
-
 def test_two_sigterms_are_one(start):
     broker = start()
     with broker.connect() as connection:

@@ -148,17 +148,6 @@ def test_what_is_no_filter(connection, version, components, code):
     assert (answer["error_code"], answer["entries"]) == (code, None)
 
 
-def test_they_are_there_after_a_restart(start):
-    name = new_name("user")
-    broker = start()
-    with broker.connect() as connection:
-        assert alter(connection, (entity(user=name), setting())) == [0]
-    broker.kill()
-    broker.restart()
-    with broker.connect() as connection:
-        assert described(connection) == {(("user", name),): {PRODUCE: 1024}}
-
-
 async def test_changes_of_two_brokers_at_once_are_both_kept():
     """Each decides on an image that the other has made old."""
     store = MemoryStore()

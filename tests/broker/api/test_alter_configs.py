@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.broker.asking import BROKER, TOPIC, all_versions, create, new_name
+from tests.broker.asking import BROKER, TOPIC, all_versions, new_topic
 
 UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION, INVALID_CONFIG, INVALID_REQUEST = 3, 17, 40, 42
 
@@ -38,9 +38,7 @@ def own(connection, name, kind=TOPIC, source=1):
 
 @pytest.fixture
 def topic(connection):
-    name = new_name()
-    create(connection, name, retention_ms="5000", segment_ms="600000")
-    return name
+    return new_topic(connection, retention_ms="5000", segment_ms="600000")
 
 
 @pytest.mark.parametrize("version", all_versions("AlterConfigs"))
@@ -115,18 +113,3 @@ def test_the_basis_that_event_time_brought_along_is_not_forgotten(connection, to
     assert own(connection, topic) == dict(named)
     assert replace(connection, TOPIC, topic, []) == (0, None)
     assert own(connection, topic) == {}
-
-
-def test_the_broker_and_a_restart(start):
-    broker = start({"log.roll.ms": "700000"})
-    with broker.connect() as connection:
-        for name, value in (("log.retention.ms", "2222"), ("log.roll.jitter.ms", "5")):
-            assert replace(connection, BROKER, "1", [(name, value)])[0] == 0
-            assert own(connection, "1", BROKER, source=2) == {name: value}
-        code, sentence = replace(connection, BROKER, "1", [("log.dirs", "/elsewhere")])
-        assert code == INVALID_REQUEST
-        assert "log.dirs" in sentence
-    broker.stop()
-    broker.restart()
-    with broker.connect() as connection:
-        assert own(connection, "", BROKER, source=3) == {"log.roll.jitter.ms": "5"}

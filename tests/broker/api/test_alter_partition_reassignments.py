@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.broker.asking import create, new_name
+from tests.broker.asking import new_topic
 
 UNKNOWN_TOPIC_OR_PARTITION, INVALID_REPLICA_ASSIGNMENT, NO_REASSIGNMENT_IN_PROGRESS = 3, 39, 85
 
@@ -25,8 +25,7 @@ UNKNOWN_TOPIC_OR_PARTITION, INVALID_REPLICA_ASSIGNMENT, NO_REASSIGNMENT_IN_PROGR
 )
 def test_moves(connection, topic, index, replicas, code):
     if topic is None:
-        topic = new_name()
-        create(connection, topic)
+        topic = new_topic(connection)
     wanted = {"partition_index": index, "replicas": replicas}
     answer = connection.ask(
         "AlterPartitionReassignments",
@@ -42,8 +41,7 @@ def test_moves(connection, topic, index, replicas, code):
 
 @pytest.mark.parametrize("known", [True, False, None])
 def test_nothing_is_on_the_move(connection, known):
-    topic = new_name()
-    create(connection, topic)
+    topic = new_topic(connection)
     name = topic if known else "nowhere"
     topics = None if known is None else [{"name": name, "partition_indexes": [0]}]
     answer = connection.ask("ListPartitionReassignments", 0, timeout_ms=1_000, topics=topics)

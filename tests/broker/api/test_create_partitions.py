@@ -6,14 +6,7 @@ import shutil
 
 import pytest
 
-from tests.broker.asking import (
-    all_versions,
-    create,
-    new_name,
-    produce,
-    read_values,
-    records_for,
-)
+from tests.broker.asking import all_versions, create, new_topic, produce, read_values, records_for
 
 UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS = 3, 37
 INVALID_REPLICA_ASSIGNMENT, INVALID_REQUEST = 39, 42
@@ -47,9 +40,7 @@ def partitions(connection, topic):
 
 @pytest.fixture
 def topic(connection):
-    name = new_name()
-    create(connection, name, partitions=2, retention_ms="12345")
-    return name
+    return new_topic(connection, partitions=2, retention_ms="12345")
 
 
 @pytest.mark.parametrize("version", all_versions("CreatePartitions"))
@@ -58,12 +49,6 @@ def test_every_version(connection, topic, version):
     assert partitions(connection, topic) == [0, 1, 2, 3]
     assert produce(connection, topic, records_for(9, "a"), partition=3)["error_code"] == 0
     assert read_values(connection, topic, partition=3) == [b"a"]
-
-
-def test_the_old_partitions_keep_their_records(connection, topic):
-    assert produce(connection, topic, records_for(9, "old"))["error_code"] == 0
-    assert grow(connection, (topic, 3)) == [(0, None)]
-    assert read_values(connection, topic) == [b"old"]
 
 
 def test_validate_only_changes_nothing(connection, topic):
@@ -103,19 +88,6 @@ def test_an_assignment_to_this_broker(connection, topic):
 def test_each_topic_for_itself(connection, topic):
     answers = grow(connection, ("nowhere", 3), (topic, 3), ("twice", 3), ("twice", 4))
     assert [code for code, _ in answers] == [UNKNOWN_TOPIC_OR_PARTITION, 0, INVALID_REQUEST]
-
-
-def test_they_are_there_after_a_crash(start):
-    broker = start()
-    with broker.connect() as connection:
-        create(connection, "t")
-        assert grow(connection, ("t", 3)) == [(0, None)]
-        assert produce(connection, "t", records_for(9, "kept"), partition=2)["error_code"] == 0
-    broker.kill()
-    broker.restart()
-    with broker.connect() as connection:
-        assert partitions(connection, "t") == [0, 1, 2]
-        assert read_values(connection, "t", partition=2) == [b"kept"]
 
 
 def test_a_log_that_cannot_be_made_leaves_the_topic_as_it_was(start):

@@ -17,6 +17,7 @@ from tests.broker.asking import (
     fetch,
     list_offset,
     new_name,
+    new_topic,
     produce,
 )
 from tests.broker.subject import eventually
@@ -56,8 +57,7 @@ def fill(connection, topic, batches=10):
 
 @pytest.fixture
 def topic(connection):
-    name = new_name()
-    create(connection, name)
+    name = new_topic(connection)
     fill(connection, name)
     return name
 
@@ -122,8 +122,7 @@ def test_unknown_partitions(connection, topic, version, named, partition):
 
 
 def test_the_policy_must_allow_it(connection):
-    name = new_name()
-    create(connection, name, cleanup_policy="compact")
+    name = new_topic(connection, cleanup_policy="compact")
     record = recordset.Rec(1_000, b"v", key=b"k")
     assert produce(connection, name, recordset.batch([record]))["error_code"] == 0
     assert ask(connection, name, 1) == (POLICY_VIOLATION, -1)
@@ -189,41 +188,6 @@ def test_segments_before_the_start_lose_their_files(start):
         assert earliest(connection, "t") == offset
         batches, _ = recordset.parse(fetch(connection, "t", offset)["records"])
         assert batches[0]["records"][0]["offset"] == offset
-
-
-@pytest.mark.parametrize("end", ["kill", "stop"])
-@pytest.mark.parametrize("offset", [HIGH_WATERMARK, 7])
-def test_the_start_outlives_the_process(start, end, offset):
-    broker = start()
-    with broker.connect() as connection:
-        create(connection, "t")
-        fill(connection, "t")
-        expected = 20 if offset == HIGH_WATERMARK else offset
-        assert ask(connection, "t", offset) == (0, expected)
-    if end == "kill":
-        broker.kill()
-    else:
-        assert broker.stop() == 0
-    broker.restart()
-    with broker.connect() as connection:
-        assert earliest(connection, "t") == expected
-        assert list_offset(connection, "t", LATEST)["offset"] == 20
-        assert fetch(connection, "t", expected - 1)["error_code"] == OFFSET_OUT_OF_RANGE
-        assert fetch(connection, "t", expected)["error_code"] == 0
-        assert ask(connection, "t", 0) == (0, expected)
-        assert produce(connection, "t", batch_of("next"))["base_offset"] == 20
-
-
-def test_produced_while_it_deletes(connection, broker, topic):
-    """Deleting again and again beside a producer loses nothing behind the high watermark."""
-    deleted = 0
-    with broker.connect() as other:
-        for n in range(30):
-            assert produce(connection, topic, batch_of(f"c{n}"))["base_offset"] == 20 + n
-            code, low = ask(other, topic, HIGH_WATERMARK)
-            assert code == 0
-            assert deleted <= low == 21 + n
-            deleted = low
 
 
 def test_librdkafka_deletes(broker, connection, topic):

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from tests.broker.asking import BROKER, TOPIC, all_versions, alter, create, new_name
+from tests.broker.asking import BROKER, TOPIC, all_versions, alter, create, new_topic
 from tests.oracle import wire
 
 UNKNOWN_TOPIC_OR_PARTITION, INVALID_REQUEST = 3, 42
@@ -35,9 +35,7 @@ def by_name(result):
 
 @pytest.fixture
 def topic(connection):
-    name = new_name()
-    create(connection, name, retention_ms="5000")
-    return name
+    return new_topic(connection, retention_ms="5000")
 
 
 @pytest.mark.parametrize("version", all_versions("DescribeConfigs"))

@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from tests.broker.asking import all_versions, create, new_name, produce, records_for
+from tests.broker.asking import all_versions, create, new_topic, produce, records_for
 
 KAFKA_STORAGE_ERROR = 56
 
@@ -37,8 +37,7 @@ def on_disk(broker, topic, index):
 
 @pytest.mark.parametrize("version", all_versions("DescribeLogDirs"))
 def test_every_version(broker, connection, version):
-    topic = new_name()
-    create(connection, topic, partitions=2)
+    topic = new_topic(connection, partitions=2)
     assert produce(connection, topic, records_for(9, "some", "records"))["error_code"] == 0
     (result,) = weigh(connection, {topic: [0, 1, 7], "nowhere": [0]}, version)
     assert (result["error_code"], result["log_dir"]) == (0, str(broker.log_dir))
@@ -49,21 +48,6 @@ def test_every_version(broker, connection, version):
         volume = os.statvfs(broker.log_dir)
         assert result["total_bytes"] == volume.f_frsize * volume.f_blocks
         assert 0 <= result["usable_bytes"] <= result["total_bytes"]
-
-
-def test_null_is_all_opened_or_not(start):
-    broker = start()
-    with broker.connect() as connection:
-        for name in ("a", "b"):
-            create(connection, name, partitions=2)
-            assert produce(connection, name, records_for(9, name), partition=1)["error_code"] == 0
-    broker.restart()
-    with broker.connect() as connection:
-        found = sizes(weigh(connection))
-        assert found == {
-            (name, index): on_disk(broker, name, index) for name in ("a", "b") for index in (0, 1)
-        }
-        assert found["a", 1] > 60
 
 
 def test_what_is_no_partition_weighs_nothing(start):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.broker.asking import create, new_name, produce, values
+from tests.broker.asking import create, new_topic, produce, values
 from tests.oracle import recordset
 
 UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION = 3, 17
@@ -70,8 +70,7 @@ def test_sequences_epochs_and_append_times_over_a_restart(start):
 )
 def test_what_does_not_exist(connection, topic, index, code):
     if topic is None:
-        topic = new_name()
-        create(connection, topic)
+        topic = new_topic(connection)
     (partition,) = look(connection, topic, index)
     assert (partition["error_code"], partition["active_producers"]) == (code, [])
     assert len(partition["error_message"]) > 10

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.broker.asking import all_versions, create, new_name, produce, records_for
+from tests.broker.asking import all_versions, create, new_topic, produce, records_for
 
 UNKNOWN_TOPIC_OR_PARTITION, INVALID_REQUEST = 3, 42
 PREFERRED_LEADER_NOT_AVAILABLE, ELIGIBLE_LEADERS_NOT_AVAILABLE, ELECTION_NOT_NEEDED = 80, 83, 84
@@ -30,8 +30,7 @@ def elect(connection, topics, *, version=2, kind=PREFERRED):
 @pytest.mark.parametrize("kind", [PREFERRED, UNCLEAN])
 @pytest.mark.parametrize("version", all_versions("ElectLeaders"))
 def test_every_version(connection, version, kind):
-    topic = new_name()
-    create(connection, topic, partitions=2)
+    topic = new_topic(connection, partitions=2)
     asked = {topic: [0, 1, 7, -1], "nowhere": [0]}
     assert elect(connection, asked, version=version, kind=kind) == (
         0,
@@ -47,8 +46,7 @@ def test_every_version(connection, version, kind):
 
 
 def test_no_such_election(connection):
-    topic = new_name()
-    create(connection, topic)
+    topic = new_topic(connection)
     code, results = elect(connection, {topic: [0]}, kind=9)
     assert (code, set(results.values())) == (INVALID_REQUEST, {INVALID_REQUEST})
 

@@ -15,7 +15,7 @@ from tests.broker.asking import (
     create,
     fetch,
     fetch_fields,
-    new_name,
+    new_topic,
     produce,
     values,
 )
@@ -32,9 +32,7 @@ FORMATS = {0: "0.8.2", 1: "0.10.0", 2: "0.11.0"}
 
 @pytest.fixture
 def topic(connection):
-    name = new_name()
-    create(connection, name)
-    return name
+    return new_topic(connection)
 
 
 def flat(data):
@@ -83,8 +81,7 @@ class TestVersions:
     @pytest.mark.parametrize("version", all_versions("Fetch"))
     @pytest.mark.parametrize("magic", [0, 1, 2])
     def test_every_version_reads_every_format(self, connection, version, magic):
-        name = new_name()
-        create(connection, name, message_format_version=FORMATS[magic])
+        name = new_topic(connection, message_format_version=FORMATS[magic])
         for number in range(3):
             records = recordset.batch([Rec(1_000 + number, b"v%d" % number, b"k"), Rec(5, None)])
             assert produce(connection, name, records)["error_code"] == 0
@@ -100,8 +97,7 @@ class TestVersions:
 
     @pytest.mark.parametrize("version", all_versions("Fetch"))
     def test_no_version_is_sent_a_format_it_does_not_know(self, connection, version):
-        name = new_name()
-        create(connection, name)
+        name = new_topic(connection)
         for magic in (2, 1, 0, 2):
             alter(connection, TOPIC, name, ("message.format.version", 0, FORMATS[magic]))
             produce(connection, name, recordset.batch(values("x", "y"), codecs.GZIP))
@@ -157,8 +153,7 @@ class TestNeverStalls:
     @pytest.mark.parametrize("limit", [1, 11, 12, 17, 40, 90])
     def test_a_limit_below_the_first_message_cuts_it_short(self, connection, version, magic, limit):
         """So that the client raises its own error and asks for more, instead of asking for ever."""
-        name = new_name()
-        create(connection, name, message_format_version=FORMATS[magic])
+        name = new_topic(connection, message_format_version=FORMATS[magic])
         produce(connection, name, batch_of("x" * 200, "y"))
         got = fetch(connection, name, version=version, partition_max_bytes=limit)
         assert len(got["records"]) == limit
@@ -174,8 +169,7 @@ class TestNeverStalls:
 
     @pytest.mark.parametrize("version", OLD)
     def test_small_steps_through_many_formats(self, connection, version):
-        name = new_name()
-        create(connection, name, segment_bytes="600")
+        name = new_topic(connection, segment_bytes="600")
         for number in range(30):
             version_now = list(FORMATS.values())[number % 3]
             alter(connection, TOPIC, name, ("message.format.version", 0, version_now))
@@ -196,16 +190,14 @@ class TestNeverStalls:
             assert [each[3] for each in wanted] == [b"%c" % c for c in b"abcdef"[offset:]]
 
     def test_down_conversion_can_be_switched_off(self, connection):
-        name = new_name()
-        create(connection, name, message_downconversion_enable="false")
+        name = new_topic(connection, message_downconversion_enable="false")
         produce(connection, name, batch_of("x"))
         for version in OLD:
             assert fetch(connection, name, version=version)["error_code"] == UNSUPPORTED_VERSION
         assert len(read(connection, name, 4)) == 1
 
     def test_log_append_time_through_conversion(self, connection):
-        name = new_name()
-        create(connection, name, message_timestamp_type="LogAppendTime")
+        name = new_topic(connection, message_timestamp_type="LogAppendTime")
         for codec in (codecs.NONE, codecs.GZIP):
             records = recordset.batch(values("x", "y"), codec)
             told = produce(connection, name, records)["log_append_time_ms"]
@@ -219,8 +211,7 @@ class TestNeverStalls:
 class TestLimits:
     def test_max_bytes_over_all_partitions(self, connection):
         """The first partition with data yields a batch; what is over the limit stays empty."""
-        name = new_name()
-        create(connection, name, partitions=3)
+        name = new_topic(connection, partitions=3)
         for partition in range(3):
             produce(connection, name, batch_of("x" * 1_000), partition=partition)
         fields = fetch_fields(name, max_bytes=1_500)

@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from tests.broker import asking
-from tests.broker.asking import all_versions, batch_of, create, fetch_fields, new_name, produce
+from tests.broker.asking import all_versions, batch_of, fetch_fields, new_topic, produce
 from tests.broker.subject import Subject
 from tests.oracle import recordset, wire
 
@@ -106,8 +106,7 @@ def times_of(entries, offsets):
 
 @pytest.mark.parametrize("version", FLEXIBLE)
 def test_every_flexible_version_tells_who_asks(broker, connection, version):
-    topic = new_name()
-    create(connection, topic)
+    topic = new_topic(connection)
     base = broker_time(broker)
     fill(broker, connection, topic, [base + 1, base + 5, base + 5, base + 9])
     entries, _ = told(connection, topic, version=version)
@@ -127,8 +126,7 @@ def broker_time(broker):
 
 
 def test_where_nothing_is_read_nothing_is_told(broker, connection):
-    topic = new_name()
-    create(connection, topic)
+    topic = new_topic(connection)
     assert told(connection, topic)[0] is None
     fill(broker, connection, topic, [broker_time(broker)])
     assert told(connection, topic)[0] is not None
@@ -140,8 +138,7 @@ def test_where_nothing_is_read_nothing_is_told(broker, connection):
 
 
 def test_a_fetch_that_waits_is_told_what_came(broker, connection):
-    topic = new_name()
-    create(connection, topic)
+    topic = new_topic(connection)
     now = broker_time(broker)
     answers = []
     with broker.connect() as other:
@@ -157,8 +154,7 @@ def test_a_fetch_that_waits_is_told_what_came(broker, connection):
 
 
 def test_segment_borders_and_restarts(broker, connection):
-    topic = new_name()
-    create(connection, topic, segment_bytes="400", index_interval_bytes="1")
+    topic = new_topic(connection, segment_bytes="400", index_interval_bytes="1")
     now = broker_time(broker)
     times = [now + 7 * (number // 3) for number in range(40)]
     fill(broker, connection, topic, times)
@@ -179,8 +175,7 @@ def test_segment_borders_and_restarts(broker, connection):
 
 @pytest.mark.parametrize("most", [1, 80, 200, 333, 1000, 3000])
 def test_only_whole_batches_within_the_limit_are_told_of(broker, connection, most):
-    topic = new_name()
-    create(connection, topic, segment_bytes="1000")
+    topic = new_topic(connection, segment_bytes="1000")
     now = broker_time(broker)
     fill(broker, connection, topic, range(now, now + 30))
     offset = 0
@@ -195,8 +190,7 @@ def test_only_whole_batches_within_the_limit_are_told_of(broker, connection, mos
 
 
 def test_thousands_of_batches_of_one_millisecond_are_one_entry(broker, connection):
-    topic = new_name()
-    create(connection, topic)
+    topic = new_topic(connection)
     now = broker_time(broker)
     for _ in range(300):
         produce(connection, topic, batch_of("a"))
@@ -204,8 +198,7 @@ def test_thousands_of_batches_of_one_millisecond_are_one_entry(broker, connectio
 
 
 def test_a_partition_for_which_no_room_is_left_is_told_nothing(broker, connection):
-    topic = new_name()
-    create(connection, topic, partitions=2)
+    topic = new_topic(connection, partitions=2)
     now = broker_time(broker)
     for partition in (0, 1):
         fill(broker, connection, topic, [now + partition], partition)
@@ -221,8 +214,7 @@ def test_a_partition_for_which_no_room_is_left_is_told_nothing(broker, connectio
 
 
 def test_what_somebody_else_wrote_is_unknown(broker, connection):
-    topic = new_name()
-    create(connection, topic, segment_bytes="400")
+    topic = new_topic(connection, segment_bytes="400")
     now = broker_time(broker)
     fill(broker, connection, topic, [now] * 12)
     broker.kill()
@@ -241,10 +233,8 @@ def test_what_somebody_else_wrote_is_unknown(broker, connection):
 
 
 def test_what_compaction_left(broker, connection):
-    topic = new_name()
-    create(
+    topic = new_topic(
         connection,
-        topic,
         cleanup_policy="compact",
         segment_bytes="500",
         min_cleanable_dirty_ratio="0.01",
@@ -266,8 +256,7 @@ def test_what_compaction_left(broker, connection):
 
 
 def test_answers_of_a_session_have_their_append_times(broker, connection):
-    topic = new_name()
-    create(connection, topic)
+    topic = new_topic(connection)
     fill(broker, connection, topic, [broker_time(broker)])
     frame = ask(connection, topic, session_epoch=0)
     session = wire.decode_answer("Fetch", 12, frame)["session_id"]
@@ -282,8 +271,7 @@ def test_answers_of_a_session_have_their_append_times(broker, connection):
 
 @pytest.mark.parametrize("version", all_versions("Fetch"))
 def test_who_does_not_ask_is_not_told(broker, connection, version):
-    topic = new_name()
-    create(connection, topic)
+    topic = new_topic(connection)
     fill(broker, connection, topic, [broker_time(broker)])
     named = asking.topic_id_of(connection, topic) if version >= 13 else topic
     key, flexible, body = wire.encode_request("Fetch", version, fetch_fields(named))
@@ -296,8 +284,7 @@ def test_who_does_not_ask_is_not_told(broker, connection, version):
 
 
 def test_append_times_that_cannot_be_read_fail_the_partition_alone(broker, connection):
-    topic = new_name()
-    create(connection, topic)
+    topic = new_topic(connection)
     fill(broker, connection, topic, [broker_time(broker)] * 3)
     path = broker.log_dir / f"{topic}-0" / f"{0:020}.appendtimes"
     for _ in range(9):  # more append times than are in memory

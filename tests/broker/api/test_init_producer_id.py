@@ -30,17 +30,6 @@ def test_every_version_gives_a_fresh_id(connection, version):
     assert first["producer_id"] != second["producer_id"]
 
 
-def test_no_id_is_given_twice_across_restarts_and_kills(start):
-    broker = start()
-    given = []
-    for life in range(4):
-        with broker.connect() as connection:
-            given += [ask(connection)["producer_id"] for _ in range(30)]
-        broker.kill() if life % 2 else broker.stop()
-        broker.restart()
-    assert len(set(given)) == len(given) == 120
-
-
 def test_more_ids_than_one_block_holds(connection):
     given = [ask(connection)["producer_id"] for _ in range(2_500)]
     assert len(set(given)) == 2_500

@@ -10,6 +10,7 @@ from tests.broker.asking import (
     create,
     list_offset,
     new_name,
+    new_topic,
     produce,
 )
 from tests.oracle import recordset
@@ -72,16 +73,14 @@ class TestSentinels:
         assert got == (0, 8, -1)
 
     def test_an_empty_partition(self, connection):
-        name = new_name()
-        create(connection, name)
+        name = new_topic(connection)
         assert ask(connection, name, LATEST) == (0, 0, -1)
         assert ask(connection, name, EARLIEST) == (0, 0, -1)
         assert ask(connection, name, MAX_TIMESTAMP) == (0, -1, -1)
         assert ask(connection, name, 0) == (0, -1, -1)
 
     def test_a_partition_without_times(self, connection):
-        name = new_name()
-        create(connection, name)
+        name = new_topic(connection)
         for _ in range(3):
             produce(connection, name, recordset.batch([Rec(-1)]))
         assert ask(connection, name, MAX_TIMESTAMP) == (0, -1, -1)
@@ -90,8 +89,7 @@ class TestSentinels:
 
     def test_the_largest_time_may_be_negative(self, connection):
         """Kafka answers -1, -1 here."""
-        name = new_name()
-        create(connection, name)
+        name = new_topic(connection)
         for time in (-5_000, -2_000, -3_000):
             produce(connection, name, recordset.batch([Rec(time)]))
         assert ask(connection, name, MAX_TIMESTAMP) == (0, 1, -2_000)
@@ -115,8 +113,7 @@ class TestTimes:
         assert ask(connection, topic, time, version) == (0, smallest, TIMES[smallest])
 
     def test_only_negative_times(self, connection):
-        name = new_name()
-        create(connection, name)
+        name = new_topic(connection)
         for time in (-50_000, -40_000, -30_000):
             produce(connection, name, recordset.batch([Rec(time)]))
         assert ask(connection, name, -(2**63)) == (0, 0, -50_000)
@@ -126,23 +123,20 @@ class TestTimes:
         assert ask(connection, name, 0) == (0, -1, -1)
 
     def test_inside_a_batch(self, connection):
-        name = new_name()
-        create(connection, name)
+        name = new_topic(connection)
         produce(connection, name, recordset.batch([Rec(t) for t in (10, 50, 20, 70, 60)]))
         for time, offset, found in ((0, 0, 10), (11, 1, 50), (51, 3, 70), (70, 3, 70)):
             assert ask(connection, name, time) == (0, offset, found)
 
     def test_on_a_log_append_time_topic(self, connection):
-        name = new_name()
-        create(connection, name, message_timestamp_type="LogAppendTime")
+        name = new_topic(connection, message_timestamp_type="LogAppendTime")
         told = produce(connection, name, batch_of("x", "y"))["log_append_time_ms"]
         assert ask(connection, name, told) == (0, 0, told)
         assert ask(connection, name, told + 1) == (0, -1, -1)
         assert ask(connection, name, 0) == (0, 0, told)
 
     def test_over_segments_and_formats(self, connection):
-        name = new_name()
-        create(connection, name, segment_bytes="200", message_format_version="0.10.0")
+        name = new_topic(connection, segment_bytes="200", message_format_version="0.10.0")
         times = [(i * 37) % 100 * 10 for i in range(40)]
         for time in times:
             assert produce(connection, name, recordset.batch([Rec(time)]))["error_code"] == 0
@@ -166,8 +160,7 @@ class TestVersion0:
         assert self.ask(connection, topic, LATEST, 0)[1] == []
 
     def test_segments(self, connection):
-        name = new_name()
-        create(connection, name, segment_bytes="150")
+        name = new_topic(connection, segment_bytes="150")
         for _ in range(6):
             produce(connection, name, batch_of("x" * 20))
         code, offsets = self.ask(connection, name, LATEST)
@@ -187,8 +180,7 @@ class TestVersion0:
         assert self.ask(connection, topic, sentinel) == (UNSUPPORTED_VERSION, [])
 
     def test_an_empty_partition(self, connection):
-        name = new_name()
-        create(connection, name)
+        name = new_topic(connection)
         assert self.ask(connection, name, LATEST) == (0, [0])
         assert self.ask(connection, name, EARLIEST) == (0, [0])
 

@@ -6,7 +6,7 @@ import uuid
 
 import pytest
 
-from tests.broker.asking import NO_ID, all_versions, create, new_name
+from tests.broker.asking import NO_ID, all_versions, create, new_name, new_topic
 
 UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC, UNKNOWN_TOPIC_ID = 3, 17, 100
 
@@ -101,8 +101,7 @@ class TestWhichTopics:
         assert ask(connection, version, [])["topics"] == []
 
     def test_the_order_and_number_of_what_was_asked(self, connection, topic):
-        other = new_name()
-        create(connection, other)
+        other = new_topic(connection)
         names = [topic, "nowhere", other]
         assert [each["name"] for each in ask(connection, 9, names)["topics"]] == names
 
@@ -137,12 +136,6 @@ class TestAutoCreation:
                 (found,) = ask(connection, version, ["t"], allow=True)["topics"]
                 assert found["error_code"] == UNKNOWN_TOPIC_OR_PARTITION
             assert ask(connection, 9, None)["topics"] == []
-
-    def test_num_partitions(self, start):
-        broker = start({"num.partitions": 3})
-        with broker.connect() as connection:
-            (found,) = ask(connection, 9, ["t"], allow=True)["topics"]
-            assert len(found["partitions"]) == 3
 
 
 class TestIds:

@@ -52,12 +52,6 @@ def test_every_version_fetches(connection, topic, version):
     assert fetched(connection, group, topic, version=version) == (9, epoch, "", NONE)
 
 
-def test_offsets_are_kept_for_ever_where_a_commit_asks_for_that(connection, topic):
-    group = new_name("group")
-    assert commit(connection, group, topic, 5, version=3, retention_ms=2**63 - 1) == NONE
-    assert fetched(connection, group, topic) == (5, -1, "", NONE)
-
-
 def test_what_is_refused(broker, connection, topic):
     group = new_name("group")
     assert commit(connection, group, "not-there", 1) == UNKNOWN_TOPIC
@@ -82,16 +76,6 @@ def test_what_is_refused(broker, connection, topic):
     assert fetched(connection, group, topic)[0] == 7
     one.close()
     two.close()
-
-
-def test_a_commit_that_the_log_refuses_leaves_no_group_behind(start):
-    broker = start({"message.max.bytes": "10"})
-    with broker.connect() as connection:
-        create(connection, "t")
-        for group in ("first", "second"):  # which waits for the log, and which does not
-            assert commit(connection, group, "t", 1) == INVALID_SIZE
-        listed = connection.ask("ListGroups", 5, states_filter=[], types_filter=[])
-        assert listed["groups"] == []
 
 
 def test_offsets_are_deleted_where_nobody_reads(broker, connection, topic):
@@ -193,35 +177,6 @@ def _subscription(*topics):
     return b"\0\0" + len(topics).to_bytes(4, "big") + names + b"\xff\xff\xff\xff"
 
 
-@pytest.mark.parametrize("end", ["stop", "kill"])
-def test_offsets_and_members_outlive_the_broker(start, end):
-    broker = start()
-    with broker.connect() as connection:
-        create(connection, "kept")
-        create(connection, "dropped")
-        for at in range(20):
-            assert commit(connection, f"g{at}", "kept", at) == NONE
-            assert commit(connection, f"g{at}", "dropped", at) == NONE
-        connection.ask("DeleteGroups", 2, groups_names=["g7"])
-        connection.ask("DeleteTopics", 1, topic_names=["dropped"], timeout_ms=10_000)
-        one = RawMember(broker, "live", session_ms=60_000)
-        settled(one)
-        assert one.commit("kept", 5) == NONE
-        one.close()
-    broker.stop() if end == "stop" else broker.kill()
-    broker.restart()
-    one.connection = broker.connect()
-    eventually(lambda: one.sync_now()["error_code"] == NONE)
-    assert one.heartbeat() == NONE
-    assert one.sync_now()["assignment"] == b"part of " + one.member_id.encode()
-    with broker.connect() as connection:
-        for at in range(20):
-            wanted = {} if at == 7 else {("kept", 0): at}
-            assert all_fetched(connection, f"g{at}") == wanted
-    assert one.commit("kept", 6) == NONE
-    one.close()
-
-
 def test_offsets_expire_when_nobody_is_left(start):
     broker = start(
         {
@@ -310,16 +265,6 @@ def test_what_a_stable_group_reads_no_longer_expires(start):
         broker.clock.step(20 * DAY_MS)
         assert all_fetched(connection, "reading") == {("read", 0): 1}
         member.close()
-
-
-def test_commits_wait_for_the_disk_where_the_log_says_so(start):
-    broker = start({"log.flush.interval.messages": "1"})
-    with broker.connect() as connection:
-        create(connection, "t")
-        before = broker.metric("tidelog_commits_total")
-        assert commit(connection, "g", "t", 4) == NONE
-        assert broker.metric("tidelog_commits_total") > before
-        assert fetched(connection, "g", "t")[0] == 4
 
 
 def test_a_commit_waits_for_its_group_to_be_read(tmp_path):

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from tests.broker.asking import all_versions, batch_of, create, new_name, produce
+from tests.broker.asking import all_versions, batch_of, new_topic, produce
 
 UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_LEADER_EPOCH = 3, 75
 
 
 @pytest.fixture
 def topic(connection):
-    name = new_name()
-    create(connection, name)
+    name = new_topic(connection)
     for _ in range(3):
         produce(connection, name, batch_of("x", "y"))
     return name
@@ -59,8 +58,7 @@ def test_an_epoch_from_the_future(connection, topic, version):
 @pytest.mark.parametrize("version", [1, 4])
 def test_an_empty_log(connection, version):
     """Who knows its epoch has lost nothing: unknown would mean that the log was cut off."""
-    name = new_name()
-    create(connection, name)
+    name = new_topic(connection)
     got = ask(connection, version, name, 0)
     assert (got["error_code"], got["leader_epoch"], got["end_offset"]) == (0, 0, 0)
     got = ask(connection, version, name, 1)

@@ -12,7 +12,7 @@ from tests.broker.api.test_alter_configs import own, replace
 from tests.broker.api.test_create_topics import ask as create_topics
 from tests.broker.api.test_create_topics import topic as to_create
 from tests.broker.api.test_describe_configs import ask as describe
-from tests.broker.asking import BROKER, TOPIC, alter, create, new_name
+from tests.broker.asking import BROKER, TOPIC, alter, create, new_name, new_topic
 from tidelog.cli.parser import main
 from tidelog.config import BROKER_ALIASES, TOPIC_ALIASES
 
@@ -33,9 +33,7 @@ def described(connection, kind, resource, name):
 
 @pytest.fixture
 def topic(connection):
-    name = new_name()
-    create(connection, name, **{SECOND.replace(".", "_"): "5000"})
-    return name
+    return new_topic(connection, **{SECOND.replace(".", "_"): "5000"})
 
 
 def test_every_second_name_has_one_setting():

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.broker.asking import ACL, ACL_FILTER, BODIES, all_versions, create, new_name
+from tests.broker.asking import ACL, ACL_FILTER, BODIES, all_versions, create, new_topic
 
 UNKNOWN_TOPIC_OR_PARTITION = 3
 UNSUPPORTED_VERSION, INVALID_REQUEST, SECURITY_DISABLED = 35, 42, 54
@@ -177,8 +177,7 @@ def update(connection, version, levels, kind=1):
 
 @pytest.mark.parametrize("version", all_versions("AlterReplicaLogDirs"))
 def test_moves_between_log_directories(broker, connection, version):
-    topic = new_name()
-    create(connection, topic, partitions=2)
+    topic = new_topic(connection, partitions=2)
     (described,) = connection.ask("DescribeLogDirs", 1, topics=None)["results"]
     here = described["log_dir"]
 

@@ -43,9 +43,7 @@ def broker(one):
 @pytest.fixture
 def topic(connection):
     """A topic that keeps everything."""
-    name = asking.new_name()
-    asking.create(connection, name, partitions=2, retention_ms="-1")
-    return name
+    return asking.new_topic(connection, partitions=2, retention_ms="-1")
 
 
 def ask(broker, path):
@@ -243,8 +241,7 @@ def test_what_nobody_knows_of_somebody_elses_log_is_null(tmp_path):
 
 
 def test_a_segment_goes_at_the_millisecond_that_was_told(broker, connection):
-    topic = asking.new_name()
-    asking.create(connection, topic, retention_ms=str(HOUR_MS), segment_bytes="100")
+    topic = asking.new_topic(connection, retention_ms=str(HOUR_MS), segment_bytes="100")
     for _ in range(3):
         produce(connection, topic, NEW_YEAR_MS)
         broker.clock.step(1000)
@@ -264,8 +261,7 @@ def test_a_segment_goes_at_the_millisecond_that_was_told(broker, connection):
 
 
 def test_a_preview_tells_what_the_change_then_deletes(broker, connection):
-    topic = asking.new_name()
-    asking.create(connection, topic, retention_ms="-1", segment_bytes="100")
+    topic = asking.new_topic(connection, retention_ms="-1", segment_bytes="100")
     for minutes in range(6):
         produce(connection, topic, NEW_YEAR_MS + 60_000 * minutes)
         broker.clock.step("1m")
@@ -376,8 +372,7 @@ def test_nobody_waits_for_a_slow_lookup(broker, connection, topic):
     for thread in slow:
         thread.start()
     eventually(lambda: fault.hits >= 2, what="both threads are held")
-    other = asking.new_name()
-    asking.create(connection, other)
+    other = asking.new_topic(connection)
     produce(connection, other, 7)
     assert asking.read_values(connection, other) == [b"v"]
     assert asking.list_offset(connection, other, 6)["offset"] == 0

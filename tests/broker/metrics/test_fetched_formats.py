@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.broker.asking import create, fetch, new_name, produce, records_for
+from tests.broker.asking import fetch, new_topic, produce, records_for
 
 FETCHED = "tidelog_fetch_bytes_total"
 
@@ -23,8 +23,7 @@ def served(broker, topic):
     ("release", "converted"), [("0.9.0", set()), ("0.10.2", {0}), ("3.0", {0, 1})]
 )
 def test_bytes_are_counted_by_what_the_version_carries(broker, connection, release, converted):
-    topic = new_name()
-    create(connection, topic, **{"message.format.version": release})
+    topic = new_topic(connection, **{"message.format.version": release})
     produce(connection, topic, records_for(3, "a", "b"), version=3)
     for version, magic in ((1, 0), (3, 1), (11, 2)):
         before = served(broker, topic)

@@ -18,7 +18,16 @@ import pytest
 import zstandard
 
 from tests.broker import asking
-from tests.broker.asking import batch_of, create, fetch, new_name, produce, read_values, values
+from tests.broker.asking import (
+    batch_of,
+    create,
+    fetch,
+    new_name,
+    new_topic,
+    produce,
+    read_values,
+    values,
+)
 from tests.broker.conftest import healthy
 from tests.broker.raw import frame, header, name_of, request
 from tests.broker.subject import eventually
@@ -170,8 +179,7 @@ class TestFrames:
         eventually(lambda: broker.metric("tidelog_disconnects_mid_request_total") == gone + 1)
 
     def test_a_peer_that_leaves_in_mid_answer_is_forgotten(self, broker, connection):
-        topic = new_name()
-        create(connection, topic)
+        topic = new_topic(connection)
         for _ in range(8):
             assert produce(connection, topic, batch_of("x" * MIB_RECORD))["error_code"] == 0
         open_now = broker.metric("kafka_server_socket_server_metrics_connection_count")
@@ -318,9 +326,7 @@ class TestRecords:
 
     @pytest.fixture
     def topic(self, connection):
-        name = new_name()
-        create(connection, name)
-        return name
+        return new_topic(connection)
 
     def answer(self, broker, connection, topic, records, version=9):
         failed = broker.metric("kafka_server_brokertopicmetrics_failedproducerequests_total")
@@ -414,8 +420,7 @@ class TestRecords:
         assert fetch(connection, topic)["high_watermark"] == 0
 
     def test_a_batch_over_max_message_bytes(self, broker, connection):
-        topic = new_name()
-        create(connection, topic, max_message_bytes="1000")
+        topic = new_topic(connection, max_message_bytes="1000")
         records = batch_of("x" * 1_000)
         assert self.answer(broker, connection, topic, records) == MESSAGE_TOO_LARGE
 
@@ -487,8 +492,7 @@ class TestBombs:
         ],
     )
     def test_a_batch_that_is_a_bomb(self, broker, connection, codec, bomb, error):
-        topic = new_name()
-        create(connection, topic)
+        topic = new_topic(connection)
         payload = bomb(192 * MIB)
         assert len(payload) < 1_000_000
         before = broker.forget_peak()
@@ -502,8 +506,7 @@ class TestBombs:
 
     @pytest.mark.parametrize("magic", [0, 1])
     def test_a_wrapper_that_is_a_bomb(self, broker, connection, magic):
-        topic = new_name()
-        create(connection, topic)
+        topic = new_topic(connection)
         before = broker.forget_peak()
         rec = recordset.Rec(1_000, gzip_bomb(192 * MIB))
         records = recordset.message(magic, rec, attributes=codecs.GZIP)
@@ -512,8 +515,7 @@ class TestBombs:
         assert broker.rss_mb(peak=True) - before < 260
 
     def test_a_wrapper_in_a_wrapper_is_not_unpacked_further(self, broker, connection):
-        topic = new_name()
-        create(connection, topic)
+        topic = new_topic(connection)
         before = broker.forget_peak()
         inner = recordset.message(
             1, recordset.Rec(1_000, gzip_bomb(64 * MIB)), attributes=codecs.GZIP
@@ -524,8 +526,7 @@ class TestBombs:
         assert broker.rss_mb(peak=True) - before < 60
 
     def test_many_bombs_at_once_are_bounded_and_others_are_served(self, broker, connection):
-        topic = new_name()
-        create(connection, topic, partitions=8)
+        topic = new_topic(connection, partitions=8)
         payload = recordset.batch(values("x"), codecs.GZIP, payload=gzip_bomb(192 * MIB))
         before = broker.forget_peak()
         throwers = [broker.connect() for _ in range(8)]

@@ -21,6 +21,7 @@ from tests.broker.asking import (
     fetch,
     fetch_fields,
     new_name,
+    new_topic,
     produce,
     read_values,
 )
@@ -41,9 +42,7 @@ def pipe(broker):
 
 @pytest.fixture
 def topic(connection):
-    name = new_name()
-    create(connection, name)
-    return name
+    return new_topic(connection)
 
 
 def wait_fields(topic, offset=0, *, max_wait_ms=LONG_MS, min_bytes=1, **more):
@@ -220,8 +219,7 @@ class TestFetchWaits:
         assert len(answer["responses"][0]["partitions"][0]["records"]) > 3_000
 
     def test_min_bytes_counts_over_all_partitions(self, pipe, connection):
-        topic = new_name()
-        create(connection, topic, partitions=3)
+        topic = new_topic(connection, partitions=3)
         fields = wait_fields(topic, min_bytes=2_500)
         wanted = fields["topics"][0]["partitions"][0]
         fields["topics"][0]["partitions"] = [{**wanted, "partition": i} for i in range(3)]
@@ -249,8 +247,7 @@ class TestFetchWaits:
     def test_waiting_on_a_partition_of_another_topic_is_not_disturbed(
         self, pipe, connection, topic
     ):
-        other = new_name()
-        create(connection, other)
+        other = new_topic(connection)
         pipe.push("Fetch", 12, **wait_fields(topic))
         produce(connection, other, batch_of("x"))
         assert is_silent(pipe._socket)

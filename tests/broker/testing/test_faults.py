@@ -38,9 +38,7 @@ def broker(one):
 
 @pytest.fixture
 def topic(connection):
-    name = asking.new_name()
-    asking.create(connection, name, partitions=2)
-    return name
+    return asking.new_topic(connection, partitions=2)
 
 
 def code(connection, topic, partition=0, **how):
@@ -302,8 +300,7 @@ def metadata(connection, topics, version=12):
 
 
 def test_metadata_by_topic(broker, connection, topic):
-    other = asking.new_name()
-    asking.create(connection, other)
+    other = asking.new_topic(connection)
     fault = broker.faults.add(api="Metadata", topic=topic, error="LEADER_NOT_AVAILABLE")
     told = {topic: ErrorCode.LEADER_NOT_AVAILABLE, other: 0}
     assert metadata(connection, [topic, other]) == told
@@ -314,8 +311,7 @@ def test_metadata_by_topic(broker, connection, topic):
 
 def test_partitions_are_not_added(broker, connection, topic):
     fault = broker.faults.add(api="CreatePartitions", topic=topic, error="NOT_CONTROLLER", times=1)
-    other = asking.new_name()
-    asking.create(connection, other)
+    other = asking.new_topic(connection)
 
     def grow(*names):
         wanted = [{"name": name, "count": 9, "assignments": None} for name in names]
@@ -535,8 +531,7 @@ def test_where_and_at_what_the_disk_fails(tmp_path, monkeypatch, where, struck, 
 
 
 def test_a_sweep_names_what_it_could_not_do(broker, connection):
-    topic = asking.new_name()
-    asking.create(connection, topic, retention_ms="1", segment_bytes="100")
+    topic = asking.new_topic(connection, retention_ms="1", segment_bytes="100")
     for _ in range(2):
         assert code(connection, topic) == 0  # of 1970
     with broker.faults.add(storage="rename", error="EIO", topic=topic):

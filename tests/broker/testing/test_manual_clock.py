@@ -36,8 +36,7 @@ def start_of(connection, topic):
 
 
 def test_stamps_follow_and_wait_for_ten_seconds(broker, connection):
-    topic = asking.new_name()
-    asking.create(connection, topic, **{"message.timestamp.type": "LogAppendTime"})
+    topic = asking.new_topic(connection, **{"message.timestamp.type": "LogAppendTime"})
     stamp = lambda: produce(connection, topic)["log_append_time_ms"]
     assert [stamp(), stamp()] == [NEW_YEAR_MS, NEW_YEAR_MS]
     broker.clock.step("1h")
@@ -50,15 +49,13 @@ def test_stamps_follow_and_wait_for_ten_seconds(broker, connection):
     assert stamp() == NEW_YEAR_MS + HOUR_MS + 1
     broker.clock.set(2**63 - 1)
     assert stamp() == 2**63 - 1
-    fresh = asking.new_name()
-    asking.create(connection, fresh, **{"message.timestamp.type": "LogAppendTime"})
+    fresh = asking.new_topic(connection, **{"message.timestamp.type": "LogAppendTime"})
     broker.clock.set(-5)
     assert produce(connection, fresh)["log_append_time_ms"] == -5
 
 
 def test_the_window_follows(broker, connection):
-    topic = asking.new_name()
-    asking.create(connection, topic, **{"message.timestamp.difference.max.ms": str(HOUR_MS)})
+    topic = asking.new_topic(connection, **{"message.timestamp.difference.max.ms": str(HOUR_MS)})
     codes = lambda: [
         produce(connection, topic, NEW_YEAR_MS + hours * HOUR_MS)["error_code"]
         for hours in (-1, 0, 1, 2)
@@ -86,8 +83,7 @@ def test_rolls_follow(broker, connection):
 
 def test_seven_days_of_retention_in_no_time(broker, connection):
     """The defaults of Kafka: retention.ms and segment.ms of seven days, a look every five minutes."""
-    topic = asking.new_name()
-    asking.create(connection, topic)
+    topic = asking.new_topic(connection)
     broker.clock.step(300_000)
     broker.clock.step(-300_000)
     for day in range(10):  # a record a day
@@ -109,8 +105,7 @@ def test_seven_days_of_retention_in_no_time(broker, connection):
 
 
 def test_a_step_over_the_interval_is_one_round(broker, connection):
-    topic = asking.new_name()
-    asking.create(connection, topic, **{"retention.ms": "1"})
+    topic = asking.new_topic(connection, **{"retention.ms": "1"})
     broker.clock.step(300_000)  # from here on the next round is five minutes away
     produce(connection, topic)
     assert start_of(connection, topic) == 0
@@ -137,8 +132,7 @@ def test_a_sweep_of_one_topic_keeps_what_went_of_the_others(broker, connection):
 
 
 def test_a_clock_that_runs_brings_its_rounds(broker, connection):
-    topic = asking.new_name()
-    asking.create(connection, topic, **{"retention.ms": "1"})
+    topic = asking.new_topic(connection, **{"retention.ms": "1"})
     produce(connection, topic)
     broker.clock.run(100_000)
     eventually(lambda: start_of(connection, topic) == 1, what="five minutes at 100,000 times speed")
@@ -156,14 +150,12 @@ def test_a_frozen_broker_still_closes_idle_connections(start):
 
 
 def test_a_frozen_broker_still_lets_a_fetch_wait_no_longer_than_it_asked(broker, connection):
-    topic = asking.new_name()
-    asking.create(connection, topic)
+    topic = asking.new_topic(connection)
     assert asking.fetch(connection, topic, max_wait_ms=50, min_bytes=1)["error_code"] == 0
 
 
 def test_time_goes_on_through_restarts(broker, connection):
-    topic = asking.new_name()
-    asking.create(connection, topic, **{"message.timestamp.type": "LogAppendTime"})
+    topic = asking.new_topic(connection, **{"message.timestamp.type": "LogAppendTime"})
     broker.clock.step("30d")
     broker.restart()
     connection.close()
@@ -185,8 +177,7 @@ def append_time(broker, method, topic, partition=0):
 @pytest.mark.parametrize("is_on_disk", [True, False])
 def test_append_time_goes_back_when_an_operator_lets_it(broker, connection, is_on_disk):
     """After a clock that was ahead by less than append times wait for; through kill -9 as well."""
-    topic = asking.new_name()
-    asking.create(connection, topic, **{"message.timestamp.type": "LogAppendTime"})
+    topic = asking.new_topic(connection, **{"message.timestamp.type": "LogAppendTime"})
     stamp = lambda: produce(connection, topic)["log_append_time_ms"]
     ahead = lambda: broker.metric("tidelog_append_time_ahead_ms", topic=topic)
     broker.clock.step("9s")
@@ -226,8 +217,7 @@ def test_append_time_goes_back_when_an_operator_lets_it(broker, connection, is_o
 def test_append_time_goes_back_by_itself_with_a_clock_that_was_wrong(
     broker, connection, is_restarted
 ):
-    topic = asking.new_name()
-    asking.create(connection, topic, **{"message.timestamp.type": "LogAppendTime"})
+    topic = asking.new_topic(connection, **{"message.timestamp.type": "LogAppendTime"})
     stamp = lambda: produce(connection, topic)["log_append_time_ms"]
     broker.clock.step("365d")
     wrong_ms = stamp()
