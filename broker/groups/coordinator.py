@@ -61,7 +61,7 @@ class Coordinator(OffsetCommits):
         self._deadlines = Deadlines(self._clock, self._deadline_reached)
         self._tasks: set[asyncio.Task[None]] = set()
         self._storing: dict[str, asyncio.Task[None]] = {}  # the last write of each group under way
-        self._loader = Loader(
+        self.loader = Loader(
             node,
             TOPIC,
             self.ownership,
@@ -86,17 +86,17 @@ class Coordinator(OffsetCommits):
             TOPIC,
             self._node.config.groups.offsets_topic_replication_factor,
             self.ownership,
-            carry_out=self._loader.carry_out,
+            carry_out=self.loader.carry_out,
             followed=DeletedTopics(self.forget_topic).look,
         )
 
     def start(self) -> None:
         """Starts to read the stored groups, and the timer."""
-        work = [self._loader.run(), self._deadlines.run(), self._expire(), self._make_room()]
+        work = [self.loader.run(), self._deadlines.run(), self._expire(), self._make_room()]
         if self._following is not None:
             work.append(self._following.run())
         elif TOPIC in self._node.metadata.image.topics:
-            self._loader.carry_out(self.ownership.begin_alone(self._log.partitions()))
+            self.loader.carry_out(self.ownership.begin_alone(self._log.partitions()))
         loop = asyncio.get_running_loop()
         self._chores = [loop.create_task(each) for each in work]
 
@@ -169,7 +169,7 @@ class Coordinator(OffsetCommits):
 
         A group that is being read is waited for, a few seconds at most.
         """
-        await self._loader.until_loaded(partial(self.find, group_id))
+        await self.loader.until_loaded(partial(self.find, group_id))
         config = self._node.config.groups
         least, most = config.group_min_session_timeout_ms, config.group_max_session_timeout_ms
         kept = self.find(group_id)

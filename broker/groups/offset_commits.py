@@ -90,7 +90,7 @@ class Commit(NamedTuple):
 class OffsetCommits(GroupRegistry):
     """The groups of one broker, and the commits of their offsets."""
 
-    _loader: Loader[Loading]
+    loader: Loader[Loading]
 
     def __init__(self, node: Node) -> None:
         super().__init__(node)
@@ -127,7 +127,7 @@ class OffsetCommits(GroupRegistry):
         A group that is being read is waited for, a few seconds at most.
         """
         group_id = commit.group_id
-        await self._loader.until_loaded(partial(self.find, group_id, may_be_empty=True))
+        await self.loader.until_loaded(partial(self.find, group_id, may_be_empty=True))
         kept = self._committing(commit)
         if not commit.offsets:
             return
@@ -180,7 +180,7 @@ class OffsetCommits(GroupRegistry):
         what it raises, and the error that the client gets.
         """
         group_id = commit.group_id
-        await self._loader.until_loaded(partial(self.find, group_id))
+        await self.loader.until_loaded(partial(self.find, group_id))
         kept = self._committing(commit, is_transactional=True)
         if not commit.offsets:
             return

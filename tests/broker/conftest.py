@@ -12,6 +12,7 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
+from tests.broker.asking import new_topic
 from tests.broker.subject import Subject
 
 DAY_MS = 86_400_000
@@ -41,6 +42,12 @@ def broker(tmp_path_factory):
 def connection(broker):
     with broker.connect() as connection:
         yield connection
+
+
+@pytest.fixture
+def topic(connection):
+    """The name of an empty topic with one partition."""
+    return new_topic(connection)
 
 
 @pytest.fixture

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import contextmanager
 from types import MappingProxyType, SimpleNamespace
 
+from tidelog.broker.clock import ManualClock
 from tidelog.broker.metadata.image import Image, Topic
 from tidelog.broker.metadata.records import PartitionRecord
+from tidelog.broker.metrics.counters import Metrics
 from tidelog.broker.network import dispatch as dispatching
 from tidelog.broker.network.context import CloseConnection, Later
+from tidelog.broker.node import Node
 from tidelog.broker.security.session import ANONYMOUS, Session
+from tidelog.config import load, topic_config
+from tidelog.protocol.message import read_request_header
+from tidelog.storage.directory.store import LogStore
+
+NOW_MS = 1_700_000_000_000
 
 CONNECTION = SimpleNamespace(
     client_id=None,
@@ -29,23 +38,52 @@ def image_of(node_id, topics):
     return Image(1, "c", MappingProxyType(known), MappingProxyType(by_id), {}, 0, {})
 
 
+@contextmanager
+def node_with(directory, topics, settings=None, **more):
+    """A node that leads topics, {name: (id, partitions)}, with settings for some of them."""
+    config = load(None, {}, {"log.dirs": str(directory), **more})
+    store = LogStore([directory], default_config=config.topic_defaults)
+    store.open(NOW_MS)
+    broker = config.cluster.node_id
+    metadata = SimpleNamespace(image=image_of(broker, topics), node_id=broker)
+    node = Node(config, ManualClock(NOW_MS), store, metadata, Metrics())
+    for name, (topic_id, partitions) in topics.items():
+        own = topic_config(config, (settings or {}).get(name, {}))
+        for index in range(partitions):
+            store.create_partition(name, topic_id, index, own, NOW_MS)
+    yield node
+    node.pools.stop()
+    store.close()
+
+
+def damaged(frame):
+    """The body of a request cut anywhere, with each byte changed, and with more behind it."""
+    start = read_request_header(frame).body_offset
+    yield from (frame[:end] for end in range(start, len(frame)))
+    for position in range(start, len(frame)):
+        for value in (0, 1, 2, 127, 128, 255):
+            yield frame[:position] + bytes((value,)) + frame[position + 1 :]
+    yield frame + b"more"
+
+
 def both(monkeypatch, module, short, ordinary, frame):
     """Return what both answer, and whether `short` took the shortcut of the module."""
     taken = []
+    real = module.shortcut
+
+    def shortcut(*arguments):
+        taken.append(real(*arguments))
+        return taken[-1]
+
     with monkeypatch.context() as patch:
-        real = module.shortcut
-
-        def shortcut(*arguments):
-            taken.append(real(*arguments))
-            return taken[-1]
-
-        patch.setattr(dispatching, "_routes", {})
         patch.setattr(module, "shortcut", shortcut)
+        dispatching.wrap(None)  # routes are made anew
         first = answer(short, frame)
-    with monkeypatch.context() as patch:
-        patch.setattr(dispatching, "_routes", {})
-        patch.setattr(dispatching, "_SHORTCUTS", {})
+    try:
+        dispatching.wrap(lambda route: route._replace(shortcut=None))
         second = answer(ordinary, frame)
+    finally:
+        dispatching.wrap(None)
     assert first == second
     assert logs(short) == logs(ordinary)
     assert counters(short) == counters(ordinary)

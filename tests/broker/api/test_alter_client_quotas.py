@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.broker.asking import all_versions, new_name
+from tests.broker.asking import all_versions
 from tidelog.broker.metadata import client_quotas
 from tidelog.broker.metadata.cluster import ClusterMetadata
 from tidelog.broker.metadata.memory import MemoryStore

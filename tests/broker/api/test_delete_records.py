@@ -101,13 +101,6 @@ def test_an_offset_within_a_batch(connection, topic):
     assert list_offset(connection, topic, 1_000)["offset"] == 7
 
 
-def test_the_start_never_falls(connection, topic):
-    assert ask(connection, topic, 9) == (0, 9)
-    assert ask(connection, topic, 4) == (0, 9)
-    assert ask(connection, topic, 0) == (0, 9)
-    assert earliest(connection, topic) == 9
-
-
 @pytest.mark.parametrize("offset", [21, 2**63 - 1, -2, -(2**63)])
 def test_offsets_out_of_range(connection, topic, offset):
     assert ask(connection, topic, offset) == (OFFSET_OUT_OF_RANGE, -1)
@@ -129,12 +122,6 @@ def test_the_policy_must_allow_it(connection):
     assert earliest(connection, name) == 0
     assert alter(connection, TOPIC, name, ("cleanup.policy", 0, "compact,delete"))[0] == 0
     assert ask(connection, name, 1) == (0, 1)
-
-
-def test_topics_of_the_broker_itself(start):
-    with start().connect() as connection:
-        create(connection, "__consumer_offsets")
-        assert ask(connection, "__consumer_offsets", HIGH_WATERMARK) == (INVALID_TOPIC, -1)
 
 
 def test_each_partition_for_itself(connection):

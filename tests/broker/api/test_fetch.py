@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from itertools import product
 
 import pytest
 
@@ -30,11 +31,6 @@ CODECS = [codecs.NONE, codecs.GZIP, codecs.SNAPPY, codecs.LZ4, codecs.ZSTD]
 FORMATS = {0: "0.8.2", 1: "0.10.0", 2: "0.11.0"}
 
 
-@pytest.fixture
-def topic(connection):
-    return new_topic(connection)
-
-
 def flat(data):
     """(offset, timestamp, key, value) of every record of a record set of any format."""
     batches, rest = recordset.parse(data or b"")
@@ -60,12 +56,16 @@ def flat_message(message):
     return [(o + shift, t if stamp is None else stamp, k, v) for o, t, k, v in inner]
 
 
+def named(connection, topic, version):
+    """How that version names a topic: by its id or its name."""
+    return asking.topic_id_of(connection, topic) if version >= 13 else topic
+
+
 def read(connection, topic, version, **more):
     """Every record of a partition as a consumer of that version reads it; fails if it stands still."""
-    named = asking.topic_id_of(connection, topic) if version >= 13 else topic
-    found, offset = [], 0
+    topic, found, offset = named(connection, topic, version), [], 0
     for _ in range(1_000):
-        got = fetch(connection, named, offset, version=version, **more)
+        got = fetch(connection, topic, offset, version=version, **more)
         assert got["error_code"] == 0, got
         records, _ = flat(got["records"])
         new = [each for each in records if each[0] >= offset]
@@ -78,112 +78,105 @@ def read(connection, topic, version, **more):
 
 
 class TestVersions:
-    @pytest.mark.parametrize("version", all_versions("Fetch"))
     @pytest.mark.parametrize("magic", [0, 1, 2])
-    def test_every_version_reads_every_format(self, connection, version, magic):
+    def test_every_version_reads_every_format(self, connection, magic):
         name = new_topic(connection, message_format_version=FORMATS[magic])
         for number in range(3):
             records = recordset.batch([Rec(1_000 + number, b"v%d" % number, b"k"), Rec(5, None)])
             assert produce(connection, name, records)["error_code"] == 0
-        has_time = magic > 0 and version > 1
-        assert read(connection, name, version) == [
-            each
-            for n in range(3)
-            for each in (
-                (2 * n, 1_000 + n if has_time else -1, b"k", b"v%d" % n),
-                (2 * n + 1, 5 if has_time else -1, None, None),
-            )
-        ]
+        for version in all_versions("Fetch"):
+            has_time = magic > 0 and version > 1
+            assert read(connection, name, version) == [
+                each
+                for n in range(3)
+                for each in (
+                    (2 * n, 1_000 + n if has_time else -1, b"k", b"v%d" % n),
+                    (2 * n + 1, 5 if has_time else -1, None, None),
+                )
+            ], version
 
-    @pytest.mark.parametrize("version", all_versions("Fetch"))
-    def test_no_version_is_sent_a_format_it_does_not_know(self, connection, version):
+    def test_no_version_is_sent_a_format_it_does_not_know(self, connection):
         name = new_topic(connection)
         for magic in (2, 1, 0, 2):
             alter(connection, TOPIC, name, ("message.format.version", 0, FORMATS[magic]))
             produce(connection, name, recordset.batch(values("x", "y"), codecs.GZIP))
-        named = asking.topic_id_of(connection, name) if version >= 13 else name
-        batches, _ = recordset.parse(fetch(connection, named, version=version)["records"])
-        most = 0 if version < 2 else 1 if version < 4 else 2
-        assert all(batch["magic"] <= most for batch in batches)
-        assert [each[3] for each in read(connection, name, version)] == [b"x", b"y"] * 4
+        for version in all_versions("Fetch"):
+            got = fetch(connection, named(connection, name, version), version=version)
+            most = 0 if version < 2 else 1 if version < 4 else 2
+            assert all(batch["magic"] <= most for batch in recordset.parse(got["records"])[0])
+            assert [each[3] for each in read(connection, name, version)] == [b"x", b"y"] * 4
 
-    @pytest.mark.parametrize("version", all_versions("Fetch"))
-    def test_an_empty_partition(self, connection, topic, version):
-        named = asking.topic_id_of(connection, topic) if version >= 13 else topic
-        got = fetch(connection, named, version=version)
-        assert (got["error_code"], got["high_watermark"]) == (0, 0)
-        assert not got["records"]
-        assert got.get("last_stable_offset", 0) == 0
-        assert got.get("log_start_offset", 0) == 0
-        assert got.get("aborted_transactions") in (None, [])
-        assert got.get("preferred_read_replica", -1) == -1
+    def test_an_empty_partition(self, connection, topic):
+        for version in all_versions("Fetch"):
+            got = fetch(connection, named(connection, topic, version), version=version)
+            assert (got["error_code"], got["high_watermark"]) == (0, 0)
+            assert not got["records"]
+            assert got.get("last_stable_offset", 0) == got.get("log_start_offset", 0) == 0
+            assert got.get("aborted_transactions") in (None, [])
+            assert got.get("preferred_read_replica", -1) == -1
 
 
 class TestNeverStalls:
     """Versions 0 to 3 on what Kafka stumbles over; none may stand still, loop, or be closed."""
 
-    @pytest.mark.parametrize("version", OLD)
     @pytest.mark.parametrize("codec", CODECS)
-    def test_every_codec(self, connection, topic, version, codec):
+    def test_every_codec(self, connection, topic, codec):
         texts = [f"{i}" * 50 for i in range(6)]
         for start in (0, 3):
             produce(connection, topic, recordset.batch(values(*texts[start : start + 3]), codec))
-        found = [(each[0], each[3]) for each in read(connection, topic, version)]
-        assert found == [(i, text.encode()) for i, text in enumerate(texts)]
+        for version in OLD:
+            found = [(each[0], each[3]) for each in read(connection, topic, version)]
+            assert found == [(i, text.encode()) for i, text in enumerate(texts)]
 
-    @pytest.mark.parametrize("version", [4, 5, 7, 9])
-    def test_versions_before_10_do_not_know_zstd(self, connection, topic, version):
+    def test_versions_before_10_do_not_know_zstd(self, connection, topic):
         produce(connection, topic, recordset.batch(values("a", "b"), codecs.ZSTD))
-        got = fetch(connection, topic, version=version)
-        batches, _ = recordset.parse(got["records"])
-        assert all(batch["attributes"] & 7 != codecs.ZSTD for batch in batches)
-        assert [each[3] for each in read(connection, topic, version)] == [b"a", b"b"]
+        for version in (4, 5, 7, 9):
+            batches, _ = recordset.parse(fetch(connection, topic, version=version)["records"])
+            assert all(batch["attributes"] & 7 != codecs.ZSTD for batch in batches)
+            assert [each[3] for each in read(connection, topic, version)] == [b"a", b"b"]
 
-    @pytest.mark.parametrize("version", OLD)
-    def test_times_below_minus_1(self, connection, topic, version):
+    def test_times_below_minus_1(self, connection, topic):
         """Kafka closes the connection in mid-answer."""
         times = (-5, -7, -(2**62), 5)
         for time in times:
             produce(connection, topic, recordset.batch([Rec(time)]))
-        found = [each[1] for each in read(connection, topic, version)]
-        assert found == ([-1] * 4 if version < 2 else list(times))
+        for version in OLD:
+            found = [each[1] for each in read(connection, topic, version)]
+            assert found == ([-1] * 4 if version < 2 else list(times))
 
-    @pytest.mark.parametrize("version", [0, 1, 2])
     @pytest.mark.parametrize("magic", [0, 1, 2])
-    @pytest.mark.parametrize("limit", [1, 11, 12, 17, 40, 90])
-    def test_a_limit_below_the_first_message_cuts_it_short(self, connection, version, magic, limit):
+    def test_a_limit_below_the_first_message_cuts_it_short(self, connection, magic):
         """So that the client raises its own error and asks for more, instead of asking for ever."""
         name = new_topic(connection, message_format_version=FORMATS[magic])
         produce(connection, name, batch_of("x" * 200, "y"))
-        got = fetch(connection, name, version=version, partition_max_bytes=limit)
-        assert len(got["records"]) == limit
-        assert flat(got["records"])[0] == []
+        for limit, version in product((1, 11, 12, 17, 40, 90), (0, 1, 2)):
+            got = fetch(connection, name, version=version, partition_max_bytes=limit)
+            assert len(got["records"]) == limit
+            assert flat(got["records"])[0] == []
 
-    @pytest.mark.parametrize("version", [3, 4, 11, 12])
-    @pytest.mark.parametrize("limit", [0, 1, 40])
-    def test_later_versions_get_the_first_batch_whole(self, connection, topic, version, limit):
+    def test_later_versions_get_the_first_batch_whole(self, connection, topic):
         for text in ("x" * 200, "y"):
             produce(connection, topic, batch_of(text))
-        found = read(connection, topic, version, partition_max_bytes=limit, max_bytes=limit)
-        assert [each[3] for each in found] == [b"x" * 200, b"y"]
+        for limit, version in product((0, 1, 40), (3, 4, 11, 12)):
+            found = read(connection, topic, version, partition_max_bytes=limit, max_bytes=limit)
+            assert [each[3] for each in found] == [b"x" * 200, b"y"]
 
-    @pytest.mark.parametrize("version", OLD)
-    def test_small_steps_through_many_formats(self, connection, version):
+    def test_small_steps_through_many_formats(self, connection):
         name = new_topic(connection, segment_bytes="600")
         for number in range(30):
             version_now = list(FORMATS.values())[number % 3]
             alter(connection, TOPIC, name, ("message.format.version", 0, version_now))
             records = recordset.batch(values(f"{number}a", f"{number}b"), CODECS[number % 5])
             assert produce(connection, name, records)["error_code"] == 0
-        found = [
-            each[3].decode() for each in read(connection, name, version, partition_max_bytes=400)
-        ]
-        assert found == [f"{n}{letter}" for n in range(30) for letter in "ab"]
+        for version in OLD:
+            found = read(connection, name, version, partition_max_bytes=400)
+            assert [each[3].decode() for each in found] == [
+                f"{n}{letter}" for n in range(30) for letter in "ab"
+            ]
 
-    @pytest.mark.parametrize("version", OLD)
-    def test_from_the_middle_of_a_compressed_batch(self, connection, topic, version):
+    def test_from_the_middle_of_a_compressed_batch(self, connection, topic):
         produce(connection, topic, recordset.batch(values(*"abcdef"), codecs.LZ4))
-        for offset in range(6):
+        for version, offset in product(OLD, range(6)):
             records, _ = flat(fetch(connection, topic, offset, version=version)["records"])
             wanted = [each for each in records if each[0] >= offset]
             assert [each[0] for each in wanted] == list(range(offset, 6))
@@ -208,52 +201,52 @@ class TestNeverStalls:
             assert all(each["attributes"] & recordset.LAT_BIT for each in batches)
 
 
+def of_three(topic, **more):
+    """A fetch of three partitions of a topic, the last one first."""
+    fields = fetch_fields(topic, **more)
+    (wanted,) = fields["topics"][0]["partitions"]
+    fields["topics"][0]["partitions"] = [{**wanted, "partition": i} for i in (2, 0, 1)]
+    return fields
+
+
 class TestLimits:
     def test_max_bytes_over_all_partitions(self, connection):
         """The first partition with data yields a batch; what is over the limit stays empty."""
         name = new_topic(connection, partitions=3)
         for partition in range(3):
             produce(connection, name, batch_of("x" * 1_000), partition=partition)
-        fields = fetch_fields(name, max_bytes=1_500)
-        (wanted,) = fields["topics"][0]["partitions"]
-        fields["topics"][0]["partitions"] = [{**wanted, "partition": i} for i in (2, 0, 1)]
-        parts = connection.ask("Fetch", 12, **fields)["responses"][0]["partitions"]
+        answer = connection.ask("Fetch", 12, **of_three(name, max_bytes=1_500))
+        parts = answer["responses"][0]["partitions"]
         assert [part["partition_index"] for part in parts] == [2, 0, 1]
         sizes = [len(part["records"] or b"") for part in parts]
         assert sizes[0] > 1_000
         assert sum(sizes) < 2_000
 
-    def test_fetch_max_bytes_of_the_broker(self, start):
-        broker = start({"fetch.max.bytes": "1024"})
-        with broker.connect() as connection:
-            create(connection, "t")
-            for _ in range(10):
-                produce(connection, "t", batch_of("x" * 500))
-            assert len(fetch(connection, "t")["records"]) <= 1_024
-            assert len(read(connection, "t", 12)) == 10
-
-    @pytest.mark.parametrize("version", [0, 1, 2])
-    @pytest.mark.parametrize("magic", [0, 1, 2])
     @pytest.mark.parametrize("room", [1_024, 1_600])
-    def test_the_limit_of_the_broker_cuts_no_first_message_short(self, start, version, magic, room):
+    def test_the_limit_of_the_broker_cuts_no_first_message_short(self, start, room):
         """A client would take its own limit for too small, and stop with an error."""
-        broker = start({"fetch.max.bytes": str(room)})
-        with broker.connect() as connection:
-            create(connection, "t", partitions=3, message_format_version=FORMATS[magic])
-            for partition in range(3):
-                for _ in range(2):
-                    produce(connection, "t", batch_of("x" * 1_200), partition=partition)
-            fields = fetch_fields("t")
-            (wanted,) = fields["topics"][0]["partitions"]
-            fields["topics"][0]["partitions"] = [{**wanted, "partition": i} for i in (2, 0, 1)]
-            parts = connection.ask("Fetch", version, **fields)["responses"][0]["partitions"]
-            found = [flat(part["records"]) for part in parts]
-            assert [len(records) for records, _ in found] == [1, 0, 0]
-            assert [part["records"] or b"" for part in parts[1:]] == [b"", b""]
-            assert len(parts[0]["records"]) <= max(room, 1_250)
-            got = fetch(connection, "t", version=version, partition_max_bytes=900)
-            assert len(got["records"]) == 900  # the client's own limit, which it may raise
-            assert [each[3] for each in read(connection, "t", version)] == [b"x" * 1_200] * 2
+        with start({"fetch.max.bytes": str(room)}).connect() as connection:
+            for magic, version in product((0, 1, 2), (0, 1, 2)):
+                self.check_first_message(connection, room, magic, version)
+            name = new_topic(connection)
+            for _ in range(10):
+                produce(connection, name, batch_of("x" * 500))
+            assert len(fetch(connection, name)["records"]) <= room
+            assert len(read(connection, name, 12)) == 10
+
+    def check_first_message(self, connection, room, magic, version):
+        name = new_topic(connection, partitions=3, message_format_version=FORMATS[magic])
+        for partition in (0, 0, 1, 1, 2, 2):
+            produce(connection, name, batch_of("x" * 1_200), partition=partition)
+        answer = connection.ask("Fetch", version, **of_three(name))
+        parts = answer["responses"][0]["partitions"]
+        found = [flat(part["records"]) for part in parts]
+        assert [len(records) for records, _ in found] == [1, 0, 0]
+        assert [part["records"] or b"" for part in parts[1:]] == [b"", b""]
+        assert len(parts[0]["records"]) <= max(room, 1_250)
+        got = fetch(connection, name, version=version, partition_max_bytes=900)
+        assert len(got["records"]) == 900  # the client's own limit, which it may raise
+        assert [each[3] for each in read(connection, name, version)] == [b"x" * 1_200] * 2
 
     def test_partition_max_bytes(self, connection, topic):
         for _ in range(10):
@@ -263,22 +256,20 @@ class TestLimits:
 
 
 class TestRefusals:
-    @pytest.mark.parametrize("version", all_versions("Fetch"))
-    @pytest.mark.parametrize("offset", [3, 1_000, -1, -(2**63), 2**63 - 1])
-    def test_offset_out_of_range(self, connection, topic, version, offset):
+    def test_offset_out_of_range(self, connection, topic):
         produce(connection, topic, batch_of("a", "b"))
-        named = asking.topic_id_of(connection, topic) if version >= 13 else topic
-        got = fetch(connection, named, offset, version=version)
-        assert (got["error_code"], got["high_watermark"]) == (OFFSET_OUT_OF_RANGE, -1)
-        assert got.get("last_stable_offset", -1) == -1
-        assert got.get("log_start_offset", -1) == -1
-        assert not got["records"]
+        offsets = (3, 1_000, -1, -(2**63), 2**63 - 1)
+        for offset, version in product(offsets, all_versions("Fetch")):
+            got = fetch(connection, named(connection, topic, version), offset, version=version)
+            assert (got["error_code"], got["high_watermark"]) == (OFFSET_OUT_OF_RANGE, -1)
+            assert got.get("last_stable_offset", -1) == got.get("log_start_offset", -1) == -1
+            assert not got["records"]
 
-    @pytest.mark.parametrize("version", list(all_versions("Fetch"))[:13])
-    def test_unknown_partitions(self, connection, topic, version):
-        for name, partition in (("nowhere", 0), (topic, 9), (topic, -1)):
-            got = fetch(connection, name, version=version, partition=partition)
-            assert got["error_code"] == UNKNOWN_TOPIC_OR_PARTITION
+    def test_unknown_partitions(self, connection, topic):
+        for version in list(all_versions("Fetch"))[:13]:
+            for name, partition in (("nowhere", 0), (topic, 9), (topic, -1)):
+                got = fetch(connection, name, version=version, partition=partition)
+                assert got["error_code"] == UNKNOWN_TOPIC_OR_PARTITION
 
     @pytest.mark.parametrize("version", [13, 14, 15, 16])
     def test_unknown_topic_ids(self, connection, topic, version):
@@ -295,27 +286,18 @@ class TestRefusals:
 
     @pytest.mark.parametrize("version", [9, 11, 12, 16])
     def test_leader_epochs(self, connection, topic, version):
-        named = asking.topic_id_of(connection, topic) if version >= 13 else topic
+        to = named(connection, topic, version)
         for epoch, code in ((0, 0), (5, UNKNOWN_LEADER_EPOCH), (-2, FENCED_LEADER_EPOCH)):
-            got = fetch(connection, named, version=version, epoch=epoch)
+            got = fetch(connection, to, version=version, epoch=epoch)
             assert got["error_code"] == code
-
-    def test_each_partition_for_itself(self, connection, topic):
-        produce(connection, topic, batch_of("x"))
-        fields = fetch_fields(topic)
-        fields["topics"].insert(0, fetch_fields("nowhere")["topics"][0])
-        answer = connection.ask("Fetch", 12, **fields)
-        first, second = (each["partitions"][0] for each in answer["responses"])
-        assert first["error_code"] == UNKNOWN_TOPIC_OR_PARTITION
-        assert second["records"]
 
 
 class TestSessions:
     """KIP-227; the rules of one session are in tests/broker/fetches."""
 
     def ask(self, connection, topic, version, **more):
-        named = asking.topic_id_of(connection, topic) if version >= 13 else topic
-        return connection.ask("Fetch", version, **fetch_fields(named, **more))
+        fields = fetch_fields(named(connection, topic, version), **more)
+        return connection.ask("Fetch", version, **fields)
 
     @pytest.mark.parametrize("version", range(7, 19))
     def test_an_answer_carries_what_is_new(self, connection, topic, version):
@@ -337,18 +319,17 @@ class TestSessions:
             (part,) = answer["responses"][0]["partitions"]
             assert (part["high_watermark"], bool(part["records"])) == (2, True)
 
-    @pytest.mark.parametrize("version", range(7, 19))
-    def test_who_asks_for_no_session_gets_none(self, connection, topic, version):
-        answer = self.ask(connection, topic, version)
-        assert (answer["error_code"], answer["session_id"]) == (0, 0)
-        assert len(answer["responses"][0]["partitions"]) == 1
-
-    @pytest.mark.parametrize("version", [7, 12, 13, 18])
-    @pytest.mark.parametrize(("session_id", "epoch"), [(77, 1), (-5, 1), (0, 3), (77, -2)])
-    def test_a_session_nobody_gave(self, connection, topic, version, session_id, epoch):
-        answer = self.ask(connection, topic, version, session_id=session_id, session_epoch=epoch)
-        assert (answer["error_code"], answer["session_id"]) == (FETCH_SESSION_ID_NOT_FOUND, 0)
-        assert answer["responses"] == []
+    def test_a_session_nobody_gave(self, connection, topic):
+        for version in range(7, 19):
+            answer = self.ask(connection, topic, version)
+            assert (answer["error_code"], answer["session_id"]) == (0, 0), "none was asked for"
+            assert len(answer["responses"][0]["partitions"]) == 1
+            for session_id, epoch in ((77, 1), (-5, 1), (0, 3), (77, -2)):
+                session = {"session_id": session_id, "session_epoch": epoch}
+                answer = self.ask(connection, topic, version, **session)
+                told = answer["error_code"], answer["session_id"]
+                assert told == (FETCH_SESSION_ID_NOT_FOUND, 0)
+                assert answer["responses"] == []
 
     @pytest.mark.parametrize("epoch", [-1, 0])
     def test_a_fetch_of_everything_closes_the_session_it_names(self, connection, topic, epoch):
@@ -376,14 +357,3 @@ class TestSessions:
                 answer = self.ask(connection, "t", 12, session_epoch=0)
                 assert (answer["error_code"], answer["session_id"]) == (0, 0)
                 assert len(answer["responses"][0]["partitions"]) == 1
-
-
-@pytest.mark.parametrize("version", [4, 11, 16])
-def test_read_committed_has_a_list_of_aborted_transactions(connection, topic, version):
-    produce(connection, topic, batch_of("x"))
-    named = asking.topic_id_of(connection, topic) if version >= 13 else topic
-    assert fetch(connection, named, version=version)["aborted_transactions"] is None
-    got = fetch(connection, named, version=version, isolation_level=1)
-    assert got["aborted_transactions"] == []
-    assert got["last_stable_offset"] == 1
-    assert got["records"]

@@ -173,28 +173,20 @@ def test_segment_borders_and_restarts(broker, connection):
             assert times_of(entries, range(offset, 80)) == truth[offset:]
 
 
-@pytest.mark.parametrize("most", [1, 80, 200, 333, 1000, 3000])
-def test_only_whole_batches_within_the_limit_are_told_of(broker, connection, most):
+def test_only_whole_batches_within_the_limit_are_told_of(broker, connection):
     topic = new_topic(connection, segment_bytes="1000")
     now = broker_time(broker)
     fill(broker, connection, topic, range(now, now + 30))
-    offset = 0
-    while offset < 60:
-        entries, records = told(connection, topic, offset, partition_max_bytes=most)
-        batches, _ = recordset.parse(records)
-        first, following = batches[0]["offset"], batches[-1]["offset"] + 2
-        assert sum(map(len, entries)) == len(batches)
-        offsets = range(first, following)
-        assert times_of(entries, offsets) == [now + each // 2 for each in offsets]
-        offset = following
-
-
-def test_thousands_of_batches_of_one_millisecond_are_one_entry(broker, connection):
-    topic = new_topic(connection)
-    now = broker_time(broker)
-    for _ in range(300):
-        produce(connection, topic, batch_of("a"))
-    assert told(connection, topic)[0] == [[(now, 0)]]
+    for most in (1, 80, 200, 333, 1000, 3000):
+        offset = 0
+        while offset < 60:
+            entries, records = told(connection, topic, offset, partition_max_bytes=most)
+            batches, _ = recordset.parse(records)
+            first, following = batches[0]["offset"], batches[-1]["offset"] + 2
+            assert sum(map(len, entries)) == len(batches)
+            offsets = range(first, following)
+            assert times_of(entries, offsets) == [now + each // 2 for each in offsets]
+            offset = following
 
 
 def test_a_partition_for_which_no_room_is_left_is_told_nothing(broker, connection):
@@ -232,29 +224,6 @@ def test_what_somebody_else_wrote_is_unknown(broker, connection):
     assert times_of([[(None, 0)], *entries], range(26)) == [None] * 24 + [now + 50] * 2
 
 
-def test_what_compaction_left(broker, connection):
-    topic = new_topic(
-        connection,
-        cleanup_policy="compact",
-        segment_bytes="500",
-        min_cleanable_dirty_ratio="0.01",
-    )
-    now = broker_time(broker)
-    for number in range(40):
-        broker.clock.freeze(NEW_YEAR_MS + now + number)
-        record = recordset.Rec(5, b"v", b"k%d" % (number * number % 7))
-        assert produce(connection, topic, recordset.batch([record]))["error_code"] == 0
-    before, records = told(connection, topic)
-    assert times_of(before, range(40)) == [now + number for number in range(40)]
-    assert broker.compact(topic)
-    entries, kept = told(connection, topic)
-    batches, _ = recordset.parse(kept)
-    offsets = [batch["offset"] for batch in batches]
-    assert len(offsets) < len(recordset.parse(records)[0])
-    assert times_of(entries, offsets) == [now + offset for offset in offsets]
-    assert sum(map(len, entries)) == len(offsets)
-
-
 def test_answers_of_a_session_have_their_append_times(broker, connection):
     topic = new_topic(connection)
     fill(broker, connection, topic, [broker_time(broker)])
@@ -269,18 +238,18 @@ def test_answers_of_a_session_have_their_append_times(broker, connection):
     assert frame == ask(connection, topic, session_epoch=1, asks=False)
 
 
-@pytest.mark.parametrize("version", all_versions("Fetch"))
-def test_who_does_not_ask_is_not_told(broker, connection, version):
+def test_who_does_not_ask_is_not_told(broker, connection):
     topic = new_topic(connection)
     fill(broker, connection, topic, [broker_time(broker)])
-    named = asking.topic_id_of(connection, topic) if version >= 13 else topic
-    key, flexible, body = wire.encode_request("Fetch", version, fetch_fields(named))
-    frame = connection.ask_raw(key, version, body, flexible=flexible)
-    assert TAG[1:] not in frame
-    partition = wire.decode_answer("Fetch", version, frame)["responses"][0]["partitions"][0]
-    assert partition["records"]
-    end = bytes(partition["records"]) + (b"\0\0\0" if flexible else b"")
-    assert frame.endswith(end)
+    for version in all_versions("Fetch"):
+        named = asking.topic_id_of(connection, topic) if version >= 13 else topic
+        key, flexible, body = wire.encode_request("Fetch", version, fetch_fields(named))
+        frame = connection.ask_raw(key, version, body, flexible=flexible)
+        assert TAG[1:] not in frame
+        partition = wire.decode_answer("Fetch", version, frame)["responses"][0]["partitions"][0]
+        assert partition["records"]
+        end = bytes(partition["records"]) + (b"\0\0\0" if flexible else b"")
+        assert frame.endswith(end)
 
 
 def test_append_times_that_cannot_be_read_fail_the_partition_alone(broker, connection):

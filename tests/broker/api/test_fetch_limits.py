@@ -1,6 +1,7 @@
 """Fetch at its edges: what comes between the read and the wait, and a second partition's share."""
 
 import asyncio
+import itertools
 import types
 
 import pytest
@@ -43,9 +44,8 @@ async def test_what_is_appended_before_the_wait_begins_wakes_it(tmp_path):
 @pytest.mark.parametrize("version", [3, 4, 11, 12])
 def test_a_second_partition_sends_whole_batches_or_nothing(connection, version):
     """From version 3 on a first batch that does not fit is left out: half of one is an error to Java."""
-    first, second = asking.new_name(), asking.new_name()
+    first, second = asking.new_topic(connection), asking.new_topic(connection)
     for topic in (first, second):
-        asking.create(connection, topic)
         asking.produce(connection, topic, asking.batch_of("x" * 1000))
     asked = asking.fetch_fields(first, max_bytes=1_100)
     asked["topics"] += asking.fetch_fields(second)["topics"]
@@ -60,13 +60,9 @@ def test_a_second_partition_sends_whole_batches_or_nothing(connection, version):
 @pytest.mark.parametrize("version", [0, 4, 12])
 def test_a_partition_named_twice_is_answered_once_as_kafka_does(connection, version):
     """By its last naming, in the place of its first; a topic left without partitions is left out."""
-    first, second = asking.new_name(), asking.new_name()
-    for topic in (first, second):
-        asking.create(connection, topic, partitions=2)
-        for partition in range(2):
-            for text in ("a", "b"):
-                data = asking.batch_of(text)
-                asking.produce(connection, topic, data, partition=partition)
+    first, second = (asking.new_topic(connection, partitions=2) for _ in range(2))
+    for topic, partition, text in itertools.product((first, second), range(2), "ab"):
+        asking.produce(connection, topic, asking.batch_of(text), partition=partition)
     topics = [
         asking.fetch_fields(topic, offset, partition=partition)["topics"][0]
         for topic, offset, partition in [

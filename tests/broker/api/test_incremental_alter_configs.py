@@ -29,11 +29,6 @@ POLICY_VIOLATION = 44
 SET, DELETE, APPEND, SUBTRACT = range(4)
 
 
-@pytest.fixture
-def topic(connection):
-    return new_topic(connection)
-
-
 def value_of(connection, name, setting, kind=TOPIC):
     answer = connection.ask(
         "DescribeConfigs",

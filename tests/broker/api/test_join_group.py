@@ -298,7 +298,7 @@ def test_who_joins_waits_for_the_group_to_be_read(tmp_path):
                 assert fetched(connection, "loaded", "t")[3] == LOAD_IN_PROGRESS
         assert not joining.done()
         coordinator.ownership.begin_alone(0)
-        broker._loop.call_soon_threadsafe(coordinator._loader.carry_out, ())
+        broker._loop.call_soon_threadsafe(coordinator.loader.carry_out, ())
         assert joining.result(60)["error_code"] == NONE
         coordinator.ownership.begin_alone(50)
         assert two.join_now()["error_code"] == LOAD_IN_PROGRESS  # after some seconds

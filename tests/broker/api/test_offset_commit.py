@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.broker.asking import all_versions, create, new_name
+from tests.broker.asking import all_versions, create, new_name, new_topic
 from tests.broker.inside import Inside
 from tests.broker.members import (
     LOAD_IN_PROGRESS,
@@ -26,13 +26,6 @@ INVALID_SIZE = 28
 UNKNOWN_MEMBER_ID, REBALANCE_IN_PROGRESS = 25, 27
 NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND, GROUP_SUBSCRIBED_TO_TOPIC = 68, 69, 86
 DAY_MS = 86_400_000
-
-
-@pytest.fixture
-def topic(connection):
-    name = new_name("committed")
-    create(connection, name)
-    return name
 
 
 @pytest.mark.parametrize("version", all_versions("OffsetCommit"))
@@ -78,30 +71,26 @@ def test_what_is_refused(broker, connection, topic):
     two.close()
 
 
-def test_offsets_are_deleted_where_nobody_reads(broker, connection, topic):
-    def delete(group, *names):
-        answer = connection.ask(
-            "OffsetDelete",
-            0,
-            group_id=group,
-            topics=[{"name": name, "partitions": [{"partition_index": 0}]} for name in names],
-        )
-        codes = [one["partitions"][0]["error_code"] for one in answer["topics"]]
-        return answer["error_code"] or codes
+def deleted(connection, group, *names):
+    """The error of a deletion of offsets, or those of its topics, each of which names one twice."""
+    topics = [{"name": name, "partitions": [{"partition_index": 0}] * 2} for name in names]
+    answer = connection.ask("OffsetDelete", 0, group_id=group, topics=topics)
+    for one in answer["topics"]:
+        assert [each["partition_index"] for each in one["partitions"]] == [0]
+    codes = [one["partitions"][0]["error_code"] for one in answer["topics"]]
+    return answer["error_code"] or codes
 
-    group, other = new_name("group"), new_name("other")
-    create(connection, other)
-    assert delete(group, topic) == GROUP_ID_NOT_FOUND
+
+def test_offsets_are_deleted_where_nobody_reads(broker, connection, topic):
+    group, other = new_name("group"), new_topic(connection)
+    assert deleted(connection, group, topic) == GROUP_ID_NOT_FOUND
     commit(connection, group, topic, 1)
     commit(connection, group, other, 2)
     one = RawMember(broker, group)
     one.protocols = [("range", _subscription(topic))]
     settled(one)
-    assert delete(group, topic, other, "not-there") == [
-        GROUP_SUBSCRIBED_TO_TOPIC,
-        NONE,
-        UNKNOWN_TOPIC,
-    ]
+    codes = deleted(connection, group, topic, other, "not-there")
+    assert codes == [GROUP_SUBSCRIBED_TO_TOPIC, NONE, UNKNOWN_TOPIC]
     assert all_fetched(connection, group) == {(topic, 0): 1}
     answer = connection.ask("DeleteGroups", 2, groups_names=[group, "not-there"])
     codes = [each["error_code"] for each in answer["results"]]
@@ -112,19 +101,13 @@ def test_offsets_are_deleted_where_nobody_reads(broker, connection, topic):
     one.close()
 
 
-def _ask_to_delete(connection, group, *names):
-    topics = [{"name": name, "partitions": [{"partition_index": 0}] * 2} for name in names]
-    return connection.ask("OffsetDelete", 0, group_id=group, topics=topics)
-
-
 def test_an_empty_group_goes_with_its_last_offset(connection, topic):
     group = new_name("group")
     commit(connection, group, topic, 1)
     assert state_of(connection, group) == "Empty"
-    answer = _ask_to_delete(connection, group, topic)
-    assert answer["topics"][0]["partitions"] == [{"partition_index": 0, "error_code": NONE}]
+    assert deleted(connection, group, topic) == [NONE]
     assert state_of(connection, group) == "Dead"
-    assert _ask_to_delete(connection, group, topic)["error_code"] == GROUP_ID_NOT_FOUND
+    assert deleted(connection, group, topic) == GROUP_ID_NOT_FOUND
 
 
 def test_offsets_of_consumers_that_are_not_understood_stay(broker, connection, topic):
@@ -134,16 +117,13 @@ def test_offsets_of_consumers_that_are_not_understood_stay(broker, connection, t
     one.protocols = [("range", b"\0\0\0\0\0\0")]
     assert one.join_now()["error_code"] == NONE
     for _ in ("before the assignment", "after it"):
-        answer = _ask_to_delete(connection, group, topic)
-        assert answer["error_code"] == NONE
-        codes = [each["error_code"] for each in answer["topics"][0]["partitions"]]
-        assert codes == [GROUP_SUBSCRIBED_TO_TOPIC]
+        assert deleted(connection, group, topic) == [GROUP_SUBSCRIBED_TO_TOPIC]
         one.sync_now({})
     one.close()
     other = RawMember(broker, new_name("group"))
     other.kind = "connect"
     other.join_now()
-    assert _ask_to_delete(connection, other.group, topic)["error_code"] == NON_EMPTY_GROUP
+    assert deleted(connection, other.group, topic) == NON_EMPTY_GROUP
     other.close()
 
 
@@ -177,15 +157,15 @@ def _subscription(*topics):
     return b"\0\0" + len(topics).to_bytes(4, "big") + names + b"\xff\xff\xff\xff"
 
 
-def test_offsets_expire_when_nobody_is_left(start):
-    broker = start(
-        {
-            "clock": "manual",
-            "clock.scope": "all",
-            "control.listener": "127.0.0.1:0",
-            "group.max.session.timeout.ms": "2000000000",
-        }
-    )
+@pytest.fixture
+def manual(start):
+    """A broker whose groups live by a manual clock, and whose members may be silent for weeks."""
+    settings = {"clock.scope": "all", "group.max.session.timeout.ms": "2000000000"}
+    return start({"clock": "manual", **settings})
+
+
+def test_offsets_expire_when_nobody_is_left(manual):
+    broker = manual
     with broker.connect() as connection:
         create(connection, "t")
         commit(connection, "alone", "t", 1)
@@ -205,13 +185,8 @@ def test_offsets_expire_when_nobody_is_left(start):
         assert all_fetched(connection, "live") == {("t", 0): 3}
         broker.clock.step(DAY_MS + 600_000)
         eventually(lambda: all_fetched(connection, "live") == {})
-        listed = connection.ask("ListGroups", 5, states_filter=[], types_filter=["Classic"])
-        eventually(
-            lambda: (
-                connection.ask("ListGroups", 5, states_filter=[], types_filter=[])["groups"] == []
-            )
-        )
-        assert listed["error_code"] == NONE
+        asked = {"states_filter": [], "types_filter": []}
+        eventually(lambda: connection.ask("ListGroups", 5, **asked)["groups"] == [])
         member.close()
 
 
@@ -234,16 +209,9 @@ def test_a_group_that_cannot_be_written_keeps_no_other_from_expiring(tmp_path):
         assert [all_fetched(connection, group) for group in groups] == [{("t", 0): 1}, {}, {}, {}]
 
 
-def test_what_a_stable_group_reads_no_longer_expires(start):
+def test_what_a_stable_group_reads_no_longer_expires(manual):
     """Of other topics what was committed too long ago goes, by the time it was committed with."""
-    broker = start(
-        {
-            "clock": "manual",
-            "clock.scope": "all",
-            "control.listener": "127.0.0.1:0",
-            "group.max.session.timeout.ms": "2000000000",
-        }
-    )
+    broker = manual
     with broker.connect() as connection:
         for name in ("read", "left", "old"):
             create(connection, name)
@@ -279,8 +247,8 @@ def test_a_commit_waits_for_its_group_to_be_read(tmp_path):
             for _ in range(20):
                 assert fetched(other, "g", "t")[3] == LOAD_IN_PROGRESS
             assert not answer.done()
-            running = asyncio.run_coroutine_threadsafe(coordinator._loader.run(), broker._loop)
-            broker._loop.call_soon_threadsafe(coordinator._loader.carry_out, reading)
+            running = asyncio.run_coroutine_threadsafe(coordinator.loader.run(), broker._loop)
+            broker._loop.call_soon_threadsafe(coordinator.loader.carry_out, reading)
             assert answer.result(60) == NONE
         assert fetched(other, "g", "t")[0] == 2
         running.cancel()

@@ -7,57 +7,30 @@ from __future__ import annotations
 
 import uuid
 from contextlib import contextmanager
-from types import SimpleNamespace
 
 import pytest
 
 from tests.broker.api import both_paths
 from tests.broker.raw import request
 from tidelog.broker.api import offset_commit_single
-from tidelog.broker.clock import ManualClock
 from tidelog.broker.groups.members import Member
 from tidelog.broker.groups.messages import State
 from tidelog.broker.groups.store import StoredGroup
-from tidelog.broker.metrics.counters import Metrics
-from tidelog.broker.node import Node
-from tidelog.config import load, topic_config
+from tidelog.config import topic_config
 from tidelog.protocol.errors import KafkaStorageError, MessageTooLarge
-from tidelog.protocol.message import read_request_header
-from tidelog.storage.directory.store import LogStore
 
 VERSIONS = range(5, 10)
-NOW_MS = 1_700_000_000_000
 OFFSETS = "__consumer_offsets"
-PARTITIONS = {"plain": 2, OFFSETS: 4}
+TOPICS = {"plain": (uuid.UUID(int=1), 2), OFFSETS: (uuid.UUID(int=2), 4)}
 NONE, ILLEGAL_GENERATION, MESSAGE_TOO_LARGE_FOR_A_COMMIT, NOT_COORDINATOR = 0, 22, 28, 16
 
 
 @contextmanager
 def node_at(directory):
-    config = load(None, {}, {"log.dirs": str(directory), "clock.scope": "all"})
-    store = LogStore([directory], default_config=config.topic_defaults)
-    store.open(NOW_MS)
-    topics = {
-        name: (uuid.UUID(int=number), count)
-        for number, (name, count) in enumerate(PARTITIONS.items(), 1)
-    }
-    image = both_paths.image_of(config.cluster.node_id, topics)
-    node = Node(
-        config,
-        ManualClock(NOW_MS),
-        store,
-        SimpleNamespace(image=image, node_id=config.cluster.node_id),
-        Metrics(),
-    )
-    for number, (name, count) in enumerate(PARTITIONS.items(), 1):
-        for index in range(count):
-            settings = topic_config(config, {})
-            store.create_partition(name, uuid.UUID(int=number), index, settings, NOW_MS)
-    _let_in(node, "stable", State.STABLE)
-    _let_in(node, "completing", State.COMPLETING)
-    yield node
-    node.pools.stop()
-    store.close()
+    with both_paths.node_with(directory, TOPICS, **{"clock.scope": "all"}) as node:
+        _let_in(node, "stable", State.STABLE)
+        _let_in(node, "completing", State.COMPLETING)
+        yield node
 
 
 def _let_in(node, group_id, state):
@@ -205,14 +178,8 @@ def test_the_unusual_is_left_alone(monkeypatch, short, ordinary, version):
 def test_a_frame_cut_anywhere_or_with_a_byte_changed(monkeypatch, short, ordinary, version):
     asked = fields(note="n", **of_member("stable", "two", instance="i" if version >= 7 else None))
     frame = request("OffsetCommit", version, **asked)
-    start = read_request_header(frame).body_offset
-    for end in range(start, len(frame)):
-        both(monkeypatch, short, ordinary, frame[:end])
-    for position in range(start, len(frame)):
-        for value in (0, 1, 2, 127, 128, 255):
-            changed = frame[:position] + bytes((value,)) + frame[position + 1 :]
-            both(monkeypatch, short, ordinary, changed)
-    both(monkeypatch, short, ordinary, frame + b"more")
+    for each in both_paths.damaged(frame):
+        both(monkeypatch, short, ordinary, each)
 
 
 @pytest.mark.parametrize("version", range(5))

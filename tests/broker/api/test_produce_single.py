@@ -6,8 +6,6 @@ Two nodes with logs of their own get the same frames; one of them may take the f
 from __future__ import annotations
 
 import uuid
-from contextlib import contextmanager
-from types import SimpleNamespace
 
 import pytest
 
@@ -15,16 +13,9 @@ from tests.broker.api import both_paths
 from tests.broker.asking import batch_of, produce_fields, records_for
 from tests.broker.raw import request
 from tidelog.broker.api import produce_single
-from tidelog.broker.clock import ManualClock
-from tidelog.broker.metrics.counters import Metrics
-from tidelog.broker.node import Node
-from tidelog.config import load, topic_config
 from tidelog.protocol.errors import UnknownTopicOrPartition
-from tidelog.protocol.message import read_request_header
-from tidelog.storage.directory.store import LogStore
 
 VERSIONS = range(3, 13)
-NOW_MS = 1_700_000_000_000
 OFFSETS = "__consumer_offsets"
 IDS = {
     "plain": uuid.UUID(int=1),
@@ -33,34 +24,13 @@ IDS = {
     OFFSETS: uuid.UUID(int=4),
 }
 SETTINGS = {
-    "plain": {},
     "stamped": {"message.timestamp.type": "LogAppendTime"},
     "strict": {"min.insync.replicas": "2"},
-    OFFSETS: {},
 }
 
 
-@contextmanager
 def node_at(directory):
-    config = load(None, {}, {"log.dirs": str(directory)})
-    store = LogStore([directory], default_config=config.topic_defaults)
-    store.open(NOW_MS)
-    image = both_paths.image_of(config.cluster.node_id, {name: (IDS[name], 2) for name in IDS})
-    node = Node(
-        config,
-        ManualClock(NOW_MS),
-        store,
-        SimpleNamespace(image=image, node_id=config.cluster.node_id),
-        Metrics(),
-    )
-    for name, topic_id in IDS.items():
-        for index in range(2):
-            store.create_partition(
-                name, topic_id, index, topic_config(config, SETTINGS[name]), NOW_MS
-            )
-    yield node
-    node.pools.stop()
-    store.close()
+    return both_paths.node_with(directory, {name: (IDS[name], 2) for name in IDS}, SETTINGS)
 
 
 @pytest.fixture
@@ -141,14 +111,8 @@ def test_the_unusual_is_left_alone(monkeypatch, short, ordinary, version):
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_frame_cut_anywhere_or_with_a_byte_changed(monkeypatch, short, ordinary, version):
     frame = request("Produce", version, **produce_fields("plain", batch_of("a"), acks=1))
-    start = read_request_header(frame).body_offset
-    for end in range(start, len(frame)):
-        both(monkeypatch, short, ordinary, frame[:end])
-    for position in range(start, len(frame)):
-        for value in (0, 1, 2, 127, 128, 255):
-            changed = frame[:position] + bytes((value,)) + frame[position + 1 :]
-            both(monkeypatch, short, ordinary, changed)
-    both(monkeypatch, short, ordinary, frame + b"more")
+    for each in both_paths.damaged(frame):
+        both(monkeypatch, short, ordinary, each)
 
 
 @pytest.mark.parametrize("version", [0, 1, 2, 13])

@@ -40,11 +40,6 @@ def pipe(broker):
         yield pipe
 
 
-@pytest.fixture
-def topic(connection):
-    return new_topic(connection)
-
-
 def wait_fields(topic, offset=0, *, max_wait_ms=LONG_MS, min_bytes=1, **more):
     return fetch_fields(topic, offset, max_wait_ms=max_wait_ms, min_bytes=min_bytes, **more)
 
@@ -372,6 +367,7 @@ def test_peers_that_never_stop_sending_take_turns_with_the_others(broker, connec
 class TestManyConnections:
     COUNT = 2_100
 
+    @pytest.mark.slow
     def test_idle_and_waiting_connections_cost_nothing(self, start):
         """2,100 connections, half of them with a waiting fetch: no CPU, little memory, woken at once."""
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -420,6 +416,7 @@ class TestManyConnections:
             for pipe in waiting:
                 assert pipe.pull()[1]["responses"][0]["partitions"][0]["records"]
 
+    @pytest.mark.slow
     def test_idle_connections_are_closed(self, start):
         """A waiting fetch and half a request: the one is served, the other counts as silence."""
         broker = start({"connections.max.idle.ms": 15_000})  # longer than a machine stands still
@@ -483,6 +480,7 @@ class TestManyConnections:
 
             assert eventually(is_free)
 
+    @pytest.mark.slow
     def test_connections_that_come_and_go_leave_nothing_behind(self, broker):
         def visit(_):
             with Pipe(broker) as visitor:

@@ -12,15 +12,12 @@ from tests.oracle import wire
 from tidelog.broker.garbage import Collector
 from tidelog.broker.metrics.counters import Metrics
 from tidelog.broker.network.context import CloseConnection
-from tidelog.broker.network.dispatch import Route, _encode, dispatch, handler_of
+from tidelog.broker.network.dispatch import dispatch, handler_of, wrap
 from tidelog.broker.network.turns import Turns
 from tidelog.protocol.errors import UnknownServerError
-from tidelog.protocol.message import RequestHeader, api_of, codec, read_request_header, served_apis
+from tidelog.protocol.message import api_of, codec, read_request_header, served_apis
 
 UNKNOWN_SERVER_ERROR = -1
-CASES = [
-    (api, version) for api, highest in asking.VERSIONS.items() for version in range(highest + 1)
-]
 
 
 def codes(value):
@@ -41,41 +38,47 @@ def test_the_apis_served_are_what_the_tests_know():
     assert {api.key: api.served for api in served_apis()} == known
 
 
-@pytest.mark.parametrize(("api", "version"), CASES)
-def test_an_error_nobody_foresaw_is_an_answer_with_minus_1(api, version):
-    key = wire.SCHEMAS[api][0].API_KEY
-    frame = request(api, version, **asking.BODIES[api])
-    header = read_request_header(frame)
-    declared = api_of(key)
-    body, _ = codec(declared.request, version).decode(frame, header.body_offset)
-    answer = handler_of(declared).refuse(body, UnknownServerError("a test"))
-    encoded = codec(declared.response, version).encode(answer)
-    flexible = wire.SCHEMAS[api][1].flexible_version_q(version) and api != "ApiVersions"
-    told = wire.decode_answer(api, version, (b"\0" if flexible else b"") + bytes(encoded))
-    assert UNKNOWN_SERVER_ERROR in set(codes(told))
+@pytest.mark.parametrize("api", asking.VERSIONS)
+def test_an_error_nobody_foresaw_is_an_answer_with_minus_1(api):
+    declared = api_of(wire.SCHEMAS[api][0].API_KEY)
+    for version in asking.all_versions(api):
+        frame = request(api, version, **asking.BODIES[api])
+        header = read_request_header(frame)
+        body, _ = codec(declared.request, version).decode(frame, header.body_offset)
+        answer = handler_of(declared).refuse(body, UnknownServerError("a test"))
+        encoded = codec(declared.response, version).encode(answer)
+        flexible = wire.SCHEMAS[api][1].flexible_version_q(version) and api != "ApiVersions"
+        told = wire.decode_answer(api, version, (b"\0" if flexible else b"") + bytes(encoded))
+        assert UNKNOWN_SERVER_ERROR in set(codes(told)), version
 
 
-def test_an_answer_that_cannot_be_encoded_closes_and_is_counted(caplog):
-    node = SimpleNamespace(metrics=Metrics())
-
-    def broken(_response):
-        raise ValueError("no place for it")
-
-    route = Route("metadata", None, SimpleNamespace(encode_parts=broken), None, None)
-    with pytest.raises(CloseConnection):
-        _encode(node, route, RequestHeader(3, 9, 1, "c", 0), None, 0.0)
-    assert node.metrics.unexpected_errors == 1
-    assert "no place for it" in caplog.text
-
-
-def test_what_follows_a_request_in_its_frame_is_left_alone():
-    """As Kafka does; a client may pad."""
-    node = SimpleNamespace(
+@pytest.fixture
+def node():
+    return SimpleNamespace(
         metrics=Metrics(),
         clock=SimpleNamespace(monotonic_s=lambda: 0.0),
         turns=Turns(lambda: 0.0, Collector(lambda: 0.0)),
         metadata=SimpleNamespace(image=SimpleNamespace(quotas={})),
     )
-    connection = SimpleNamespace(client_id=None, software="", is_guest=False)
-    frame = request("ApiVersions", 3, **asking.SOFTWARE) + b"more"
-    assert dispatch(node, connection, frame)
+
+
+CONNECTION = SimpleNamespace(client_id=None, software="", is_guest=False)
+
+
+def test_an_answer_that_cannot_be_encoded_closes_and_is_counted(node, caplog):
+    def broken(*_):
+        raise ValueError("no place for it")
+
+    codec = SimpleNamespace(encode_parts=broken, encode_in_steps=broken)
+    wrap(lambda route: route._replace(response=codec))
+    try:
+        with pytest.raises(CloseConnection):
+            dispatch(node, CONNECTION, request("ApiVersions", 3, **asking.SOFTWARE))
+    finally:
+        wrap(None)
+    assert node.metrics.unexpected_errors == 1
+
+
+def test_what_follows_a_request_in_its_frame_is_left_alone(node):
+    """As Kafka does; a client may pad."""
+    assert dispatch(node, CONNECTION, request("ApiVersions", 3, **asking.SOFTWARE) + b"more")

@@ -82,19 +82,17 @@ def test_what_somebody_still_refers_to_stays(clock):
     assert kept.clock is clock
 
 
-def test_a_long_request_is_freed_after_its_answer(tmp_path, monkeypatch):
-    names, seen, free = [f"g{number}" for number in range(20_000)], [], Leftovers._free
+def test_a_long_request_is_taken_after_its_answer(tmp_path, monkeypatch):
+    names, taken, take = [f"g{number}" for number in range(20_000)], [], Leftovers.take
 
-    def watched(leftovers):
-        seen.append(max(map(len, leftovers._lists)))
-        free(leftovers)
+    def noted(leftovers, *messages):
+        taken.extend(messages)
+        take(leftovers, *messages)
 
-    monkeypatch.setattr(Leftovers, "_free", watched)
-    with Inside(tmp_path) as broker:
-        leftovers = broker.node.turns.leftovers
-        with broker.connect() as connection:
-            answer = connection.ask("DeleteGroups", 1, groups_names=names)
-            assert len(answer["results"]) == len(names)
-            connection.ask("ApiVersions", 0)
-        assert seen[0] == len(names)
-        assert not broker.call(lambda: leftovers._lists)
+    monkeypatch.setattr(Leftovers, "take", noted)
+    with Inside(tmp_path) as broker, broker.connect() as connection:
+        answer = connection.ask("DeleteGroups", 1, groups_names=names)
+        assert len(answer["results"]) == len(names)
+        connection.ask("ApiVersions", 0)
+    requests = [each for each in taken if isinstance(each, DeleteGroupsRequest)]
+    assert [each.groups_names for each in requests] == [names]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from contextlib import ExitStack
-from types import SimpleNamespace
 
 import pytest
 
@@ -19,10 +18,6 @@ from tests.broker.conftest import healthy
 from tests.broker.network.accepting.test_admission import seconds_to_serve
 from tests.broker.raw import Pipe
 from tests.oracle import recordset
-from tidelog.broker.memory.memory import Memory
-from tidelog.broker.metrics.counters import Metrics
-from tidelog.broker.network.accepting.connections import Connections
-from tidelog.config import BrokerConfig
 
 THROTTLING_QUOTA_EXCEEDED = 89
 SESSIONS = "kafka_server_fetchsessioncache_numincrementalfetchsessions"
@@ -272,26 +267,6 @@ class TestConnections:
             assert described(connection)
         assert seconds_to_serve(broker, 8) >= 0.75
         assert broker.metric("tidelog_connections_delayed_total") >= 1
-
-    def test_a_muted_connection_is_not_idle(self):
-        """Of two that have long been silent the one that waits for its quota stays."""
-        expired = []
-
-        class Silent:
-            last_active_s, is_busy, listener = 0.0, False, None
-
-            def __init__(self, is_muted):
-                self.is_muted = is_muted
-
-            def expire(self):
-                expired.append(self)
-
-        settings = SimpleNamespace(broker=BrokerConfig())
-        connections = Connections(settings, Metrics(), Memory(BrokerConfig()))
-        muted, idle = Silent(is_muted=True), Silent(is_muted=False)
-        connections._open |= {muted, idle}
-        assert connections.close_idle(SimpleNamespace(monotonic_s=lambda: 1e6)) == 1
-        assert expired == [idle]
 
     def test_a_muted_connection_is_served_when_it_has_waited(self, start):
         broker = start({"connections.max.idle.ms": HELD_MS})

@@ -127,6 +127,16 @@ def test_a_rate_that_is_exceeded_for_long_keeps_no_broker_out():
     assert cluster.come().is_guest
 
 
+def test_a_muted_connection_is_not_idle():
+    """Of two that have long been silent the one that waits for its quota stays."""
+    cluster = Cluster(0)
+    muted, idle = cluster.come(), cluster.come()
+    muted.is_muted, muted.is_busy, idle.is_busy = True, False, False
+    assert cluster.connections.close_idle(SimpleNamespace(monotonic_s=lambda: 1e6)) == 1
+    assert (muted.is_expired, idle.is_expired) == (False, True)
+
+
+@pytest.mark.slow
 def test_a_follower_connects_although_clients_hold_every_connection(tmp_path):
     brokers = Brokers(tmp_path)
     brokers.start(1, 2, settings={"max.connections": MOST})

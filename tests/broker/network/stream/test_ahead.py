@@ -13,6 +13,7 @@ from tests.broker import raw
 from tests.broker.asking import produce_fields
 from tests.broker.replicas.inside import batch, brokers, eventually
 from tidelog.broker.api import produce_single
+from tidelog.broker.network import dispatch
 from tidelog.broker.network.context import CloseConnection, Later
 from tidelog.broker.network.stream import ahead
 from tidelog.broker.network.stream.ahead import MOST_AHEAD, Served, serve_ahead
@@ -274,8 +275,8 @@ async def test_the_checks_here_fail_if_requests_are_served_behind_what_is_not_st
             return Later(task, task.result)
         return answer
 
-    monkeypatch.setattr("tidelog.broker.network.dispatch._routes", {})
     monkeypatch.setattr(produce_single, "shortcut", first_waits)
+    dispatch.wrap(None)  # routes are made anew
     async with nobody_fetches(tmp_path) as three:
         for is_planted in (False, True):
             if is_planted:
@@ -285,3 +286,5 @@ async def test_the_checks_here_fail_if_requests_are_served_behind_what_is_not_st
                 peer.send(*(request(number=number) for number in (1, 2, 3)))
                 await eventually(lambda: 2 in order)
                 assert (3 in order) == is_planted
+    monkeypatch.undo()
+    dispatch.wrap(None)

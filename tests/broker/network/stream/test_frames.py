@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-
 import pytest
 
 from tests.broker.raw import frame
@@ -21,7 +19,7 @@ PRODUCE = b"\0\0"  # the API key: only Produce may be as large as this
 class Receiver:
     """A connection's two parts, fed as the connection feeds them."""
 
-    def __init__(self, share, resumed=None):
+    def __init__(self, share):
         self.frames = Frames()
         self.resumed = []
         self.held = Held(share, self.frames, lambda: self.resumed.append(self))
@@ -48,22 +46,6 @@ class Receiver:
         assert self.frames.waiting_bytes == 0
         self.held.update()
         return found
-
-
-@pytest.mark.parametrize("seed", range(8))
-def test_any_cut_of_the_stream_gives_the_same_frames(seed):
-    chance, share = random.Random(seed), Share(16 * MIB)
-    sizes = [chance.choice((8, 100, 20_000, 70_000, MIB, 5 * MIB)) for _ in range(12)]
-    sent = [PRODUCE + chance.randbytes(size - 2) for size in sizes]
-    stream = b"".join(map(frame, sent))
-    receiver, got, position = Receiver(share), [], 0
-    while position < len(stream):
-        size = chance.choice((1, 3, 4, 1_000, 65_536, 262_144, 7 * MIB))
-        assert receiver.take(stream[position : position + size])
-        position += size
-        got += receiver.serve()
-    assert got == sent
-    assert share.reserved_bytes == 0
 
 
 def test_a_large_frame_is_reserved_whole_and_a_small_one_as_it_arrives():
@@ -132,6 +114,50 @@ def test_so_many_wait_that_nobody_could_go_on():
                 receiver.take(frame(b"\0" * (2 * MIB))[262_144:])
                 served += len(receiver.serve())
     assert share.reserved_bytes == 0
+
+
+OTHERS = 2 * MIB - 400_000
+
+
+@pytest.fixture
+def crowded():
+    """A share with room for one frame of 300 kB or less: others have the rest."""
+    share = Share(2 * MIB)
+    share.add(OTHERS)
+    return share
+
+
+def test_a_connection_that_waits_for_what_it_holds_itself_counts_it_once(crowded):
+    receiver = Receiver(crowded)
+    frames, held = receiver.frames, receiver.held
+    assert receiver.take(frame(bytes(200_000)))
+    held.serving_bytes = len(frames.pop())
+    held.update()
+    following = frame(bytes(300_000))
+    assert receiver.take(following[:1_000])
+    assert held.is_waiting
+    held.served()
+    assert not held.is_waiting
+    receiver.take(following[1_000:])
+    frames.pop()
+    held.update()
+    held.close()
+    assert crowded.reserved_bytes == OTHERS
+
+
+def test_a_large_frame_reserves_nothing_behind_what_may_last(crowded):
+    receiver = Receiver(crowded)
+    receiver.held.is_behind = True
+    assert receiver.take(frame(bytes(100)) + frame(bytes(300_000))[:1_000])
+    assert crowded.reserved_bytes == OTHERS + 100 + 1_000
+    receiver.held.is_behind = False
+    assert receiver.held.update()
+    assert crowded.reserved_bytes == OTHERS + 100 + 1_000, "a request before it waits"
+    receiver.frames.pop()
+    assert receiver.held.update()
+    assert crowded.reserved_bytes == OTHERS + 300_004
+    receiver.held.close()
+    assert crowded.reserved_bytes == OTHERS
 
 
 class TestStalled:
