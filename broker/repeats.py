@@ -3,7 +3,7 @@
 A client that asks blindly for an API or a version connects again at once, thousands of times. Of what has
 the same source and the same text the first `SHOWN` in a span of `SPAN_S` are to be logged, and then, once
 the span is over, how many more there were. Clients choose texts, and have many addresses: what comes when
-`_MOST_KEYS` are known counts as one text more.
+`MOST_KEYS` are known counts as one text more.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ SHOWN: Final = 10
 SPAN_S: Final = 60.0
 OTHERS: Final = "more than are told apart"
 """The source and the text of what comes when there are too many."""
-_MOST_KEYS = 4_000  # sources and texts that are told apart
+MOST_KEYS = 4_000  # sources and texts that are told apart
 
 
 class Repeated(NamedTuple):
@@ -35,7 +35,7 @@ class Repeats:
     def is_shown(self, source: str, text: str, now_s: float) -> bool:
         """Counts a text at a time of the monotonic clock; returns whether to log it."""
         key = (source, text)
-        if key not in self._since_s and len(self._since_s) >= _MOST_KEYS:
+        if key not in self._since_s and len(self._since_s) >= MOST_KEYS:
             key = (OTHERS, OTHERS)
         self._since_s.setdefault(key, now_s)
         times = self._times[key] = self._times.get(key, 0) + 1

@@ -174,7 +174,7 @@ async def _run(config: BrokerConfig, clock: Clock, faults: Faults | None) -> int
 async def _serve(node: Node, stop: asyncio.Event, started_s: float, faults: Faults | None) -> None:
     """Listens, prints the ready line, and serves until the broker is told to stop."""
     loop = asyncio.get_running_loop()
-    servers, bound = await _bound_servers(node), node.listeners
+    servers, bound = await bound_servers(node), node.listeners
     http_socket, control_socket = await node.pools.topics.run(_own_sockets, node.config)
     rounds, compaction = Rounds(node), CompactionRounds(node)
     # HTTP answers while the broker still waits to be unfenced, and says so.
@@ -271,7 +271,7 @@ def _begin_chores(
     ]
 
 
-async def _bound_servers(node: Node) -> list[asyncio.Server]:
+async def bound_servers(node: Node) -> list[asyncio.Server]:
     """Binds every listener for clients; nobody can connect before its server is started.
 
     What a broker knows before it is unfenced would mislead clients.

@@ -277,7 +277,7 @@ async def _connected(make: Callable[[], Any], host: str, port: int, **options: A
     return (await loop.create_connection(make, host, port, **options))[1]
 
 
-_dial: Callable[..., Awaitable[Any]] = _connected
+current_dial: Callable[..., Awaitable[Any]] = _connected
 
 
 def dial_by(dial: Callable[..., Awaitable[Any]] | None) -> None:
@@ -285,8 +285,8 @@ def dial_by(dial: Callable[..., Awaitable[Any]] | None) -> None:
 
     It has the arguments and the result of `loop.create_connection`, without the transport.
     """
-    global _dial  # noqa: PLW0603 - one hook in the process, as there is one network
-    _dial = dial or _connected
+    global current_dial  # noqa: PLW0603 - one hook in the process, as there is one network
+    current_dial = dial or _connected
 
 
 async def open_connection(
@@ -311,7 +311,7 @@ async def open_connection(
     try:
         async with asyncio.timeout(timeout_s):
             await access.prepare_on(loop)
-            made = await _dial(
+            made = await current_dial(
                 lambda: AsyncConnection(address, client_id, access, room, tags),
                 host,
                 port,

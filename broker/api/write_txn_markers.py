@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from tidelog.storage.log.partition import Appended
 
 _API = "write_txn_markers"
-_AT_ONCE = 64
+AT_ONCE = 64
 """So many markers are begun before others get a turn of the loop."""
 
 
@@ -83,8 +83,8 @@ async def handle(
     ordered = [each for topics in writes for topic in topics for each in topic]
     not_opened = await node.openings.open((each.topic, each.index) for each in ordered)
     allowed = await _allowed(node, context, ordered)
-    for first in range(0, len(allowed), _AT_ONCE):
-        some = allowed[first : first + _AT_ONCE]
+    for first in range(0, len(allowed), AT_ONCE):
+        some = allowed[first : first + AT_ONCE]
         per_partition(node, _API, some, partial(_begin, node, not_opened), _failed_write)
         await asyncio.sleep(0)
     pending = [each for each in allowed if each.pending is not None]

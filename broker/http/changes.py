@@ -116,7 +116,7 @@ def add_changes(app: Any, web: Any, node: Node) -> None:
 
 def _handler(node: Node, route: _Route, web: Any) -> Callable[[Any], Awaitable[Any]]:
     async def handle(request: Any) -> Any:
-        host = _local_peer(request)
+        host = local_peer(request)
         refuse_pages(request.headers, checks_host=True)
         if request.content_type != "application/json":
             raise Refused(_FORBIDDEN, "FORBIDDEN", "a change is sent as application/json")
@@ -130,7 +130,7 @@ def _handler(node: Node, route: _Route, web: Any) -> Callable[[Any], Awaitable[A
     return handle
 
 
-def _local_peer(request: Any) -> str:
+def local_peer(request: Any) -> str:
     """Returns the address that a request came from; raises Refused unless it is this machine's."""
     peer = request.transport.get_extra_info("peername") if request.transport else None
     host = str(peer[0]) if peer else ""

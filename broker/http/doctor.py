@@ -65,7 +65,7 @@ def doctor(asked: Asked) -> dict[str, Any]:
     topic = topic_of(asked)
     names = sorted(asked.node.metadata.image.topics) if topic is None else [topic]
     node = asked.node
-    findings = [*_of_readiness(node)]
+    findings = [*of_readiness(node)]
     findings += (_shown(node, None, None, each) for each in _of_clock(node.clock_watch.status()))
     errors: list[dict[str, Any]] = []
     partitions = unread_segments = 0
@@ -145,7 +145,7 @@ def _examined(asked: Asked, topic: str, index: int, left_bytes: int) -> _Log:
     return _Log(diagnose(facts, config, readings), facts.unread_segments, read_bytes)
 
 
-def _of_readiness(node: Node) -> Iterator[dict[str, Any]]:
+def of_readiness(node: Node) -> Iterator[dict[str, Any]]:
     """Yields why /readyz is 503, as JSON."""
     for each in reasons(node):
         sentence = f"Clients are sent elsewhere (/readyz is 503): {each.line}."

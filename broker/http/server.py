@@ -50,14 +50,14 @@ class HttpServer:
         self._limits = limits
         self._runner: Any = None
         self._server: asyncio.Server | None = None
-        self._slots: Slots[Any] = Slots()
+        self.slots: Slots[Any] = Slots()
         self._look: asyncio.TimerHandle | None = None
 
     def middleware(self) -> Any:
         """Returns what answers known Host names alone, and no GET that has a body."""
 
         async def check(request: Any, handler: Any) -> Any:
-            kind = self._slots.begin(request.protocol)
+            kind = self.slots.begin(request.protocol)
             try:
                 self._check(request, kind)
                 answer = await handler(request)
@@ -65,7 +65,7 @@ class HttpServer:
                 said = {"error": refused.name, "message": str(refused)}
                 answer = self._web.json_response(said, status=refused.status, dumps=line)
             finally:
-                self._slots.end(request.protocol, asyncio.get_running_loop().time())
+                self.slots.end(request.protocol, asyncio.get_running_loop().time())
             if kind is not Kind.USUAL:
                 answer.force_close()
             return answer
@@ -117,8 +117,8 @@ class HttpServer:
             transport.abort()
             return
         now_s, host = asyncio.get_running_loop().time(), peer[0]
-        self._slots.retain(set(self._runner.server.connections))
-        taken = self._slots.take(host, self._limits.connections(), now_s)
+        self.slots.retain(set(self._runner.server.connections))
+        taken = self.slots.take(host, self._limits.connections(), now_s)
         if taken is None:
             self._limits.refused(host)
             transport.abort()
@@ -126,14 +126,14 @@ class HttpServer:
         if taken.leaves is not None:
             self._close(taken.leaves)
         protocol: asyncio.Protocol = self._runner.server()
-        self._slots.put(protocol, host, taken.kind, now_s)
+        self.slots.put(protocol, host, taken.kind, now_s)
         transport.set_protocol(protocol)
         protocol.connection_made(transport)
         if self._look is None:
             self._look_later()
 
     def _close(self, protocol: Any) -> None:
-        self._slots.remove(protocol)
+        self.slots.remove(protocol)
         protocol.force_close()
 
     def _look_later(self) -> None:
@@ -142,11 +142,11 @@ class HttpServer:
 
     def _close_silent(self) -> None:
         self._look = None
-        self._slots.retain(set(self._runner.server.connections))
+        self.slots.retain(set(self._runner.server.connections))
         oldest_s = asyncio.get_running_loop().time() - self._limits.head_timeout_s
-        for protocol in self._slots.without_request(oldest_s):
+        for protocol in self.slots.without_request(oldest_s):
             self._close(protocol)
-        if self._slots.has_silent:
+        if self.slots.has_silent:
             self._look_later()
 
 

@@ -38,14 +38,14 @@ class Cuts:
         self.brokers: frozenset[int] = frozenset()
         self.metadata = False
         self._known = metadata
-        self._lines: set[_Line] = set()
+        self.lines: set[_Line] = set()
         metadata.store = _CutStore(metadata.store, self)
         async_connection.dial_by(self._dial)
 
     def add(self, broker: int) -> None:
         """Cuts the connections to a broker, and those that are opened from now on."""
         self.brokers |= {broker}
-        for line in self._lines:
+        for line in self.lines:
             if self.is_cut(line.address):
                 line.hold()
 
@@ -54,7 +54,7 @@ class Cuts:
         self.brokers = frozenset() if broker is None else self.brokers - {broker}
         if broker is None:
             self.metadata = False
-        for line in list(self._lines):
+        for line in list(self.lines):
             if not self.is_cut(line.address):
                 line.release()
 
@@ -71,12 +71,12 @@ class Cuts:
     async def _dial(self, make: Callable[[], Any], host: str, port: int, **options: Any) -> Any:
         while self.is_cut((host, port)):  # noqa: ASYNC110 - nobody else ever waits for it
             await asyncio.sleep(_POLL_S)
-        line = _Line(make(), (host, port), self._lines)
+        line = _Line(make(), (host, port), self.lines)
         try:
             await asyncio.get_running_loop().create_connection(lambda: line, host, port, **options)
         except BaseException:
             # uvloop tells its protocol nothing of a connection that is given up when it is just made.
-            self._lines.discard(line)
+            self.lines.discard(line)
             raise
         if self.is_cut(line.address):  # since it was dialled
             line.hold()
@@ -89,7 +89,7 @@ class _Line(asyncio.BufferedProtocol):
     def __init__(self, inner: Any, address: tuple[str, int], lines: set[_Line]) -> None:
         self.inner = inner
         self.address = address
-        self._lines = lines
+        self.lines = lines
         self._transport: asyncio.Transport | None = None
         self._waiting: list[bytes] | None = None
         self._is_over = False
@@ -117,7 +117,7 @@ class _Line(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Takes the transport, and stands before it."""
         self._transport = cast("asyncio.Transport", transport)
-        self._lines.add(self)
+        self.lines.add(self)
         self.inner.connection_made(self)
 
     def get_buffer(self, sizehint: int) -> Any:
@@ -130,7 +130,7 @@ class _Line(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Passes on the end."""
-        self._lines.discard(self)
+        self.lines.discard(self)
         if not self._is_over:
             self._is_over = True
             self.inner.connection_lost(exc)

@@ -10,11 +10,10 @@ import asyncio
 import contextlib
 import socket
 import threading
-import urllib.error
-import urllib.request
 from functools import partial
 from typing import TYPE_CHECKING
 
+from tests.broker.subject import page_at
 from tests.oracle import wire
 from tidelog.broker.clock import SystemClock
 from tidelog.broker.http.application import start_http
@@ -76,12 +75,7 @@ class Inside:
 
     def page(self, path: str) -> tuple[int, str]:
         """Status and body at a path of its HTTP port."""
-        try:
-            with urllib.request.urlopen(f"http://{self.http}{path}", timeout=_PATIENCE_S) as answer:
-                return answer.status, answer.read().decode()
-        except urllib.error.HTTPError as error:
-            with error:
-                return error.code, error.read().decode()
+        return page_at(self.http, path)
 
     async def _main(self) -> None:
         self._loop = asyncio.get_running_loop()

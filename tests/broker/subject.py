@@ -7,14 +7,17 @@ polled; `eventually` does that, with a deadline.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import time
+import urllib.error
 import urllib.request
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.oracle import wire
+from tidelog.control import ControlClient
 from tidelog.process import BrokerProcess
 
 if TYPE_CHECKING:
@@ -39,6 +42,22 @@ def eventually(
         time.sleep(_POLL_S)
 
 
+def page_at(http: str, path: str) -> tuple[int, str]:
+    """Status and text at a path of an HTTP port."""
+    try:
+        with urllib.request.urlopen(f"http://{http}{path}", timeout=_PATIENCE_S) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+
+
+def json_at(http: str, path: str) -> tuple[int, Any]:
+    """Status and JSON at a path of an HTTP port."""
+    status, text = page_at(http, path)
+    return status, json.loads(text)
+
+
 class Subject(BrokerProcess):
     """A broker process and what can be seen of it."""
 
@@ -55,6 +74,14 @@ class Subject(BrokerProcess):
         url = f"http://{self.http}{path}"
         with urllib.request.urlopen(url, timeout=_PATIENCE_S) as answer:
             return answer.read().decode()
+
+    def ask_control(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
+        """The answer to a request at its control listener; raises ControlError."""
+        client = ControlClient(self.control)
+        try:
+            return client.ask(method, path, body)
+        finally:
+            client.close()
 
     def metric(self, name: str, /, **labels: str) -> float:
         """One metric, summed over the label sets that have `labels`; 0 if there is none."""

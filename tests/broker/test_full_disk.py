@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import urllib.error
-import urllib.request
 from contextlib import suppress
 
 import pytest
@@ -13,7 +11,7 @@ import pytest
 from tests.broker import asking
 from tests.broker.api.test_delete_records import ask as delete_records
 from tests.broker.asking import batch_of, create, produce, read_values
-from tests.broker.subject import Subject, eventually
+from tests.broker.subject import Subject, eventually, page_at
 
 STORAGE_ERROR = 56
 LATEST, EARLIEST = -1, -2
@@ -57,14 +55,6 @@ def free(disk):
     return volume.f_frsize * volume.f_bavail
 
 
-def readiness(broker):
-    try:
-        with urllib.request.urlopen(f"http://{broker.http}/readyz", timeout=60) as answer:
-            return answer.status, answer.read().decode()
-    except urllib.error.HTTPError as error:
-        return error.code, error.read().decode()
-
-
 def delete_topic(connection, name):
     answer = connection.ask("DeleteTopics", 5, topic_names=[name], timeout_ms=60_000)
     return answer["responses"][0]["error_code"]
@@ -82,7 +72,7 @@ def full(disk):
             create(connection, topic)
             for _ in range(25):
                 assert produce(connection, topic, batch_of("v" * 50_000))["error_code"] == 0
-        assert readiness(broker) == (200, "ready\n")
+        assert page_at(broker.http, "/readyz") == (200, "ready\n")
         fill(disk)
         assert code(connection, "kept") == STORAGE_ERROR
         yield disk, broker, connection
@@ -91,17 +81,18 @@ def full(disk):
 
 def test_a_topic_is_deleted_and_appends_go_on(full):
     disk, broker, connection = full
-    status, text = readiness(broker)
+    status, text = page_at(broker.http, "/readyz")
     assert (status, text) == (503, f"not ready: no space left in {disk / 'data'}\n")
     assert delete_topic(connection, "old") == 0
     assert not (disk / "data" / "old-0").exists()
-    eventually(lambda: readiness(broker)[0] == 200)
+    eventually(lambda: page_at(broker.http, "/readyz")[0] == 200)
     assert (disk / "data" / "reserve").stat().st_size == RESERVE_BYTES
     assert code(connection, "kept") == 0
     assert broker.stop() == 0
     assert not (disk / "data" / "reserve").exists()
 
 
+@pytest.mark.slow
 def test_records_are_deleted(full):
     disk, broker, connection = full
     assert delete_records(connection, "kept", 20) == (0, 20)
@@ -116,6 +107,7 @@ def test_records_are_deleted(full):
     assert asking.list_offset(connection, "kept", LATEST)["offset"] == 26
 
 
+@pytest.mark.slow
 def test_a_stop_is_clean(full):
     disk, broker, connection = full
     connection.close()

@@ -70,6 +70,7 @@ def test_what_was_acknowledged_survives_kills(start):
     assert play(start(), KILLS, seed=1, most=200) == []
 
 
+@pytest.mark.slow
 def test_what_was_acknowledged_survives_kills_in_flush_mode(start):
     assert play(start(), KILLS // 3, seed=6, most=200, flush_messages="1") == []
 
@@ -86,10 +87,12 @@ def test_what_was_acknowledged_survives_many_kills_in_flush_mode(start):
     assert play(start(), LONG_KILLS // 3, seed=5, flush_messages="1") == []
 
 
+@pytest.mark.slow
 def test_a_proper_stop_under_load_loses_and_doubles_nothing_either(start):
     assert play(start(), 2, seed=3, end="stop", most=200) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("plant", "told"), [(kills.cut, "acknowledged and lost"), (kills.double, "twice")]
 )

@@ -6,8 +6,6 @@ import json
 import sqlite3
 from contextlib import closing
 
-import pytest
-
 from tests.broker.asking import BROKER, alter
 
 INVALID_CONFIG, INVALID_REQUEST = 40, 42
@@ -43,19 +41,19 @@ def store(broker, configs):
             )
 
 
-@pytest.mark.parametrize("resource", ["", "1"])
-def test_limits_that_would_keep_everybody_out_are_refused(broker, connection, resource):
-    for name, value in (
-        ("max.connections", "0"),
-        ("max.connections", "1"),
-        ("max.connections.per.ip", "1"),
-        ("max.connections.per.ip.overrides", "127.0.0.1:0"),
-        ("max.connection.creation.rate", "0"),
-    ):
-        code, sentence = alter(connection, BROKER, resource, (name, SET, value))
-        assert code == INVALID_CONFIG, name
-        assert "undo it" in sentence
-        assert is_served(broker)
+def test_limits_that_would_keep_everybody_out_are_refused(broker, connection):
+    for resource in ["", "1"]:
+        for name, value in (
+            ("max.connections", "0"),
+            ("max.connections", "1"),
+            ("max.connections.per.ip", "1"),
+            ("max.connections.per.ip.overrides", "127.0.0.1:0"),
+            ("max.connection.creation.rate", "0"),
+        ):
+            code, sentence = alter(connection, BROKER, resource, (name, SET, value))
+            assert code == INVALID_CONFIG, name
+            assert "undo it" in sentence
+            assert is_served(broker)
 
 
 def test_limits_that_together_keep_everybody_out_are_refused(broker, connection):
@@ -68,55 +66,42 @@ def test_limits_that_together_keep_everybody_out_are_refused(broker, connection)
     assert is_served(broker)
 
 
-@pytest.mark.parametrize(
-    ("kind", "key", "value"),
-    [
+def test_quotas_of_next_to_nothing_are_refused(broker, connection):
+    for kind, key, value in (
         ("ip", "connection_creation_rate", 1e-7),
         ("user", "request_percentage", 1e-320),
         ("client-id", "producer_byte_rate", 1e-7),
         ("client-id", "controller_mutation_rate", 1e-320),
-    ],
-)
-def test_quotas_of_next_to_nothing_are_refused(broker, connection, kind, key, value):
-    assert quota(connection, kind, key, value) == INVALID_REQUEST
-    assert is_served(broker)
+    ):
+        assert quota(connection, kind, key, value) == INVALID_REQUEST
+        assert is_served(broker)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "http.allowed.hosts",
-        "http.max.connections",
-        "http.listener",
-        "listeners",
-        "advertised.listeners",
-        "listener.security.protocol.map",
-        "inter.broker.listener.name",
-        "control.listener",
-        "metadata.store",
-        "zookeeper.connect",
-    ],
-)
-def test_no_client_opens_or_moves_a_door(connection, name):
-    assert alter(connection, BROKER, "", (name, SET, "x"))[0] == INVALID_REQUEST
+DOORS = """
+    http.allowed.hosts http.max.connections http.listener listeners advertised.listeners
+    listener.security.protocol.map inter.broker.listener.name control.listener metadata.store
+    zookeeper.connect
+"""
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
+def test_no_client_opens_or_moves_a_door(connection):
+    for name in DOORS.split():
+        assert alter(connection, BROKER, "", (name, SET, "x"))[0] == INVALID_REQUEST, name
+
+
+def test_what_is_not_served_is_not_stored(broker, connection):
+    for name in [
         "confluent.anything",
         "rsm.config.anything",
         "no.such.setting",
         "listener.name.plaintext.ssl.keystore.password",
         "listener.name.plaintext.plain.sasl.jaas.config",
-    ],
-)
-def test_what_is_not_served_is_not_stored(broker, connection, name):
-    code, sentence = alter(connection, BROKER, "", (name, SET, SECRET))
-    assert code == INVALID_CONFIG
-    assert name in sentence
-    assert SECRET not in sentence
-    assert SECRET not in broker.log()
+    ]:
+        code, sentence = alter(connection, BROKER, "", (name, SET, SECRET))
+        assert code == INVALID_CONFIG
+        assert name in sentence
+        assert SECRET not in sentence
+        assert SECRET not in broker.log()
 
 
 def test_what_an_earlier_release_took_locks_nobody_out(start):

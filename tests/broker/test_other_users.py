@@ -129,6 +129,7 @@ def test_a_group_may_read_logs_and_hold_nothing(tmp_path):
     assert broker.stop() == 0
 
 
+@pytest.mark.slow
 def test_files_that_others_could_open_are_taken_away_from_them(tmp_path):
     """As an earlier version left them, and another user holds what can be locked."""
     directory = tmp_path / "data"

@@ -17,6 +17,8 @@ from tests.broker.subject import eventually
 from tests.oracle.wire import WireError
 from tidelog import process, serving
 
+pytestmark = pytest.mark.slow  # tests/storage has the same without a broker
+
 LOSSES = int(os.environ.get("TIDELOG_BROKER_POWER_LOSSES", "3"))
 PRODUCERS = 3
 MOST = 2_000  # records of a producer in one life: the power goes long before

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from tests.broker.raw import frame, header
 from tests.broker.subject import eventually
 from tidelog.broker.network.accepting.connections import Connections
-from tidelog.broker.repeats import _MOST_KEYS, OTHERS, SHOWN, SPAN_S, Repeated, Repeats
+from tidelog.broker.repeats import MOST_KEYS, OTHERS, SHOWN, SPAN_S, Repeated, Repeats
 from tidelog.broker.security.session import ANONYMOUS, Session
 
 HOST, OTHER = "192.0.2.1", "192.0.2.2"
@@ -43,13 +43,12 @@ def test_what_was_shown_each_time_is_not_told_again():
 
 def test_memory_is_bounded():
     repeats = Repeats()
-    for number in range(_MOST_KEYS):
+    for number in range(MOST_KEYS):
         assert repeats.is_shown(HOST, str(number), 0)
     more = [repeats.is_shown(f"192.0.2.{i % 256}", f"{REASON} {i}", 0) for i in range(5_000)]
     assert more == [True] * SHOWN + [False] * (5_000 - SHOWN)
-    assert len(repeats._since_s) == _MOST_KEYS + 1
     assert repeats.take_repeated(SPAN_S) == [Repeated(OTHERS, OTHERS, 5_000 - SHOWN)]
-    assert len(repeats._since_s) == len(repeats._times) == 0
+    assert repeats.is_shown(HOST, "another", SPAN_S), "all of them were forgotten"
 
 
 def test_a_client_that_asks_blindly_fills_no_log(start):

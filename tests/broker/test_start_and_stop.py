@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 import socket
 import sqlite3
@@ -17,10 +16,9 @@ from pathlib import Path
 import pytest
 
 from tests.broker import asking
-from tests.broker.asking import batch_of, create, fetch, produce, read_values
+from tests.broker.asking import batch_of, create, produce, read_values
 from tests.broker.network.test_connection import AT_ONCE_S, heavy, wait_fields
 from tests.broker.raw import Pipe, frame, header
-from tests.broker.subject import eventually
 from tidelog.config import TopicConfig
 from tidelog.storage.directory.store import LogStore
 
@@ -65,21 +63,6 @@ def test_the_ready_line_tells_the_ports_that_were_bound(tmp_path):
     assert rest == "", "one line on standard output, and no more"
 
 
-def test_a_second_process_on_the_same_directory_is_refused(start):
-    broker = start()
-    with broker.connect() as connection:
-        create(connection, "t")
-        process = serve("--listeners", "PLAINTEXT://127.0.0.1:0", "--log-dirs", str(broker.log_dir))
-        with process:
-            told, said = process.communicate(timeout=60)
-        assert process.returncode == 1
-        assert told == ""
-        assert "Traceback" not in said
-        assert str(broker.log_dir) in said
-        assert "lock" in said.lower() or "use" in said.lower(), said
-        assert produce(connection, "t", batch_of("x"))["base_offset"] == 0
-
-
 def test_a_second_process_does_not_touch_the_metadata(tmp_path):
     """They are of an older layout, which a start migrates, and the broker's settings add to them."""
     path = tmp_path / "tidelog.sqlite"
@@ -105,18 +88,24 @@ def test_a_second_process_does_not_touch_the_metadata(tmp_path):
     assert {each.name for each in tmp_path.iterdir()} == {".lock", "tidelog.sqlite"}
 
 
-def test_a_port_that_is_taken_is_told_in_a_sentence(start, tmp_path):
-    broker = start()
-    process = serve("--listeners", f"PLAINTEXT://{broker.bootstrap}", "--log-dirs", str(tmp_path))
-    with process:
-        told, said = process.communicate(timeout=60)
-    assert process.returncode == 1
-    assert told == ""
-    assert "Traceback" not in said
-    wanted = f"{broker.bootstrap}: Address already in use; name another port, or 0 for a free one"
-    assert wanted in said
+def test_a_port_or_directory_that_is_taken_is_told_in_a_sentence(broker, tmp_path):
+    free = "PLAINTEXT://127.0.0.1:0"
+    for options, sentence in (
+        (
+            ("--listeners", f"PLAINTEXT://{broker.bootstrap}", "--log-dirs", str(tmp_path)),
+            f"{broker.bootstrap}: Address already in use; name another port, or 0 for a free one",
+        ),
+        (("--listeners", free, "--log-dirs", str(broker.log_dir)), str(broker.log_dir)),
+    ):
+        with serve(*options) as process:
+            told, said = process.communicate(timeout=60)
+        assert (process.returncode, told) == (1, "")
+        assert "Traceback" not in said
+        assert sentence in said
+    assert "is in use" in said
 
 
+@pytest.mark.slow
 def test_sigterm_with_waiting_fetches_and_open_connections(start):
     """Exit status 0 within seconds; who waits is answered or closed, nobody is left hanging."""
     broker = start()
@@ -192,6 +181,7 @@ def test_sigterm_under_load_keeps_what_was_acknowledged(start):
             assert len(found) <= len(wanted) + 1, "at most the one that was under way"
 
 
+@pytest.mark.slow
 def test_sigterm_loses_no_answer_of_a_pipelining_producer(start):
     """What was appended was answered, though requests were on their way when the broker left."""
     broker = start()
@@ -239,20 +229,8 @@ def test_sigterm_loses_no_answer_of_a_pipelining_producer(start):
     assert ends == answers
 
 
-def test_two_sigterms_are_one(start):
+def test_stopping_right_after_the_start(start):
     broker = start()
-    with broker.connect() as connection:
-        create(connection, "t")
-        pid = broker.pid
-        os.kill(pid, signal.SIGTERM)
-        assert broker.stop() == 0
-
-
-@pytest.mark.parametrize("moment", ["before", "after"])
-def test_stopping_right_after_the_start(start, moment):
-    broker = start()
-    if moment == "after":
-        assert eventually(lambda: broker.page("/readyz"))
     assert broker.stop() == 0
     broker.restart()
     with broker.connect() as connection:

@@ -13,6 +13,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from tests.broker.asking import create, produce, records_for
 from tests.broker.inside import Inside
 from tidelog.broker.coordination.ownership import Phase, _Partition
@@ -86,6 +88,7 @@ def interrupted(others: Others) -> Iterator[None]:
     assert others.turns > 100, "nobody was interrupted"
 
 
+@pytest.mark.slow
 def test_logs_come_and_go_during_a_checkpoint(tmp_path: Path) -> None:
     with Inside(tmp_path) as broker, broker.connect() as connection:
         create(connection, "t", 200)

@@ -4,25 +4,19 @@ from __future__ import annotations
 
 import pytest
 
+from tests.broker.subject import Subject
 from tidelog.process import BrokerFailed
 
 
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("authorizer.class.name", "org.apache.kafka.metadata.authorizer.StandardAuthorizer"),
         ("sasl.enabled.mechanisms", "SCRAM-SHA-512"),
-        ("security.inter.broker.protocol", "SSL"),
-        ("inter.broker.listener.name", "SECURED"),
-        ("principal.builder.class", "org.example.Builder"),
-        ("connections.max.reauth.ms", "60000"),
-        ("ssl.client.auth", "required"),
         ("listener.name.plaintext.ssl.key.password", "hunter2"),
     ],
 )
 def test_a_start_is_refused_with_a_sentence(tmp_path, name, value):
-    from tests.broker.subject import Subject
-
+    """Which settings are refused is stated in tests/config/test_unserved.py."""
     with pytest.raises(BrokerFailed, match="the broker ended with status 2") as caught:
         Subject(tmp_path / "data", {name: value})
     (line,) = (line for line in str(caught.value).splitlines() if "tidelog serve: " in line)
@@ -46,10 +40,9 @@ def test_values_that_ask_for_nothing_start_and_say_nothing(start):
         assert broker.lines("level=info", "setting accepted and ignored", f"setting={name}")
 
 
-@pytest.mark.parametrize(("host", "times"), [("0.0.0.0", 1), ("127.0.0.1", 0)])
-def test_a_start_warns_once_of_listeners_that_others_reach(start, host, times):
-    listeners = f"A://{host}:0,B://{host}:0"
+def test_a_start_warns_once_of_listeners_that_others_reach(start):
+    listeners = "A://0.0.0.0:0,B://0.0.0.0:0"
     broker = start(
         {"listeners": listeners, "listener.security.protocol.map": "A:PLAINTEXT,B:PLAINTEXT"}
     )
-    assert len(broker.lines("level=warning", "reached from other machines")) == times
+    assert len(broker.lines("level=warning", "reached from other machines")) == 1

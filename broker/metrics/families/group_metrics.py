@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 MOST_GROUPS: Final = 1_000
 
 
-class _Lag(NamedTuple):
+class Lag(NamedTuple):
     """The lag of one group in one partition."""
 
     labels: tuple[str, str, str]
@@ -48,13 +48,13 @@ def _groups(scrape: Scrape) -> list[StoredGroup]:
         return []
 
 
-def _lags(scrape: Scrape) -> list[_Lag]:
+def lags(scrape: Scrape) -> list[Lag]:
     """Returns the lag of every group in every partition for which it has committed an offset."""
     found = scrape.shared.get(__name__)
     if found is None:
         groups = iter(_groups(scrape))
         found = list(_lags_of(scrape, islice(groups, MOST_GROUPS)))
-        others: dict[tuple[str, str, str], _Lag] = {}
+        others: dict[tuple[str, str, str], Lag] = {}
         for lag in _lags_of(scrape, groups):
             labels = (OTHER, lag.labels[1], lag.labels[2])
             others[labels] = _largest(labels, lag, others.get(labels, lag))
@@ -64,7 +64,7 @@ def _lags(scrape: Scrape) -> list[_Lag]:
     return found
 
 
-def _lags_of(scrape: Scrape, groups: Iterator[StoredGroup]) -> Iterator[_Lag]:
+def _lags_of(scrape: Scrape, groups: Iterator[StoredGroup]) -> Iterator[Lag]:
     for kept in groups:
         for (topic, index), committed in dict(kept.offsets).items():
             lag = _lag(scrape, kept.group.group_id, topic, index, committed.offset)
@@ -72,10 +72,10 @@ def _lags_of(scrape: Scrape, groups: Iterator[StoredGroup]) -> Iterator[_Lag]:
                 yield lag
 
 
-def _largest(labels: tuple[str, str, str], one: _Lag, other: _Lag) -> _Lag:
+def _largest(labels: tuple[str, str, str], one: Lag, other: Lag) -> Lag:
     event = [lag.event_ms for lag in (one, other) if lag.event_ms is not None]
     append = [lag.append_ms for lag in (one, other) if lag.append_ms is not None]
-    return _Lag(
+    return Lag(
         labels,
         max(one.records, other.records),
         max(event, default=None),
@@ -83,21 +83,21 @@ def _largest(labels: tuple[str, str, str], one: _Lag, other: _Lag) -> _Lag:
     )
 
 
-def _lag(scrape: Scrape, group: str, topic: str, index: int, committed: int) -> _Lag | None:
+def _lag(scrape: Scrape, group: str, topic: str, index: int, committed: int) -> Lag | None:
     try:
         partition = scrape.node.partition(topic, index)
         first = max(committed, partition.log_start_offset)
         count = max(partition.high_watermark - first, 0)
         if not count:
-            return _Lag((group, topic, str(index)), 0, 0, 0)
+            return Lag((group, topic, str(index)), 0, 0, 0)
         record = partition.reader.first_record(first)
     except BrokerError:  # gone meanwhile, or its disk has failed: its own metrics say so
         return None
     if record is None:  # only transaction markers are left, or compaction removed the rest
-        return _Lag((group, topic, str(index)), count, 0, 0)
+        return Lag((group, topic, str(index)), count, 0, 0)
     _, event_time, append_time, _ = record[1]
     now_ms = scrape.now_ms
-    return _Lag(
+    return Lag(
         (group, topic, str(index)),
         count,
         None if event_time is None else max(now_ms - event_time, 0),
@@ -106,12 +106,12 @@ def _lag(scrape: Scrape, group: str, topic: str, index: int, committed: int) -> 
 
 
 def _lag_records(scrape: Scrape) -> Samples:
-    for lag in _lags(scrape):
+    for lag in lags(scrape):
         yield lag.labels, lag.records
 
 
 def _lag_seconds(scrape: Scrape) -> Samples:
-    for lag in _lags(scrape):
+    for lag in lags(scrape):
         for by, lag_ms in (("event", lag.event_ms), ("append", lag.append_ms)):
             if lag_ms is not None:
                 yield (*lag.labels, by), lag_ms / 1000
@@ -123,7 +123,7 @@ def _states(scrape: Scrape) -> Samples:
         yield (state.value,), counts[state]
 
 
-def _members(scrape: Scrape) -> Samples:
+def members(scrape: Scrape) -> Samples:
     groups = iter(_groups(scrape))
     for kept in islice(groups, MOST_GROUPS):
         yield (kept.group.group_id,), len(kept.group.members)
@@ -147,7 +147,7 @@ FAMILIES = (
         (),
         _bytes,
     ),
-    Family("tidelog_group_members", GAUGE, "Members of a consumer group", ("group",), _members),
+    Family("tidelog_group_members", GAUGE, "Members of a consumer group", ("group",), members),
     Family(
         "tidelog_group_lag_records",
         GAUGE,

@@ -8,6 +8,7 @@ from __future__ import annotations
 import pytest
 
 from tests.broker.asking import all_versions
+from tests.broker.conftest import healthy
 from tidelog.broker.metadata import client_quotas
 from tidelog.broker.metadata.cluster import ClusterMetadata
 from tidelog.broker.metadata.memory import MemoryStore
@@ -58,10 +59,22 @@ def described(connection, *components, version=1, strict=False):
     }
 
 
+@pytest.fixture(scope="module")
+def limited(tmp_path_factory):
+    with healthy(tmp_path_factory.mktemp("broker")) as broker:
+        yield broker
+
+
 @pytest.fixture
-def quotas(start):
-    with start().connect() as connection:
+def quotas(limited):
+    """A connection to a broker with no quotas, of which a test may leave some."""
+    with limited.connect() as connection:
         yield connection
+        for parts, settings in described(connection).items():
+            ops = [removal(key) for key in settings]
+            assert alter(
+                connection, (entity(**{k.replace("-", "_"): v for k, v in parts}), *ops)
+            ) == [0]
 
 
 @pytest.mark.parametrize("version", all_versions("AlterClientQuotas"))
@@ -86,9 +99,8 @@ def test_each_entity_fails_for_itself_and_is_left_as_it_was(quotas):
         (entity(user="cid"), setting(value=0.0)),
         (entity(ip="10.0.0.1"), setting("connection_creation_rate", 5.0)),
         (entity(ip="10.0.0.1", user="anna"), setting("connection_creation_rate", 5.0)),
-        (entity(client_id=None)),
+        (entity(client_id=None),),
     ]
-    changes[-1] = (entity(client_id=None),)
     codes = [0, 0, *[INVALID_REQUEST] * 5, 0, INVALID_REQUEST, 0]
     assert alter(quotas, *changes, only=True) == codes
     assert described(quotas) == {}

@@ -13,7 +13,6 @@ from tests.broker.asking import (
     fetch,
     list_offset,
     new_name,
-    new_topic,
     produce,
     read_values,
 )
@@ -110,11 +109,12 @@ def test_name_and_id_together(connection):
 
 
 def test_a_name_can_be_used_again_and_starts_empty(connection):
-    name = new_topic(connection)
+    name = new_name()
+    before = create(connection, name)
     for _ in range(5):
         produce(connection, name, batch_of("old"))
     ask(connection, 4, name)
-    create(connection, name, partitions=2)
+    assert create(connection, name, partitions=2) != before, "its id is another one"
     assert produce(connection, name, batch_of("new"))["base_offset"] == 0
     assert read_values(connection, name) == [b"new"]
 

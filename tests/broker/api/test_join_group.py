@@ -181,12 +181,12 @@ def test_a_static_leader_that_is_back_does_not_assign(member):
     assert older.sync_now()["assignment"] == parts[one.member_id]
 
 
-def test_sessions_end_by_the_clock_in_the_hand(start):
-    broker = start({"clock": "manual", "clock.scope": "all", "control.listener": "127.0.0.1:0"})
+def test_a_group_has_room_for_so_many_whose_sessions_end_by_the_brokers_clock(start):
+    broker = start({"clock": "manual", "clock.scope": "all", "group.max.size": "2"})
     with broker.connect() as connection:
-        one = RawMember(broker, "timed", session_ms=10_000)
-        two = RawMember(broker, "timed", session_ms=10_000)
+        one, two, late = (RawMember(broker, "timed", version=3, session_ms=10_000) for _ in "123")
         settled(one, two)
+        assert late.join_now()["error_code"] == GROUP_MAX_SIZE_REACHED
         broker.clock.step(9_000)
         assert one.heartbeat() == NONE
         broker.clock.step(9_000)
@@ -195,18 +195,8 @@ def test_sessions_end_by_the_clock_in_the_hand(start):
         assert len(one.join_now()["members"]) == 1
         broker.clock.step(10_000)
         eventually(lambda: state_of(connection, "timed") == "Empty")
-        one.close()
-        two.close()
-
-
-def test_a_group_has_room_for_so_many(start):
-    broker = start({"group.max.size": "1"})
-    one, two = RawMember(broker, "small"), RawMember(broker, "small", version=3)
-    settled(one)
-    assert two.join_now()["error_code"] == GROUP_MAX_SIZE_REACHED
-    assert one.heartbeat() == NONE
-    one.close()
-    two.close()
+        for member in (one, two, late):
+            member.close()
 
 
 def member_count(connection, group):

@@ -257,6 +257,7 @@ def test_a_commit_waits_for_its_group_to_be_read(tmp_path):
 OFFSETS = "__consumer_offsets"
 
 
+@pytest.mark.slow
 def test_a_commit_counts_whatever_became_of_the_log_before_it(start):
     """Offsets of another log, deleted or left for another partition, say nothing about what is newer."""
     broker = start({"offsets.topic.num.partitions": 3})

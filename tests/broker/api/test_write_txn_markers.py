@@ -6,7 +6,7 @@ import asyncio
 from types import SimpleNamespace
 
 from tests.broker.asking import create, new_name
-from tidelog.broker.api.write_txn_markers import _AT_ONCE, handle
+from tidelog.broker.api.write_txn_markers import AT_ONCE, handle
 from tidelog.protocol.api.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
@@ -50,7 +50,7 @@ class Slow:
 
 
 def test_no_marker_waits_for_another():
-    count = 3 * _AT_ONCE
+    count = 3 * AT_ONCE
 
     async def play():
         node = Slow()

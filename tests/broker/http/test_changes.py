@@ -10,7 +10,7 @@ import pytest
 from tests.broker import asking
 from tests.broker.inside import Inside
 from tidelog.broker.http.answers import Refused
-from tidelog.broker.http.changes import ROUTES, _local_peer, reset_topic
+from tidelog.broker.http.changes import ROUTES, local_peer, reset_topic
 from tidelog.broker.pools import Pool
 from tidelog.broker.security.authorizer import Authorizer
 from tidelog.protocol.acl import Operation, ResourceType
@@ -24,7 +24,7 @@ def request_from(host):
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "::1", "::ffff:127.0.0.1"])
 def test_this_machine_may_request_a_change(host):
-    assert _local_peer(request_from(host)) == host
+    assert local_peer(request_from(host)) == host
 
 
 @pytest.mark.parametrize(
@@ -32,13 +32,13 @@ def test_this_machine_may_request_a_change(host):
 )
 def test_no_other_machine_may(host):
     with pytest.raises(Refused, match="accepted from this machine alone, over loopback") as refused:
-        _local_peer(request_from(host))
+        local_peer(request_from(host))
     assert refused.value.status == 403
 
 
 def test_a_connection_that_is_gone_is_nobodys():
     with pytest.raises(Refused):
-        _local_peer(SimpleNamespace(transport=None))
+        local_peer(SimpleNamespace(transport=None))
 
 
 class Only(Authorizer):

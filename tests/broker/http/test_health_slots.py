@@ -38,7 +38,14 @@ def status(broker, path, address="127.0.0.1"):
 UNENDED = b"POST /v1/clock/accept HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n"
 
 
-@pytest.mark.parametrize("data", [KEPT_ALIVE, b"GET /healthz HTTP/1.1\r\n", UNENDED])
+@pytest.mark.parametrize(
+    "data",
+    [
+        KEPT_ALIVE,
+        pytest.param(b"GET /healthz HTTP/1.1\r\n", marks=pytest.mark.slow),
+        pytest.param(UNENDED, marks=pytest.mark.slow),
+    ],
+)
 def test_health_is_answered_beside_150_connections(start, data):
     broker = start()
     assert status(broker, "/readyz") == "HTTP/1.1 200 OK"

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from tidelog.broker.http import readiness
-from tidelog.broker.http.doctor import _of_readiness
+from tidelog.broker.http.doctor import of_readiness
 from tidelog.broker.http.readiness import FULL, NOT_SERVING, OFFLINE, SUSPENDED, WENT_BACK, reasons
 from tidelog.cli.brokers.diagnosis import findings
 
@@ -56,7 +56,7 @@ def test_each_reason_is_a_finding(case):
     node = node_in(**state)
     (reason,) = reasons(node)
     assert reason.kind == kind
-    (found,) = _of_readiness(node)
+    (found,) = of_readiness(node)
     assert (found["finding"], found["broker"], found["topic"]) == (kind, 1, reason.topic)
     assert reason.line in found["sentence"]
     (found,) = of_cluster(node)
@@ -70,4 +70,4 @@ def test_every_kind_of_reason_is_among_the_cases():
 
 def test_a_broker_that_is_ready_has_no_finding():
     node = node_in()
-    assert (reasons(node), list(_of_readiness(node)), of_cluster(node)) == ([], [], [])
+    assert (reasons(node), list(of_readiness(node)), of_cluster(node)) == ([], [], [])

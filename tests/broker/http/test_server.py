@@ -89,7 +89,7 @@ async def test_connections_over_the_limit_are_served_once_or_refused_and_counted
         for _ in range(1 + KEPT):
             opened.append(await asyncio.open_connection(*port.listening.getsockname()))
             opened[-1][1].write(waiting)
-        while port.server._slots.has_silent:  # noqa: ASYNC110 - no event says so
+        while port.server.slots.has_silent:  # noqa: ASYNC110 - no event says so
             await asyncio.sleep(0.01)
         assert b"503 Service Unavailable" in await port.ask(request())
         assert b"BUSY" in await port.ask(request())
@@ -124,7 +124,7 @@ def test_a_connection_that_was_reset_before_it_is_accepted_is_no_error():
 async def test_a_head_that_does_not_end_is_not_waited_for(sent):
     async with serving(head_timeout_s=0.2) as port:
         assert await port.ask(sent) == b""
-        assert not port.server._slots.has_silent
+        assert not port.server.slots.has_silent
 
 
 async def test_a_connection_with_a_request_is_kept():

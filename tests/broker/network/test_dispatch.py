@@ -70,13 +70,14 @@ def test_an_answer_that_cannot_be_encoded_closes_and_is_counted(node, caplog):
         raise ValueError("no place for it")
 
     codec = SimpleNamespace(encode_parts=broken, encode_in_steps=broken)
-    wrap(lambda route: route._replace(response=codec))
+    wrap(lambda route: route._replace(handle=lambda *_: "a response", response=codec))
     try:
         with pytest.raises(CloseConnection):
             dispatch(node, CONNECTION, request("ApiVersions", 3, **asking.SOFTWARE))
     finally:
         wrap(None)
     assert node.metrics.unexpected_errors == 1
+    assert "no place for it" in caplog.text
 
 
 def test_what_follows_a_request_in_its_frame_is_left_alone(node):

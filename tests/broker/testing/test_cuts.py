@@ -88,7 +88,7 @@ async def cluster_of_two():
 
 async def test_bytes_wait_on_both_sides_of_a_cut_and_arrive_when_it_heals():
     async with cluster_of_two() as (cuts, address, seen):
-        asker = await async_connection._dial(Asker, *address)
+        asker = await async_connection.current_dial(Asker, *address)
         asker.transport.write(b"1")
         await until(lambda: asker.got == b"1")
         cuts.add(BROKER)
@@ -104,7 +104,7 @@ async def test_bytes_wait_on_both_sides_of_a_cut_and_arrive_when_it_heals():
 
 async def test_an_answer_on_its_way_waits_too():
     async with cluster_of_two() as (cuts, address, seen):
-        asker = await async_connection._dial(Asker, *address)
+        asker = await async_connection.current_dial(Asker, *address)
         asker.transport.write(b"1")
         cuts.add(BROKER)
         await until(lambda: b"1" in seen)
@@ -128,12 +128,12 @@ def test_a_dial_that_is_given_up_when_it_has_connected_leaves_nothing_to_heal():
                     transport.write(b"1")
                     dialling.cancel()
 
-            dialling = asyncio.ensure_future(async_connection._dial(GivenUp, *address))
+            dialling = asyncio.ensure_future(async_connection.current_dial(GivenUp, *address))
             with pytest.raises(asyncio.CancelledError):
                 await dialling
             cuts.add(BROKER)
             cuts.heal()
-            assert not cuts._lines
+            assert not cuts.lines
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(test())
@@ -141,9 +141,9 @@ def test_a_dial_that_is_given_up_when_it_has_connected_leaves_nothing_to_heal():
 
 async def test_a_connection_that_was_being_opened_when_the_cut_came_is_cut_too():
     async with cluster_of_two() as (cuts, address, seen):
-        dialling = asyncio.ensure_future(async_connection._dial(Asker, *address))
+        dialling = asyncio.ensure_future(async_connection.current_dial(Asker, *address))
         await asyncio.sleep(0)
-        assert not cuts._lines
+        assert not cuts.lines
         cuts.add(BROKER)
         asker = await dialling
         asker.transport.write(b"1")
@@ -157,7 +157,7 @@ async def test_a_connection_that_was_being_opened_when_the_cut_came_is_cut_too()
 
 async def test_the_other_side_does_not_notice_that_a_connection_is_given_up():
     async with cluster_of_two() as (cuts, address, seen):
-        asker = await async_connection._dial(Asker, *address)
+        asker = await async_connection.current_dial(Asker, *address)
         await until(lambda: "made" in seen)
         cuts.add(BROKER)
         asker.transport.abort()
@@ -174,7 +174,7 @@ async def test_a_new_connection_is_not_answered():
         with pytest.raises(ConnectionBroken, match="timed out"):
             await async_connection.open_connection(*address, "t", timeout_s=0.1)
         assert seen == []
-        opening = asyncio.ensure_future(async_connection._dial(Asker, *address))
+        opening = asyncio.ensure_future(async_connection.current_dial(Asker, *address))
         await settle()
         assert seen == []
         cuts.heal()
@@ -186,7 +186,7 @@ async def test_a_new_connection_is_not_answered():
 async def test_other_brokers_are_still_reached():
     async with cluster_of_two() as (cuts, address, _):
         cuts.add(3)
-        asker = await async_connection._dial(Asker, *address)
+        asker = await async_connection.current_dial(Asker, *address)
         asker.transport.write(b"1")
         await until(lambda: asker.got == b"1")
         asker.transport.abort()
