@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.broker.asking import BROKER, TOPIC, all_versions, new_topic
+from tests.broker.asking import TOPIC, all_versions, new_topic
 
 UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION, INVALID_CONFIG, INVALID_REQUEST = 3, 17, 40, 42
 
@@ -72,31 +72,6 @@ def test_bad_input_changes_nothing(connection, topic, configs, code):
 
 def test_validate_only(connection, topic):
     assert replace(connection, TOPIC, topic, [("retention.ms", "1")], validate_only=True)[0] == 0
-    assert own(connection, topic) == {"retention.ms": "5000", "segment.ms": "600000"}
-
-
-@pytest.mark.parametrize(
-    ("kind", "name", "code"),
-    [
-        (TOPIC, "nowhere", UNKNOWN_TOPIC_OR_PARTITION),
-        (TOPIC, "no/name", INVALID_TOPIC_EXCEPTION),
-        (TOPIC, "", INVALID_REQUEST),
-        (BROKER, "7", INVALID_REQUEST),
-        (8, "1", INVALID_REQUEST),
-        (16, "x", INVALID_REQUEST),
-        (99, "x", INVALID_REQUEST),
-    ],
-)
-def test_no_such_resource(connection, kind, name, code):
-    found, sentence = replace(connection, kind, name, [("retention.ms", "1")])
-    assert found == code
-    assert len(sentence) > 10
-
-
-def test_a_resource_named_twice(connection, topic):
-    one = {"resource_type": TOPIC, "resource_name": topic, "configs": []}
-    answer = connection.ask("AlterConfigs", 2, resources=[one, one], validate_only=False)
-    assert [each["error_code"] for each in answer["responses"]] == [INVALID_REQUEST] * 2
     assert own(connection, topic) == {"retention.ms": "5000", "segment.ms": "600000"}
 
 

@@ -7,7 +7,7 @@ import struct
 import pytest
 
 from tests.broker.asking import VERSIONS, all_versions
-from tests.broker.raw import Pipe, frame, header
+from tests.broker.raw import Pipe
 from tests.oracle import wire
 
 INVALID_REQUEST, UNSUPPORTED_VERSION = 42, 35
@@ -52,14 +52,6 @@ def test_the_response_header_is_never_flexible(broker):
         pipe.push("ApiVersions", 4, client_software_name="raw", client_software_version="1")
         answer = pipe.receive()
     assert answer[:6] == struct.pack(">ih", 0, 0), "correlation id, then the error at once"
-
-
-@pytest.mark.parametrize("version", [5, 99])
-def test_a_newer_version_is_answered_in_version_0(broker, version):
-    """KIP-511, so that a newer client learns the range; the body is not even looked at."""
-    with broker.connect() as connection:
-        connection.send(frame(header(18, version, flexible=True) + b"\xff\xff"))
-        assert connection.receive() == struct.pack(">ihihhh", 7, UNSUPPORTED_VERSION, 1, 18, 0, 4)
 
 
 @pytest.mark.parametrize(

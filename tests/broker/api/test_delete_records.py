@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import aiokafka
 import pytest
-from aiokafka.admin import AIOKafkaAdminClient, RecordsToDelete
 from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
@@ -20,7 +18,6 @@ from tests.broker.asking import (
     new_topic,
     produce,
 )
-from tests.broker.subject import eventually
 from tests.oracle import recordset
 
 OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_OR_PARTITION, POLICY_VIOLATION = 1, 3, 44
@@ -155,28 +152,6 @@ def test_each_partition_for_itself(connection):
     )
 
 
-def test_segments_before_the_start_lose_their_files(start):
-    broker = start({"log.retention.check.interval.ms": "50"})
-    directory = broker.log_dir / "t-0"
-
-    def bases():
-        return sorted(int(path.stem) for path in directory.glob("*.log"))
-
-    with broker.connect() as connection:
-        create(connection, "t", segment_bytes="1024", retention_ms="-1")
-        for n in range(60):
-            assert produce(connection, "t", batch_of(f"value {n}" * 3))["error_code"] == 0
-        before = bases()
-        assert before[0] == 0
-        assert len(before) > 5
-        offset = before[3] + 1
-        assert ask(connection, "t", offset) == (0, offset)
-        eventually(lambda: bases() == before[3:], what="the segments before the start are gone")
-        assert earliest(connection, "t") == offset
-        batches, _ = recordset.parse(fetch(connection, "t", offset)["records"])
-        assert batches[0]["records"][0]["offset"] == offset
-
-
 def test_librdkafka_deletes(broker, connection, topic):
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
 
@@ -191,15 +166,3 @@ def test_librdkafka_deletes(broker, connection, topic):
         delete(21)
     assert refused.value.args[0].code() == OFFSET_OUT_OF_RANGE
     assert earliest(connection, topic) == 20
-
-
-async def test_aiokafka_deletes(broker, connection, topic):
-    asked = aiokafka.TopicPartition(topic, 0)
-    admin = AIOKafkaAdminClient(bootstrap_servers=broker.bootstrap)
-    await admin.start()
-    try:
-        deleted = await admin.delete_records({asked: RecordsToDelete(before_offset=11)})
-    finally:
-        await admin.close()
-    assert deleted == {asked: 11}
-    assert earliest(connection, topic) == 11

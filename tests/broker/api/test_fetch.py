@@ -119,30 +119,12 @@ class TestVersions:
 class TestNeverStalls:
     """Versions 0 to 3 on what Kafka stumbles over; none may stand still, loop, or be closed."""
 
-    @pytest.mark.parametrize("codec", CODECS)
-    def test_every_codec(self, connection, topic, codec):
-        texts = [f"{i}" * 50 for i in range(6)]
-        for start in (0, 3):
-            produce(connection, topic, recordset.batch(values(*texts[start : start + 3]), codec))
-        for version in OLD:
-            found = [(each[0], each[3]) for each in read(connection, topic, version)]
-            assert found == [(i, text.encode()) for i, text in enumerate(texts)]
-
     def test_versions_before_10_do_not_know_zstd(self, connection, topic):
         produce(connection, topic, recordset.batch(values("a", "b"), codecs.ZSTD))
         for version in (4, 5, 7, 9):
             batches, _ = recordset.parse(fetch(connection, topic, version=version)["records"])
             assert all(batch["attributes"] & 7 != codecs.ZSTD for batch in batches)
             assert [each[3] for each in read(connection, topic, version)] == [b"a", b"b"]
-
-    def test_times_below_minus_1(self, connection, topic):
-        """Kafka closes the connection in mid-answer."""
-        times = (-5, -7, -(2**62), 5)
-        for time in times:
-            produce(connection, topic, recordset.batch([Rec(time)]))
-        for version in OLD:
-            found = [each[1] for each in read(connection, topic, version)]
-            assert found == ([-1] * 4 if version < 2 else list(times))
 
     @pytest.mark.parametrize("magic", [0, 1, 2])
     def test_a_limit_below_the_first_message_cuts_it_short(self, connection, magic):
@@ -174,31 +156,12 @@ class TestNeverStalls:
                 f"{n}{letter}" for n in range(30) for letter in "ab"
             ]
 
-    def test_from_the_middle_of_a_compressed_batch(self, connection, topic):
-        produce(connection, topic, recordset.batch(values(*"abcdef"), codecs.LZ4))
-        for version, offset in product(OLD, range(6)):
-            records, _ = flat(fetch(connection, topic, offset, version=version)["records"])
-            wanted = [each for each in records if each[0] >= offset]
-            assert [each[0] for each in wanted] == list(range(offset, 6))
-            assert [each[3] for each in wanted] == [b"%c" % c for c in b"abcdef"[offset:]]
-
     def test_down_conversion_can_be_switched_off(self, connection):
         name = new_topic(connection, message_downconversion_enable="false")
         produce(connection, name, batch_of("x"))
         for version in OLD:
             assert fetch(connection, name, version=version)["error_code"] == UNSUPPORTED_VERSION
         assert len(read(connection, name, 4)) == 1
-
-    def test_log_append_time_through_conversion(self, connection):
-        name = new_topic(connection, message_timestamp_type="LogAppendTime")
-        for codec in (codecs.NONE, codecs.GZIP):
-            records = recordset.batch(values("x", "y"), codec)
-            told = produce(connection, name, records)["log_append_time_ms"]
-            for version in (2, 3, 4, 12):
-                found = read(connection, name, version)[-2:]
-                assert [each[1] for each in found] == [told, told], (codec, version)
-            batches, _ = recordset.parse(fetch(connection, name, version=2)["records"])
-            assert all(each["attributes"] & recordset.LAT_BIT for each in batches)
 
 
 def of_three(topic, **more):
@@ -247,12 +210,6 @@ class TestLimits:
         got = fetch(connection, name, version=version, partition_max_bytes=900)
         assert len(got["records"]) == 900  # the client's own limit, which it may raise
         assert [each[3] for each in read(connection, name, version)] == [b"x" * 1_200] * 2
-
-    def test_partition_max_bytes(self, connection, topic):
-        for _ in range(10):
-            produce(connection, topic, batch_of("x" * 500))
-        assert len(fetch(connection, topic, partition_max_bytes=1_500)["records"]) <= 1_500
-        assert len(read(connection, topic, 12, partition_max_bytes=700)) == 10
 
 
 class TestRefusals:

@@ -153,19 +153,6 @@ def test_a_fetch_that_waits_is_told_what_came(broker, connection):
     assert told(connection, topic)[0] == [[(now + 3, 0)]]
 
 
-def test_segment_borders(broker, connection):
-    topic = new_topic(connection, segment_bytes="400", index_interval_bytes="1")
-    now = broker_time(broker)
-    times = [now + 7 * (number // 3) for number in range(40)]
-    fill(broker, connection, topic, times)
-    truth = [time for time in times for _ in "ab"]
-    assert len(list((broker.log_dir / f"{topic}-0").glob("*.log"))) > 5
-    for offset in (0, 1, 17, 50, 79):
-        entries, _ = told(connection, topic, offset)
-        assert offset or len(entries) > 5
-        assert times_of(entries, range(offset, 80)) == truth[offset:]
-
-
 def test_only_whole_batches_within_the_limit_are_told_of(broker, connection):
     topic = new_topic(connection, segment_bytes="1000")
     now = broker_time(broker)
@@ -224,22 +211,3 @@ def test_who_does_not_ask_is_not_told(broker, connection):
         assert partition["records"]
         end = bytes(partition["records"]) + (b"\0\0\0" if flexible else b"")
         assert frame.endswith(end)
-
-
-def test_append_times_that_cannot_be_read_fail_the_partition_alone(broker, connection):
-    topic = new_topic(connection)
-    fill(broker, connection, topic, [broker_time(broker)] * 3)
-    path = broker.log_dir / f"{topic}-0" / f"{0:020}.appendtimes"
-    for _ in range(9):  # more append times than are in memory
-        broker.clock.freeze(broker.clock.now_ms() + 1)
-        assert produce(connection, topic, batch_of("x"))["error_code"] == 0
-    whole, before = path.read_bytes(), told(connection, topic)[0]
-    path.write_bytes(whole[:8])  # somebody else cut it
-    try:
-        answer = wire.decode_answer("Fetch", 12, ask(connection, topic))
-        assert answer["responses"][0]["partitions"][0]["error_code"] == 56  # storage error
-        plain = wire.decode_answer("Fetch", 12, ask(connection, topic, asks=False))
-        assert plain["responses"][0]["partitions"][0]["error_code"] == 0
-    finally:
-        path.write_bytes(whole)
-    assert told(connection, topic)[0] == before

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import sqlite3
 import time
-from contextlib import closing
 
 import pytest
 
@@ -19,9 +16,8 @@ from tests.broker.asking import (
     fetch,
     new_topic,
     produce,
-    records_for,
 )
-from tests.oracle import codecs, recordset
+from tests.oracle import recordset
 
 UNKNOWN_TOPIC_OR_PARTITION, MESSAGE_TOO_LARGE, INVALID_TIMESTAMP = 3, 10, 32
 INVALID_TOPIC_EXCEPTION, INVALID_CONFIG, INVALID_REQUEST = 17, 40, 42
@@ -199,39 +195,11 @@ class TestLive:
         assert stored(connection, topic, 2)["records"][0]["timestamp"] == 1_000
         assert stored(connection, topic, 1)["records"][0]["timestamp"] == told, "the past stays"
 
-    def test_message_format_version(self, connection, topic):
-        produce(connection, topic, batch_of("x"))
-        for version, magic in (("0.10.0", 1), ("0.8.2", 0), ("0.11.0", 2), ("0.9.0", 0)):
-            alter(connection, TOPIC, topic, ("message.format.version", SET, version))
-            offset = produce(connection, topic, batch_of("x"))["base_offset"]
-            assert stored(connection, topic, offset)["magic"] == magic
-            again = produce(connection, topic, records_for(0, "x"), version=0)["base_offset"]
-            assert stored(connection, topic, again)["magic"] == magic
-
     def test_max_message_bytes(self, connection, topic):
         alter(connection, TOPIC, topic, ("max.message.bytes", SET, "100"))
         assert produce(connection, topic, batch_of("x" * 100))["error_code"] == MESSAGE_TOO_LARGE
         alter(connection, TOPIC, topic, ("max.message.bytes", DELETE, None))
         assert produce(connection, topic, batch_of("x" * 100))["error_code"] == 0
-
-    def test_compression_type(self, connection, topic):
-        for name, codec in (("gzip", codecs.GZIP), ("lz4", codecs.LZ4), ("uncompressed", 0)):
-            alter(connection, TOPIC, topic, ("compression.type", SET, name))
-            offset = produce(connection, topic, batch_of("x"))["base_offset"]
-            assert stored(connection, topic, offset)["attributes"] & 7 == codec
-
-    def test_the_window(self, connection, topic):
-        assert produce(connection, topic, batch_of("x"))["error_code"] == 0
-        alter(connection, TOPIC, topic, ("message.timestamp.difference.max.ms", SET, "5000"))
-        assert produce(connection, topic, batch_of("x"))["error_code"] == INVALID_TIMESTAMP
-        alter(connection, TOPIC, topic, ("message.timestamp.difference.max.ms", DELETE, None))
-        assert produce(connection, topic, batch_of("x"))["error_code"] == 0
-
-    def test_segment_bytes(self, broker, connection, topic):
-        alter(connection, TOPIC, topic, ("segment.bytes", SET, "200"))
-        for _ in range(6):
-            produce(connection, topic, batch_of("x" * 50))
-        assert len(list(broker.log_dir.glob(f"{topic}-0/*.log"))) > 2
 
 
 class TestBroker:
@@ -269,24 +237,3 @@ class TestBroker:
             code, sentence = alter(connection, BROKER, name, (setting, operation, value))
             assert code == INVALID_REQUEST
             assert setting in sentence
-
-    def test_what_an_earlier_release_took_can_be_removed(self, start):
-        broker = start({})
-        with broker.connect() as connection:
-            assert alter(connection, BROKER, "", ("log.retention.ms", SET, "5000"))[0] == 0
-            create(connection, "t")
-        broker.stop()
-        with closing(sqlite3.connect(broker.log_dir / "tidelog.sqlite")) as db, db:
-            text = json.dumps({"log.retention.hours": "2"}).encode()
-            changed = db.execute(
-                "UPDATE kv SET value = ? WHERE CAST(value AS TEXT) LIKE '%log.retention.ms%'",
-                (text,),
-            )
-            assert changed.rowcount == 1
-        broker.restart()
-        with broker.connect() as connection:
-            assert value_of(connection, "t", "retention.ms") == "7200000"
-            hours = "log.retention.hours"
-            assert alter(connection, BROKER, "", (hours, SET, "3"))[0] == INVALID_REQUEST
-            assert alter(connection, BROKER, "", (hours, DELETE, None))[0] == 0
-            assert value_of(connection, "t", "retention.ms") == "604800000"

@@ -71,14 +71,6 @@ def test_joins_that_are_refused(member, given, code):
     assert (answer["error_code"], answer["generation_id"], answer["members"]) == (code, -1, [])
 
 
-def test_who_has_no_id_is_given_one_first(member):
-    one = member(new_name("group"))
-    answer = one._join()
-    assert answer["error_code"] == MEMBER_ID_REQUIRED
-    assert answer["member_id"].startswith("oracle-")
-    assert one._join(member_id=answer["member_id"])["error_code"] == NONE
-
-
 def test_who_founds_a_group_does_not_wait_for_who_was_given_an_id(member):
     group = new_name("group")
     given, founder = member(group), member(group)

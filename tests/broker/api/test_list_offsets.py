@@ -104,29 +104,12 @@ class TestTimes:
                 found = TIMES[offset] if offset >= 0 else -1
                 assert ask(connection, topic, time, version) == (0, offset, found)
 
-    def test_times_below_the_sentinels_are_real(self, connection, topic):
-        """Kafka answers 35; here -7 and below are asked for like any other time."""
-        for version in NEWER:
-            for time in [-7, -8, -50_000, -(2**63)]:
-                smallest = next(i for i, each in enumerate(TIMES) if each != -1 and each >= time)
-                assert ask(connection, topic, time, version) == (0, smallest, TIMES[smallest])
-
     def test_on_a_log_append_time_topic(self, connection):
         name = new_topic(connection, message_timestamp_type="LogAppendTime")
         told = produce(connection, name, batch_of("x", "y"))["log_append_time_ms"]
         assert ask(connection, name, told) == (0, 0, told)
         assert ask(connection, name, told + 1) == (0, -1, -1)
         assert ask(connection, name, 0) == (0, 0, told)
-
-    def test_over_segments_and_formats(self, connection):
-        name = new_topic(connection, segment_bytes="200", message_format_version="0.10.0")
-        times = [(i * 37) % 100 * 10 for i in range(40)]
-        for time in times:
-            assert produce(connection, name, recordset.batch([Rec(time)]))["error_code"] == 0
-        for time in range(0, 1_000, 35):
-            offset = next((i for i, each in enumerate(times) if each >= time), -1)
-            found = times[offset] if offset >= 0 else -1
-            assert ask(connection, name, time) == (0, offset, found)
 
 
 class TestVersion0:
@@ -141,18 +124,6 @@ class TestVersion0:
         assert self.ask(connection, topic, LATEST, 1) == (0, [8])
         assert self.ask(connection, topic, EARLIEST) == (0, [0])
         assert self.ask(connection, topic, LATEST, 0)[1] == []
-
-    def test_segments(self, connection):
-        name = new_topic(connection, segment_bytes="150")
-        for _ in range(6):
-            produce(connection, name, batch_of("x" * 20))
-        code, offsets = self.ask(connection, name, LATEST)
-        assert code == 0
-        assert offsets[0] == 6
-        assert offsets[-1] == 0
-        assert len(offsets) > 3
-        assert offsets == sorted(offsets, reverse=True)
-        assert self.ask(connection, name, LATEST, 2)[1] == offsets[:2]
 
     def test_newer_sentinels_are_not_known(self, connection, topic):
         for sentinel in [MAX_TIMESTAMP, EARLIEST_LOCAL, -5, -6]:

@@ -209,32 +209,6 @@ def test_a_group_that_cannot_be_written_keeps_no_other_from_expiring(tmp_path):
         assert [all_fetched(connection, group) for group in groups] == [{("t", 0): 1}, {}, {}, {}]
 
 
-def test_what_a_stable_group_reads_no_longer_expires(manual):
-    """Of other topics what was committed too long ago goes, by the time it was committed with."""
-    broker = manual
-    with broker.connect() as connection:
-        for name in ("read", "left", "old"):
-            create(connection, name)
-        member = RawMember(broker, "reading", session_ms=2_000_000_000)
-        member.protocols = [("range", _subscription("read"))]
-        settled(member)
-        now_ms = broker.clock.now_ms()
-        who = {"generation_id_or_member_epoch": member.generation, "member_id": member.member_id}
-        assert commit(connection, "reading", "read", 1, **who) == NONE
-        assert commit(connection, "reading", "left", 2, **who) == NONE
-        early = now_ms - 3 * DAY_MS
-        assert commit(connection, "reading", "old", 3, version=1, timestamp=early, **who) == NONE
-        broker.clock.step(4 * DAY_MS - 60_000)
-        assert len(all_fetched(connection, "reading")) == 3
-        broker.clock.step(660_000)
-        eventually(lambda: all_fetched(connection, "reading") == {("read", 0): 1, ("left", 0): 2})
-        broker.clock.step(3 * DAY_MS)
-        eventually(lambda: all_fetched(connection, "reading") == {("read", 0): 1})
-        broker.clock.step(20 * DAY_MS)
-        assert all_fetched(connection, "reading") == {("read", 0): 1}
-        member.close()
-
-
 def test_a_commit_waits_for_its_group_to_be_read(tmp_path):
     """A client with librdkafka gives a commit up at the third COORDINATOR_LOAD_IN_PROGRESS, after 0.3 s."""
     with Inside(tmp_path) as broker, broker.connect() as one, broker.connect() as other:

@@ -93,12 +93,6 @@ class TestAcks:
                 assert (got["error_code"], got["base_offset"]) == (INVALID_REQUIRED_ACKS, -1)
                 assert read_values(connection, topic) == []
 
-    @pytest.mark.parametrize("records", [batch_of("x", bad_crc=True), batch_of("x", count=7)])
-    def test_an_error_under_acks_0_closes(self, connection, topic, records):
-        produce(connection, topic, records, acks=0)
-        assert connection.receive() is None
-        connection.close()
-
     def test_acks_all_needs_min_insync_replicas(self, connection):
         """One replica cannot be two: NOT_ENOUGH_REPLICAS (19), unless acks=1."""
         name = new_topic(connection, min_insync_replicas="2")
@@ -213,14 +207,6 @@ class TestRecordSets:
         assert produce(connection, name, records, version=7)["error_code"] == INVALID_TIMESTAMP
         assert fetch(connection, name)["high_watermark"] == 0
 
-    def test_a_hundred_thousand_bad_records_do_not_blow_up_the_answer(self, broker, connection):
-        name = new_topic(connection, message_timestamp_before_max_ms="1000")
-        records = recordset.batch([recordset.Rec(5, b"")] * 100_000)
-        before = broker.forget_peak()
-        got = produce(connection, name, records)
-        assert got["error_code"] == INVALID_TIMESTAMP
-        assert broker.rss_mb(peak=True) - before < 120
-
 
 class Sequence:
     """A producer's view of itself."""
@@ -262,22 +248,6 @@ class TestIdempotence:
         sequence.send(0)
         assert sequence.send(2) == (OUT_OF_ORDER, -1)
         assert sequence.send(1) == (0, 1)
-
-    def test_an_old_epoch(self, sequence):
-        assert sequence.send(0, epoch=1) == (0, 0)
-        assert sequence.send(0, epoch=0) == (INVALID_PRODUCER_EPOCH, -1)
-        assert sequence.send(1, epoch=0) == (INVALID_PRODUCER_EPOCH, -1)
-
-    def test_transactional_records_without_a_transactional_id(self, sequence):
-        sent = sequence.send(0, attributes=recordset.TRANSACTIONAL_BIT)
-        assert sent[0] == TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-
-    @pytest.mark.parametrize("version", ["0.8.2", "0.10.0"])
-    def test_an_old_format_cannot_carry_it(self, connection, version):
-        name = new_topic(connection, message_format_version=version)
-        mine = Sequence(connection, name)
-        assert mine.send(0)[0] == UNSUPPORTED_FOR_MESSAGE_FORMAT
-        assert produce(connection, name, batch_of("x"))["error_code"] == 0
 
 
 def test_what_was_appended_is_counted(broker, connection, topic):

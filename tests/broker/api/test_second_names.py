@@ -87,11 +87,6 @@ class TestOfTopics:
             assert SECOND in sentence
         assert own(connection, topic) == {OWN: "5000"}
 
-    def test_names_that_agree_are_one_change(self, connection, topic):
-        both = [(SECOND, "8000"), (OWN, "8000")]
-        assert replace(connection, TOPIC, topic, both) == (0, None)
-        assert own(connection, topic) == {OWN: "8000"}
-
     def test_what_an_older_version_stored(self, start):
         broker = start({})
         with broker.connect() as connection:
@@ -213,13 +208,6 @@ class TestOfCommands:
         status, _, err = run("configs", "set", "t", f"{SECOND}=1", f"{OWN}=2")
         assert status == 2
         assert "two names of one setting" in err
-
-    def test_of_the_broker(self, run):
-        assert run("configs", "set", "--of-broker", f"{SECOND}=5s")[0] == 0
-        assert self.shown(run, "--of-broker", LOG) == {LOG: "5000"}
-        assert self.shown(run, "--of-broker", SECOND) == {SECOND: "5000"}
-        assert run("configs", "unset", "--of-broker", LOG)[0] == 0
-        assert self.shown(run, "--of-broker", SECOND) == {SECOND: "100"}
 
     def test_explain_with_a_setting_under_its_second_name(self, run):
         assert run("topics", "create", "u", "--set", f"{OWN}=5s")[0] == 0

@@ -49,41 +49,6 @@ def test_passwords(connection, users, found):
     assert all(repr(each["user"]) in each["error_message"] for each in answer["results"])
 
 
-@pytest.mark.parametrize("version", all_versions("ListTransactions"))
-def test_transactions_listed(connection, version):
-    answer = connection.ask(
-        "ListTransactions",
-        version,
-        state_filters=["Ongoing", "Asleep"],
-        producer_id_filters=[1 << 40],  # other tests leave transactions open
-        duration_filter=-1,
-        transactional_id_pattern=None,
-    )
-    assert (answer["error_code"], answer["transaction_states"]) == (0, [])
-    assert answer["unknown_state_filters"] == ["Asleep"]
-
-
-@pytest.mark.parametrize(("pattern", "code"), [("a.*", 0), ("(", INVALID_REGULAR_EXPRESSION)])
-def test_a_pattern_of_transactions(connection, pattern, code):
-    answer = connection.ask(
-        "ListTransactions",
-        2,
-        state_filters=[],
-        producer_id_filters=[],
-        duration_filter=-1,
-        transactional_id_pattern=pattern,
-    )
-    assert answer["error_code"] == code
-
-
-def test_transactions_described(connection):
-    answer = connection.ask("DescribeTransactions", 0, transactional_ids=["never", ""])
-    found = [
-        (each["transactional_id"], each["error_code"]) for each in answer["transaction_states"]
-    ]
-    assert found == [("never", TRANSACTIONAL_ID_NOT_FOUND), ("", INVALID_REQUEST)]
-
-
 def credential(user, mechanism):
     return {
         "name": user,

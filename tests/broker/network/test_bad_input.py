@@ -7,7 +7,6 @@ and reads its record back on the same connection afterwards.
 from __future__ import annotations
 
 import gzip
-import random
 import socket
 import ssl
 import struct
@@ -30,7 +29,6 @@ from tests.broker.conftest import healthy
 from tests.broker.raw import frame, header, name_of, request
 from tests.broker.subject import eventually
 from tests.oracle import codecs, recordset, wire
-from tidelog.broker.repeats import SHOWN
 
 CORRUPT_MESSAGE = 2
 UNKNOWN_TOPIC_OR_PARTITION = 3
@@ -132,15 +130,6 @@ class TestFrames:
         assert eventually(lambda: broker.lines("peer left in mid-request", f"peer={peer}"))
         assert broker.rss_mb(peak=True) - before < 20
 
-    def test_of_many_peers_that_leave_in_mid_request_some_are_logged(self, start):
-        broker = start()
-        for _ in range(2 * SHOWN):
-            with broker.connect() as connection:
-                connection.send(struct.pack(">i", 100) + b"half")
-        name = "tidelog_disconnects_mid_request_total"
-        assert eventually(lambda: broker.metric(name) == 2 * SHOWN)
-        assert eventually(lambda: len(broker.lines("peer left in mid-request")) == SHOWN)
-
     def test_a_frame_that_comes_byte_by_byte_is_answered(self, broker):
         with broker.connect() as connection:
             for byte in frame(header(18, 0)):
@@ -152,13 +141,6 @@ class TestFrames:
         body = request("Metadata", 4, topics=[{"name": "x" * 50}])
         line = refused(broker, struct.pack(">i", len(body) - 20) + body)
         assert "unparsable request" in line
-
-    def test_what_came_before_a_bad_length_is_answered(self, broker):
-        with broker.connect() as connection:
-            connection.send(frame(header(18, 0)) * 3 + struct.pack(">i", -1) + b"x" * 20)
-            for _ in range(3):
-                assert connection.receive()[:6] == struct.pack(">ih", 7, 0)
-            assert connection.receive() is None
 
     @pytest.mark.parametrize("is_reset", [False, True])
     def test_half_a_request_is_forgotten(self, broker, is_reset):
@@ -188,11 +170,6 @@ class TestFrames:
 
 
 class TestOtherProtocols:
-    def test_http_gets_a_closed_connection(self, broker):
-        """`GET ` read as a length is 1.2 GB."""
-        request = b"GET / HTTP/1.1\r\nHost: broker\r\n\r\n"
-        assert f"frame of {int.from_bytes(b'GET ', 'big')} bytes" in refused(broker, request)
-
     def test_tls_gets_a_closed_connection(self, broker):
         counted = broker.bad_requests
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -202,27 +179,6 @@ class TestOtherProtocols:
         with plain, pytest.raises((ssl.SSLError, OSError)):
             context.wrap_socket(plain)
         eventually(lambda: broker.bad_requests == counted + 1)
-
-    def test_random_bytes_close_or_wait(self, broker):
-        """Whatever comes, the broker closes, answers, or waits for the rest; it never fails."""
-        chance = random.Random(20)
-        counted = broker.bad_requests
-        for _ in range(100):
-            data = chance.randbytes(chance.randrange(4, 2_000))
-            with broker.connect() as connection:
-                connection.send(data)
-                connection._socket.shutdown(socket.SHUT_WR)
-                assert connection.receive() is None
-        assert broker.bad_requests > counted
-
-    def test_random_bodies_in_honest_frames_close(self, broker):
-        chance = random.Random(21)
-        for _ in range(100):
-            with broker.connect() as connection:
-                # A key of its own: what is repeated too often is not logged each time.
-                body = header(201, 0) + chance.randbytes(chance.randrange(2_000))
-                connection.send(frame(body))
-                assert connection.receive() is None
 
 
 def cut_short(api):
@@ -357,19 +313,6 @@ class TestRecords:
         for count in (1, 3, 2**31 - 1):  # header fields that agree, with two records behind them
             records.append(batch_of("x", "y", count=count, last_offset_delta=count - 1))
         self.check(broker, connection, topic, records, {CORRUPT_MESSAGE, INVALID_RECORD})
-
-    @pytest.mark.parametrize("version", [0, 2, 3, 9])
-    def test_random_records(self, broker, connection, topic, version):
-        """An error, or nothing stored; never a closed connection, never a stall."""
-        chance = random.Random(version)
-        mine = connection._socket
-        for _ in range(50):
-            data = chance.randbytes(chance.randrange(200))
-            got = produce(connection, topic, data, version=version)
-            assert got is not None
-            assert got["error_code"] in {0, CORRUPT_MESSAGE, INVALID_RECORD, MESSAGE_TOO_LARGE}
-        assert connection._socket is mine
-        assert fetch(connection, topic)["high_watermark"] == 0
 
     def test_a_batch_over_max_message_bytes(self, broker, connection):
         topic = new_topic(connection, max_message_bytes="1000")

@@ -9,7 +9,6 @@ import socket
 import subprocess
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
 import pytest
@@ -21,7 +20,6 @@ from tests.broker.asking import (
     fetch,
     fetch_fields,
     new_name,
-    new_topic,
     produce,
     read_values,
 )
@@ -92,12 +90,6 @@ class TestOrder:
             offsets.append(answer["responses"][0]["partition_responses"][0]["base_offset"])
         assert offsets == sorted(offsets)
         assert [v for v in read_values(connection, topic) if len(v) < 10] == sent
-
-    def test_one_frame_may_hold_many_small_packets_and_one_packet_many_frames(self, pipe):
-        data = b"".join(frame(pipe.encoded("ApiVersions", 0)) for _ in range(500))
-        for start in range(0, len(data), 777):
-            pipe.send(data[start : start + 777])
-        assert [pipe.pull()[0] for _ in range(500)] == list(range(500))
 
     def test_answers_that_leave_together_leave_before_who_waits_and_before_the_end(
         self, pipe, connection, topic
@@ -186,10 +178,6 @@ class TestFetchWaits:
         fetch(connection, topic, offset, **{"max_wait_ms": LONG_MS, **more})
         assert time.monotonic() - started < AT_ONCE_S, why
 
-    def test_data_that_is_there_is_answered_at_once(self, connection, topic):
-        produce(connection, topic, batch_of("x"))
-        assert fetch(connection, topic, 0, max_wait_ms=LONG_MS)["records"]
-
     @pytest.mark.parametrize("version", [0, 3, 4, 11, 12, 16])
     def test_an_append_wakes_at_once(self, pipe, connection, version):
         topic = new_name()
@@ -204,58 +192,12 @@ class TestFetchWaits:
         assert time.monotonic() - started < AT_ONCE_S
         assert answer["responses"][0]["partitions"][0]["records"]
 
-    def test_min_bytes_waits_for_enough(self, pipe, connection, topic):
-        pipe.push("Fetch", 12, **wait_fields(topic, min_bytes=3_000))
-        for _ in range(2):
-            produce(connection, topic, batch_of("x" * 1_000))
-            assert is_silent(pipe._socket)
-        produce(connection, topic, batch_of("x" * 1_000))
-        _, answer = pipe.pull()
-        assert len(answer["responses"][0]["partitions"][0]["records"]) > 3_000
-
-    def test_min_bytes_counts_over_all_partitions(self, pipe, connection):
-        topic = new_topic(connection, partitions=3)
-        fields = wait_fields(topic, min_bytes=2_500)
-        wanted = fields["topics"][0]["partitions"][0]
-        fields["topics"][0]["partitions"] = [{**wanted, "partition": i} for i in range(3)]
-        pipe.push("Fetch", 12, **fields)
-        for partition in range(3):
-            assert is_silent(pipe._socket)
-            produce(connection, topic, batch_of("x" * 1_000), partition=partition)
-        _, answer = pipe.pull()
-        parts = answer["responses"][0]["partitions"]
-        assert all(part["records"] for part in parts)
-
-    def test_too_little_is_answered_when_the_time_is_over(self, pipe, connection, topic):
-        produce(connection, topic, batch_of("x"))
-        pipe.push("Fetch", 12, **wait_fields(topic, min_bytes=MIB, max_wait_ms=200))
-        _, answer = pipe.pull()
-        assert answer["responses"][0]["partitions"][0]["records"]
-
     def test_a_deleted_topic_wakes(self, pipe, connection, topic):
         pipe.push("Fetch", 12, **wait_fields(topic))
         assert is_silent(pipe._socket)
         connection.ask("DeleteTopics", 1, topic_names=[topic], timeout_ms=1_000)
         _, answer = pipe.pull()
         assert answer["responses"][0]["partitions"][0]["error_code"] == 3
-
-    def test_waiting_on_a_partition_of_another_topic_is_not_disturbed(
-        self, pipe, connection, topic
-    ):
-        other = new_topic(connection)
-        pipe.push("Fetch", 12, **wait_fields(topic))
-        produce(connection, other, batch_of("x"))
-        assert is_silent(pipe._socket)
-
-    def test_a_hundred_waiting_on_one_partition_are_all_woken(self, broker, connection, topic):
-        with ExitStack() as stack:
-            pipes = [stack.enter_context(Pipe(broker)) for _ in range(100)]
-            for pipe in pipes:
-                pipe.push("Fetch", 12, **wait_fields(topic))
-            assert is_silent(*(pipe._socket for pipe in pipes))
-            produce(connection, topic, batch_of("x"))
-            for pipe in pipes:
-                assert pipe.pull()[1]["responses"][0]["partitions"][0]["high_watermark"] == 1
 
 
 @pytest.fixture(scope="module")
@@ -304,25 +246,6 @@ class TestSlowReaders:
             assert sent < 64 * MIB, "the broker took everything in"
             assert connection.ask("ApiVersions", 0)["error_code"] == 0
             assert broker.rss_mb(peak=True) - before < 40
-
-    def test_many_slow_readers_share_a_bound(self, broker, connection, big):
-        before = broker.forget_peak()
-        with ExitStack() as stack:
-            slow = [stack.enter_context(Pipe(broker)) for _ in range(30)]
-            for pipe in slow:
-                pipe.push("Fetch", 11, **fetch_fields(big, partition_max_bytes=50 * MIB))
-            assert fetch(connection, big, 0, partition_max_bytes=MIB)["records"]
-            assert broker.rss_mb(peak=True) - before < 450
-            for pipe in slow:  # every one of them makes progress when it reads
-                part = pipe.pull()[1]["responses"][0]["partitions"][0]
-                assert len(part["records"]) > 1_000_000
-
-            def is_whole():
-                pipe.push("Fetch", 11, **fetch_fields(big, partition_max_bytes=50 * MIB))
-                part = pipe.pull()[1]["responses"][0]["partitions"][0]
-                return len(part["records"] or b"") > 45 * MIB
-
-            assert eventually(is_whole, what="the bound is lifted again")
 
 
 # Sends what it reads from standard input over and over, and throws the answers away.
@@ -455,42 +378,3 @@ class TestManyConnections:
             left.send(frame(b"x"))
             assert left.pull() is None
         assert broker.lines("idle connections closed")
-
-    def test_max_connections(self, start):
-        broker = start({"max.connections": 5})
-        with ExitStack() as stack:
-            pipes = [stack.enter_context(Pipe(broker)) for _ in range(5)]
-            for pipe in pipes:
-                pipe.push("ApiVersions", 0)
-                assert pipe.pull()[0] == 0
-            with Pipe(broker) as refused:
-                refused.push("ApiVersions", 0)
-                assert refused.pull() is None
-            assert broker.metric("tidelog_connections_refused_total") == 1
-            assert broker.lines("max.connections")
-            for pipe in pipes:
-                pipe.push("ApiVersions", 0)
-                assert pipe.pull()[0] == 1
-            pipes[0].close()
-
-            def is_free():
-                with Pipe(broker) as again:
-                    again.push("ApiVersions", 0)
-                    return again.pull() is not None
-
-            assert eventually(is_free)
-
-    @pytest.mark.slow
-    def test_connections_that_come_and_go_leave_nothing_behind(self, broker):
-        def visit(_):
-            with Pipe(broker) as visitor:
-                visitor.push("ApiVersions", 0)
-                assert visitor.pull()[0] == 0
-
-        grown = []
-        with ThreadPoolExecutor(8) as threads:
-            for _ in range(3):
-                before = broker.rss_mb()
-                list(threads.map(visit, range(800)))
-                grown.append(broker.rss_mb() - before)
-        assert min(grown) < 1, grown  # the heap may grow once; a leak grows every time

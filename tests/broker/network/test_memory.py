@@ -231,28 +231,3 @@ class TestRecords:
                 assert codes == [TOO_LARGE, 0]
         assert small.metric("tidelog_memory_refused_total", use="records") == refused + 8
         assert small.rss_mb(peak=True) - before < LIMIT / MIB
-
-    def test_old_clients_get_what_can_be_converted_and_an_error_for_what_cannot(
-        self, small, neighbour, start
-    ):
-        topic = new_name()
-        create(neighbour, topic)
-        assert produce(neighbour, topic, packed(LIMIT // 8 - 100))["error_code"] == 0
-        with ExitStack() as stack:
-            pipes = [stack.enter_context(Pipe(small)) for _ in range(6)]
-            for pipe in pipes:
-                pipe.push("Fetch", 2, **fetch_fields(topic, max_wait_ms=100))
-            for pipe in pipes:
-                part = pipe.pull()[1]["responses"][0]["partitions"][0]
-                assert part["error_code"] == 0
-                assert part["records"]
-        roomy = start({"memory.limit.bytes": 8 * LIMIT})
-        with roomy.connect() as connection:
-            create(connection, topic)
-            assert produce(connection, topic, packed(LIMIT // 2))["error_code"] == 0
-        roomy.restart({"memory.limit.bytes": LIMIT})
-        with roomy.connect() as connection:
-            got = fetch(connection, topic, version=2, max_wait_ms=100)
-            assert got["error_code"] == TOO_LARGE
-            assert fetch(connection, topic, version=11)["error_code"] == 0
-        assert reserved(roomy) == 0

@@ -108,25 +108,6 @@ def test_an_answer_that_never_comes(broker, topic, client, idempotent, values):
     assert stored(broker, topic) == values
 
 
-@pytest.mark.parametrize("client", CLIENTS)
-def test_a_request_that_never_arrives(broker, topic, client):
-    with producer(client, broker, idempotent=False) as send:
-        send(topic, b"a")
-        broker.faults.add(api="Produce", topic=topic, disconnect=True, when="before", times=2)
-        assert send(topic, b"b") == 1
-    assert stored(broker, topic) == [b"a", b"b"]
-
-
-@pytest.mark.parametrize("client", CLIENTS)
-def test_a_disk_that_is_full_for_a_while(broker, topic, client):
-    with producer(client, broker, idempotent=True) as send:
-        send(topic, b"a")
-        fault = broker.faults.add(storage="write", error="ENOSPC", topic=topic, times=2)
-        assert send(topic, b"b") == 1
-        assert fault.hits == 2
-    assert stored(broker, topic) == [b"a", b"b"]
-
-
 def test_a_consumer_goes_on_after_errors_and_disconnects(broker, topic):
     with producer("librdkafka", broker, idempotent=True) as send:
         for value in (b"a", b"b", b"c"):
