@@ -323,70 +323,52 @@ def all_versions(api: str) -> Sequence[int]:
 
 # One request of every API that every version can be made of; none of them changes anything.
 SOFTWARE = {"client_software_name": "raw", "client_software_version": "1"}
+_PARTITIONS = [{"name": "some-topic", "partitions": [0]}]
+_INDEXES = [{"name": "some-topic", "partition_indexes": [0]}]
+_NUMBERED = [{"name": "some-topic", "partitions": [{"partition_index": 0}]}]
+_SETTINGS_OF = {"resource_type": TOPIC, "resource_name": "some-topic"}
+_PRODUCER = {"producer_id": 1, "producer_epoch": 0}
+_TRANSACTION = {"transactional_id": "no-id", **_PRODUCER}
+_MEMBER = {
+    "group_id": "no-group",
+    "generation_id": 1,
+    "member_id": "nobody",
+    "group_instance_id": None,
+}
+_OFFSET = {
+    "partition_index": 0,
+    "committed_offset": 1,
+    "committed_leader_epoch": -1,
+    "committed_metadata": "",
+}
 BODIES = {
     "Produce": produce_fields("some-topic", b""),
     "Fetch": fetch_fields("some-topic"),
     "ListOffsets": BODY_OF_LIST_OFFSETS,
     "Metadata": {"topics": [{"name": "some-topic"}], "allow_auto_topic_creation": False},
     "AddPartitionsToTxn": {
-        "transactions": [
-            {
-                "transactional_id": "no-id",
-                "producer_id": 1,
-                "producer_epoch": 0,
-                "verify_only": True,
-                "topics": [{"name": "some-topic", "partitions": [0]}],
-            }
-        ],
-        "v3_and_below_transactional_id": "no-id",
-        "v3_and_below_producer_id": 1,
-        "v3_and_below_producer_epoch": 0,
-        "v3_and_below_topics": [{"name": "some-topic", "partitions": [0]}],
+        "transactions": [{**_TRANSACTION, "verify_only": True, "topics": _PARTITIONS}],
+        **{f"v3_and_below_{name}": value for name, value in _TRANSACTION.items()},
+        "v3_and_below_topics": _PARTITIONS,
     },
-    "EndTxn": {
-        "transactional_id": "no-id",
-        "producer_id": 1,
-        "producer_epoch": 0,
-        "committed": True,
-    },
+    "EndTxn": {**_TRANSACTION, "committed": True},
     "WriteTxnMarkers": {
         "markers": [
             {
-                "producer_id": 1,
-                "producer_epoch": 0,
+                **_PRODUCER,
                 "transaction_result": True,
-                "topics": [{"name": "some-topic", "partition_indexes": [0]}],
+                "topics": _INDEXES,
                 "coordinator_epoch": 0,
             }
         ]
     },
-    "AddOffsetsToTxn": {
-        "transactional_id": "no-id",
-        "producer_id": 1,
-        "producer_epoch": 0,
-        "group_id": "no-group",
-    },
+    "AddOffsetsToTxn": {**_TRANSACTION, "group_id": "no-group"},
     "TxnOffsetCommit": {
-        "transactional_id": "no-id",
-        "group_id": "no-group",
-        "producer_id": 1,
-        "producer_epoch": 0,
+        **_TRANSACTION,
+        **_MEMBER,
         "generation_id": -1,
         "member_id": "",
-        "group_instance_id": None,
-        "topics": [
-            {
-                "name": "some-topic",
-                "partitions": [
-                    {
-                        "partition_index": 0,
-                        "committed_offset": 5,
-                        "committed_leader_epoch": 0,
-                        "committed_metadata": "",
-                    }
-                ],
-            }
-        ],
+        "topics": [{"name": "some-topic", "partitions": [_OFFSET]}],
     },
     "FindCoordinator": {"key": "group", "key_type": 0, "coordinator_keys": ["group"]},
     "OffsetCommit": {
@@ -395,31 +377,13 @@ BODIES = {
         "member_id": "nobody",
         "group_instance_id": None,
         "retention_time_ms": -1,
-        "topics": [
-            {
-                "name": "some-topic",
-                "partitions": [
-                    {
-                        "partition_index": 0,
-                        "committed_offset": 1,
-                        "committed_leader_epoch": -1,
-                        "commit_timestamp": -1,
-                        "committed_metadata": "",
-                    }
-                ],
-            }
-        ],
+        "topics": [{"name": "some-topic", "partitions": [{**_OFFSET, "commit_timestamp": -1}]}],
     },
     "OffsetFetch": {
         "group_id": "no-group",
-        "topics": [{"name": "some-topic", "partition_indexes": [0]}],
+        "topics": _INDEXES,
         "groups": [
-            {
-                "group_id": "no-group",
-                "member_id": None,
-                "member_epoch": -1,
-                "topics": [{"name": "some-topic", "partition_indexes": [0]}],
-            }
+            {"group_id": "no-group", "member_id": None, "member_epoch": -1, "topics": _INDEXES}
         ],
         "require_stable": False,
     },
@@ -433,32 +397,21 @@ BODIES = {
         "protocols": [{"name": "range", "metadata": b""}],
         "reason": None,
     },
-    "Heartbeat": {
-        "group_id": "no-group",
-        "generation_id": 1,
-        "member_id": "nobody",
-        "group_instance_id": None,
-    },
+    "Heartbeat": _MEMBER,
     "LeaveGroup": {
         "group_id": "no-group",
         "member_id": "nobody",
         "members": [{"member_id": "nobody", "group_instance_id": None, "reason": None}],
     },
     "SyncGroup": {
-        "group_id": "no-group",
-        "generation_id": 1,
-        "member_id": "nobody",
-        "group_instance_id": None,
+        **_MEMBER,
         "protocol_type": "consumer",
         "protocol_name": "range",
         "assignments": [],
     },
     "DescribeGroups": {"groups": ["no-group"], "include_authorized_operations": False},
     "DeleteGroups": {"groups_names": ["no-group"]},
-    "OffsetDelete": {
-        "group_id": "no-group",
-        "topics": [{"name": "some-topic", "partitions": [{"partition_index": 0}]}],
-    },
+    "OffsetDelete": {"group_id": "no-group", "topics": _NUMBERED},
     "ListGroups": {"states_filter": ["Stable"], "types_filter": ["classic"]},
     "SaslHandshake": {"mechanism": "PLAIN"},
     "SaslAuthenticate": {"auth_bytes": b"\0somebody\0secret"},
@@ -483,30 +436,21 @@ BODIES = {
         "topics": [{"topic": "some-topic", "partitions": [{"partition": 0, "leader_epoch": 0}]}],
     },
     "DescribeConfigs": {
-        "resources": [
-            {"resource_type": 2, "resource_name": "some-topic", "configuration_keys": None}
-        ],
+        "resources": [{**_SETTINGS_OF, "configuration_keys": None}],
         "include_synonyms": False,
         "include_documentation": False,
     },
     "IncrementalAlterConfigs": {
         "resources": [
             {
-                "resource_type": 2,
-                "resource_name": "some-topic",
+                **_SETTINGS_OF,
                 "configs": [{"name": "retention.ms", "config_operation": 0, "value": "1"}],
             }
         ],
         "validate_only": True,
     },
     "AlterConfigs": {
-        "resources": [
-            {
-                "resource_type": 2,
-                "resource_name": "some-topic",
-                "configs": [{"name": "retention.ms", "value": "1"}],
-            }
-        ],
+        "resources": [{**_SETTINGS_OF, "configs": [{"name": "retention.ms", "value": "1"}]}],
         "validate_only": True,
     },
     "CreatePartitions": {
@@ -517,9 +461,7 @@ BODIES = {
     "DescribeAcls": ACL_FILTER,
     "CreateAcls": {"creations": [ACL]},
     "DeleteAcls": {"filters": [ACL_FILTER]},
-    "AlterReplicaLogDirs": {
-        "dirs": [{"path": "/nowhere", "topics": [{"name": "some-topic", "partitions": [0]}]}]
-    },
+    "AlterReplicaLogDirs": {"dirs": [{"path": "/nowhere", "topics": _PARTITIONS}]},
     "DescribeLogDirs": {"topics": [{"topic": "some-topic", "partitions": [0]}]},
     "ElectLeaders": {
         "election_type": 0,
@@ -576,7 +518,7 @@ BODIES = {
         "endpoint_type": 1,
         "include_fenced_brokers": True,
     },
-    "DescribeProducers": {"topics": [{"name": "some-topic", "partition_indexes": [0]}]},
+    "DescribeProducers": {"topics": _INDEXES},
     "UnregisterBroker": {"broker_id": 77},
     "DescribeTransactions": {"transactional_ids": ["some-id"]},
     "ListTransactions": {

@@ -197,32 +197,6 @@ class TestWaiting:
             got = waiting.result(60)
         assert (offsets(got), aborted_of(got)) == ([0, 1, 2], [(1, 0)])
 
-    def test_all_data_is_not_waited_for_any_longer(self, led, connection):
-        led.send(1, 20)
-        with ThreadPoolExecutor(1) as pool:
-            waiting = pool.submit(fetch, connection, "t", 1, max_wait_ms=60_000)
-            self.wait_for_waits(led, 1)
-            led.send(1, 21, sequence=1)
-            assert offsets(waiting.result(60)) == [1]
-
-    def test_committed_data_counts_by_its_bytes(self, led, connection):
-        with ThreadPoolExecutor(1) as pool:
-            waiting = pool.submit(
-                fetch,
-                connection,
-                "t",
-                0,
-                isolation_level=COMMITTED,
-                max_wait_ms=60_000,
-                min_bytes=100,
-            )
-            self.wait_for_waits(led, 1)
-            led.plain(1)
-            self.wait_for_waits(led, 1)
-            assert not waiting.done()
-            led.plain(2)
-            assert offsets(waiting.result(60)) == [0, 1]
-
     @staticmethod
     def wait_for_waits(led, count):
         deadline = time.monotonic() + 60

@@ -48,23 +48,6 @@ def test_every_second_name_has_one_setting():
 
 
 class TestOfTopics:
-    def test_both_names_describe_it(self, connection, topic):
-        assert own(connection, topic) == {OWN: "5000"}
-        for name in (OWN, SECOND):
-            (entry,) = describe(connection, TOPIC, topic, [name])["configs"]
-            assert (entry["name"], entry["value"]) == (name, "5000")
-            told = [(each["name"], each["value"], each["source"]) for each in entry["synonyms"]]
-            assert told[:2] == [(OWN, "5000", SOURCE_TOPIC), (SECOND, "5000", SOURCE_TOPIC)]
-        both = describe(connection, TOPIC, topic, [SECOND, OWN, SECOND])["configs"]
-        assert sorted(each["name"] for each in both) == [SECOND, OWN]
-
-    @pytest.mark.parametrize("name", [OWN, SECOND])
-    def test_either_name_replaces_and_removes_it(self, connection, topic, name):
-        assert alter(connection, TOPIC, topic, (name, SET, "7000")) == (0, None)
-        assert own(connection, topic) == {OWN: "7000"}
-        assert alter(connection, TOPIC, topic, (name, DELETE, None)) == (0, None)
-        assert own(connection, topic) == {}
-
     @pytest.mark.parametrize("name", [OWN, SECOND])
     def test_alter_configs_replaces_it_by_either_name(self, connection, topic, name):
         assert replace(connection, TOPIC, topic, [(name, "7000")]) == (0, None)
@@ -159,13 +142,6 @@ class TestOfBrokers:
             assert own(connection, "1", BROKER, SOURCE_DYNAMIC) == {name: value}
             assert replace(connection, BROKER, "1", []) == (0, None)
             assert own(connection, "1", BROKER, SOURCE_DYNAMIC) == {}
-
-    def test_a_change_replaces_what_was_given_at_start_under_either_name(self, mine):
-        with mine.connect() as connection:
-            assert alter(connection, BROKER, "1", (LOG, SET, "200")) == (0, None)
-            assert described(connection, BROKER, "1", SECOND) == "200"
-            assert alter(connection, BROKER, "1", (SECOND, DELETE, None)) == (0, None)
-            assert described(connection, BROKER, "1", LOG) == "100"
 
     def test_what_is_refused_changes_nothing(self, mine):
         with mine.connect() as connection:

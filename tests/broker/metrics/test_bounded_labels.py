@@ -6,10 +6,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.broker.asking import create, produce
-from tests.broker.members import commit
-from tests.oracle import recordset
-from tests.oracle.recordset import Rec
 from tidelog.broker.metrics.counters import MOST_CLIENTS, MOST_NAME_CHARACTERS, Metrics
 from tidelog.broker.metrics.families import group_metrics
 from tidelog.broker.metrics.family import OTHER, Scrape
@@ -28,21 +24,6 @@ def test_names_of_software_are_cut_and_bounded():
     assert (
         metrics.clients["0000" + "n" * (MOST_NAME_CHARACTERS - 4), "1" * MOST_NAME_CHARACTERS] == 2
     )
-
-
-def test_each_group_has_a_label_of_its_own(start):
-    broker = start()
-    with broker.connect() as connection:
-        create(connection, "t")
-        produce(connection, "t", recordset.batch([Rec(1, b"v") for _ in range(5)]))
-        for number in range(4):
-            commit(connection, f"g{number}", "t", number)
-    lags = {}
-    for line in broker.page("/metrics").splitlines():
-        if line.startswith("tidelog_group_lag_records{"):
-            name, _, value = line.rpartition(" ")
-            lags[name.partition('group="')[2].partition('"')[0]] = float(value)
-    assert lags == {f"g{number}": 5 - number for number in range(4)}
 
 
 def group(name, members, offset):

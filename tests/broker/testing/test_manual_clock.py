@@ -92,18 +92,6 @@ def test_a_step_over_the_interval_is_one_round(broker, connection):
     assert start_of(connection, topic) == 2
 
 
-def test_a_sweep_of_one_topic_keeps_what_went_of_the_others(broker, connection):
-    topics = [asking.new_name() for _ in range(2)]
-    for topic in topics:
-        asking.create(connection, topic, **{"retention.ms": "1"})
-        produce(connection, topic)
-    broker.clock.step("1d")
-    for topic in topics:
-        (gone,) = broker.sweep(topic)
-        assert (gone["topic"], gone["asked"]) == (topic, False)
-        assert broker.sweep(topic) == []
-
-
 def test_a_clock_that_runs_brings_its_rounds(broker, connection):
     topic = asking.new_topic(connection, **{"retention.ms": "1"})
     produce(connection, topic)
