@@ -145,47 +145,45 @@ def settled(*members: RawMember) -> dict[str, bytes]:
     }
 
 
-def commit(
-    connection: Any,
+def commit_fields(
     group: str,
     topic: str,
-    offset: int,
-    *,
-    version: int = 9,
+    *offsets: int,
     partition: int = 0,
     note: str | None = "",
     epoch: int = -1,
     timestamp: int = -1,
     retention_ms: int = -1,
-    **who: Any,
+    **more: Any,
+) -> dict[str, Any]:
+    """The body of an OffsetCommit of offsets of one partition, from outside of the group unless told."""
+    partitions = [
+        {
+            "partition_index": partition,
+            "committed_offset": offset,
+            "committed_leader_epoch": epoch,
+            "commit_timestamp": timestamp,
+            "committed_metadata": note,
+        }
+        for offset in offsets
+    ]
+    return {
+        "group_id": group,
+        "generation_id_or_member_epoch": -1,
+        "member_id": "",
+        "group_instance_id": None,
+        "retention_time_ms": retention_ms,
+        "topics": [{"name": topic, "partitions": partitions}],
+        **more,
+    }
+
+
+def commit(
+    connection: Any, group: str, topic: str, offset: int, *, version: int = 9, **more: Any
 ) -> int:
-    """Commit one offset, from outside of the group unless told; its error code."""
-    answer = connection.ask(
-        "OffsetCommit",
-        version,
-        **{
-            "group_id": group,
-            "generation_id_or_member_epoch": -1,
-            "member_id": "",
-            "group_instance_id": None,
-            "retention_time_ms": retention_ms,
-            "topics": [
-                {
-                    "name": topic,
-                    "partitions": [
-                        {
-                            "partition_index": partition,
-                            "committed_offset": offset,
-                            "committed_leader_epoch": epoch,
-                            "commit_timestamp": timestamp,
-                            "committed_metadata": note,
-                        }
-                    ],
-                }
-            ],
-            **who,
-        },
-    )
+    """Commit one offset, as `commit_fields` says; its error code."""
+    fields = commit_fields(group, topic, offset, **more)
+    answer = connection.ask("OffsetCommit", version, **fields)
     return answer["topics"][0]["partitions"][0]["error_code"]
 
 

@@ -37,6 +37,7 @@ def config(broker, waits, **more):
     }
 
 
+@pytest.mark.slow
 def test_producer_and_consumer(broker):
     waits: list[float] = []
     producer = Producer(config(broker, waits, batch_size=50_000, linger_ms=5))

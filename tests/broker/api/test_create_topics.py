@@ -124,12 +124,6 @@ def test_a_name_given_twice(connection):
     assert exists(connection, other)
 
 
-def test_each_topic_for_itself(connection):
-    good, better = new_name(), new_name()
-    got = ask(connection, 7, topic(good), topic("bad name"), topic(better))
-    assert [each["error_code"] for each in got] == [0, INVALID_TOPIC, 0]
-
-
 def test_an_assignment_that_names_this_broker(connection):
     name = new_name()
     (got,) = ask(connection, 7, topic(name, -1, -1, {1: [1], 0: [1]}))

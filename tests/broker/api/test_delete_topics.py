@@ -70,14 +70,6 @@ def test_unknown_names(connection):
             assert got["error_message"]
 
 
-def test_each_for_itself(connection):
-    first, second = new_name(), new_name()
-    create(connection, first)
-    create(connection, second)
-    got = ask(connection, 4, first, "nowhere", second)
-    assert [each["error_code"] for each in got] == [0, UNKNOWN_TOPIC_OR_PARTITION, 0]
-
-
 @pytest.mark.parametrize("version", all_versions("DeleteTopics"))
 def test_what_is_named_twice_stays(connection, version):
     name, other = new_name(), new_name()

@@ -14,6 +14,7 @@ from tests.broker.members import (
     RawMember,
     all_fetched,
     commit,
+    commit_fields,
     fetched,
     settled,
     state_of,
@@ -129,22 +130,7 @@ def test_offsets_of_consumers_that_are_not_understood_stay(broker, connection, t
 
 def test_what_is_asked_twice_is_answered_once(connection, topic):
     group = new_name("group")
-    one = {
-        "committed_leader_epoch": -1,
-        "commit_timestamp": -1,
-        "committed_metadata": "",
-        "partition_index": 0,
-    }
-    partitions = [{**one, "committed_offset": offset} for offset in (3, 4)]
-    answer = connection.ask(
-        "OffsetCommit",
-        8,
-        group_id=group,
-        generation_id_or_member_epoch=-1,
-        member_id="",
-        group_instance_id=None,
-        topics=[{"name": topic, "partitions": partitions}],
-    )
+    answer = connection.ask("OffsetCommit", 8, **commit_fields(group, topic, 3, 4))
     assert answer["topics"][0]["partitions"] == [{"partition_index": 0, "error_code": NONE}]
     wanted = [{"name": topic, "partition_indexes": [0, 0]}, {"name": "x", "partition_indexes": []}]
     answer = connection.ask("OffsetFetch", 5, group_id=group, topics=wanted)

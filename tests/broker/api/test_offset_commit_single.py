@@ -11,6 +11,7 @@ from contextlib import contextmanager
 import pytest
 
 from tests.broker.api import both_paths
+from tests.broker.members import commit_fields
 from tests.broker.raw import request
 from tidelog.broker.api import offset_commit_single
 from tidelog.broker.groups.members import Member
@@ -79,26 +80,8 @@ def groups(node):
 
 
 def fields(group="g", topic="plain", partition=0, offset=7, note="", **more):
-    return {
-        "group_id": group,
-        "generation_id_or_member_epoch": -1,
-        "member_id": "",
-        "group_instance_id": None,
-        "topics": [
-            {
-                "name": topic,
-                "partitions": [
-                    {
-                        "partition_index": partition,
-                        "committed_offset": offset,
-                        "committed_leader_epoch": 4,
-                        "committed_metadata": note,
-                    }
-                ],
-            }
-        ],
-        **more,
-    }
+    place = {"partition": partition, "note": note, "epoch": 4}
+    return {**commit_fields(group, topic, offset, **place), **more}
 
 
 def of_member(group, name="one", generation=3, instance=None):

@@ -103,17 +103,6 @@ def test_late_batches_are_counted_by_partition_and_summed_by_topic(broker, conne
     assert bucket(broker, "lateness_seconds", topic, "10.0") == 1
 
 
-def test_batches_without_times(broker, connection):
-    topic = new_topic(connection, **{"message.format.version": "0.9"})
-    produce(connection, topic, NOW_MS)
-    assert broker.metric("tidelog_batches_without_time_total", topic=topic) == 1
-    newer = new_topic(connection)
-    produce(connection, newer, -1)
-    produce(connection, newer, -1, NOW_MS - 5)
-    assert broker.metric("tidelog_batches_without_time_total", topic=newer) == 1
-    assert broker.metric("tidelog_append_delay_seconds_count", topic=newer) == 1
-
-
 # --- doomed on arrival ---------------------------------------------------------------------------
 
 
@@ -147,23 +136,6 @@ def test_doomed_on_arrival_is_counted_and_logged_once_a_minute(broker, connectio
     assert len(doom_lines(broker, other)) == 1  # each topic has its own minute
 
 
-def test_what_the_settings_keep_is_not_doomed(broker, connection):
-    old = NOW_MS - 30 * DAY_MS
-    by_append = new_topic(connection, **{"retention.time.basis": "append"})
-    for_ever = new_topic(connection, **{"retention.ms": "-1"})
-    compacted = new_topic(connection, **{"cleanup.policy": "compact"})
-    stamped = new_topic(connection, **{"message.timestamp.type": "LogAppendTime"})
-    for topic in (by_append, for_ever, stamped):
-        produce(connection, topic, old)
-    records = [asking.Rec(old, b"value", key=b"key")]
-    assert asking.produce(connection, compacted, batch(records))["error_code"] == 0
-    mixed = new_topic(connection)
-    produce(connection, mixed, old, NOW_MS)  # its youngest record keeps it
-    produce(connection, mixed, old, -1)  # one without a time counts as written now
-    for topic in (by_append, for_ever, compacted, stamped, mixed):
-        assert doomed(broker, topic) == 0, topic
-
-
 def test_a_changed_setting_holds_from_the_next_append_on(broker, connection):
     topic = new_topic(connection)
     old = NOW_MS - 6 * DAY_MS
@@ -174,18 +146,6 @@ def test_a_changed_setting_holds_from_the_next_append_on(broker, connection):
     assert asking.alter(connection, asking.TOPIC, topic, change)[0] == 0
     produce(connection, topic, old)
     assert doomed(broker, topic) == 1
-
-
-def test_doomed_by_event_time(broker, connection):
-    topic = new_topic(connection, **{"retention.max.eventtime.ms": str(HOUR_MS)})
-    produce(connection, topic, NOW_MS)
-    produce(connection, topic, NOW_MS - HOUR_MS)
-    policy = "retention.max.eventtime.ms"
-    assert doomed(broker, topic, policy) == 0
-    produce(connection, topic, NOW_MS - HOUR_MS - 1)
-    assert doomed(broker, topic, policy) == 1
-    (line,) = doom_lines(broker, topic)
-    assert f"policy={policy} limit_ms={HOUR_MS} beyond_ms=1" in line
 
 
 # --- another unit --------------------------------------------------------------------------------

@@ -6,8 +6,6 @@ import random
 import resource
 import select
 import socket
-import subprocess
-import sys
 import time
 from contextlib import ExitStack
 
@@ -113,15 +111,6 @@ class TestOrder:
         frames = [pipe.encoded(api, version, **fields) for api, version, fields in asked * 50]
         pipe.send(b"".join(frame(each) for each in frames))
         assert [pipe.pull()[0] for _ in range(500)] == list(range(500))
-
-    def test_a_large_request_among_small_ones(self, pipe, topic):
-        for _ in range(3):
-            pipe.push("ApiVersions", 0)
-            pipe.push("Produce", 9, **asking.produce_fields(topic, batch_of("x" * 1_000_000)))
-        answers = [pipe.pull() for _ in range(6)]
-        assert [number for number, _ in answers] == list(range(6))
-        produced = [a["responses"][0]["partition_responses"][0] for _, a in answers[1::2]]
-        assert [part["base_offset"] for part in produced] == [0, 1, 2]
 
 
 class TestLeaving:
@@ -246,45 +235,6 @@ class TestSlowReaders:
             assert sent < 64 * MIB, "the broker took everything in"
             assert connection.ask("ApiVersions", 0)["error_code"] == 0
             assert broker.rss_mb(peak=True) - before < 40
-
-
-# Sends what it reads from standard input over and over, and throws the answers away.
-PUSHER = """
-import socket, sys, threading
-peer = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
-data = sys.stdin.buffer.read()
-def drain():
-    while peer.recv(1 << 16):
-        pass
-threading.Thread(target=drain, daemon=True).start()
-while True:
-    peer.sendall(data)
-"""
-
-
-def test_peers_that_never_stop_sending_take_turns_with_the_others(broker, connection, topic):
-    """A socket that is never empty must not keep the broker from looking at another one."""
-    fields = asking.produce_fields(topic, batch_of("x" * 500))
-    data = frame(request("Produce", 7, **fields)) * 100
-    pushers = []
-    try:
-        for _ in range(2):
-            command = [sys.executable, "-c", PUSHER, str(broker.port)]
-            pusher = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL)
-            pushers.append(pusher)
-            with pusher.stdin:
-                pusher.stdin.write(data)
-        eventually(lambda: fetch(connection, topic, 0)["high_watermark"] > 5_000)
-        took = []  # of the broker's own time: a busy machine is slow for everybody
-        for _ in range(15):
-            started_s = broker.cpu_s()
-            connection.ask("ApiVersions", 0)
-            took.append(broker.cpu_s() - started_s)
-        assert sorted(took)[7] < 0.15, took
-    finally:
-        for pusher in pushers:
-            pusher.kill()
-            pusher.wait()
 
 
 class TestManyConnections:

@@ -75,14 +75,6 @@ class TestFrames:
         assert small.metric("tidelog_memory_waited_total") == waited + 11
         assert small.rss_mb(peak=True) - before < LIMIT / MIB
 
-    def test_who_leaves_while_it_waits_holds_up_nobody(self, small, neighbour):
-        with ExitStack() as stack:
-            halves = [stack.enter_context(small.connect()) for _ in range(6)]
-            for half in halves:
-                half.send(struct.pack(">i", 3 * MIB) + b"\0\0\0\7" + b"x" * 20)
-            eventually(lambda: small.metric("tidelog_memory_waiting", use="requests") > 0)
-        eventually(lambda: reserved(small) == 0)
-
     def test_a_large_frame_behind_a_fetch_that_waits_holds_up_nobody(self, small, neighbour):
         topic, quiet = new_name(), new_name()
         for name in (topic, quiet):
