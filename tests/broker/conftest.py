@@ -32,6 +32,17 @@ def healthy(directory, settings=None):
         assert "Traceback" not in subject.log(), subject.log()[-8000:]
 
 
+def of_module(settings=None):
+    """A fixture for one module: a broker with settings of its own."""
+
+    @pytest.fixture(scope="module")
+    def broker(tmp_path_factory):
+        with healthy(tmp_path_factory.mktemp("broker"), settings) as subject:
+            yield subject
+
+    return broker
+
+
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory):
     with healthy(tmp_path_factory.mktemp("broker")) as subject:

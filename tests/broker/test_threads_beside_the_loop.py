@@ -2,7 +2,7 @@
 
 No thread is raced: what the loop would do in another thread is done by the reading thread itself, before
 each bytecode of the product, and whenever Python collects garbage, as it does inside some calls. So a
-test fails in every run or in none.
+test fails in every run or in none. What the loop changes is private, and is changed here as it changes it.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from tests.broker.asking import all_versions
-from tests.broker.conftest import healthy
+from tests.broker.conftest import of_module
 from tidelog.broker.metadata import client_quotas
 from tidelog.broker.metadata.cluster import ClusterMetadata
 from tidelog.broker.metadata.memory import MemoryStore
@@ -59,10 +59,7 @@ def described(connection, *components, version=1, strict=False):
     }
 
 
-@pytest.fixture(scope="module")
-def limited(tmp_path_factory):
-    with healthy(tmp_path_factory.mktemp("broker")) as broker:
-        yield broker
+limited = of_module()
 
 
 @pytest.fixture

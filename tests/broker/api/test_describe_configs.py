@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.broker.asking import BROKER, TOPIC, all_versions, alter, create, new_topic
-from tests.broker.conftest import healthy
+from tests.broker.conftest import of_module
 
 UNKNOWN_TOPIC_OR_PARTITION, INVALID_REQUEST = 3, 42
 SOURCE_TOPIC, SOURCE_DYNAMIC, SOURCE_DYNAMIC_DEFAULT, SOURCE_STATIC, SOURCE_DEFAULT = range(1, 6)
@@ -31,12 +31,8 @@ def by_name(result):
     return {each["name"]: each for each in result["configs"]}
 
 
-@pytest.fixture(scope="module")
-def seven(tmp_path_factory):
-    """A broker with settings of its own and no dynamic ones."""
-    settings = {"num.partitions": 7, "node.id": 7, "log.retention.ms": "1111"}
-    with healthy(tmp_path_factory.mktemp("broker"), settings) as broker:
-        yield broker
+# A broker with settings of its own and no dynamic ones.
+seven = of_module({"num.partitions": 7, "node.id": 7, "log.retention.ms": "1111"})
 
 
 @pytest.fixture

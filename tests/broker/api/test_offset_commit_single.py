@@ -35,7 +35,10 @@ def node_at(directory):
 
 
 def _let_in(node, group_id, state):
-    """A group in its third generation: a member, and one that has a name of its own."""
+    """A group in its third generation: a member, and one that has a name of its own.
+
+    Members that join would need an event loop, so the group is put where the coordinator keeps its own.
+    """
     members = [
         Member(f"{group_id}-{name}", instance, "c", "/h", 10_000, 10_000, (("range", b""),))
         for name, instance in (("one", None), ("two", "i"))
@@ -70,12 +73,12 @@ def both(monkeypatch, short, ordinary, frame):
 
 def groups(node):
     return {
-        group_id: (
+        kept.group.group_id: (
             {name: each._replace(log=None) for name, each in kept.offsets.items()},
             {name: each.deadline_ms for name, each in kept.group.members.items()},
             kept.group.state,
         )
-        for group_id, kept in node.coordinator._groups.items()
+        for kept in node.coordinator.all()
     }
 
 

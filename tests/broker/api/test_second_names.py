@@ -13,7 +13,7 @@ from tests.broker.api.test_create_topics import ask as create_topics
 from tests.broker.api.test_create_topics import topic as to_create
 from tests.broker.api.test_describe_configs import ask as describe
 from tests.broker.asking import BROKER, TOPIC, alter, create, new_name, new_topic
-from tests.broker.conftest import healthy
+from tests.broker.conftest import of_module
 from tidelog.cli.parser import main
 from tidelog.config import BROKER_ALIASES, TOPIC_ALIASES
 
@@ -109,11 +109,7 @@ def rewrite(broker, settings):
             db.execute("UPDATE kv SET value = ? WHERE key = ?", (json.dumps(said).encode(), key))
 
 
-@pytest.fixture(scope="module")
-def mine(tmp_path_factory):
-    """A broker whose own settings nobody else changes."""
-    with healthy(tmp_path_factory.mktemp("broker"), {SECOND: "100"}) as broker:
-        yield broker
+mine = of_module({SECOND: "100"})  # a broker whose own settings nobody else changes
 
 
 class TestOfBrokers:

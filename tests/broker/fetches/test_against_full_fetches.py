@@ -19,10 +19,10 @@ import pytest
 
 from tests.broker.topics.test_interrupted_changes import Broker
 from tidelog.broker.api import fetch as handler
-from tidelog.broker.fetches import incremental
-from tidelog.broker.fetches.attempt import Attempt
+from tidelog.broker.fetches import attempt, incremental
 from tidelog.broker.fetches.session import Cached, FetchSession
 from tidelog.broker.network.context import Context
+from tidelog.broker.network.per_partition import per_partition
 from tidelog.broker.security.session import ANONYMOUS, Session
 from tidelog.protocol.api.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from tidelog.protocol.errors import FetchSessionIdNotFound
@@ -315,13 +315,12 @@ async def test_quiet_partitions_are_not_read(tmp_path, monkeypatch):
     async with Broker(tmp_path) as broker:
         client = await quiet_client(broker, 20)
         reads = []
-        serve = Attempt._serve
 
-        def counted(self, wanted):
-            reads.append(wanted.partition)
-            return serve(self, wanted)
+        def counted(node, api, wanted, *more):
+            reads.extend(each.partition for each in wanted)
+            return per_partition(node, api, wanted, *more)
 
-        monkeypatch.setattr(Attempt, "_serve", counted)
+        monkeypatch.setattr(attempt, "per_partition", counted)
         assert await client.poll() == (False, {})
         put(broker, 7)
         _, got = await client.poll()
@@ -422,6 +421,7 @@ async def play_all(directory, seeds):
         await play(place, seed, 12)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("always_looking")
 @pytest.mark.parametrize(
     ("owner", "name", "bug"),

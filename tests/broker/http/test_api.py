@@ -14,7 +14,7 @@ from urllib.parse import quote
 import pytest
 
 from tests.broker import asking
-from tests.broker.conftest import healthy
+from tests.broker.conftest import healthy, of_module
 from tests.broker.subject import eventually, json_at
 from tests.oracle import recordset
 from tests.oracle.recordset import Rec
@@ -25,11 +25,7 @@ VECTORS = Path(__file__).parents[2] / "vectors" / "kafka-0.10.2.2"
 NONE = {"timestamp_ms": None, "timestamp": None, "append_time_ms": None, "append_time": None}
 
 
-@pytest.fixture(scope="module")
-def one(tmp_path_factory):
-    settings = {"clock": "manual", "log.retention.check.interval.ms": 10**15}
-    with healthy(tmp_path_factory.mktemp("broker"), settings) as subject:
-        yield subject
+one = of_module({"clock": "manual", "log.retention.check.interval.ms": 10**15})
 
 
 @pytest.fixture

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
 from tests.broker.api.test_delete_records import ask as delete_records
 from tests.broker.asking import produce
-from tests.broker.conftest import healthy
+from tests.broker.conftest import of_module
 from tests.broker.members import RawMember, commit, settled
 from tests.oracle import recordset
 from tests.oracle.recordset import Rec
@@ -24,10 +22,7 @@ def lags(broker, group):
     return found
 
 
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory):
-    with healthy(tmp_path_factory.mktemp("broker"), {"clock": "manual"}) as broker:
-        yield broker
+broker = of_module({"clock": "manual"})
 
 
 def test_lag_is_exact(broker, connection, topic):

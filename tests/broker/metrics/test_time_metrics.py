@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.broker import asking
-from tests.broker.conftest import healthy
+from tests.broker.conftest import of_module
 from tests.oracle.recordset import batch
 
 NOW_MS = 1_767_225_600_000  # 2026-01-01T00:00Z
@@ -17,10 +17,7 @@ SECOND_MS, HOUR_MS, DAY_MS = 1_000, 3_600_000, 86_400_000
 INVALID_TIMESTAMP = 32
 
 
-@pytest.fixture(scope="module")
-def one(tmp_path_factory):
-    with healthy(tmp_path_factory.mktemp("broker"), {"clock": "manual"}) as subject:
-        yield subject
+one = of_module({"clock": "manual"})
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from tests.broker.conftest import healthy
+from tests.broker.conftest import of_module
 from tests.broker.raw import frame, header
 from tests.broker.subject import eventually
 from tests.oracle import wire
@@ -133,12 +133,8 @@ def test_a_pattern_that_is_long_or_deep(connection, pattern):
     assert answer["error_code"] in (0, INVALID_REGULAR_EXPRESSION)
 
 
-@pytest.fixture(scope="module")
-def strict(tmp_path_factory):
-    """A broker that makes few topics at a time, and finds every request slow."""
-    settings = {"auto.create.topics.per.request": 3, "request.slow.log.ms": 0}
-    with healthy(tmp_path_factory.mktemp("broker"), settings) as broker:
-        yield broker
+# A broker that makes few topics at a time, and finds every request slow.
+strict = of_module({"auto.create.topics.per.request": 3, "request.slow.log.ms": 0})
 
 
 def test_one_metadata_creates_a_bounded_number_of_topics(strict):

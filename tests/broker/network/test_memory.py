@@ -18,6 +18,7 @@ from tests.broker.asking import (
     produce,
     produce_fields,
 )
+from tests.broker.conftest import of_module
 from tests.broker.network.test_connection import LONG_MS, MIB
 from tests.broker.raw import Pipe, frame, request
 from tests.broker.subject import eventually
@@ -27,13 +28,7 @@ LIMIT = 16 * MIB  # a quarter of it is for frames
 REQUESTS = LIMIT // 4
 
 
-@pytest.fixture(scope="module")
-def small(tmp_path_factory):
-    """A broker with little memory for requests."""
-    from tests.broker.conftest import healthy
-
-    with healthy(tmp_path_factory.mktemp("small"), {"memory.limit.bytes": LIMIT}) as broker:
-        yield broker
+small = of_module({"memory.limit.bytes": LIMIT})  # a broker with little memory for requests
 
 
 @pytest.fixture

@@ -1,4 +1,7 @@
-"""A peer that leaves between the end of a wait and what comes after it: nobody goes on waiting for it."""
+"""A peer that leaves between the end of a wait and what comes after it: nobody goes on waiting for it.
+
+The moments between are too short for a socket, so these tests call what the connection calls of its own.
+"""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from tests.broker import asking
-from tests.broker.conftest import healthy
+from tests.broker.conftest import of_module
 from tests.broker.subject import eventually
 from tidelog.broker.clock import ManualClock
 from tidelog.broker.maintenance import retention_rounds
@@ -28,10 +28,7 @@ NEW_YEAR_MS = 1_767_225_600_000
 DAY_MS = 86_400_000
 
 
-@pytest.fixture(scope="module")
-def manual(tmp_path_factory):
-    with healthy(tmp_path_factory.mktemp("broker"), {"clock": "manual"}) as subject:
-        yield subject
+manual = of_module({"clock": "manual"})
 
 
 @pytest.fixture

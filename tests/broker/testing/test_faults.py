@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.broker import asking
-from tests.broker.conftest import healthy
+from tests.broker.conftest import of_module
 from tests.broker.subject import eventually
 from tidelog.broker.testing.fault_storage import FaultySystem
 from tidelog.broker.testing.faults import Faults, served_apis
@@ -21,10 +21,7 @@ NOT_LEADER = ErrorCode.NOT_LEADER_OR_FOLLOWER
 STORAGE_ERROR = ErrorCode.KAFKA_STORAGE_ERROR
 
 
-@pytest.fixture(scope="module")
-def one(tmp_path_factory):
-    with healthy(tmp_path_factory.mktemp("broker"), {"control.listener": "127.0.0.1:0"}) as subject:
-        yield subject
+one = of_module({"control.listener": "127.0.0.1:0"})
 
 
 @pytest.fixture

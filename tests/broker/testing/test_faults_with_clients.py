@@ -8,15 +8,12 @@ from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import KafkaTimeoutError
 
 from tests.broker import asking
-from tests.broker.conftest import healthy
+from tests.broker.conftest import of_module
 
 CLIENTS = ("kafka-python", "librdkafka")
 
 
-@pytest.fixture(scope="module")
-def one(tmp_path_factory):
-    with healthy(tmp_path_factory.mktemp("broker"), {"control.listener": "127.0.0.1:0"}) as subject:
-        yield subject
+one = of_module({"control.listener": "127.0.0.1:0"})
 
 
 @pytest.fixture

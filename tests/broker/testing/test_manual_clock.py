@@ -3,7 +3,7 @@
 import pytest
 
 from tests.broker import asking
-from tests.broker.conftest import healthy
+from tests.broker.conftest import of_module
 from tests.broker.subject import eventually
 from tidelog.control import ControlError
 
@@ -13,10 +13,7 @@ INVALID_TIMESTAMP = 32
 EARLIEST = -2
 
 
-@pytest.fixture(scope="module")
-def one(tmp_path_factory):
-    with healthy(tmp_path_factory.mktemp("broker"), {"clock": "manual"}) as subject:
-        yield subject
+one = of_module({"clock": "manual"})
 
 
 @pytest.fixture
