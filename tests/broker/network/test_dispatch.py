@@ -38,18 +38,18 @@ def test_the_apis_served_are_what_the_tests_know():
     assert {api.key: api.served for api in served_apis()} == known
 
 
-@pytest.mark.parametrize("api", asking.VERSIONS)
-def test_an_error_nobody_foresaw_is_an_answer_with_minus_1(api):
-    declared = api_of(wire.SCHEMAS[api][0].API_KEY)
-    for version in asking.all_versions(api):
-        frame = request(api, version, **asking.BODIES[api])
-        header = read_request_header(frame)
-        body, _ = codec(declared.request, version).decode(frame, header.body_offset)
-        answer = handler_of(declared).refuse(body, UnknownServerError("a test"))
-        encoded = codec(declared.response, version).encode(answer)
-        flexible = wire.SCHEMAS[api][1].flexible_version_q(version) and api != "ApiVersions"
-        told = wire.decode_answer(api, version, (b"\0" if flexible else b"") + bytes(encoded))
-        assert UNKNOWN_SERVER_ERROR in set(codes(told)), version
+def test_an_error_nobody_foresaw_is_an_answer_with_minus_1():
+    for api in asking.VERSIONS:
+        declared = api_of(wire.SCHEMAS[api][0].API_KEY)
+        for version in asking.all_versions(api):
+            frame = request(api, version, **asking.BODIES[api])
+            header = read_request_header(frame)
+            body, _ = codec(declared.request, version).decode(frame, header.body_offset)
+            answer = handler_of(declared).refuse(body, UnknownServerError("a test"))
+            encoded = codec(declared.response, version).encode(answer)
+            flexible = wire.SCHEMAS[api][1].flexible_version_q(version) and api != "ApiVersions"
+            told = wire.decode_answer(api, version, (b"\0" if flexible else b"") + bytes(encoded))
+            assert UNKNOWN_SERVER_ERROR in set(codes(told)), version
 
 
 @pytest.fixture
