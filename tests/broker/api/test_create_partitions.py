@@ -1,12 +1,10 @@
-"""CreatePartitions: the new partitions are seen, take records, and are there after a restart."""
+"""CreatePartitions: the new partitions are seen and take records; what cannot be adds none."""
 
 from __future__ import annotations
 
-import shutil
-
 import pytest
 
-from tests.broker.asking import all_versions, create, new_topic, produce, read_values, records_for
+from tests.broker.asking import all_versions, new_topic, produce, read_values, records_for
 
 UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS = 3, 37
 INVALID_REPLICA_ASSIGNMENT, INVALID_REQUEST = 39, 42
@@ -45,7 +43,8 @@ def topic(connection):
 
 @pytest.mark.parametrize("version", all_versions("CreatePartitions"))
 def test_every_version(connection, topic, version):
-    assert grow(connection, (topic, 4), version=version) == [(0, None)]
+    assert grow(connection, (topic, 3), version=version) == [(0, None)]
+    assert grow(connection, (topic, 4, [[1]]), version=version) == [(0, None)], "to this broker"
     assert partitions(connection, topic) == [0, 1, 2, 3]
     assert produce(connection, topic, records_for(9, "a"), partition=3)["error_code"] == 0
     assert read_values(connection, topic, partition=3) == [b"a"]
@@ -80,42 +79,6 @@ def test_what_cannot_be(connection, topic, count, placed, code):
     assert partitions(connection, topic) == [0, 1]
 
 
-def test_an_assignment_to_this_broker(connection, topic):
-    assert grow(connection, (topic, 4, [[1], [1]])) == [(0, None)]
-    assert partitions(connection, topic) == [0, 1, 2, 3]
-
-
 def test_each_topic_for_itself(connection, topic):
     answers = grow(connection, ("nowhere", 3), (topic, 3), ("twice", 3), ("twice", 4))
     assert [code for code, _ in answers] == [UNKNOWN_TOPIC_OR_PARTITION, 0, INVALID_REQUEST]
-
-
-def test_a_log_that_cannot_be_made_leaves_the_topic_as_it_was(start):
-    broker = start()
-    with broker.connect() as connection:
-        create(connection, "t")
-        (broker.log_dir / "t-2").write_text("in the way")
-        ((code, sentence),) = grow(connection, ("t", 3))
-        assert code == 56, sentence
-        assert partitions(connection, "t") == [0]
-        (broker.log_dir / "t-2").unlink()
-        assert grow(connection, ("t", 3)) == [(0, None)]
-        assert partitions(connection, "t") == [0, 1, 2]
-
-
-def test_somebodys_log_in_the_way_is_left_alone(start):
-    broker = start()
-    with broker.connect() as connection:
-        create(connection, "t", retention_ms="1")
-        assert produce(connection, "t", records_for(9, "brought"))["error_code"] == 0
-    broker.stop()
-    shutil.copytree(broker.log_dir / "t-0", broker.log_dir / "t-1")
-    (broker.log_dir / "t-1" / "partition.metadata").unlink()
-    log = (broker.log_dir / "t-1" / "00000000000000000000.log").read_bytes()
-    broker.restart()
-    with broker.connect() as connection:
-        ((code, sentence),) = grow(connection, ("t", 2))
-        assert code == INVALID_PARTITIONS
-        assert "t-1" in sentence
-        assert partitions(connection, "t") == [0]
-    assert (broker.log_dir / "t-1" / "00000000000000000000.log").read_bytes() == log

@@ -72,36 +72,26 @@ class TestSentinels:
             got = ask(connection, topic, LATEST, 2, isolation_level=isolation_level)
             assert got == (0, 8, -1)
 
-    def test_an_empty_partition(self, connection):
-        name = new_topic(connection)
-        assert ask(connection, name, LATEST) == (0, 0, -1)
-        assert ask(connection, name, EARLIEST) == (0, 0, -1)
-        assert ask(connection, name, MAX_TIMESTAMP) == (0, -1, -1)
-        assert ask(connection, name, 0) == (0, -1, -1)
-
     def test_a_partition_without_times(self, connection):
         name = new_topic(connection)
-        for _ in range(3):
-            produce(connection, name, recordset.batch([Rec(-1)]))
-        assert ask(connection, name, MAX_TIMESTAMP) == (0, -1, -1)
-        assert ask(connection, name, 0) == (0, -1, -1)
-        assert ask(connection, name, -1_000) == (0, -1, -1)
+        for end in (0, 3):
+            assert ask(connection, name, LATEST) == (0, end, -1)
+            assert ask(connection, name, EARLIEST) == (0, 0, -1)
+            for time in (MAX_TIMESTAMP, 0, -1_000):
+                assert ask(connection, name, time) == (0, -1, -1)
+            for _ in range(3):
+                produce(connection, name, recordset.batch([Rec(-1)]))
 
 
 class TestTimes:
     def test_the_smallest_offset_at_or_after(self, connection, topic):
-        for time, offset in [
-            (0, 0),
-            (999, 0),
-            (1_000, 0),
-            (1_001, 1),
-            (3_000, 1),
-            (3_001, 5),
-            (5_000, 5),
-            (5_001, -1),
-        ]:
+        for time, offset in zip(
+            (0, 999, 1_000, 1_001, 3_000, 3_001, 5_000, 5_001),
+            (0, 0, 0, 1, 1, 5, 5, -1),
+            strict=True,
+        ):
+            found = TIMES[offset] if offset >= 0 else -1
             for version in NEWER:
-                found = TIMES[offset] if offset >= 0 else -1
                 assert ask(connection, topic, time, version) == (0, offset, found)
 
     def test_on_a_log_append_time_topic(self, connection):
@@ -154,9 +144,6 @@ class TestRefusals:
 
     @pytest.mark.parametrize("version", [4, 7, 11])
     def test_leader_epochs(self, connection, topic, version):
-        got = list_offset(connection, topic, LATEST, version=version, epoch=0)
-        assert (got["error_code"], got["leader_epoch"]) == (0, 0)
-        got = list_offset(connection, topic, LATEST, version=version, epoch=3)
-        assert got["error_code"] == UNKNOWN_LEADER_EPOCH
-        got = list_offset(connection, topic, LATEST, version=version, epoch=-5)
-        assert got["error_code"] == FENCED_LEADER_EPOCH
+        for epoch, code in ((0, 0), (3, UNKNOWN_LEADER_EPOCH), (-5, FENCED_LEADER_EPOCH)):
+            got = list_offset(connection, topic, LATEST, version=version, epoch=epoch)
+            assert (got["error_code"], got["leader_epoch"]) == (code, 0 if code == 0 else -1)

@@ -70,21 +70,6 @@ def found(broker, topic, question, partition=0):
 # --- lookups by record time ----------------------------------------------------------------------
 
 
-def test_every_time_is_found_those_six_milliseconds_too(broker, connection, topic):
-    times = [-8, -3, -1, -7, -6, 4, -5, -4, 0, -2]  # -1 is no time
-    produce(connection, topic, *times)
-    for at in (-(2**63), *range(-9, 6), 2**63 - 1):
-        hits = [(i, t) for i, t in enumerate(times) if t != -1 and t >= at]
-        expected = (*hits[0], NEW_YEAR_MS) if hits else (-1, None, None)
-        if at == -1:
-            status, answer = ask(broker, f"/topics/{topic}/offsets?at=-1")
-            assert (status, answer["error"]) == (400, "NO_TIME")
-            assert "no time" in answer["message"]
-            assert found(broker, topic, "at=-1&shift=true") == (5, 4, NEW_YEAR_MS)
-        else:
-            assert found(broker, topic, f"at={at}") == expected, at
-
-
 @pytest.mark.parametrize(
     ("text", "time"),
     [
@@ -175,26 +160,6 @@ def test_what_nobody_knows_of_somebody_elses_log_is_null(tmp_path):
 
 
 # --- explained -----------------------------------------------------------------------------------
-
-
-def test_a_segment_goes_at_the_millisecond_that_was_told(broker, connection):
-    topic = asking.new_topic(connection, retention_ms=str(HOUR_MS), segment_bytes="100")
-    for _ in range(3):
-        produce(connection, topic, NEW_YEAR_MS)
-        broker.clock.step(1000)
-        produce(connection, topic, NEW_YEAR_MS + 500)
-    (partition,) = told(broker, f"/topics/{topic}/explain")["partitions"]
-    assert len(partition["segments"]) == 6
-    assert partition["going"] == {"segments": 0, "records": 0, "bytes": 0, "policies": []}
-    first = partition["segments"][0]
-    assert (first["policy"], first["held_by"]) == ("retention.ms", "retention.ms")
-    broker.clock.set(first["due_ms"] - 1)
-    assert broker.sweep(topic) == []
-    broker.clock.step(1)
-    (partition,) = told(broker, f"/topics/{topic}/explain")["partitions"]
-    due = [s["base_offset"] for s in partition["segments"] if s["due_ms"] <= first["due_ms"]]
-    assert [gone["base_offset"] for gone in broker.sweep(topic)] == due
-    assert partition["going"]["segments"] == len(due) == 1
 
 
 def test_a_preview_tells_what_the_change_then_deletes(broker, connection):
