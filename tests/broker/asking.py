@@ -11,7 +11,7 @@ import itertools
 import uuid
 from typing import TYPE_CHECKING, Any
 
-from tests.oracle import codecs, recordset
+from tests.oracle import recordset
 from tests.oracle.cases.admin_apis import ACL, ACL_FILTER
 from tests.oracle.recordset import Rec
 
@@ -301,9 +301,21 @@ def topic_id_of(connection: wire.Connection, name: str) -> str:
     return answer["topics"][0]["topic_id"]
 
 
-def decompressed(codec: int, data: bytes) -> bytes:
-    """A payload as its codec unpacks it."""
-    return codecs.decompress(codec, data, 2)
+def named(connection: wire.Connection, topic: str, version: int) -> str:
+    """How a version of Produce or Fetch names a topic: by its id or its name."""
+    return topic_id_of(connection, topic) if version >= 13 else topic
+
+
+def codes_in(answer: dict[str, Any]) -> list[int]:
+    """Every error code of an answer, wherever it is."""
+    found = []
+    for name, value in answer.items():
+        if name.endswith("error_code"):
+            found.append(value)
+        for item in value if isinstance(value, list) else ():
+            if isinstance(item, dict):
+                found += codes_in(item)
+    return found
 
 
 def _named(topic: str, key: str) -> dict[str, str]:

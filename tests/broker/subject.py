@@ -83,17 +83,18 @@ class Subject(BrokerProcess):
         finally:
             client.close()
 
+    def samples(self, name: str) -> list[tuple[dict[str, str], float]]:
+        """The label sets of one metric, and their values."""
+        lines = [line for line in self.page("/metrics").splitlines() if line.startswith(name)]
+        return [
+            (dict(re.findall(r'(\w+)="([^"]*)"', found[2] or "")), float(found[3]))
+            for found in map(_METRIC.match, lines)
+            if found is not None and found[1] == name
+        ]
+
     def metric(self, name: str, /, **labels: str) -> float:
         """One metric, summed over the label sets that have `labels`; 0 if there is none."""
-        total = 0.0
-        for line in self.page("/metrics").splitlines():
-            found = _METRIC.match(line) if line.startswith(name) else None
-            if found is None or found[1] != name:
-                continue
-            has = dict(re.findall(r'(\w+)="([^"]*)"', found[2] or ""))
-            if all(has.get(key) == value for key, value in labels.items()):
-                total += float(found[3])
-        return total
+        return sum(value for has, value in self.samples(name) if labels.items() <= has.items())
 
     @property
     def bad_requests(self) -> float:

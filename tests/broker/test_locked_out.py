@@ -104,6 +104,7 @@ def test_what_is_not_served_is_not_stored(broker, connection):
         assert SECRET not in broker.log()
 
 
+@pytest.mark.slow
 def test_what_an_earlier_release_took_locks_nobody_out(start):
     broker = start()
     broker.stop()

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tests.broker.asking import all_versions, create, fetch, list_offset, topic_id_of
+from tests.broker.asking import all_versions, create, fetch, list_offset, named
 from tests.broker.inside import Inside
 from tests.oracle import recordset
 from tests.storage.log.transactions.model import shown
@@ -97,10 +97,6 @@ def mixed(led):
     return led
 
 
-def named(connection, version):
-    return topic_id_of(connection, "t") if version >= 13 else "t"
-
-
 def aborted_of(answer):
     found = answer["aborted_transactions"]
     return found and [(each["producer_id"], each["first_offset"]) for each in found]
@@ -114,7 +110,7 @@ def offsets(answer):
 class TestFetch:
     def test_records_up_to_the_last_stable_offset_and_what_is_aborted(self, mixed, connection):
         for version in VERSIONS:
-            topic = named(connection, version)
+            topic = named(connection, "t", version)
             got = fetch(connection, topic, 0, version=version, isolation_level=COMMITTED)
             assert (got["high_watermark"], got["last_stable_offset"]) == (11, 9)
             assert offsets(got) == list(range(9))
@@ -123,7 +119,7 @@ class TestFetch:
 
     def test_all_data_comes_with_no_list(self, mixed, connection):
         for version in VERSIONS:
-            topic = named(connection, version)
+            topic = named(connection, "t", version)
             got = fetch(connection, topic, 0, version=version)
             assert offsets(got) == list(range(11))
             assert aborted_of(got) is None

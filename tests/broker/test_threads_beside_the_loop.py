@@ -17,6 +17,7 @@ import pytest
 
 from tests.broker.asking import create, produce, records_for
 from tests.broker.inside import Inside
+from tidelog import broker, config, protocol, storage
 from tidelog.broker.coordination.ownership import Phase, _Partition
 from tidelog.broker.maintenance.compaction_counters import Uncleanable
 from tidelog.broker.metrics.exposition import metrics_text
@@ -29,9 +30,7 @@ if TYPE_CHECKING:
 
     Entry = tuple[dict[Any, Any], Any, Any]
 
-_PRODUCT = tuple(
-    f"{Path(__file__).parents[2] / room}/" for room in ("broker", "storage", "config", "protocol")
-)
+_PRODUCT = tuple(f"{Path(room.__path__[0])}/" for room in (broker, storage, config, protocol))
 _FREE_TUPLES = 2_000  # which Python keeps of each size, and whose use is no reason to collect
 
 
@@ -90,9 +89,9 @@ def interrupted(others: Others) -> Iterator[None]:
 
 @pytest.mark.slow
 def test_logs_come_and_go_during_a_checkpoint(tmp_path: Path) -> None:
-    with Inside(tmp_path) as broker, broker.connect() as connection:
+    with Inside(tmp_path) as inside, inside.connect() as connection:
         create(connection, "t", 200)
-        store = broker.node.store
+        store = inside.node.store
         table, (directory,) = store._table, store._directories
         partition = store.partition("t", 199)
         assert partition is not None
@@ -120,10 +119,10 @@ def test_logs_come_and_go_during_a_checkpoint(tmp_path: Path) -> None:
 def test_everything_counted_grows_during_a_scrape(tmp_path: Path) -> None:
     import prometheus_client
 
-    with Inside(tmp_path) as broker, broker.connect() as connection:
+    with Inside(tmp_path) as inside, inside.connect() as connection:
         create(connection, "t", 3)
         produce(connection, "t", records_for(9, "a"))
-        node = broker.node
+        node = inside.node
         metrics, groups, ids = node.metrics, node.coordinator, node.transactions
         for index in range(50, 60):
             metrics.requests[0, index] = metrics.clients["name", str(index)] = 1

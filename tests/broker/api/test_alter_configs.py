@@ -6,7 +6,7 @@ import pytest
 
 from tests.broker.asking import TOPIC, all_versions, new_topic
 
-UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION, INVALID_CONFIG, INVALID_REQUEST = 3, 17, 40, 42
+INVALID_CONFIG, INVALID_REQUEST = 40, 42
 
 
 def replace(connection, kind, name, configs, *, version=2, validate_only=False):

@@ -10,7 +10,7 @@ from tests.broker.asking import VERSIONS, all_versions
 from tests.broker.raw import Pipe
 from tests.oracle import wire
 
-INVALID_REQUEST, UNSUPPORTED_VERSION = 42, 35
+INVALID_REQUEST = 42
 KEYS = {wire.SCHEMAS[api][0].API_KEY: (0, highest) for api, highest in VERSIONS.items()}
 
 

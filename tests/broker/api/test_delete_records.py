@@ -19,7 +19,6 @@ from tests.broker.asking import (
 from tests.oracle import recordset
 
 OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_OR_PARTITION, POLICY_VIOLATION = 1, 3, 44
-INVALID_TOPIC = 17
 LATEST, EARLIEST = -1, -2
 HIGH_WATERMARK = -1
 

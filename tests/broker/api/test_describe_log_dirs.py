@@ -8,8 +8,6 @@ import pytest
 
 from tests.broker.asking import all_versions, create, new_topic, produce, records_for
 
-KAFKA_STORAGE_ERROR = 56
-
 
 def weigh(connection, topics=None, version=4):
     answer = connection.ask(

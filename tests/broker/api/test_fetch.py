@@ -56,14 +56,9 @@ def flat_message(message):
     return [(o + shift, t if stamp is None else stamp, k, v) for o, t, k, v in inner]
 
 
-def named(connection, topic, version):
-    """How that version names a topic: by its id or its name."""
-    return asking.topic_id_of(connection, topic) if version >= 13 else topic
-
-
 def read(connection, topic, version, **more):
     """Every record of a partition as a consumer of that version reads it; fails if it stands still."""
-    topic, found, offset = named(connection, topic, version), [], 0
+    topic, found, offset = asking.named(connection, topic, version), [], 0
     for _ in range(1_000):
         got = fetch(connection, topic, offset, version=version, **more)
         assert got["error_code"] == 0, got
@@ -101,14 +96,14 @@ class TestVersions:
             alter(connection, TOPIC, name, ("message.format.version", 0, FORMATS[magic]))
             produce(connection, name, recordset.batch(values("x", "y"), codecs.GZIP))
         for version in all_versions("Fetch"):
-            got = fetch(connection, named(connection, name, version), version=version)
+            got = fetch(connection, asking.named(connection, name, version), version=version)
             most = 0 if version < 2 else 1 if version < 4 else 2
             assert all(batch["magic"] <= most for batch in recordset.parse(got["records"])[0])
             assert [each[3] for each in read(connection, name, version)] == [b"x", b"y"] * 4
 
     def test_an_empty_partition(self, connection, topic):
         for version in all_versions("Fetch"):
-            got = fetch(connection, named(connection, topic, version), version=version)
+            got = fetch(connection, asking.named(connection, topic, version), version=version)
             assert (got["error_code"], got["high_watermark"]) == (0, 0)
             assert not got["records"]
             assert got.get("last_stable_offset", 0) == got.get("log_start_offset", 0) == 0
@@ -217,7 +212,9 @@ class TestRefusals:
         produce(connection, topic, batch_of("a", "b"))
         offsets = (3, 1_000, -1, -(2**63), 2**63 - 1)
         for offset, version in product(offsets, all_versions("Fetch")):
-            got = fetch(connection, named(connection, topic, version), offset, version=version)
+            got = fetch(
+                connection, asking.named(connection, topic, version), offset, version=version
+            )
             assert (got["error_code"], got["high_watermark"]) == (OFFSET_OUT_OF_RANGE, -1)
             assert got.get("last_stable_offset", -1) == got.get("log_start_offset", -1) == -1
             assert not got["records"]
@@ -243,7 +240,7 @@ class TestRefusals:
 
     @pytest.mark.parametrize("version", [9, 11, 12, 16])
     def test_leader_epochs(self, connection, topic, version):
-        to = named(connection, topic, version)
+        to = asking.named(connection, topic, version)
         for epoch, code in ((0, 0), (5, UNKNOWN_LEADER_EPOCH), (-2, FENCED_LEADER_EPOCH)):
             got = fetch(connection, to, version=version, epoch=epoch)
             assert got["error_code"] == code
@@ -253,7 +250,7 @@ class TestSessions:
     """KIP-227; the rules of one session are in tests/broker/fetches."""
 
     def ask(self, connection, topic, version, **more):
-        fields = fetch_fields(named(connection, topic, version), **more)
+        fields = fetch_fields(asking.named(connection, topic, version), **more)
         return connection.ask("Fetch", version, **fields)
 
     @pytest.mark.parametrize("version", range(7, 19))

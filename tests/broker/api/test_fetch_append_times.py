@@ -15,7 +15,6 @@ from tests.oracle import recordset, wire
 
 NEW_YEAR_MS = 1_767_225_600_000
 UNKNOWN = -(2**63)
-FETCH = 1
 FLEXIBLE = [version for version in all_versions("Fetch") if version >= 12]
 TAG = bytes.fromhex("01 e9e801")  # one tagged field: 0x7469
 ASKS = TAG + b"\x01\x01"
@@ -41,7 +40,7 @@ def fill(broker, connection, topic, times, partition=0):
 
 def ask(connection, topic, offset=0, *, version=12, asks=True, **more):
     """The bytes of an answer behind its header; with `asks` the request has the tag of ours."""
-    named = asking.topic_id_of(connection, topic) if version >= 13 else topic
+    named = asking.named(connection, topic, version)
     key, _, body = wire.encode_request("Fetch", version, fetch_fields(named, offset, **more))
     assert body.endswith(b"\0")
     frame = connection.ask_raw(key, version, body[:-1] + ASKS if asks else body, flexible=True)
@@ -203,7 +202,7 @@ def test_who_does_not_ask_is_not_told(broker, connection):
     topic = new_topic(connection)
     fill(broker, connection, topic, [broker_time(broker)])
     for version in all_versions("Fetch"):
-        named = asking.topic_id_of(connection, topic) if version >= 13 else topic
+        named = asking.named(connection, topic, version)
         key, flexible, body = wire.encode_request("Fetch", version, fetch_fields(named))
         frame = connection.ask_raw(key, version, body, flexible=flexible)
         assert TAG[1:] not in frame

@@ -8,6 +8,7 @@ from tests.broker.asking import all_versions, new_name
 from tests.broker.inside import Inside
 from tests.broker.members import LOAD_IN_PROGRESS, RawMember, fetched, settled, state_of
 from tests.broker.subject import eventually
+from tidelog.broker.coordination import loading
 
 NONE, ILLEGAL_GENERATION, INCONSISTENT_GROUP_PROTOCOL, INVALID_GROUP_ID = 0, 22, 23, 24
 UNKNOWN_MEMBER_ID, INVALID_SESSION_TIMEOUT, REBALANCE_IN_PROGRESS = 25, 26, 27
@@ -267,7 +268,7 @@ def test_members_of_a_group_that_is_being_read_carry_on(tmp_path):
         member.close()
 
 
-def test_who_joins_waits_for_the_group_to_be_read(tmp_path):
+def test_who_joins_waits_for_the_group_to_be_read(tmp_path, monkeypatch):
     """A consumer of kafkajs starts anew at COORDINATOR_LOAD_IN_PROGRESS."""
     with Inside(tmp_path) as broker:
         one, two = RawMember(broker, "loaded"), RawMember(broker, "other")
@@ -283,7 +284,8 @@ def test_who_joins_waits_for_the_group_to_be_read(tmp_path):
         broker._loop.call_soon_threadsafe(coordinator.loader.carry_out, ())
         assert joining.result(60)["error_code"] == NONE
         coordinator.ownership.begin_alone(50)
-        assert two.join_now()["error_code"] == LOAD_IN_PROGRESS  # after some seconds
+        monkeypatch.setattr(loading, "_WAIT_S", 0.1)
+        assert two.join_now()["error_code"] == LOAD_IN_PROGRESS  # after that time
         one.close()
         two.close()
 

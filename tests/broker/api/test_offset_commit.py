@@ -23,7 +23,6 @@ from tests.broker.subject import eventually
 from tidelog.protocol.group_records import partition_of
 
 NONE, UNKNOWN_TOPIC, METADATA_TOO_LARGE, ILLEGAL_GENERATION = 0, 3, 12, 22
-INVALID_SIZE = 28
 UNKNOWN_MEMBER_ID, REBALANCE_IN_PROGRESS = 25, 27
 NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND, GROUP_SUBSCRIBED_TO_TOPIC = 68, 69, 86
 DAY_MS = 86_400_000

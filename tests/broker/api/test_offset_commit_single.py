@@ -23,7 +23,7 @@ from tidelog.protocol.errors import KafkaStorageError, MessageTooLarge
 VERSIONS = range(5, 10)
 OFFSETS = "__consumer_offsets"
 TOPICS = {"plain": (uuid.UUID(int=1), 2), OFFSETS: (uuid.UUID(int=2), 4)}
-NONE, ILLEGAL_GENERATION, MESSAGE_TOO_LARGE_FOR_A_COMMIT, NOT_COORDINATOR = 0, 22, 28, 16
+NONE, MESSAGE_TOO_LARGE_FOR_A_COMMIT, NOT_COORDINATOR = 0, 28, 16
 
 
 @contextmanager

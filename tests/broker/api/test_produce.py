@@ -24,15 +24,9 @@ from tests.broker.asking import (
 from tests.oracle import codecs, recordset
 
 CORRUPT_MESSAGE, UNKNOWN_TOPIC_OR_PARTITION = 2, 3
-INVALID_TOPIC, INVALID_REQUIRED_ACKS, INVALID_TIMESTAMP, UNSUPPORTED_FOR_MESSAGE_FORMAT = (
-    17,
-    21,
-    32,
-    43,
-)
-OUT_OF_ORDER, INVALID_PRODUCER_EPOCH, TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 45, 47, 53
+INVALID_TOPIC, INVALID_REQUIRED_ACKS, INVALID_TIMESTAMP = 17, 21, 32
+OUT_OF_ORDER = 45
 UNSUPPORTED_COMPRESSION_TYPE, INVALID_RECORD, UNKNOWN_TOPIC_ID = 76, 87, 100
-INT32_MAX = 2**31 - 1
 
 
 @pytest.fixture
@@ -40,14 +34,10 @@ def topic(connection):
     return new_topic(connection, partitions=2)
 
 
-def named(connection, topic, version):
-    return asking.topic_id_of(connection, topic) if version >= 13 else topic
-
-
 class TestVersions:
     @pytest.mark.parametrize("version", all_versions("Produce"))
     def test_every_version_appends(self, connection, topic, version):
-        to = named(connection, topic, version)
+        to = asking.named(connection, topic, version)
         for offset in (0, 2):
             got = produce(connection, to, records_for(version, "a", "b"), version=version)
             assert (got["index"], got["error_code"], got["base_offset"]) == (0, 0, offset)
@@ -78,7 +68,7 @@ class TestVersions:
 class TestAcks:
     @pytest.mark.parametrize("version", all_versions("Produce"))
     def test_acks_0_is_not_answered(self, connection, topic, version):
-        to = named(connection, topic, version)
+        to = asking.named(connection, topic, version)
         for _ in range(3):
             produce(connection, to, records_for(version, "x"), acks=0, version=version)
         assert connection.ask("ApiVersions", 0)["error_code"] == 0, "the next answer is the next's"
@@ -143,7 +133,7 @@ def test_clients_do_not_write_to_the_brokers_own_topics(start):
 
     def check_refused(connection, name):
         for version in all_versions("Produce"):
-            to, data = named(connection, name, version), records if version >= 3 else old
+            to, data = asking.named(connection, name, version), records if version >= 3 else old
             got = produce(connection, to, data, version=version)
             assert (got["error_code"], got["base_offset"]) == (INVALID_TOPIC, -1), version
             assert got.get("log_start_offset", -1) == -1

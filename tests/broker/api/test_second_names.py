@@ -19,7 +19,7 @@ from tidelog.config import BROKER_ALIASES, TOPIC_ALIASES
 
 INVALID_CONFIG, INVALID_REQUEST = 40, 42
 SET, DELETE = 0, 1
-SOURCE_TOPIC, SOURCE_DYNAMIC = 1, 2
+SOURCE_DYNAMIC = 2
 SECOND = "max.message.time.difference.ms"
 OWN = "message.timestamp.difference.max.ms"
 LOG = "log.message.timestamp.difference.max.ms"

@@ -70,25 +70,19 @@ def found(broker, topic, question, partition=0):
 # --- lookups by record time ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("text", "time"),
-    [
-        ("1969-12-31T23:59:59.998Z", -2),
-        ("-0044-03-15T12:00Z", -63_549_316_800_000),
+def test_a_time_is_written_in_many_ways(broker, topic):
+    """All of them are stated in tests/config/test_instants.py; what is answered is one of them."""
+    for text, time in (
         ("2026-01-01T02:00:00%2B02:00", NEW_YEAR_MS),
         ("now", NEW_YEAR_MS),
         ("-2h", NEW_YEAR_MS - 2 * HOUR_MS),
-        ("%2B1d", NEW_YEAR_MS + 24 * HOUR_MS),
         ("9223372036854775807", 2**63 - 1),
-        ("%2B12026-01-01T00:00Z", NEW_YEAR_MS + 25 * 146_097 * 24 * HOUR_MS),
         ("-12044-03-15T12:00Z", -63_549_316_800_000 - 30 * 146_097 * 24 * HOUR_MS),
-    ],
-)
-def test_a_time_is_written_in_many_ways(broker, topic, text, time):
-    answer = told(broker, f"/topics/{topic}/offsets?at={text}")
-    assert answer["at_ms"] == time
-    again = told(broker, f"/topics/{topic}/offsets?at={quote(answer['at'])}")
-    assert (again["at_ms"], again["at"]) == (time, answer["at"])
+    ):
+        answer = told(broker, f"/topics/{topic}/offsets?at={text}")
+        assert answer["at_ms"] == time
+        again = told(broker, f"/topics/{topic}/offsets?at={quote(answer['at'])}")
+        assert (again["at_ms"], again["at"]) == (time, answer["at"])
 
 
 def test_without_a_time_the_ends_are_told(broker, connection, topic):
@@ -133,7 +127,7 @@ def test_what_nobody_knows_of_somebody_elses_log_is_null(tmp_path):
         (row,) = told(broker, f"/topics/{topic}/offsets?appended-at=-1h")["partitions"]
         assert row["offset"] is None
         assert row["unknown"] == {"start_offset": 0, "end_offset": 200}
-        size = (data / f"{topic}-0" / f"{0:020}.log").stat().st_size
+        size = sum(path.stat().st_size for path in (data / f"{topic}-0").glob("*.log"))
         assert broker.metric("tidelog_append_times_unknown_bytes", topic=topic) == size > 0
         with broker.connect() as connection:
             produce(connection, topic, 5)

@@ -123,6 +123,7 @@ def test_logs_that_were_not_closed_are_judged_as_they_are_also_by_a_clock_that_l
         assert idle["figure"] == 59 * 86_400_000 - 1 + 1_000  # by the time that is trusted
 
 
+@pytest.mark.slow
 def test_where_nothing_was_planted_nothing_is_found_also_by_a_clock_that_goes_back(tmp_path):
     plant(tmp_path / "data", [])
     with examined(tmp_path / "data") as broker:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from types import SimpleNamespace
 
 import prometheus_client
@@ -78,20 +77,3 @@ def test_a_broker_shows_what_the_library_would_write(tmp_path, monkeypatch):
             True,
         )
         assert "process_cpu_seconds_total" in page
-
-
-def test_many_partitions_cost_a_fraction_of_what_they_cost_the_library(node, monkeypatch):
-    samples = [((f"t{number % 10}", str(number)), number) for number in range(5_000)]
-    labels = ("topic", "partition")
-    families = [Family(f"m{number}", GAUGE, "It", labels, lambda _: samples) for number in range(4)]
-    monkeypatch.setattr(exposition, "FAMILIES", families)
-
-    def cost_s(work):
-        began_s = time.thread_time()
-        work()
-        return time.thread_time() - began_s
-
-    ours_s = min(cost_s(lambda: exposition.metrics_text(node, NONE)) for _ in range(3))
-    library = Library(node, families)
-    library_s = min(cost_s(lambda: prometheus_client.generate_latest(library)) for _ in range(3))
-    assert ours_s < library_s / 2

@@ -11,12 +11,11 @@ FETCHED = "tidelog_fetch_bytes_total"
 
 def served(broker, topic):
     """The bytes by format and way that were counted for a topic; what was not served is left out."""
-    found = {
-        (magic, way): broker.metric(FETCHED, topic=topic, format=str(magic), served=way)
-        for magic in (0, 1, 2)
-        for way in ("as_stored", "converted")
+    return {
+        (int(labels["format"]), labels["served"]): size
+        for labels, size in broker.samples(FETCHED)
+        if labels["topic"] == topic and size
     }
-    return {place: size for place, size in found.items() if size}
 
 
 @pytest.mark.parametrize(

@@ -281,7 +281,7 @@ class TestRecords:
 
     @pytest.mark.parametrize("version", [3, 9, 13])
     def test_a_bad_crc(self, broker, connection, topic, version):
-        named = asking.topic_id_of(connection, topic) if version >= 13 else topic
+        named = asking.named(connection, topic, version)
         failed = produce(connection, named, batch_of("x", bad_crc=True), version=version)
         assert failed["error_code"] == CORRUPT_MESSAGE
 

@@ -18,6 +18,7 @@ from tests.broker.asking import (
     fetch,
     fetch_fields,
     new_name,
+    new_topic,
     produce,
     read_values,
 )
@@ -152,20 +153,16 @@ class TestFetchWaits:
             assert (got["error_code"], got["records"] or b"") == (0, b"")
         assert 0.29 < min(took) < 3
 
-    @pytest.mark.parametrize(
-        ("more", "why"),
-        [
-            ({"max_wait_ms": 0}, "no wait asked for"),
-            ({"min_bytes": 0}, "nothing is enough"),
-            ({"partition": 9}, "an error"),
-            ({"fetch_offset_beyond": True}, "an error"),
-        ],
-    )
-    def test_answered_at_once(self, connection, topic, more, why):
-        offset = 5 if more.pop("fetch_offset_beyond", False) else 0
-        started = time.monotonic()
-        fetch(connection, topic, offset, **{"max_wait_ms": LONG_MS, **more})
-        assert time.monotonic() - started < AT_ONCE_S, why
+    def test_answered_at_once(self, connection, topic):
+        for offset, more, why in (
+            (0, {"max_wait_ms": 0}, "no wait asked for"),
+            (0, {"min_bytes": 0}, "nothing is enough"),
+            (0, {"partition": 9}, "an error"),
+            (5, {}, "an error"),
+        ):
+            started = time.monotonic()
+            fetch(connection, topic, offset, **{"max_wait_ms": LONG_MS, **more})
+            assert time.monotonic() - started < AT_ONCE_S, why
 
     @pytest.mark.parametrize("version", [0, 3, 4, 11, 12, 16])
     def test_an_append_wakes_at_once(self, pipe, connection, version):
@@ -189,22 +186,12 @@ class TestFetchWaits:
         assert answer["responses"][0]["partitions"][0]["error_code"] == 3
 
 
-@pytest.fixture(scope="module")
-def big(broker):
-    """A topic with 60 MB of records."""
-    name = new_name()
-    with broker.connect() as connection:
-        create(connection, name)
-        records = batch_of("x" * 1_000_000)
-        for _ in range(60):
-            assert produce(connection, name, records)["error_code"] == 0
-    return name
-
-
 class TestSlowReaders:
     """They ask for more than they read; what waits for them is bounded, and others are served."""
 
-    def test_pipelined_fetches_that_nobody_reads(self, broker, connection, big, topic):
+    def test_pipelined_fetches_that_nobody_reads(self, broker, connection, topic):
+        big = new_topic(connection)
+        assert produce(connection, big, batch_of("x" * 1_000_000))["error_code"] == 0
         before = broker.forget_peak()
         with Pipe(broker) as slow:
             fields = fetch_fields(big, partition_max_bytes=MIB, max_bytes=MIB)
@@ -214,12 +201,9 @@ class TestSlowReaders:
                 assert produce(connection, topic, batch_of("x"))["error_code"] == 0
             assert len(read_values(connection, topic)) == 20
             assert broker.rss_mb(peak=True) - before < 40
-            # it reads after all: everything is there, in order
-            for number in range(1_000):
+            for number in range(20):  # it reads after all: everything is there, in order
                 got, answer = slow.pull()
                 assert got == number
-                if number > 20:
-                    break
                 assert len(answer["responses"][0]["partitions"][0]["records"]) > 1_000_000
 
     def test_requests_are_not_taken_in_without_end(self, broker, connection):

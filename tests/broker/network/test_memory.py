@@ -199,6 +199,7 @@ def packed(size):
 class TestRecords:
     """Half of the memory is for records: a batch may unpack to an eighth of all of it."""
 
+    @pytest.mark.slow
     def test_what_unpacks_to_too_much_is_refused_and_its_memory_given_back(self, small, neighbour):
         topic = new_name()
         create(neighbour, topic)

@@ -23,7 +23,7 @@ from tests.broker.asking import batch_of, create, fetch, list_offset, produce
 from tests.broker.raw import frame, request
 from tests.oracle import codecs, recordset
 
-FRAMES = int(os.environ.get("TIDELOG_FUZZ_TCP_FRAMES", "2000"))
+FRAMES = int(os.environ.get("TIDELOG_FUZZ_TCP_FRAMES", "500"))
 SEED = int(os.environ.get("TIDELOG_FUZZ_SEED", "0")) or random.SystemRandom().getrandbits(32)
 EVIL = (
     [struct.pack(">h", each) for each in (-1, -2, 0, 1, 255, 32767, -32768)]

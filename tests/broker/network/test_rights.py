@@ -8,7 +8,6 @@ import pytest
 
 from tests.broker import asking
 from tests.broker.inside import Inside
-from tests.broker.testing.test_faults import codes_in
 from tidelog.broker.security.authorizer import Authorizer
 from tidelog.protocol.acl import Need, Operation, ResourceType
 from tidelog.protocol.error_codes import ErrorCode
@@ -47,7 +46,7 @@ def inside(tmp_path_factory):
 def ask(inside, name):
     version = {"Produce": 12, "Fetch": 12}.get(name, asking.VERSIONS[name])
     with inside.connect() as connection:
-        return set(codes_in(connection.ask(name, version, **asking.BODIES[name])))
+        return set(asking.codes_in(connection.ask(name, version, **asking.BODIES[name])))
 
 
 def test_without_rights_nothing_is_served(inside):

@@ -164,7 +164,7 @@ def test_many_threads_share_the_count():
 @pytest.mark.parametrize("version", asking.all_versions("Produce"))
 def test_an_error_of_produce_strikes_one_partition(broker, connection, topic, version):
     broker.faults.add(api="Produce", topic=topic, partition=1, error="NOT_LEADER_OR_FOLLOWER")
-    name = asking.topic_id_of(connection, topic) if version >= 13 else topic
+    name = asking.named(connection, topic, version)
     records = asking.records_for(version, "v")
     ask = lambda index: asking.produce(connection, name, records, version=version, partition=index)
     assert [ask(0)["error_code"], ask(1)["error_code"], ask(0)["base_offset"]] == [0, NOT_LEADER, 1]
@@ -219,25 +219,13 @@ def test_errors_of_fetch_sessions_are_the_requests_own(broker, connection, topic
     )
 
 
-def codes_in(answer):
-    """Every error code of an answer, wherever it is."""
-    found = []
-    for name, value in answer.items():
-        if name == "error_code":
-            found.append(value)
-        for item in value if isinstance(value, list) else ():
-            if isinstance(item, dict):
-                found += codes_in(item)
-    return found
-
-
 def test_every_api_answers_an_error_in_its_own_shape(broker, connection):
     """One that nothing of ours raises; a raw client decodes the answer with schemas not ours."""
     for api, body in asking.BODIES.items():
         broker.faults.add(api=api, error="THROTTLING_QUOTA_EXCEEDED", times=1)
         version = {"Produce": 12, "Fetch": 12}.get(api, asking.VERSIONS[api])
         answers = [connection.ask(api, version, **body) for _ in range(2)]
-        struck = [ErrorCode.THROTTLING_QUOTA_EXCEEDED in codes_in(each) for each in answers]
+        struck = [ErrorCode.THROTTLING_QUOTA_EXCEEDED in asking.codes_in(each) for each in answers]
         assert struck == [True, False], api
 
 

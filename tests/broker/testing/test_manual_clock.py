@@ -9,7 +9,6 @@ from tidelog.control import ControlError
 
 NEW_YEAR_MS = 1_767_225_600_000
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000
-INVALID_TIMESTAMP = 32
 EARLIEST = -2
 
 
@@ -87,16 +86,6 @@ def test_a_step_over_the_interval_is_one_round(broker, connection):
     broker.clock.step(-DAY_MS)
     broker.clock.step(DAY_MS)  # going back took nothing away, so this passes the interval
     assert start_of(connection, topic) == 2
-
-
-def test_a_clock_that_runs_brings_its_rounds(broker, connection):
-    topic = asking.new_topic(connection, **{"retention.ms": "1"})
-    produce(connection, topic)
-    broker.clock.run(100_000)
-    eventually(lambda: start_of(connection, topic) == 1, what="five minutes at 100,000 times speed")
-    broker.clock.freeze()
-    produce(connection, topic)
-    assert start_of(connection, topic) == 1
 
 
 def test_a_frozen_broker_still_closes_idle_connections(start):

@@ -91,6 +91,7 @@ def test_no_other_has_to_leave_for_one_whose_address_has_too_many():
     assert not client.is_expired
 
 
+@pytest.mark.slow
 def test_idle_connections_do_not_take_the_descriptors_of_logs(start):
     with few_descriptors():
         broker = start({"auto.create.topics.enable": "false"})
