@@ -6,6 +6,8 @@ import json
 import sqlite3
 from contextlib import closing
 
+import pytest
+
 from tests.broker.asking import BROKER, alter
 
 INVALID_CONFIG, INVALID_REQUEST = 40, 42
