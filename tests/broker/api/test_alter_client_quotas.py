@@ -68,10 +68,8 @@ def quotas(limited):
     with limited.connect() as connection:
         yield connection
         for parts, settings in described(connection).items():
-            ops = [removal(key) for key in settings]
-            assert alter(
-                connection, (entity(**{k.replace("-", "_"): v for k, v in parts}), *ops)
-            ) == [0]
+            left = [{"entity_type": kind, "entity_name": name} for kind, name in parts]
+            assert alter(connection, (left, *map(removal, settings))) == [0]
 
 
 @pytest.mark.parametrize("version", all_versions("AlterClientQuotas"))

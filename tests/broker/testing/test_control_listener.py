@@ -18,7 +18,6 @@ from tidelog.broker.pools import Pools
 from tidelog.broker.testing.control import ROUTES, Control, install_faults, sweep
 from tidelog.broker.testing.faults import Faults
 from tidelog.config import BrokerConfig
-from tidelog.control import ControlError
 from tidelog.process import BrokerFailed
 from tidelog.storage import files
 from tidelog.storage.log.retention.deletion import Deletion
@@ -300,9 +299,3 @@ EXPECTED = {
     "last_append_time": "2026-01-01T00:00:00.000Z",
     "limit": 1000,
 }
-
-
-def test_the_client_says_what_the_broker_says(broker):
-    with pytest.raises(ControlError, match="'noon' is no time") as caught:
-        broker.clock.set("noon")
-    assert caught.value.name == "BAD_TIME"
