@@ -2,8 +2,9 @@
 
 `broker` is one process for them all: give topics names of their own. When the session ends it must be
 alive, must have met no error it did not foresee, and must stop in order. `start` starts brokers with
-settings of their own, held to the same, and `of_module` makes a fixture of one for a whole module. No round of retention comes to either by the machine's clock
-unless a test asks for one: most records here are of 1970, and would go after five minutes.
+settings of their own, and `of_module` makes a fixture of one for a whole module, held to the same. No
+round of retention comes to any by the machine's clock unless a test asks for one: most records here are
+of 1970, and would go after five minutes.
 """
 
 from __future__ import annotations
