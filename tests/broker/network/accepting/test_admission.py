@@ -45,6 +45,13 @@ class TestAddresses:
         assert limited.admit("10.0.0.1", 0.0) == "max.connections.per.ip reached"
         assert [limited.admit("::1", 0.0) for _ in range(2)] == [0.0, 0.0]
 
+    def test_an_address_that_has_left_is_forgotten(self):
+        limited = admission()
+        for number in range(100):
+            limited.admit(f"10.0.0.{number}", 0.0)
+            limited.discard(f"10.0.0.{number}")
+        assert not limited._open  # memory: nothing that is answered shows it
+
     @pytest.mark.parametrize(
         ("text", "sentence"),
         [
