@@ -10,12 +10,12 @@ from tests.broker.cluster.brokers import Brokers
 from tests.broker.subject import eventually
 from tidelog.broker.metadata.records import NO_LEADER, PartitionRecord
 
-UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR = 3, 37, 38
+UNKNOWN_TOPIC_OR_PARTITION, INVALID_REPLICATION_FACTOR = 3, 38
 INVALID_REPLICA_ASSIGNMENT, PREFERRED_LEADER_NOT_AVAILABLE = 39, 80
 ELECTION_NOT_NEEDED, NO_REASSIGNMENT_IN_PROGRESS, ELIGIBLE_LEADERS_NOT_AVAILABLE = 84, 85, 83
 INVALID_REQUEST, BROKER_ID_NOT_REGISTERED = 42, 102
 PREFERRED, UNCLEAN = 0, 1
-BROKER, OF_ALL_BROKERS = 4, 3
+TOPIC, BROKER, OF_ALL_BROKERS = 2, 4, 3
 OVERRIDDEN = {"name": "log.retention.ms", "value": "77777"}
 RACKS = {1: "a", 2: "b", 3: "b"}
 
@@ -85,11 +85,8 @@ def known_brokers(ask, broker):
 
 def test_a_topic_is_described_by_every_broker_as_it_was_created(ask, create):
     result = create("created", partitions=6)
-    assert (result["error_code"], result["num_partitions"], result["replication_factor"]) == (
-        0,
-        6,
-        3,
-    )
+    assert result["error_code"] == 0
+    assert (result["num_partitions"], result["replication_factor"]) == (6, 3)
     first = described(ask, 1, "created")
     assert described(ask, 2, "created") == described(ask, 3, "created") == first
     assert sorted(each["leader_id"] for each in first) == [1, 1, 2, 2, 3, 3]
@@ -115,8 +112,6 @@ def test_a_topic_that_is_created_automatically_has_the_default_number_of_replica
     ("wanted", "code", "sentence"),
     [
         ({"factor": 4}, INVALID_REPLICATION_FACTOR, "only 3 broker(s) are registered."),
-        ({"factor": 0}, INVALID_REPLICATION_FACTOR, "must be larger than 0"),
-        ({"partitions": 0}, INVALID_PARTITIONS, "0 partitions"),
         ({"assignments": [[1, 4]]}, INVALID_REPLICA_ASSIGNMENT, "no such broker is registered."),
         ({"assignments": [[1, 2], [3]]}, INVALID_REPLICA_ASSIGNMENT, "not consistent"),
     ],
@@ -286,6 +281,13 @@ def alter_broker(ask, broker, name, operation=0):
     return got["error_code"]
 
 
+def describe(ask, broker, resource):
+    """The settings of a resource, as a broker describes them."""
+    asked = {"include_synonyms": True, "include_documentation": False}
+    answer = ask(broker, "DescribeConfigs", 4, resources=[resource], **asked)
+    return answer["results"][0]["configs"]
+
+
 def test_settings_are_changed_for_all_brokers(ask):
     assert alter_broker(ask, 1, "1") == INVALID_REQUEST
     assert alter_broker(ask, 1, "1", operation=1) == 0, "it is not set, so nothing changes"
@@ -298,15 +300,7 @@ def test_settings_are_changed_for_all_brokers(ask):
             "resource_name": str(broker),
             "configuration_keys": [OVERRIDDEN["name"], "node.id"],
         }
-        answer = ask(
-            broker,
-            "DescribeConfigs",
-            4,
-            resources=[resource],
-            include_synonyms=True,
-            include_documentation=False,
-        )
-        configs = {each["name"]: each for each in answer["results"][0]["configs"]}
+        configs = {each["name"]: each for each in describe(ask, broker, resource)}
         assert configs["node.id"]["value"] == str(broker)
         return configs[OVERRIDDEN["name"]]
 
@@ -344,11 +338,8 @@ def test_a_broker_that_is_gone_is_left_out_and_a_move_to_it_waits(brokers, ask):
         assert (old["error_code"], old["replica_nodes"]) == (9, [1])
         asked = {"include_cluster_authorized_operations": False, "endpoint_type": 1}
         answer = ask(1, "DescribeCluster", 2, **asked, include_fenced_brokers=True)
-        assert {each["broker_id"]: each["is_fenced"] for each in answer["brokers"]} == {
-            1: False,
-            2: False,
-            3: True,
-        }
+        fenced = {each["broker_id"] for each in answer["brokers"] if each["is_fenced"]}
+        assert (len(answer["brokers"]), fenced) == (3, {3})
         answer = ask(1, "DescribeCluster", 2, **asked, include_fenced_brokers=False)
         assert [each["broker_id"] for each in answer["brokers"]] == [1, 2]
         check_move(brokers, ask, name)
@@ -358,6 +349,7 @@ def test_a_broker_that_is_gone_is_left_out_and_a_move_to_it_waits(brokers, ask):
             eventually(lambda b=broker: len(known_brokers(ask, b)) == len(RACKS))
 
 
+@pytest.mark.slow
 def test_a_broker_that_is_gone_is_forgotten(brokers, ask, create):
     """It registers again when it starts again."""
 
@@ -400,38 +392,17 @@ def test_a_broker_that_is_gone_is_forgotten(brokers, ask, create):
     assert unregister(4) == (0, None)
 
 
-@pytest.mark.parametrize("api", ["AlterConfigs", "IncrementalAlterConfigs"])
-def test_settings_of_a_topic_can_be_changed_at_once_by_any_broker(ask, create, api):
-    for _ in range(10):
+def test_settings_of_a_topic_are_changed_and_described_at_once_by_any_broker(ask, create):
+    for value in map(str, range(80_000, 80_010)):
         name = next(_names)
-        assert create(name, broker=2)["error_code"] == 0
-        config = {"name": "retention.ms", "value": "77777"}
-        if api == "IncrementalAlterConfigs":
-            config["config_operation"] = 0
-        resource = {"resource_type": 2, "resource_name": name, "configs": [config]}
-        answer = ask(3, api, 1, resources=[resource], validate_only=False)
-        assert [each["error_code"] for each in answer["responses"]] == [0]
-
-
-def test_changed_settings_are_described_at_once_by_any_broker(ask, create):
-    name = next(_names)
-    assert create(name, broker=1)["error_code"] == 0
-    for value in map(str, range(80_000, 80_020)):
-        config = {"name": "retention.ms", "config_operation": 0, "value": value}
-        altered = {"resource_type": 2, "resource_name": name, "configs": [config]}
-        ask(2, "IncrementalAlterConfigs", 1, resources=[altered], validate_only=False)
-        asked = {
-            "resource_type": 2,
-            "resource_name": name,
-            "configuration_keys": ["retention.ms"],
-        }
-        answer = ask(
-            3,
-            "DescribeConfigs",
-            4,
-            resources=[asked],
-            include_synonyms=False,
-            include_documentation=False,
-        )
-        (described,) = answer["results"][0]["configs"]
-        assert described["value"] == value
+        assert create(name, broker=1)["error_code"] == 0
+        resource = {"resource_type": TOPIC, "resource_name": name}
+        for broker, api, config in (
+            (2, "AlterConfigs", {"value": "7"}),
+            (3, "IncrementalAlterConfigs", {"value": value, "config_operation": 0}),
+        ):
+            altered = {**resource, "configs": [{"name": "retention.ms", **config}]}
+            answer = ask(broker, api, 1, resources=[altered], validate_only=False)
+            assert [each["error_code"] for each in answer["responses"]] == [0]
+        (found,) = describe(ask, 1, {**resource, "configuration_keys": ["retention.ms"]})
+        assert found["value"] == value

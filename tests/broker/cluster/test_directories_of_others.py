@@ -45,49 +45,41 @@ def stopped(brokers):
     return brokers
 
 
-def test_the_directory_of_another_cluster_is_refused(stopped, tmp_path):
-    settings = {"node.id": 2, "metadata.store": f"sqlite:{tmp_path}/other.sqlite"}
-    refused(
-        stopped[2].log_dir,
-        settings,
-        f"belongs to broker 2 of cluster {stopped.image().cluster_id}, and this is cluster .*"
-        "--log-dirs.*another volume.*--set metadata.store=sqlite:PATH or etcd://",
-    )
-
-
-def test_the_directory_of_another_broker_is_refused(stopped):
-    refused(
-        stopped[2].log_dir,
-        stopped.settings(3),
-        r"belongs to broker 2 of this cluster: start it with --set node.id=2 "
-        r"\(KAFKA_NODE_ID=2 of a container\)",
-    )
-
-
-def test_the_directory_of_a_broker_that_is_alone_is_refused_by_a_cluster(stopped, tmp_path):
-    with Subject(tmp_path / "alone"):
+@pytest.mark.slow
+def test_directories_and_metadata_of_others_are_refused(stopped, tmp_path):
+    cluster, alone = stopped.image().cluster_id, tmp_path / "alone"
+    with Subject(alone):
         pass
-    refused(
-        tmp_path / "alone",
-        stopped.settings(3),
-        f"has metadata of its own.*'tidelog serve --log-dirs {tmp_path}/alone' serves that one",
-    )
-
-
-def test_a_broker_alone_refuses_the_directory_of_one_of_several(stopped):
-    refused(
-        stopped[2].log_dir,
-        {},
-        f"belongs to broker 2 of cluster {stopped.image().cluster_id}.*--set metadata.store",
-    )
-
-
-def test_a_broker_alone_refuses_metadata_that_name_other_brokers(stopped, tmp_path):
+    of_another = {"node.id": 2, "metadata.store": f"sqlite:{tmp_path}/other.sqlite"}
+    for directory, settings, match in (
+        (
+            stopped[2].log_dir,
+            of_another,
+            f"2 of cluster {cluster}, and this is cluster .*another volume.*=sqlite:PATH or etcd://",
+        ),
+        (
+            stopped[2].log_dir,
+            stopped.settings(3),
+            r"broker 2 of this cluster: start it with --set node.id=2 \(KAFKA_NODE_ID=2 of a",
+        ),
+        (
+            stopped[2].log_dir,
+            {},
+            f"belongs to broker 2 of cluster {cluster}.*--set metadata.store",
+        ),
+        (
+            alone,
+            stopped.settings(3),
+            f"has metadata of its own.*'tidelog serve --log-dirs {alone}' serves that one",
+        ),
+    ):
+        refused(directory, settings, match)
     stopped.path.rename(stopped[1].log_dir / "tidelog.sqlite")
     with pytest.raises(BrokerFailed, match=r"broker 2 has replicas of 1 partition;.*--brokers 2"):
         Subject(stopped[1].log_dir)
 
 
+@pytest.mark.slow
 def test_one_of_several_can_be_alone_when_nobody_else_has_replicas_and_go_back(brokers):
     directory = brokers.directory / "broker-1"
     brokers.path = directory / "tidelog.sqlite"
@@ -172,6 +164,7 @@ class TestAnotherSession:
         assert not read_state(tmp_path).has_failed
 
 
+@pytest.mark.slow
 def test_a_log_of_no_topic_is_set_aside_at_the_start(brokers):
     brokers.start(1, 2)
     topic = brokers.add_topic("t", [2, 1])
@@ -202,6 +195,7 @@ def test_a_log_of_no_topic_is_set_aside_at_the_start(brokers):
     assert brokers.image().topics["t"].topic_id == topic.topic_id
 
 
+@pytest.mark.slow
 def test_partitions_whose_epoch_only_the_log_knows_are_led_by_the_broker_that_was_alone(brokers):
     """As an older tidelog's metadata are after their migration."""
     log_dir = brokers.directory / "broker-1"

@@ -8,6 +8,8 @@ import threading
 from types import SimpleNamespace
 from uuid import UUID
 
+import pytest
+
 from tests.broker import asking
 from tests.broker.subject import eventually
 from tidelog.broker.cluster.directories import Directories
@@ -21,7 +23,7 @@ from tidelog.storage.directory.registration_file import read_state
 from tidelog.storage.directory.store import LogStore
 from tidelog.storage.files import System
 
-LONG_MS = 60_000  # a lease that no test outlives
+LONG = {"broker.session.timeout.ms": 60_000}  # a lease that no test outlives
 SHORT_MS = 4_000  # a busy machine holds up the broker that is well for less
 SOON_S = 20
 KAFKA_STORAGE_ERROR = 56
@@ -31,6 +33,7 @@ def leader(image, partition=0):
     return image.topics["t"].assignments[partition].leader
 
 
+@pytest.mark.slow
 def test_a_broker_paused_past_its_lease_steps_down_and_registers_anew_without_a_fence(brokers):
     brokers.start(1, 2, settings={"broker.session.timeout.ms": SHORT_MS})
     brokers.add_topic("t", [1, 2], [2, 1])
@@ -48,8 +51,9 @@ def test_a_broker_paused_past_its_lease_steps_down_and_registers_anew_without_a_
     assert not brokers[2].lines("session lost")
 
 
+@pytest.mark.slow
 def test_a_broker_whose_directory_was_emptied_starts_unclean_and_leads_nothing_for_it(brokers):
-    brokers.start(1, 2, settings={"broker.session.timeout.ms": LONG_MS})
+    brokers.start(1, 2, settings=LONG)
     brokers.add_topic("t", [1, 2])
     brokers[1].kill()
     brokers.eventually(lambda image: leader(image) == 2, SOON_S)
@@ -63,9 +67,10 @@ def test_a_broker_whose_directory_was_emptied_starts_unclean_and_leads_nothing_f
     assert "missing_logs=t-0" in line
 
 
+@pytest.mark.slow
 def test_an_emptied_directory_is_not_elected_though_nobody_else_is_there(brokers):
     """Its broker has left ISR and ELR before it registers; who has everything comes back first."""
-    brokers.start(1, 2, settings={"broker.session.timeout.ms": LONG_MS})
+    brokers.start(1, 2, settings=LONG)
     brokers.add_topic("t", [1, 2])
     brokers[1].kill()
     brokers.eventually(lambda image: leader(image) == 2, SOON_S)
@@ -77,18 +82,28 @@ def test_an_emptied_directory_is_not_elected_though_nobody_else_is_there(brokers
     brokers.eventually(lambda image: leader(image) == 2, SOON_S)
 
 
-def test_a_log_whose_sync_fails_is_led_by_another_broker(brokers):
-    settings = {"broker.session.timeout.ms": LONG_MS}
-    brokers.start(1, 2, settings=settings, faults=True)
-    topic = brokers.add_topic("t", [1, 2], [1, 2], configs={"flush.messages": "1"})
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("storage", "error", "is_full"),
+    [("sync", "EIO", False), ("write", "EIO", False), ("write", "ENOSPC", True)],
+)
+def test_a_log_that_cannot_be_written_is_led_by_another_broker(brokers, storage, error, is_full):
+    brokers.start(1, 2, settings=LONG, faults=True)
+    replicas = [[1, 2]] * (1 if is_full else 2)  # a full disk is that of all logs in its directory
+    topic = brokers.add_topic("t", *replicas, configs={"flush.messages": "1"})
     brokers.eventually(lambda _: brokers[1].log_dir.joinpath("t-0").exists())
-    brokers[1].faults.add(storage="sync", error="EIO", topic="t", partition=0)
+    brokers[1].faults.add(storage=storage, error=error, topic="t", partition=0)
     with brokers[1].connect() as connection:
-        assert asking.produce(connection, "t", asking.batch_of("b"))["error_code"] != 0
+        assert produced(connection, 0) != 0
     image = brokers.eventually(lambda image: image if leader(image) == 2 else None, SOON_S)
+    lost = {topic.topic_id: (0,)}
+    if is_full:
+        assert image.offline[1].record == ((), {}, lost, {})
+        assert not read_state(brokers[1].log_dir).has_failed
+        brokers[1].faults.clear()  # a log that cannot be closed is no end in order
+        return
     assert leader(image, 1) == 1
-    (directory,) = image.registrations[1].record.directories
-    assert image.offline[1].record == ((directory,), {topic.topic_id: (0,)}, {}, {})
+    assert image.offline[1].record == (image.registrations[1].record.directories, lost, {}, {})
     eventually(lambda: read_state(brokers[1].log_dir).has_failed)
 
     brokers[1].kill()
@@ -99,38 +114,10 @@ def test_a_log_whose_sync_fails_is_led_by_another_broker(brokers):
     assert not read_state(brokers[1].log_dir).has_failed
 
 
-def test_a_full_disk_is_written_to_by_no_leader(brokers):
-    settings = {"broker.session.timeout.ms": LONG_MS}
-    brokers.start(1, 2, settings=settings, faults=True)
-    topic = brokers.add_topic("t", [1, 2])
-    brokers.eventually(lambda _: brokers[1].log_dir.joinpath("t-0").exists())
-    brokers[1].faults.add(storage="write", error="ENOSPC", topic="t", partition=0)
-    with brokers[1].connect() as connection:
-        assert asking.produce(connection, "t", asking.batch_of("b"))["error_code"] != 0
-    image = brokers.eventually(lambda image: image if leader(image) == 2 else None, SOON_S)
-    assert image.offline[1].record == ((), {}, {topic.topic_id: (0,)}, {})
-    assert not read_state(brokers[1].log_dir).has_failed
-    brokers[1].faults.clear()  # a log that cannot be closed is no end in order
-
-
-def test_a_log_whose_writes_fail_is_led_by_another_broker(brokers):
-    settings = {"broker.session.timeout.ms": LONG_MS}
-    brokers.start(1, 2, settings=settings, faults=True)
-    topic = brokers.add_topic("t", [1, 2])
-    brokers.eventually(lambda _: brokers[1].log_dir.joinpath("t-0").exists())
-    brokers[1].faults.add(storage="write", error="EIO", topic="t", partition=0)
-    with brokers[1].connect() as connection:
-        assert asking.produce(connection, "t", asking.batch_of("b"))["error_code"] != 0
-    image = brokers.eventually(lambda image: image if leader(image) == 2 else None, SOON_S)
-    (directory,) = image.registrations[1].record.directories
-    assert image.offline[1].record == ((directory,), {topic.topic_id: (0,)}, {}, {})
-    assert eventually(lambda: read_state(brokers[1].log_dir).has_failed)
-    brokers[1].kill()  # a broker with a failed log does not stop in order
-
-
+@pytest.mark.slow
 def test_a_log_with_one_replica_whose_write_failed_is_there_again_after_a_restart(brokers):
     """Kafka takes the whole log directory offline; here the other logs are served on."""
-    brokers.start(1, 2, settings={"broker.session.timeout.ms": LONG_MS}, faults=True)
+    brokers.start(1, 2, settings=LONG, faults=True)
     brokers.add_topic("t", [1], [1])
     with brokers[1].connect() as connection:
         for partition in (0, 1):
@@ -148,9 +135,10 @@ def test_a_log_with_one_replica_whose_write_failed_is_there_again_after_a_restar
         eventually(lambda: fetched(connection, 0) == 0)
 
 
+@pytest.mark.slow
 def test_one_read_that_fails_is_an_error_of_its_request_alone(brokers):
     """Kafka takes the log directory offline for it, too."""
-    brokers.start(1, 2, settings={"broker.session.timeout.ms": LONG_MS}, faults=True)
+    brokers.start(1, 2, settings=LONG, faults=True)
     brokers.add_topic("t", [1])
     with brokers[1].connect() as connection:
         eventually(lambda: produced(connection, 0) == 0)
@@ -170,8 +158,9 @@ def fetched(connection, partition):
     return asking.fetch(connection, "t", 0, partition=partition)["error_code"]
 
 
+@pytest.mark.slow
 def test_a_slow_disk_moves_what_its_broker_leads(brokers):
-    settings = {"broker.session.timeout.ms": LONG_MS, "log.dir.slow.ms": 1_500}
+    settings = {**LONG, "log.dir.slow.ms": 1_500}
     brokers.start(1, 2, settings=settings, faults=True)
     topic = brokers.add_topic("t", [1, 2], [2, 1])
     brokers.eventually(lambda _: brokers[1].log_dir.joinpath("t-0").exists())
@@ -191,31 +180,37 @@ class _Slow(System):
 
     def __init__(self):
         self.now_ms, self.takes_ms = 0, 0
-        self.synced = threading.Semaphore(0)
 
     def sync_data(self, number):
         self.now_ms += self.takes_ms
         super().sync_data(number)
-        self.synced.release()
 
 
-async def ended(disks):
-    """Waits until the loop knows of the end of each probe."""
-    probes = [one.probing for one in disks._known.values() if one.probing is not None]
-    await asyncio.wait(probes)
+class _Probes:
+    """The pool that probes one directory; `last` is the probe that was begun last."""
+
+    def __init__(self, pools, path):
+        self.pool = pools.syncs.probe_of(path)
+
+    def probe_of(self, _):
+        return self
+
+    def submit(self, *work):
+        self.last = self.pool.submit(*work)
+        return self.last
 
 
 async def test_a_disk_is_slow_after_one_slow_probe_and_fast_after_several_fast_ones(tmp_path):
     pools, system = Pools([tmp_path]), _Slow()
     before = files.use(system)
-    disks = SlowDisks(pools.syncs, [tmp_path], 900, lambda: system.now_ms)
+    probes = _Probes(pools, tmp_path)
+    disks = SlowDisks(probes, [tmp_path], 900, lambda: system.now_ms)
 
     async def look(next_takes_ms):
         """Judges the last probe, and has the next one; returns which directories are slow."""
         system.takes_ms, begun_ms = next_takes_ms, system.now_ms
         disks.look()
-        await asyncio.to_thread(system.synced.acquire)
-        await ended(disks)
+        await probes.last
         system.now_ms = begun_ms + max(next_takes_ms, 300)
         return set(disks.slow)
 
@@ -237,13 +232,13 @@ async def test_a_disk_is_not_slow_because_its_broker_has_much_to_sync(tmp_path):
     """As in an election of thousands of partitions: each new role waits for the disk."""
     pools, system, end = Pools([tmp_path]), _Slow(), threading.Event()
     before = files.use(system)
-    disks = SlowDisks(pools.syncs, [tmp_path], 900, lambda: system.now_ms)
+    probes = _Probes(pools, tmp_path)
+    disks = SlowDisks(probes, [tmp_path], 900, lambda: system.now_ms)
     syncs = pools.syncs.of(SimpleNamespace(directory=tmp_path / "t-0"))
     work = [syncs.submit(end.wait, 60) for _ in range(100)]
     try:
         disks.look()
-        assert await asyncio.to_thread(system.synced.acquire, timeout=5), "the probe waits"
-        await ended(disks)
+        await asyncio.wait_for(probes.last, 60)  # it does not wait for the work
         system.now_ms += 901
         disks.look()
         assert disks.slow == set()

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
+pytestmark = pytest.mark.slow
+
 OLD = {"inter.broker.protocol.version": "0.10.2", "log.message.format.version": "0.10.2"}
 TOPIC, BROKER = 2, 4
 INVALID_CONFIG = 40

@@ -46,7 +46,7 @@ def store():
 
 
 def renewed(store, until):
-    """Renews a lease in a thread until something is so, and returns the renewals."""
+    """Renews a lease in a thread until something is so, and returns the renewals and the lease."""
 
     async def play():
         lease = Lease(LEASE_MS, 0)
@@ -56,7 +56,7 @@ def renewed(store, until):
         finally:
             found.end()
             await asyncio.to_thread(found.join)
-        return found
+        return found, lease
 
     return asyncio.run(play())
 
@@ -81,8 +81,8 @@ def test_what_the_store_says_is_kept_and_taken_back(store, caplog):
 @pytest.mark.parametrize("error", [RuntimeError("odd"), KafkaStorageError("etcd is out of reach")])
 def test_an_error_ends_no_lease_and_is_logged(store, caplog, error):
     store.errors = [error]
-    found = renewed(store, lambda found: len(store.renewals) > 2 and found.error is None)
-    assert not found._lease.is_lost(0)
+    _, lease = renewed(store, lambda found: len(store.renewals) > 2 and found.error is None)
+    assert not lease.is_lost(0)
     assert [each.levelno for each in caplog.records if "was not renewed" in each.message] == [
         logging.ERROR if isinstance(error, RuntimeError) else logging.WARNING
     ]

@@ -11,13 +11,12 @@ import socket
 import subprocess
 import sys
 import time
-import urllib.error
-import urllib.request
 from pathlib import Path
 
 import pytest
 from kafka import KafkaProducer
 
+from tests.broker.cluster.brokers import page
 from tests.broker.replicas.load import create
 from tests.broker.subject import eventually
 from tidelog.cli.parser import main
@@ -43,15 +42,6 @@ sys.exit(main())
 """
 
 
-def page(http, path, timeout_s=20):
-    """Status and body of a page."""
-    try:
-        with urllib.request.urlopen(f"http://{http}{path}", timeout=timeout_s) as answer:
-            return answer.status, answer.read().decode()
-    except urllib.error.HTTPError as error:
-        return error.code, error.read().decode()
-
-
 @pytest.fixture
 def held(tmp_path):
     """A broker that begins to register when it reads a line."""
@@ -69,30 +59,21 @@ def held(tmp_path):
         assert process.wait(60) == 0
 
 
-def go_on(process):
-    process.stdin.write("\n")
-    process.stdin.flush()
-    assert process.stdout.readline().startswith("ready ")
-
-
 def test_nobody_connects_before_the_broker_is_unfenced(held):
+    """HTTP answers meanwhile."""
     host, port = held.stdout.readline().split()
+    http = ":".join(held.stdout.readline().split())
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection((host, int(port)), timeout=60)
-    held.stdout.readline()
-    go_on(held)
-    socket.create_connection((host, int(port)), timeout=60).close()
-
-
-def test_http_answers_before_the_broker_is_unfenced(held):
-    held.stdout.readline()
-    http = ":".join(held.stdout.readline().split())
     assert page(http, "/healthz") == (200, "ok\n")
     assert page(http, "/readyz") == (503, "not ready: not registered in the cluster yet\n")
     assert page(http, "/v1/cluster")[0] == 200
     assert page(http, "/metrics")[0] == 200
-    go_on(held)
+    held.stdin.write("\n")
+    held.stdin.flush()
+    assert held.stdout.readline().startswith("ready ")
     assert page(http, "/readyz") == (200, "ready\n")
+    socket.create_connection((host, int(port)), timeout=60).close()
 
 
 def test_a_broker_that_waits_to_be_unfenced_can_be_stopped(held):
@@ -103,6 +84,7 @@ def test_a_broker_that_waits_to_be_unfenced_can_be_stopped(held):
     assert held.stdout.read() == ""
 
 
+@pytest.mark.slow
 def test_brokers_whose_sessions_are_lost_are_not_ready_and_every_diagnosis_says_so(
     tmp_path, capsys
 ):
@@ -142,6 +124,7 @@ def findings(capsys, *command_and_http):
     return json.loads(capsys.readouterr().out)["findings"]
 
 
+@pytest.mark.slow
 def test_brokers_reach_each_other_by_the_listener_that_is_named_for_them(tmp_path):
     """Nobody listens where the first listener is said to be."""
     settings = {

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 import shutil
-import urllib.error
-import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from tests.broker.cluster.brokers import page
 from tests.broker.metadata.etcd.server import running_etcd
 from tests.broker.replicas.load import create
 from tests.broker.subject import eventually
 from tidelog.cli.parser import main
 from tidelog.cluster import BrokerCluster
+
+pytestmark = pytest.mark.slow
 
 LEASE_MS = 2_000
 WITHIN_S = 60
@@ -57,12 +58,7 @@ def restore(cluster, etcd):
 
 
 def readyz(broker):
-    try:
-        with urllib.request.urlopen(f"http://{broker.http}/readyz", timeout=60) as answer:
-            return answer.status, answer.read().decode()
-    except urllib.error.HTTPError as error:
-        with error:
-            return error.code, error.read().decode()
+    return page(broker.http, "/readyz")
 
 
 def test_brokers_whose_etcd_was_wiped_say_so_and_serve_nothing(cluster, etcd, capsys):

@@ -8,12 +8,12 @@ import json
 import shutil
 import time
 import urllib.error
-import urllib.request
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from tests.broker.cluster.brokers import page
 from tests.broker.metadata.etcd.server import running_etcd
 from tests.broker.replicas.load import Load, consumed, create, leader_of
 from tests.broker.subject import eventually
@@ -22,6 +22,8 @@ from tidelog.cli.parser import main
 from tidelog.cluster import BrokerCluster
 from tidelog.config.broker.etcd_address import parse_etcd
 from tidelog.process import BrokerFailed, BrokerProcess
+
+pytestmark = pytest.mark.slow
 
 LEASE_MS = 2_000
 # A lease that nobody can renew is lost when the loop stands still for a third of it, as on a busy machine.
@@ -35,10 +37,14 @@ def etcd():
         yield server
 
 
+def cluster_over(etcd, path, lease_ms=LEASE_MS):
+    settings = {"metadata.store": etcd.url(), "broker.session.timeout.ms": lease_ms}
+    return BrokerCluster(path / "data", settings=settings)
+
+
 @pytest.fixture
 def cluster(tmp_path, etcd):
-    settings = {"metadata.store": etcd.url(), "broker.session.timeout.ms": LEASE_MS}
-    with BrokerCluster(tmp_path / "data", settings=settings) as made:
+    with cluster_over(etcd, tmp_path) as made:
         yield made
 
 
@@ -90,12 +96,6 @@ def started_load(cluster):
     return load
 
 
-@pytest.fixture
-def three_members():
-    with running_etcd(3) as server:
-        yield server
-
-
 def refusal(cluster, name):
     """Why a topic cannot be created, as its client is told."""
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
@@ -115,16 +115,11 @@ def can_create(cluster, name):
 
 def metadata_error(broker):
     """Why a broker cannot change the metadata, as it says itself."""
-    with urllib.request.urlopen(f"http://{broker.http}/v1/cluster", timeout=60) as answer:
-        return json.load(answer)["own"]["metadata_error"]
+    return json.loads(page(broker.http, "/v1/cluster")[1])["own"]["metadata_error"]
 
 
-def test_without_a_majority_of_etcd_data_goes_on_and_admin_says_why_not(
-    tmp_path, three_members, capsys
-):
-    etcd = three_members
-    settings = {"metadata.store": etcd.url(), "broker.session.timeout.ms": LONG_LEASE_MS}
-    with BrokerCluster(tmp_path / "data", settings=settings) as cluster:
+def test_without_a_majority_of_etcd_data_goes_on_and_admin_says_why_not(tmp_path, capsys):
+    with running_etcd(3) as etcd, cluster_over(etcd, tmp_path, LONG_LEASE_MS) as cluster:
         create(cluster, "t", configs=TOPIC)
         load = started_load(cluster)
 
@@ -156,33 +151,35 @@ def test_without_a_majority_of_etcd_data_goes_on_and_admin_says_why_not(
 
 
 def test_an_etcd_without_space_stops_admin_and_no_data(tmp_path, capsys):
-    with running_etcd(options=("--quota-backend-bytes", str(1 << 20))) as etcd:
-        settings = {"metadata.store": etcd.url(), "broker.session.timeout.ms": LONG_LEASE_MS}
-        with BrokerCluster(tmp_path / "data", settings=settings) as cluster:
-            create(cluster, "t", configs=TOPIC)
-            load = started_load(cluster)
-            for _ in range(30):  # somebody else fills it
-                with contextlib.suppress(urllib.error.HTTPError):
-                    etcd.control("kv/put", {"key": "Zm9v", "value": "A" * 100_000})
-            end = time.monotonic() + 2 * LONG_LEASE_MS / 1000
-            while time.monotonic() < end:
-                load.send("t", 50)
-                load.flush()
-            assert not load.refused
-            error = refusal(cluster, "no-space")
-            assert error.code() == KafkaError.KAFKA_STORAGE_ERROR
-            assert "out of space (NOSPACE)" in error.str()
-            # Sessions are renewed all the same, and nothing else has been written to tell.
-            eventually(lambda: all("NOSPACE" in str(metadata_error(each)) for each in cluster), 30)
-            assert main(["cluster", "doctor", "--http", cluster[1].http]) == 1
-            told = " ".join(capsys.readouterr().out.split())
-            assert "cannot change the metadata: etcd is out of space (NOSPACE)" in told
+    options = ("--quota-backend-bytes", str(1 << 20))
+    with (
+        running_etcd(options=options) as etcd,
+        cluster_over(etcd, tmp_path, LONG_LEASE_MS) as cluster,
+    ):
+        create(cluster, "t", configs=TOPIC)
+        load = started_load(cluster)
+        for _ in range(30):  # somebody else fills it
+            with contextlib.suppress(urllib.error.HTTPError):
+                etcd.control("kv/put", {"key": "Zm9v", "value": "A" * 100_000})
+        end = time.monotonic() + 2 * LONG_LEASE_MS / 1000
+        while time.monotonic() < end:
+            load.send("t", 50)
+            load.flush()
+        assert not load.refused
+        error = refusal(cluster, "no-space")
+        assert error.code() == KafkaError.KAFKA_STORAGE_ERROR
+        assert "out of space (NOSPACE)" in error.str()
+        # Sessions are renewed all the same, and nothing else has been written to tell.
+        eventually(lambda: all("NOSPACE" in str(metadata_error(each)) for each in cluster), 30)
+        assert main(["cluster", "doctor", "--http", cluster[1].http]) == 1
+        told = " ".join(capsys.readouterr().out.split())
+        assert "cannot change the metadata: etcd is out of space (NOSPACE)" in told
 
-            etcd.compact(image_of(etcd).revision)
-            etcd.control("maintenance/defragment", {})
-            etcd.disarm()
-            eventually(lambda: can_create(cluster, "space"), 30)
-            eventually(lambda: not any(metadata_error(each) for each in cluster), 30)
+        etcd.compact(image_of(etcd).revision)
+        etcd.control("maintenance/defragment", {})
+        etcd.disarm()
+        eventually(lambda: can_create(cluster, "space"), 30)
+        eventually(lambda: not any(metadata_error(each) for each in cluster), 30)
 
 
 def test_brokers_outlive_a_restart_of_etcd(cluster, etcd):

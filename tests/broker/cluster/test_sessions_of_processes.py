@@ -15,6 +15,8 @@ from tests.broker.subject import Subject
 from tidelog.process import BrokerFailed
 from tidelog.storage.directory.registration_file import read_state
 
+pytestmark = pytest.mark.slow
+
 LONG_MS = 60_000  # a lease that no test outlives
 SOON_S = 20
 
