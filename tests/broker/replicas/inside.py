@@ -38,8 +38,8 @@ from tidelog.client import apis
 from tidelog.client.async_connection import open_connection
 from tidelog.config import load
 from tidelog.protocol.api import delete_records, list_offsets
-from tidelog.protocol.api import fetch as fetch_api
 from tidelog.protocol.api import produce as produce_api
+from tidelog.protocol.api.fetch import FetchPartition, FetchRequest, FetchTopic
 from tidelog.protocol.records.batch import build, records, scan
 from tidelog.protocol.records.layout import Record
 from tidelog.protocol.sender import Sender, written_tags
@@ -279,18 +279,28 @@ async def produce(
     broker: Broker, topic: str, *values: bytes, index: int = 0, acks: int = -1, timeout_ms=20_000
 ):
     """Appends one batch at a broker; returns the answer's part of the partition."""
-    request = _produce_request(topic, {index: batch(*values)}, acks, timeout_ms)
-    answer = await ask(broker, request, apis.PRODUCE)
-    return answer.responses[0].partition_responses[0]
+    return part_of(await append(broker, topic, batch(*values), index, acks, timeout_ms))
+
+
+async def append(broker: Broker, topic: str, data, index=0, acks=-1, timeout_ms=20_000):
+    """Appends a record set at a broker; returns the answer."""
+    request = append_request(topic, {index: bytes(data)}, acks, timeout_ms)
+    return await ask(broker, request, apis.PRODUCE)
+
+
+def part_of(answer):
+    """The part of the only partition of an answer to Produce or Fetch."""
+    (topic,) = answer.responses
+    (part,) = getattr(topic, "partitions", None) or topic.partition_responses
+    return part
 
 
 def produce_request(topic: str, values: Mapping[int, bytes], *, acks: int = -1):
     """A request with one record for each of some partitions."""
-    batches = {index: batch(value) for index, value in values.items()}
-    return _produce_request(topic, batches, acks, 20_000)
+    return append_request(topic, {index: batch(value) for index, value in values.items()}, acks)
 
 
-def _produce_request(topic: str, batches: Mapping[int, bytes], acks: int, timeout_ms: int):
+def append_request(topic: str, batches: Mapping[int, bytes], acks: int = -1, timeout_ms=20_000):
     data = [
         produce_api.PartitionProduceData(index=index, records=records)
         for index, records in batches.items()
@@ -302,19 +312,31 @@ def _produce_request(topic: str, batches: Mapping[int, bytes], acks: int, timeou
     )
 
 
-async def consume(broker: Broker, topic: str, index: int = 0, offset: int = 0):
+async def consume(broker: Broker, topic: str, index: int = 0, offset: int = 0, **fields):
     """Fetches once as a consumer; returns the partition's data."""
-    wanted = fetch_api.FetchPartition(
-        partition=index, fetch_offset=offset, partition_max_bytes=1 << 20
+    return part_of(await fetch(broker, topic, index, offset, **fields))
+
+
+async def fetch(
+    broker: Broker, topic: str, index=0, offset=0, *, epoch=-1, rack="", wait_ms=0, min_bytes=1
+):
+    """Fetches once as a consumer by topic id; returns the answer."""
+    wanted = FetchPartition(
+        partition=index,
+        current_leader_epoch=epoch,
+        fetch_offset=offset,
+        partition_max_bytes=1 << 20,
     )
-    request = fetch_api.FetchRequest(
-        max_wait_ms=0,
-        min_bytes=0,
+    topic_id = broker.node.metadata.image.topics[topic].topic_id
+    request = FetchRequest(
+        max_wait_ms=wait_ms,
+        min_bytes=min_bytes,
         max_bytes=16 << 20,
-        topics=[fetch_api.FetchTopic(topic=topic, partitions=[wanted])],
+        rack_id=rack,
+        topics=[FetchTopic(topic=topic, topic_id=topic_id, partitions=[wanted])],
     )
-    answer = await ask(broker, request, apis.FETCH)
-    return answer.responses[0].partitions[0]
+    patience_s = _PATIENCE_S + wait_ms / 1000
+    return await ask(broker, request, apis.FETCH, least_version=16, patience_s=patience_s)
 
 
 async def list_end(broker: Broker, topic: str, *, index: int = 0):

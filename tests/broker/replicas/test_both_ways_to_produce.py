@@ -76,7 +76,7 @@ def code_of(version: int, answer: bytes) -> int:
     return message.responses[0].partition_responses[0].error_code
 
 
-async def test_an_append_that_waits_for_its_admission_waits_for_replicas_too(tmp_path, monkeypatch):
+async def test_an_append_that_waits_for_its_admission_waits_for_replicas_too(three, monkeypatch):
     admit, waited = admission.admit_produce, []
 
     def admit_later(*arguments):
@@ -85,13 +85,12 @@ async def test_an_append_that_waits_for_its_admission_waits_for_replicas_too(tmp
         asyncio.get_running_loop().call_later(0.01, waited[-1].set_result, partition)
         return waited[-1]
 
-    async with brokers(tmp_path) as three:
-        await three.create("t", configs={"min.insync.replicas": "2"})
-        monkeypatch.setattr(admission, "admit_produce", admit_later)
-        assert (await produce(three[1], "t", b"all get it")).error_code == 0
-        for number in (2, 3):
-            await three[number].lose_session(is_noticed=False)  # they count, and do not fetch
-        late = await produce(three[1], "t", b"nobody gets it", timeout_ms=1)
-        assert late.error_code == ErrorCode.REQUEST_TIMED_OUT
-        assert (await produce(three[1], "t", b"one gets it", acks=1)).error_code == 0
-        assert waited
+    await three.create("t", configs={"min.insync.replicas": "2"})
+    monkeypatch.setattr(admission, "admit_produce", admit_later)
+    assert (await produce(three[1], "t", b"all get it")).error_code == 0
+    for number in (2, 3):
+        await three[number].lose_session(is_noticed=False)  # they count, and do not fetch
+    late = await produce(three[1], "t", b"nobody gets it", timeout_ms=1)
+    assert late.error_code == ErrorCode.REQUEST_TIMED_OUT
+    assert (await produce(three[1], "t", b"one gets it", acks=1)).error_code == 0
+    assert waited

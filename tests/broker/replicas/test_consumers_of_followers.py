@@ -8,13 +8,11 @@ from types import SimpleNamespace
 import pytest
 
 from tests.broker.asking import fetch_fields
-from tests.broker.replicas.inside import ask, brokers, eventually, list_end, produce
+from tests.broker.replicas.inside import brokers, consume, eventually, list_end, produce
 from tests.oracle import wire
 from tidelog.broker.metadata.brokers.members import LiveBroker
 from tidelog.broker.metadata.brokers.records import Endpoint, LiveBrokerRecord
 from tidelog.broker.replicas.consumers import brokers_in
-from tidelog.client import apis
-from tidelog.protocol.api import fetch as fetch_api
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.records.batch import records
 
@@ -24,27 +22,6 @@ RACKS = {
     for number, rack in {1: "a", 2: "b", 3: "c"}.items()
 }
 LONG_MS = 300_000  # longer than a test waits for all that it does while a fetch waits
-
-
-async def fetch(broker, topic="t", offset=0, *, rack="", wait_ms=0, min_bytes=1, epoch=-1):
-    """Fetches once as a consumer by topic id; returns the partition's part."""
-    topic_id = broker.node.metadata.image.topics[topic].topic_id
-    wanted = fetch_api.FetchPartition(
-        partition=0,
-        current_leader_epoch=epoch,
-        fetch_offset=offset,
-        partition_max_bytes=1 << 20,
-    )
-    request = fetch_api.FetchRequest(
-        max_wait_ms=wait_ms,
-        min_bytes=min_bytes,
-        max_bytes=1 << 20,
-        rack_id=rack,
-        topics=[fetch_api.FetchTopic(topic_id=topic_id, partitions=[wanted])],
-    )
-    patience_s = 20 + wait_ms / 1000
-    answer = await ask(broker, request, apis.FETCH, least_version=16, patience_s=patience_s)
-    return answer.responses[0].partitions[0]
 
 
 def old_fetch(port, version):
@@ -69,10 +46,10 @@ async def test_a_leader_sends_a_consumer_to_the_replica_in_its_rack_and_that_ser
         await three.create("t")
         await produce(three[1], "t", b"x")
         await settled(three, 2)
-        sent_on = await fetch(three[1], rack="b", wait_ms=LONG_MS)
+        sent_on = await consume(three[1], "t", rack="b", wait_ms=LONG_MS)
         assert (sent_on.preferred_read_replica, sent_on.high_watermark) == (2, 1)
         assert values(sent_on) == []
-        found = await fetch(three[2], rack="b")
+        found = await consume(three[2], "t", rack="b")
         assert (found.error_code, found.preferred_read_replica) == (0, -1)
         assert values(found) == [b"x"]
         assert (await list_end(three[2], "t")).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -84,7 +61,7 @@ async def test_a_leader_serves_who_names_no_rack_its_own_or_one_without_a_replic
         await three.create("t")
         await produce(three[1], "t", b"x")
         await settled(three, 2)
-        found = await fetch(three[1], rack=rack)
+        found = await consume(three[1], "t", rack=rack)
         assert (found.preferred_read_replica, values(found)) == (-1, [b"x"])
 
 
@@ -98,7 +75,7 @@ async def test_without_the_selector_the_leader_serves(tmp_path, selector):
         await three.create("t")
         await produce(three[1], "t", b"x")
         await settled(three, 2)
-        found = await fetch(three[1], rack="r2")
+        found = await consume(three[1], "t", rack="r2")
         assert (found.preferred_read_replica, values(found)) == (-1, [b"x"])
 
 
@@ -110,7 +87,7 @@ async def test_a_consumer_stays_with_the_leader_while_nobody_near_is_in_sync(tmp
         await three.put("t", isr=(1, 3))
         led = three[1].replicas.led(three[1].log("t"))
         await eventually(lambda: led.leader.isr == (1, 3))
-        found = await fetch(three[1], rack="b")
+        found = await consume(three[1], "t", rack="b")
         assert (found.preferred_read_replica, values(found)) == (-1, [b"x"])
 
 
@@ -129,83 +106,77 @@ def test_a_broker_that_is_fenced_or_has_another_listener_is_not_near():
     assert brokers_in("a", image, "PLAINTEXT") == []
 
 
-async def test_what_a_follower_answers_beside_its_log(tmp_path):
-    async with brokers(tmp_path) as three:
-        await three.create("t")
-        await produce(three[1], "t", b"x")
-        await settled(three, 2)
-        for offset, epoch, code in (
-            (1, 0, ErrorCode.NONE),
-            (2, 0, ErrorCode.OFFSET_OUT_OF_RANGE),
-            (-5, 0, ErrorCode.OFFSET_OUT_OF_RANGE),
-            (0, 1, ErrorCode.UNKNOWN_LEADER_EPOCH),
-        ):
-            answer = await fetch(three[2], offset=offset, epoch=epoch)
-            assert answer.error_code == code, (offset, epoch)
-        await three.elect("t", 3)
-        await eventually(
-            lambda: three[2].node.metadata.image.topics["t"].assignments[0].leader == 3
-        )
-        assert (await fetch(three[2], epoch=0)).error_code == ErrorCode.FENCED_LEADER_EPOCH
-        await three[2].lose_session()
-        answer = await fetch(three[2], epoch=1)
-        assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+async def test_what_a_follower_answers_beside_its_log(three):
+    await three.create("t")
+    await produce(three[1], "t", b"x")
+    await settled(three, 2)
+    for offset, epoch, code in (
+        (1, 0, ErrorCode.NONE),
+        (2, 0, ErrorCode.OFFSET_OUT_OF_RANGE),
+        (-5, 0, ErrorCode.OFFSET_OUT_OF_RANGE),
+        (0, 1, ErrorCode.UNKNOWN_LEADER_EPOCH),
+    ):
+        answer = await consume(three[2], "t", offset=offset, epoch=epoch)
+        assert answer.error_code == code, (offset, epoch)
+    await three.elect("t", 3)
+    await eventually(lambda: three[2].node.metadata.image.topics["t"].assignments[0].leader == 3)
+    assert (await consume(three[2], "t", epoch=0)).error_code == ErrorCode.FENCED_LEADER_EPOCH
+    await three[2].lose_session()
+    answer = await consume(three[2], "t", epoch=1)
+    assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
-async def test_records_above_the_high_watermark_are_not_read_from_a_follower(tmp_path):
-    async with brokers(tmp_path) as three:
-        await three.create("t")
-        await three[3].lose_session(is_noticed=False)  # the leader waits for it
-        await produce(three[1], "t", b"x", acks=1)
-        log = three[2].log("t")
-        await eventually(lambda: log.log_end_offset == 1)
-        for offset in (0, 1):
-            answer = await fetch(three[2], offset=offset)
-            assert (answer.error_code, answer.high_watermark, values(answer)) == (0, 0, [])
+async def test_records_above_the_high_watermark_are_not_read_from_a_follower(three):
+    await three.create("t")
+    await three[3].lose_session(is_noticed=False)  # the leader waits for it
+    await produce(three[1], "t", b"x", acks=1)
+    log = three[2].log("t")
+    await eventually(lambda: log.log_end_offset == 1)
+    for offset in (0, 1):
+        answer = await consume(three[2], "t", offset=offset)
+        assert (answer.error_code, answer.high_watermark, values(answer)) == (0, 0, [])
 
 
-async def test_an_old_fetch_is_for_the_leader_alone(tmp_path):
-    async with brokers(tmp_path) as three:
-        await three.create("t")
-        await produce(three[1], "t", b"x")
-        await settled(three, 2)
-        for version, code in ((10, ErrorCode.NOT_LEADER_OR_FOLLOWER), (11, ErrorCode.NONE)):
-            assert await asyncio.to_thread(old_fetch, three[2].port, version) == code
+async def test_an_old_fetch_is_for_the_leader_alone(three):
+    await three.create("t")
+    await produce(three[1], "t", b"x")
+    await settled(three, 2)
+    for version, code in ((10, ErrorCode.NOT_LEADER_OR_FOLLOWER), (11, ErrorCode.NONE)):
+        assert await asyncio.to_thread(old_fetch, three[2].port, version) == code
 
 
-async def test_a_fetch_that_waits_at_a_follower_is_answered_when_its_high_watermark_rises(tmp_path):
-    async with brokers(tmp_path) as three:
-        await three.create("t")
-        await produce(three[1], "t", b"x")
-        await settled(three, 2)
-        waiting = asyncio.ensure_future(fetch(three[2], offset=1, wait_ms=LONG_MS))
-        await eventually(lambda: len(three[2].node.waiting) == 1)
-        await produce(three[1], "t", b"y")
-        assert values(await waiting) == [b"y"]
+async def test_a_fetch_that_waits_at_a_follower_is_answered_when_its_high_watermark_rises(three):
+    await three.create("t")
+    await produce(three[1], "t", b"x")
+    await settled(three, 2)
+    waiting = asyncio.ensure_future(consume(three[2], "t", offset=1, wait_ms=LONG_MS))
+    await eventually(lambda: len(three[2].node.waiting) == 1)
+    await produce(three[1], "t", b"y")
+    assert values(await waiting) == [b"y"]
 
 
-async def test_a_fetch_waits_at_a_follower_for_as_many_bytes_as_it_asks_for(tmp_path):
-    async with brokers(tmp_path) as three:
-        await three.create("t")
-        await produce(three[1], "t", b"x")
-        await settled(three, 2)  # it follows
-        waiting = asyncio.ensure_future(fetch(three[2], offset=1, wait_ms=LONG_MS, min_bytes=250))
-        await eventually(lambda: len(three[2].node.waiting) == 1)
-        for end, value in enumerate([b"1" * 20, b"2" * 20, b"3" * 20], 2):
-            assert not waiting.done()
-            await produce(three[1], "t", value)
-            await settled(three, 2, end=end)
-        assert values(await waiting) == [b"1" * 20, b"2" * 20, b"3" * 20]
+async def test_a_fetch_waits_at_a_follower_for_as_many_bytes_as_it_asks_for(three):
+    await three.create("t")
+    await produce(three[1], "t", b"x")
+    await settled(three, 2)  # it follows
+    waiting = asyncio.ensure_future(
+        consume(three[2], "t", offset=1, wait_ms=LONG_MS, min_bytes=250)
+    )
+    await eventually(lambda: len(three[2].node.waiting) == 1)
+    for end, value in enumerate([b"1" * 20, b"2" * 20, b"3" * 20], 2):
+        assert not waiting.done()
+        await produce(three[1], "t", value)
+        await settled(three, 2, end=end)
+    assert values(await waiting) == [b"1" * 20, b"2" * 20, b"3" * 20]
 
 
-async def test_a_fetch_that_waits_at_a_follower_is_told_of_another_leader(tmp_path):
-    async with brokers(tmp_path) as three:
-        await three.create("t")
-        await eventually(lambda: len(three[2].replicas._fetches) == 1)
-        waiting = asyncio.ensure_future(fetch(three[2], wait_ms=LONG_MS, epoch=0))
-        await eventually(lambda: len(three[2].node.waiting) == 1)
-        await three.elect("t", 3)
-        assert (await waiting).error_code in {
-            ErrorCode.FENCED_LEADER_EPOCH,
-            ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        }
+async def test_a_fetch_that_waits_at_a_follower_is_told_of_another_leader(three):
+    await three.create("t")
+    await eventually(lambda: len(three[2].replicas._fetches) == 1)
+    waiting = asyncio.ensure_future(consume(three[2], "t", wait_ms=LONG_MS, epoch=0))
+    await eventually(lambda: len(three[2].node.waiting) == 1)
+    await three.elect("t", 3)
+    assert (await waiting).error_code in {
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    }

@@ -8,12 +8,10 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.broker.replicas.inside import ask, brokers, eventually, produce, values_of
+from tests.broker.replicas.inside import append, brokers, eventually, part_of, produce, values_of
 from tidelog.broker.memory.share import Share
 from tidelog.broker.replicas import followed as followed_module
 from tidelog.broker.replicas.followed import Followed
-from tidelog.client import apis
-from tidelog.protocol.api import produce as produce_api
 from tidelog.protocol.records.batch import build
 from tidelog.protocol.records.compression import STORED_LIMIT
 from tidelog.protocol.records.layout import Compression, Record
@@ -67,11 +65,7 @@ async def one_follower(directory):
 async def produce_packed(leader, value, *, acks=-1):
     """Produces a record in a batch of its own, compressed with LZ4."""
     records = build([Record(0, 1_000, None, value)], compression=Compression.LZ4)
-    partition = produce_api.PartitionProduceData(index=0, records=records)
-    topic = produce_api.TopicProduceData(name="t", partition_data=[partition])
-    request = produce_api.ProduceRequest(acks=acks, timeout_ms=20_000, topic_data=[topic])
-    answer = await ask(leader, request, apis.PRODUCE)
-    assert answer.responses[0].partition_responses[0].error_code == 0
+    assert part_of(await append(leader, "t", records, acks=acks)).error_code == 0
 
 
 @pytest.mark.parametrize(("batches", "is_on_loop"), [(4, True), (5, False)])

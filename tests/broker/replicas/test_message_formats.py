@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from tests.broker.replicas.inside import ask, brokers, consume, eventually, produce, values_of
-from tidelog.client import apis
+from tests.broker.replicas.inside import (
+    append,
+    ask,
+    brokers,
+    consume,
+    eventually,
+    part_of,
+    produce,
+    values_of,
+)
 from tidelog.protocol.api import incremental_alter_configs as configs_api
-from tidelog.protocol.api import produce as produce_api
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.records.batch import Record, build, scan
 from tidelog.protocol.records.layout import NO_TIMESTAMP, Compression
@@ -20,13 +27,7 @@ TIME_MS = 1_700_000_000_000
 
 async def send(broker, topic, data):
     """Appends a record set with acks=all; returns the answer's part of the partition."""
-    part = produce_api.PartitionProduceData(index=0, records=bytes(data))
-    request = produce_api.ProduceRequest(
-        acks=-1,
-        timeout_ms=20_000,
-        topic_data=[produce_api.TopicProduceData(name=topic, partition_data=[part])],
-    )
-    return (await ask(broker, request, apis.PRODUCE)).responses[0].partition_responses[0]
+    return part_of(await append(broker, topic, data))
 
 
 def batches(log):

@@ -11,7 +11,6 @@ import pytest
 from tests.broker.replicas.inside import (
     ask,
     ask_all,
-    brokers,
     consume,
     eventually,
     produce,
@@ -26,24 +25,13 @@ from tidelog.storage.log.replication.roles import Roles
 
 
 @pytest.fixture
-def three(tmp_path, monkeypatch):
-    """Runs a coroutine with three brokers; broker 1 leads t-0, which all of them have.
-
-    However slow the machine is, requests wait for longer than a test takes.
-    """
+async def three(three, monkeypatch):
+    """Broker 1 leads t-0, which all of them have; requests wait for longer than a test takes."""
     monkeypatch.setattr(new_leaders, "LONGEST_WAIT_S", 3600)
-
-    def run(test):
-        async def with_brokers():
-            async with brokers(tmp_path) as made:
-                await made.create("t")
-                for broker in made.all.values():
-                    await eventually(lambda at=broker: at.node.store.partition("t", 0) is not None)
-                await test(made)
-
-        asyncio.run(with_brokers())
-
-    return run
+    await three.create("t")
+    for broker in three.all.values():
+        await eventually(lambda at=broker: at.node.store.partition("t", 0) is not None)
+    return three
 
 
 async def described(broker):
@@ -78,191 +66,164 @@ def waits(task, seconds=0.2):
     return asyncio.wait([task], timeout=seconds)
 
 
-def test_a_client_that_asks_for_metadata_is_told_the_next_leader(three):
-    async def test(made):
-        await made[1].lose_session()
-        await eventually(lambda: 1 not in made[2].node.metadata.image.brokers)
-        asking = asyncio.ensure_future(described(made[2]))
-        await waits(asking)
-        assert not asking.done()
-        await made.put("t", leader=3, leader_epoch=1, isr=(2, 3))
-        assert await asking == (3, 1, 0)
-
-    three(test)
+async def test_a_client_that_asks_for_metadata_is_told_the_next_leader(three):
+    await three[1].lose_session()
+    await eventually(lambda: 1 not in three[2].node.metadata.image.brokers)
+    asking = asyncio.ensure_future(described(three[2]))
+    await waits(asking)
+    assert not asking.done()
+    await three.put("t", leader=3, leader_epoch=1, isr=(2, 3))
+    assert await asking == (3, 1, 0)
 
 
-def test_a_broker_that_has_perhaps_died_counts_as_gone(three, monkeypatch):
-    async def test(made):
-        metadata = made[2].node.metadata
-        monkeypatch.setattr(metadata, "perhaps_dead", lambda: {1})
-        asking = asyncio.ensure_future(described(made[2]))
-        await waits(asking)
-        assert not asking.done()
-        monkeypatch.setattr(metadata, "perhaps_dead", frozenset)  # it has not
-        assert await asking == (1, 0, 0)
-
-    three(test)
+async def test_a_broker_that_has_perhaps_died_counts_as_gone(three, monkeypatch):
+    metadata = three[2].node.metadata
+    monkeypatch.setattr(metadata, "perhaps_dead", lambda: {1})
+    asking = asyncio.ensure_future(described(three[2]))
+    await waits(asking)
+    assert not asking.done()
+    monkeypatch.setattr(metadata, "perhaps_dead", frozenset)  # it has not
+    assert await asking == (1, 0, 0)
 
 
-def test_the_wait_for_an_election_is_short(three, monkeypatch):
-    async def test(made):
-        monkeypatch.setattr(new_leaders, "LONGEST_WAIT_S", 0.05)
-        await made[1].lose_session()
-        await eventually(lambda: 1 not in made[2].node.metadata.image.brokers)
-        assert await described(made[2]) == (-1, 0, ErrorCode.LEADER_NOT_AVAILABLE)
-
-    three(test)
+async def test_the_wait_for_an_election_is_short(three, monkeypatch):
+    monkeypatch.setattr(new_leaders, "LONGEST_WAIT_S", 0.05)
+    await three[1].lose_session()
+    await eventually(lambda: 1 not in three[2].node.metadata.image.brokers)
+    assert await described(three[2]) == (-1, 0, ErrorCode.LEADER_NOT_AVAILABLE)
 
 
-def test_however_many_clients_wait_a_partition_is_judged_once_for_each_change(three, monkeypatch):
+async def test_however_many_clients_wait_a_partition_is_judged_once_for_each_change(
+    three, monkeypatch
+):
     judged, judge = [], new_leaders._is_near
 
     def noted(image, perhaps_dead, record):
         judged.append(image.revision)
         return judge(image, perhaps_dead, record)
 
-    async def test(made):
-        monkeypatch.setattr(new_leaders, "_is_near", noted)
-        waiting = made[2].replicas.new_leaders
-        metadata = made[2].node.metadata
-        await made[1].lose_session()
-        await eventually(lambda: 1 not in metadata.image.brokers)
-        judged.clear()
+    monkeypatch.setattr(new_leaders, "_is_near", noted)
+    waiting = three[2].replicas.new_leaders
+    metadata = three[2].node.metadata
+    await three[1].lose_session()
+    await eventually(lambda: 1 not in metadata.image.brokers)
+    judged.clear()
 
-        def topics():
-            return metadata.image.topics.values()
+    def topics():
+        return metadata.image.topics.values()
 
-        asking = [asyncio.ensure_future(waiting.elected(topics)) for _ in range(100)]
-        await asyncio.sleep(0.2)
-        assert not any(each.done() for each in asking)
-        assert len(judged) <= len(set(judged)) <= 3
-        await made.put("t", leader=3, leader_epoch=1, isr=(2, 3))
-        await asyncio.gather(*asking)
+    asking = [asyncio.ensure_future(waiting.elected(topics)) for _ in range(100)]
+    await asyncio.sleep(0.2)
+    assert not any(each.done() for each in asking)
+    assert len(judged) <= len(set(judged)) <= 3
+    await three.put("t", leader=3, leader_epoch=1, isr=(2, 3))
+    await asyncio.gather(*asking)
+    assert not waiting.is_near(topics())
+    judged.clear()
+    for _ in range(100):
         assert not waiting.is_near(topics())
-        judged.clear()
-        for _ in range(100):
-            assert not waiting.is_near(topics())
-        assert judged == []
-        asking = [asyncio.ensure_future(waiting.elected(topics)) for _ in range(3)]
-        await asyncio.gather(*asking)
-        assert not waiting._waiting
-
-    three(test)
+    assert judged == []
+    asking = [asyncio.ensure_future(waiting.elected(topics)) for _ in range(3)]
+    await asyncio.gather(*asking)
+    assert not waiting._waiting
 
 
-def test_nobody_waits_for_a_leader_that_nobody_can_replace(three):
-    async def test(made):
-        await made.put("t", isr=(1,))
-        await made[1].lose_session()
-        await eventually(lambda: 1 not in made[2].node.metadata.image.brokers)
-        await eventually(lambda: made[2].node.metadata.image.topics["t"].assignments[0].isr == (1,))
-        assert await described(made[2]) == (-1, 0, ErrorCode.LEADER_NOT_AVAILABLE)
-
-    three(test)
+async def test_nobody_waits_for_a_leader_that_nobody_can_replace(three):
+    await three.put("t", isr=(1,))
+    await three[1].lose_session()
+    await eventually(lambda: 1 not in three[2].node.metadata.image.brokers)
+    await eventually(lambda: three[2].node.metadata.image.topics["t"].assignments[0].isr == (1,))
+    assert await described(three[2]) == (-1, 0, ErrorCode.LEADER_NOT_AVAILABLE)
 
 
-def test_a_producer_at_the_next_leader_waits_until_it_leads(three, monkeypatch):
-    async def test(made):
-        with held_back(made[2], monkeypatch):
-            await made.put("t", leader=2, leader_epoch=1)
-            image = made[2].node.metadata
-            await eventually(lambda: image.image.topics["t"].assignments[0].leader == 2)
-            producing = asyncio.ensure_future(produce(made[2], "t", b"a"))
-            await waits(producing)
-            assert not producing.done()
-        assert (await producing).error_code == ErrorCode.NONE
-
-    three(test)
-
-
-def test_partitions_that_lead_already_do_not_wait_for_one_that_is_about_to(three, monkeypatch):
-    """Both of the first request, and the next request on the connection: each partition keeps its order."""
-
-    async def test(made):
-        await made.create("two", replicas=((2, 1), (2, 1)))
-        await made.elect("two", 1)
-        with held_back(made[2], monkeypatch, "two"):
-            await made.put("two", leader=2, leader_epoch=2)
-            image = made[2].node.metadata
-            await eventually(lambda: image.image.topics["two"].assignments[0].leader == 2)
-            requests = [
-                produce_request("two", {0: b"a", 1: b"b"}),
-                produce_request("two", {0: b"c"}),
-            ]
-            producing = asyncio.ensure_future(ask_all(made[2], requests, apis.PRODUCE))
-            await eventually(lambda: made[2].log("two", 1).high_watermark == 1)
-            assert (await consume(made[2], "two", index=1)).records
-            await waits(producing)
-            assert not producing.done()
-        answers = await producing
-        found = [each for answer in answers for each in answer.responses[0].partition_responses]
-        assert [(each.index, each.error_code, each.base_offset) for each in found] == [
-            (0, ErrorCode.NONE, 0),
-            (1, ErrorCode.NONE, 0),
-            (0, ErrorCode.NONE, 1),
-        ]
-        assert values_of(made[2].log("two")) == [b"a", b"c"]
-
-    three(test)
-
-
-def test_a_partition_that_another_broker_comes_to_lead_fails_alone(three, monkeypatch):
-    async def test(made):
-        await made.create("two", replicas=((1, 2, 3), (2, 1)))
-        await made[1].lose_session()
-        await eventually(lambda: 1 not in made[2].node.metadata.image.brokers)
-        await made.put("two", index=1, isr=(2,))
-        request = produce_request("two", {0: b"a", 1: b"b"})
-        producing = asyncio.ensure_future(ask_all(made[2], [request], apis.PRODUCE))
-        await eventually(lambda: made[2].log("two", 1).log_end_offset == 1)
+async def test_a_producer_at_the_next_leader_waits_until_it_leads(three, monkeypatch):
+    with held_back(three[2], monkeypatch):
+        await three.put("t", leader=2, leader_epoch=1)
+        image = three[2].node.metadata
+        await eventually(lambda: image.image.topics["t"].assignments[0].leader == 2)
+        producing = asyncio.ensure_future(produce(three[2], "t", b"a"))
+        await waits(producing)
         assert not producing.done()
-        await made.put("two", leader=3, leader_epoch=1, isr=(2, 3))
-        (answer,) = await producing
-        refused, stored = answer.responses[0].partition_responses
-        assert refused.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-        assert refused.current_leader.leader_id == 3
-        assert stored.error_code == ErrorCode.NONE
-
-    three(test)
+    assert (await producing).error_code == ErrorCode.NONE
 
 
-def test_a_follower_at_the_next_leader_waits_until_it_leads(three, monkeypatch):
-    async def test(made):
-        replicas = made[2].replicas
-        with held_back(made[2], monkeypatch):
-            await made.put("t", leader=2, leader_epoch=1)
-            name = (made[2].log("t").topic_id, 0)
-            await eventually(lambda: len(replicas.new_leaders._asks[name]) == 2)
-        assert (await produce(made[2], "t", b"a")).error_code == ErrorCode.NONE
-        assert not any(
-            followed.waits for broker in (1, 3) for followed in made[broker].replicas._fetches
-        )
-
-    three(test)
-
-
-def test_a_follower_at_a_broker_that_does_not_come_to_lead_is_told_so(three, monkeypatch):
-    async def test(made):
-        monkeypatch.setattr(new_leaders, "LONGEST_WAIT_S", 0.5)  # both followers ask within it
-        coming = made[2].replicas.new_leaders
-        with held_back(made[2], monkeypatch):
-            await made.put("t", leader=2, leader_epoch=1)
-            name = (made[2].log("t").topic_id, 0)
-            await eventually(lambda: len(coming._asks[name]) == 2)
-            first = set(coming._asks[name])
-            await eventually(lambda: coming._asks[name] and first.isdisjoint(coming._asks[name]))
-            assert {ask.error for ask in first} == {NotLeaderOrFollower}
-            assert not any(ask.is_coming for ask in first)
-        assert (await produce(made[2], "t", b"a")).error_code == ErrorCode.NONE
-        for number in (1, 3):
-            await eventually(lambda at=made[number]: values_of(at.log("t")) == [b"a"])
-        assert not coming._asks
-        assert not coming._deadlines
-
-    three(test)
+async def test_partitions_that_lead_already_do_not_wait_for_one_that_is_about_to(
+    three, monkeypatch
+):
+    """Both of the first request, and the next request on the connection: each partition keeps its order."""
+    await three.create("two", replicas=((2, 1), (2, 1)))
+    await three.elect("two", 1)
+    with held_back(three[2], monkeypatch, "two"):
+        await three.put("two", leader=2, leader_epoch=2)
+        image = three[2].node.metadata
+        await eventually(lambda: image.image.topics["two"].assignments[0].leader == 2)
+        requests = [
+            produce_request("two", {0: b"a", 1: b"b"}),
+            produce_request("two", {0: b"c"}),
+        ]
+        producing = asyncio.ensure_future(ask_all(three[2], requests, apis.PRODUCE))
+        await eventually(lambda: three[2].log("two", 1).high_watermark == 1)
+        assert (await consume(three[2], "two", index=1)).records
+        await waits(producing)
+        assert not producing.done()
+    answers = await producing
+    found = [each for answer in answers for each in answer.responses[0].partition_responses]
+    assert [(each.index, each.error_code, each.base_offset) for each in found] == [
+        (0, ErrorCode.NONE, 0),
+        (1, ErrorCode.NONE, 0),
+        (0, ErrorCode.NONE, 1),
+    ]
+    assert values_of(three[2].log("two")) == [b"a", b"c"]
 
 
-def test_a_broker_that_has_died_is_listed_for_a_moment(three):
+async def test_a_partition_that_another_broker_comes_to_lead_fails_alone(three, monkeypatch):
+    await three.create("two", replicas=((1, 2, 3), (2, 1)))
+    await three[1].lose_session()
+    await eventually(lambda: 1 not in three[2].node.metadata.image.brokers)
+    await three.put("two", index=1, isr=(2,))
+    request = produce_request("two", {0: b"a", 1: b"b"})
+    producing = asyncio.ensure_future(ask_all(three[2], [request], apis.PRODUCE))
+    await eventually(lambda: three[2].log("two", 1).log_end_offset == 1)
+    assert not producing.done()
+    await three.put("two", leader=3, leader_epoch=1, isr=(2, 3))
+    (answer,) = await producing
+    refused, stored = answer.responses[0].partition_responses
+    assert refused.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert refused.current_leader.leader_id == 3
+    assert stored.error_code == ErrorCode.NONE
+
+
+async def test_a_follower_at_the_next_leader_waits_until_it_leads(three, monkeypatch):
+    replicas = three[2].replicas
+    with held_back(three[2], monkeypatch):
+        await three.put("t", leader=2, leader_epoch=1)
+        name = (three[2].log("t").topic_id, 0)
+        await eventually(lambda: len(replicas.new_leaders._asks[name]) == 2)
+    assert (await produce(three[2], "t", b"a")).error_code == ErrorCode.NONE
+    assert not any(
+        followed.waits for broker in (1, 3) for followed in three[broker].replicas._fetches
+    )
+
+
+async def test_a_follower_at_a_broker_that_does_not_come_to_lead_is_told_so(three, monkeypatch):
+    monkeypatch.setattr(new_leaders, "LONGEST_WAIT_S", 0.5)  # both followers ask within it
+    coming = three[2].replicas.new_leaders
+    with held_back(three[2], monkeypatch):
+        await three.put("t", leader=2, leader_epoch=1)
+        name = (three[2].log("t").topic_id, 0)
+        await eventually(lambda: len(coming._asks[name]) == 2)
+        first = set(coming._asks[name])
+        await eventually(lambda: coming._asks[name] and first.isdisjoint(coming._asks[name]))
+        assert {ask.error for ask in first} == {NotLeaderOrFollower}
+        assert not any(ask.is_coming for ask in first)
+    assert (await produce(three[2], "t", b"a")).error_code == ErrorCode.NONE
+    for number in (1, 3):
+        await eventually(lambda at=three[number]: values_of(at.log("t")) == [b"a"])
+    assert not coming._asks
+    assert not coming._deadlines
+
+
+async def test_a_broker_that_has_died_is_listed_for_a_moment(three):
     """Else librdkafka 2.10 and newer loses the new leader of a partition for a while."""
 
     async def listed(broker):
@@ -270,21 +231,18 @@ def test_a_broker_that_has_died_is_listed_for_a_moment(three):
         answer = await ask(broker, request, apis.METADATA)
         return {each.node_id: each.port for each in answer.brokers}
 
-    async def test(made):
-        every = {number: made[number].port for number in (1, 2, 3)}
-        await made[1].lose_session()
-        metadata, config = made[2].node.metadata, made[2].node.config
-        await eventually(lambda: 1 not in metadata.image.brokers)
-        assert await listed(made[2]) == every
-        assert metadata.departed(3600)
-        assert config.cluster.broker_session_timeout_ms < 20_000
-        deadline_s = asyncio.get_running_loop().time() + 20
-        while len(await listed(made[2])) == 3:
-            assert asyncio.get_running_loop().time() < deadline_s
-            await asyncio.sleep(0.1)
-        assert await listed(made[2]) == {number: every[number] for number in (2, 3)}
-        await made[1].register()
-        await eventually(lambda: 1 in metadata.image.brokers)
-        assert await listed(made[2]) == every
-
-    three(test)
+    every = {number: three[number].port for number in (1, 2, 3)}
+    await three[1].lose_session()
+    metadata, config = three[2].node.metadata, three[2].node.config
+    await eventually(lambda: 1 not in metadata.image.brokers)
+    assert await listed(three[2]) == every
+    assert metadata.departed(3600)
+    assert config.cluster.broker_session_timeout_ms < 20_000
+    deadline_s = asyncio.get_running_loop().time() + 20
+    while len(await listed(three[2])) == 3:
+        assert asyncio.get_running_loop().time() < deadline_s
+        await asyncio.sleep(0.1)
+    assert await listed(three[2]) == {number: every[number] for number in (2, 3)}
+    await three[1].register()
+    await eventually(lambda: 1 in metadata.image.brokers)
+    assert await listed(three[2]) == every

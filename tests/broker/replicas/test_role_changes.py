@@ -6,9 +6,7 @@ import asyncio
 import random
 import threading
 
-from tests.broker.replicas.inside import ask, brokers, eventually, produce, values_of
-from tidelog.client import apis
-from tidelog.protocol.api import produce as produce_api
+from tests.broker.replicas.inside import append, eventually, part_of, produce, values_of
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.records.batch import build
 from tidelog.protocol.records.layout import Compression, Record
@@ -19,13 +17,11 @@ LONG_S = 60
 SOON_S = 0.2
 
 
-def large_produce(value: bytes, *, acks: int) -> produce_api.ProduceRequest:
-    """A request whose batch is appended in a thread."""
+def append_large(broker, value: bytes, *, acks: int):
+    """Appends a batch in a thread."""
     key = random.Random(1).randbytes(LARGE_BYTES)
     records = build([Record(0, 1_000, key, value)], compression=Compression.GZIP)
-    data = produce_api.PartitionProduceData(index=0, records=records)
-    topic = produce_api.TopicProduceData(name="t", partition_data=[data])
-    return produce_api.ProduceRequest(acks=acks, timeout_ms=20_000, topic_data=[topic])
+    return append(broker, "t", records, acks=acks)
 
 
 class BusyThreads:
@@ -44,71 +40,66 @@ class BusyThreads:
         self._end.set()
 
 
-async def test_a_role_waits_for_an_append_in_a_thread_and_its_producer_is_refused(tmp_path):
-    async with brokers(tmp_path) as three:
-        await three.create("t")
-        await produce(three[1], "t", b"first")
-        old = three[1]
-        log = old.log("t")
-        with BusyThreads(old):
-            request = large_produce(b"late", acks=-1)
-            sent = asyncio.create_task(ask(old, request, apis.PRODUCE))
-            await eventually(lambda: old.node.appends.is_busy(log))
-            await three.elect("t", 2)
-            await eventually(lambda: not old.leads("t"))
-            await asyncio.sleep(SOON_S)
-            assert log.state.leader_epoch == 0, "a role has begun beside the append"
-            assert not sent.done()
-        answer = (await sent).responses[0].partition_responses[0]
-        assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-        assert (await produce(three[2], "t", b"second")).base_offset == 1
-        await eventually(lambda: values_of(log) == [b"first", b"second"])
-        assert log.state.leader_epoch == 1
-        assert log.state.epochs.entries == three[2].log("t").state.epochs.entries
-
-
-async def test_who_leads_again_waits_for_an_append_of_its_last_epoch(tmp_path):
-    async with brokers(tmp_path) as three:
-        await three.create("t")
-        await produce(three[1], "t", b"first")
-        old = three[1]
-        log = old.log("t")
-        with BusyThreads(old):
-            request = large_produce(b"late", acks=1)
-            sent = asyncio.create_task(ask(old, request, apis.PRODUCE))
-            await eventually(lambda: old.node.appends.is_busy(log))
-            await three.put("t", leader=1, leader_epoch=1)
-            await eventually(lambda: not old.leads("t"))
-            await asyncio.sleep(SOON_S)
-            assert log.state.leader_epoch == 0
-        await sent
-        await eventually(lambda: old.leads("t"))
-        assert (await produce(old, "t", b"second")).base_offset == 2
-        # What was appended before the epoch began belongs to the one before.
-        assert [tuple(each) for each in log.state.epochs.entries] == [(0, 0), (1, 2)]
-        await eventually(lambda: three[3].log("t").log_end_offset == 3)
-        assert values_of(three[3].log("t")) == [b"first", b"late", b"second"]
-
-
-async def test_no_role_of_a_deleted_topic_is_taken_on_the_log_of_one_with_its_name(tmp_path):
-    async with brokers(tmp_path) as three:
-        await three.create("t")
+async def test_a_role_waits_for_an_append_in_a_thread_and_its_producer_is_refused(three):
+    await three.create("t")
+    await produce(three[1], "t", b"first")
+    old = three[1]
+    log = old.log("t")
+    with BusyThreads(old):
+        sent = asyncio.create_task(append_large(old, b"late", acks=-1))
+        await eventually(lambda: old.node.appends.is_busy(log))
         await three.elect("t", 2)
-        last = three[3]
-        await eventually(lambda: last.log("t").state.leader_epoch == 1)
-        before = last.node.metadata.image
-        await last.node.metadata.delete_topic("t")
-        await eventually(lambda: not last.node.metadata.image.deletions)
-        again = await three.create("t")
-        await eventually(lambda: last.replicas.followed_by_id(again.topic_id, 0))
-
-        # A session begins before the roles of the deleted topic have been ended.
-        await last.replicas.apply(before)
+        await eventually(lambda: not old.leads("t"))
         await asyncio.sleep(SOON_S)
-        assert last.log("t").state.leader_epoch == 0
-        await last.replicas.apply(last.node.metadata.image)
-        await produce(three[1], "t", b"first")
-        await eventually(lambda: values_of(last.log("t")) == [b"first"])
+        assert log.state.leader_epoch == 0, "a role has begun beside the append"
+        assert not sent.done()
+    answer = part_of(await sent)
+    assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert (await produce(three[2], "t", b"second")).base_offset == 1
+    await eventually(lambda: values_of(log) == [b"first", b"second"])
+    assert log.state.leader_epoch == 1
+    assert log.state.epochs.entries == three[2].log("t").state.epochs.entries
 
-        await three.create("other")  # with the next image nothing of the deleted topic is left
-        await eventually(lambda: len(last.replicas.here()) == 2)
+
+async def test_who_leads_again_waits_for_an_append_of_its_last_epoch(three):
+    await three.create("t")
+    await produce(three[1], "t", b"first")
+    old = three[1]
+    log = old.log("t")
+    with BusyThreads(old):
+        sent = asyncio.create_task(append_large(old, b"late", acks=1))
+        await eventually(lambda: old.node.appends.is_busy(log))
+        await three.put("t", leader=1, leader_epoch=1)
+        await eventually(lambda: not old.leads("t"))
+        await asyncio.sleep(SOON_S)
+        assert log.state.leader_epoch == 0
+    await sent
+    await eventually(lambda: old.leads("t"))
+    assert (await produce(old, "t", b"second")).base_offset == 2
+    # What was appended before the epoch began belongs to the one before.
+    assert [tuple(each) for each in log.state.epochs.entries] == [(0, 0), (1, 2)]
+    await eventually(lambda: three[3].log("t").log_end_offset == 3)
+    assert values_of(three[3].log("t")) == [b"first", b"late", b"second"]
+
+
+async def test_no_role_of_a_deleted_topic_is_taken_on_the_log_of_one_with_its_name(three):
+    await three.create("t")
+    await three.elect("t", 2)
+    last = three[3]
+    await eventually(lambda: last.log("t").state.leader_epoch == 1)
+    before = last.node.metadata.image
+    await last.node.metadata.delete_topic("t")
+    await eventually(lambda: not last.node.metadata.image.deletions)
+    again = await three.create("t")
+    await eventually(lambda: last.replicas.followed_by_id(again.topic_id, 0))
+
+    # A session begins before the roles of the deleted topic have been ended.
+    await last.replicas.apply(before)
+    await asyncio.sleep(SOON_S)
+    assert last.log("t").state.leader_epoch == 0
+    await last.replicas.apply(last.node.metadata.image)
+    await produce(three[1], "t", b"first")
+    await eventually(lambda: values_of(last.log("t")) == [b"first"])
+
+    await three.create("other")  # with the next image nothing of the deleted topic is left
+    await eventually(lambda: len(last.replicas.here()) == 2)

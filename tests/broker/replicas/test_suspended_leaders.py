@@ -10,25 +10,19 @@ import contextlib
 
 import pytest
 
+from tests.broker.replicas.follower import Follower, wanted
 from tests.broker.replicas.inside import (
     ask,
-    brokers,
     consume,
     delete_before,
     eventually,
     list_end,
     produce,
     produce_request,
-    tags_of,
 )
 from tidelog.broker.replicas.fetcher import Fetcher
 from tidelog.broker.replicas.serving.fetch_sessions import FetchSession
-from tidelog.broker.replicas.serving.serving import SINCE_VERSION
 from tidelog.client import apis
-from tidelog.client.async_connection import open_connection
-from tidelog.client.calls.replication import replica_fetch
-from tidelog.protocol.api import fetch as fetch_api
-from tidelog.protocol.api.fetch import FetchPartition
 from tidelog.protocol.errors import BrokerError, ErrorCode, NotLeaderOrFollower
 from tidelog.protocol.group_errors import NotCoordinator
 
@@ -67,98 +61,83 @@ def logged(caplog, what):
     return [each for each in caplog.records if each.message.startswith(what)]
 
 
-async def test_an_idle_partition_goes_on_while_followers_ask_for_it_in_their_sessions(tmp_path):
-    async with brokers(tmp_path) as three:
-        await three.create("t", replicas=((1, 2, 3),) * 2)
-        led = await followed(three, "t")
-        cut_off(three[1])
-        for remote in led.leader.followers:
-            remote.asked_ms = None  # all that named the partition was long ago
-        await three[1].replicas._tick()
-        assert not is_suspended(three[1], "t")
-        assert (await produce(three[1], "t", b"a")).error_code == 0
+async def test_an_idle_partition_goes_on_while_followers_ask_for_it_in_their_sessions(three):
+    await three.create("t", replicas=((1, 2, 3),) * 2)
+    led = await followed(three, "t")
+    cut_off(three[1])
+    for remote in led.leader.followers:
+        remote.asked_ms = None  # all that named the partition was long ago
+    await three[1].replicas._tick()
+    assert not is_suspended(three[1], "t")
+    assert (await produce(three[1], "t", b"a")).error_code == 0
 
 
-async def test_an_idle_partition_goes_on_when_one_of_its_followers_leaves(tmp_path):
-    async with brokers(tmp_path) as three:
-        await three.create("t")
-        led = await followed(three, "t")
-        for remote in led.leader.followers:
-            remote.asked_ms = None  # all that named the partition was long ago
-        cut_off(three[1])
-        await three[2].lose_session(is_noticed=False)
-        await eventually(lambda: len(led.parked) == 1)
-        assert led.leader.suspensions == 0
-        await three[3].lose_session(is_noticed=False)
-        await eventually(lambda: is_suspended(three[1], "t"))
+async def test_an_idle_partition_goes_on_when_one_of_its_followers_leaves(three):
+    await three.create("t")
+    led = await followed(three, "t")
+    for remote in led.leader.followers:
+        remote.asked_ms = None  # all that named the partition was long ago
+    cut_off(three[1])
+    await three[2].lose_session(is_noticed=False)
+    await eventually(lambda: len(led.parked) == 1)
+    assert led.leader.suspensions == 0
+    await three[3].lose_session(is_noticed=False)
+    await eventually(lambda: is_suspended(three[1], "t"))
 
 
-async def test_every_client_is_refused_until_a_follower_asks_again(tmp_path, caplog):
+async def test_every_client_is_refused_until_a_follower_asks_again(three, caplog):
     caplog.set_level("INFO", "tidelog.replicas")
-    async with brokers(tmp_path) as three:
-        await three.create("t", replicas=((1, 2, 3),) * 3)
-        await three.create("own", replicas=((1,),))
-        await produce(three[1], "t", b"a")
-        replicas, epoch = three[1].replicas, three.record("t").leader_epoch
-        waits = asyncio.ensure_future(_wait_for_records(three[1]))
-        await eventually(lambda: len(three[1].node.waiting) == 1)
+    await three.create("t", replicas=((1, 2, 3),) * 3)
+    await three.create("own", replicas=((1,),))
+    await produce(three[1], "t", b"a")
+    replicas, epoch = three[1].replicas, three.record("t").leader_epoch
+    waits = asyncio.ensure_future(consume(three[1], "t", offset=1, wait_ms=60_000, min_bytes=1_000))
+    await eventually(lambda: len(three[1].node.waiting) == 1)
+    cut_off(three[1])
+    await followers_leave(three)
+    unanswered = asyncio.ensure_future(produce(three[1], "t", b"b", timeout_ms=60_000))
+    await eventually(lambda: is_suspended(three[1], "t"))
+    refused = [
+        (await produce(three[1], "t", b"c", acks=1)).error_code,
+        (await consume(three[1], "t")).error_code,
+        (await list_end(three[1], "t")).error_code,
+        (await delete_before(three[1], "t", 1)).error_code,
+        (await waits).error_code,
+        (await unanswered).error_code,
+    ]
+    assert set(refused) == {ErrorCode.NOT_LEADER_OR_FOLLOWER}
+    assert (await produce(three[1], "own", b"x", acks=1)).error_code == 0
+    assert not replicas.all_suspended  # nobody else can lead `own`
+    await replicas._tick()
+    assert sorted(replicas.suspensions.names()) == ["t-0", "t-1", "t-2"]
+    (line,) = logged(caplog, SUSPENDED)
+    assert (line.newly, line.suspended, line.leaders) == (3, 3, 4)
+
+    for number in (2, 3):
+        await three[number].register()
+    await eventually(lambda: not len(replicas.suspensions))
+    assert (await produce(three[1], "t", b"d")).error_code == 0
+    assert replicas.led(three[1].log("t")).leader.leader_epoch == epoch
+    await replicas._tick()
+    assert sum(each.resumed for each in logged(caplog, RESUMED)) == 3
+
+
+async def test_what_becomes_durable_after_the_suspension_is_not_acknowledged(three):
+    await three.create("t", ((1, 2, 3),) * 2, {"flush.messages": "1"})
+    logs = [three[1].log("t", index) for index in (0, 1)]
+    request = produce_request("t", {0: b"a", 1: b"b"}, acks=1)
+    with contextlib.ExitStack() as slow:
+        for log in logs:
+            slow.enter_context(log.state.commit_lock)  # the disk does not answer
+        waits = asyncio.ensure_future(ask(three[1], request, apis.PRODUCE))
+        await eventually(lambda: all(log.log_end_offset == 1 for log in logs))
         cut_off(three[1])
         await followers_leave(three)
-        unanswered = asyncio.ensure_future(produce(three[1], "t", b"b", timeout_ms=60_000))
-        await eventually(lambda: is_suspended(three[1], "t"))
-        refused = [
-            (await produce(three[1], "t", b"c", acks=1)).error_code,
-            (await consume(three[1], "t")).error_code,
-            (await list_end(three[1], "t")).error_code,
-            (await delete_before(three[1], "t", 1)).error_code,
-            (await waits).error_code,
-            (await unanswered).error_code,
-        ]
-        assert set(refused) == {ErrorCode.NOT_LEADER_OR_FOLLOWER}
-        assert (await produce(three[1], "own", b"x", acks=1)).error_code == 0
-        assert not replicas.all_suspended  # nobody else can lead `own`
-        await replicas._tick()
-        assert sorted(replicas.suspensions.names()) == ["t-0", "t-1", "t-2"]
-        (line,) = logged(caplog, SUSPENDED)
-        assert (line.newly, line.suspended, line.leaders) == (3, 3, 4)
-
-        for number in (2, 3):
-            await three[number].register()
-        await eventually(lambda: not len(replicas.suspensions))
-        assert (await produce(three[1], "t", b"d")).error_code == 0
-        assert replicas.led(three[1].log("t")).leader.leader_epoch == epoch
-        await replicas._tick()
-        assert sum(each.resumed for each in logged(caplog, RESUMED)) == 3
-
-
-async def _wait_for_records(broker):
-    """Waits for more than there is, as a consumer; returns the partition's data."""
-    wanted = FetchPartition(partition=0, fetch_offset=1, partition_max_bytes=1 << 20)
-    topic = fetch_api.FetchTopic(topic="t", partitions=[wanted])
-    request = fetch_api.FetchRequest(
-        max_wait_ms=60_000, min_bytes=1_000, max_bytes=1 << 20, topics=[topic]
-    )
-    answer = await ask(broker, request, apis.FETCH, patience_s=60)
-    return answer.responses[0].partitions[0]
-
-
-async def test_what_becomes_durable_after_the_suspension_is_not_acknowledged(tmp_path):
-    async with brokers(tmp_path) as three:
-        await three.create("t", ((1, 2, 3),) * 2, {"flush.messages": "1"})
-        logs = [three[1].log("t", index) for index in (0, 1)]
-        request = produce_request("t", {0: b"a", 1: b"b"}, acks=1)
-        with contextlib.ExitStack() as slow:
-            for log in logs:
-                slow.enter_context(log.state.commit_lock)  # the disk does not answer
-            waits = asyncio.ensure_future(ask(three[1], request, apis.PRODUCE))
-            await eventually(lambda: all(log.log_end_offset == 1 for log in logs))
-            cut_off(three[1])
-            await followers_leave(three)
-            await eventually(lambda: all(is_suspended(three[1], "t", i) for i in (0, 1)))
-            assert not waits.done()
-        answers = (await waits).responses[0].partition_responses
-        codes = [each.error_code for each in answers]
-        assert codes == [ErrorCode.NOT_LEADER_OR_FOLLOWER] * 2
+        await eventually(lambda: all(is_suspended(three[1], "t", i) for i in (0, 1)))
+        assert not waits.done()
+    answers = (await waits).responses[0].partition_responses
+    codes = [each.error_code for each in answers]
+    assert codes == [ErrorCode.NOT_LEADER_OR_FOLLOWER] * 2
 
 
 async def suspend(three, topic):
@@ -170,46 +149,43 @@ async def suspend(three, topic):
     await eventually(lambda: is_suspended(three[1], topic))
 
 
-async def test_a_refused_client_is_not_sent_back_to_the_leader_that_refused_it(tmp_path):
-    async with brokers(tmp_path) as three:
-        await suspend(three, "t")
-        refused = await produce(three[1], "t", b"c", acks=1)
-        assert refused.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-        assert refused.current_leader is None
+async def test_a_refused_client_is_not_sent_back_to_the_leader_that_refused_it(three):
+    await suspend(three, "t")
+    refused = await produce(three[1], "t", b"c", acks=1)
+    assert refused.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert refused.current_leader is None
 
 
-async def test_a_partition_of_two_waits_while_the_other_replica_is_down(tmp_path):
-    async with brokers(tmp_path) as three:
-        await three.create("t", replicas=((1, 2),))
-        await followed(three, "t")
-        cut_off(three[1])
-        await three[2].lose_session(is_noticed=False)
-        await eventually(lambda: is_suspended(three[1], "t"))
-        assert three[1].replicas.all_suspended
+async def test_a_partition_of_two_waits_while_the_other_replica_is_down(three):
+    await three.create("t", replicas=((1, 2),))
+    await followed(three, "t")
+    cut_off(three[1])
+    await three[2].lose_session(is_noticed=False)
+    await eventually(lambda: is_suspended(three[1], "t"))
+    assert three[1].replicas.all_suspended
 
 
-async def test_a_coordinator_refuses_meanwhile_and_reads_its_partition_again(tmp_path, caplog):
+async def test_a_coordinator_refuses_meanwhile_and_reads_its_partition_again(three, caplog):
     caplog.set_level("INFO", "tidelog.coordination")
-    async with brokers(tmp_path) as three:
-        await three.create(OFFSETS)
+    await three.create(OFFSETS)
+    await followed(three, OFFSETS)
+    coordinator = three[1].node.coordinator
+    coordinator.start()
+    try:
+        epoch = await eventually(lambda: coordinated(coordinator))
+        cut_off(three[1])
+        await followers_leave(three)
+        await eventually(lambda: is_suspended(three[1], OFFSETS))
+        await eventually(lambda: not coordinated(coordinator))
+        with pytest.raises(NotCoordinator):
+            coordinator.ownership.check(0)
+        for number in (2, 3):
+            await three[number].register()
+        assert await eventually(lambda: coordinated(coordinator)) == epoch
+        assert len(logged(caplog, "coordinator loaded")) == 2
         await followed(three, OFFSETS)
-        coordinator = three[1].node.coordinator
-        coordinator.start()
-        try:
-            epoch = await eventually(lambda: coordinated(coordinator))
-            cut_off(three[1])
-            await followers_leave(three)
-            await eventually(lambda: is_suspended(three[1], OFFSETS))
-            await eventually(lambda: not coordinated(coordinator))
-            with pytest.raises(NotCoordinator):
-                coordinator.ownership.check(0)
-            for number in (2, 3):
-                await three[number].register()
-            assert await eventually(lambda: coordinated(coordinator)) == epoch
-            assert len(logged(caplog, "coordinator loaded")) == 2
-            await followed(three, OFFSETS)
-        finally:
-            await coordinator.stop()
+    finally:
+        await coordinator.stop()
 
 
 def coordinated(coordinator):
@@ -220,13 +196,12 @@ def coordinated(coordinator):
         return None
 
 
-async def test_a_renewal_lets_it_go_on(tmp_path):
-    async with brokers(tmp_path) as three:
-        await suspend(three, "t")
-        three[1].cluster.lease.on_renewed(three[1].replicas.now_ms())
-        await three[1].replicas._tick()
-        assert not is_suspended(three[1], "t")
-        assert (await produce(three[1], "t", b"a", acks=1)).error_code == 0
+async def test_a_renewal_lets_it_go_on(three):
+    await suspend(three, "t")
+    three[1].cluster.lease.on_renewed(three[1].replicas.now_ms())
+    await three[1].replicas._tick()
+    assert not is_suspended(three[1], "t")
+    assert (await produce(three[1], "t", b"a", acks=1)).error_code == 0
 
 
 @pytest.fixture
@@ -242,83 +217,58 @@ def forgotten(monkeypatch):
     return noted
 
 
-async def test_a_follower_tells_the_leader_whose_partition_it_leaves(tmp_path, forgotten):
-    async with brokers(tmp_path) as three:
-        await three.create("t", replicas=((1, 2, 3),) * 2)
-        for index in (0, 1):
-            await followed(three, "t", index)
-        await three.elect("t", 2)
-        await eventually(lambda: (0, 3) in forgotten)
-        assert (1, 3) not in forgotten
-        await followed(three, "t", leader=2)
-        await followed(three, "t", 1)
+async def test_a_follower_tells_the_leader_whose_partition_it_leaves(three, forgotten):
+    await three.create("t", replicas=((1, 2, 3),) * 2)
+    for index in (0, 1):
+        await followed(three, "t", index)
+    await three.elect("t", 2)
+    await eventually(lambda: (0, 3) in forgotten)
+    assert (1, 3) not in forgotten
+    await followed(three, "t", leader=2)
+    await followed(three, "t", 1)
 
 
 async def test_so_it_does_if_the_leader_has_not_answered_its_first_fetch_yet(
-    tmp_path, forgotten, monkeypatch
+    three, forgotten, monkeypatch
 ):
     answered, held = Fetcher.answered, []
-    async with brokers(tmp_path) as three:
-        await three.create("t", replicas=((1, 2, 3),) * 2)
-        for index in (0, 1):
-            await followed(three, "t", index)
-        fetcher = three[3].replicas._fetchers[1]
-        first = fetcher._connection
+    await three.create("t", replicas=((1, 2, 3),) * 2)
+    for index in (0, 1):
+        await followed(three, "t", index)
+    fetcher = three[3].replicas._fetchers[1]
+    first = fetcher._connection
 
-        def hold(one, answer):
-            if one is fetcher and one._connection is not first:
-                held.append(answer)
-            elif one is not fetcher:
-                answered(one, answer)
+    def hold(one, answer):
+        if one is fetcher and one._connection is not first:
+            held.append(answer)
+        elif one is not fetcher:
+            answered(one, answer)
 
-        monkeypatch.setattr(Fetcher, "answered", hold)
-        first.close()
-        await eventually(lambda: len(fetcher._asked) == 2 and not fetcher._session_id)
-        forgotten.clear()
-        await three.elect("t", 2)
-        await eventually(lambda: len(fetcher) == 1 and held)
-        monkeypatch.setattr(Fetcher, "answered", answered)
-        fetcher.answered(held.pop())
-        await eventually(lambda: (0, 3) in forgotten)
-        assert (1, 3) not in forgotten
+    monkeypatch.setattr(Fetcher, "answered", hold)
+    first.close()
+    await eventually(lambda: len(fetcher._asked) == 2 and not fetcher._session_id)
+    forgotten.clear()
+    await three.elect("t", 2)
+    await eventually(lambda: len(fetcher) == 1 and held)
+    monkeypatch.setattr(Fetcher, "answered", answered)
+    fetcher.answered(held.pop())
+    await eventually(lambda: (0, 3) in forgotten)
+    assert (1, 3) not in forgotten
 
 
 @pytest.mark.parametrize("says_so", [True, False])
-async def test_what_a_follower_forgets_or_leaves_with_its_connection_counts_no_more(
-    tmp_path, says_so
-):
-    async with brokers(tmp_path) as three:
-        topic = await three.create("t")
-        led = await followed(three, "t")
-        await followers_leave(three)
-        cut_off(three[1])
-        epoch = three[1].node.metadata.image.brokers[3].epoch
-        image = three[1].node.metadata.image
-        connection = await open_connection(
-            "127.0.0.1", three[1].port, "test", timeout_s=20, tags=tags_of(image, 3, 1)
-        )
-        wanted = FetchPartition(
-            partition=0,
-            current_leader_epoch=led.leader.leader_epoch,
-            fetch_offset=0,
-            last_fetched_epoch=-1,
-            log_start_offset=0,
-            partition_max_bytes=1 << 20,
-        )
-
-        def fetch(session, asked=None, forgotten=None):
-            request = replica_fetch(
-                3, epoch, asked or {}, forgotten, max_bytes=1, max_wait_ms=0, session=session
-            )
-            return connection.ask(request, apis.FETCH, timeout_s=20, least_version=SINCE_VERSION)
-
-        await fetch((0, 0), {topic.topic_id: [wanted]})
-        await fetch((1, 1), {topic.topic_id: [wanted]})
+async def test_what_a_follower_forgets_or_leaves_with_its_connection_counts_no_more(three, says_so):
+    topic = await three.create("t")
+    led = await followed(three, "t")
+    await followers_leave(three)
+    cut_off(three[1])
+    asked = wanted(epoch=led.leader.leader_epoch)
+    async with Follower(three, topic) as follower:
+        await follower.fetch(asked)
+        await follower.fetch(asked, session=(1, 1))
         await three[1].replicas._tick()
         assert not is_suspended(three[1], "t")
         if says_so:
-            await fetch((1, 2), forgotten={topic.topic_id: [0]})
+            await follower.fetch(session=(1, 2), forgotten=[0])
             assert is_suspended(three[1], "t")
-        connection.close()
-        await connection.wait_closed()
-        await eventually(lambda: is_suspended(three[1], "t"))
+    await eventually(lambda: is_suspended(three[1], "t"))

@@ -6,13 +6,13 @@ from types import SimpleNamespace
 
 import pytest
 
+from tests.broker.replicas.follower import Follower, wanted
 from tests.broker.replicas.inside import (
     ask,
     brokers,
     eventually,
     produce,
     produce_request,
-    tags_of,
     values_of,
 )
 from tests.broker.replicas.test_consumers_of_followers import RACKS
@@ -20,62 +20,16 @@ from tidelog.broker.metadata.brokers.records import OfflineRecord, offline_key, 
 from tidelog.broker.metadata.store import Delete
 from tidelog.broker.partitions import replication_state
 from tidelog.broker.replicas.serving import fetch_sessions, serving
-from tidelog.broker.replicas.serving.serving import SINCE_VERSION
 from tidelog.client import apis
-from tidelog.client.async_connection import AsyncConnection, open_connection
-from tidelog.client.calls.replication import replica_fetch
+from tidelog.client.async_connection import AsyncConnection
 from tidelog.client.errors import ConnectionBroken
 from tidelog.config import BrokerConfig
-from tidelog.protocol.api.fetch import FetchPartition, FetchRequest
+from tidelog.protocol.api.fetch import FetchRequest
 from tidelog.protocol.errors import ErrorCode
 from tidelog.protocol.message import codec
 from tidelog.storage.would_block import WouldBlock
 
 WIDE = 20
-
-
-def wanted(index: int = 0, offset: int = 0) -> FetchPartition:
-    return FetchPartition(
-        partition=index,
-        current_leader_epoch=0,
-        fetch_offset=offset,
-        last_fetched_epoch=-1,
-        log_start_offset=0,
-        partition_max_bytes=1 << 20,
-    )
-
-
-class Follower:
-    """A follower that the test plays, at broker 1."""
-
-    def __init__(self, three, topic) -> None:
-        self._leader, self._topic = three[1], topic
-        image = three[1].node.metadata.image
-        self._epoch, self._tags = image.brokers[3].epoch, tags_of(image, 3, 1)
-
-    async def __aenter__(self):
-        port = self._leader.port
-        self._connection = await open_connection(
-            "127.0.0.1", port, "test", timeout_s=10, tags=self._tags
-        )
-        return self
-
-    async def __aexit__(self, *_error):
-        self._connection.close()
-        await self._connection.wait_closed()
-
-    async def fetch(self, *partitions: FetchPartition, session=(0, 0), max_wait_ms: int = 0):
-        message = replica_fetch(
-            3,
-            self._epoch,
-            {self._topic.topic_id: list(partitions)} if partitions else {},
-            max_bytes=1 << 20,
-            max_wait_ms=max_wait_ms,
-            session=session,
-        )
-        return await self._connection.ask(
-            message, apis.FETCH, timeout_s=20, least_version=SINCE_VERSION
-        )
 
 
 def answered(response) -> list[int]:
@@ -107,39 +61,37 @@ async def test_a_fetch_names_what_was_answered_and_an_answer_what_has_news(tmp_p
         assert set(named) == {7}
 
 
-async def test_a_session_answers_a_question_once_and_when_there_is_news(tmp_path):
-    async with brokers(tmp_path) as three:
-        topic = await three.create("t", replicas=((1, 2, 3),) * 2)
-        await three[3].lose_session(is_noticed=False)  # the test fetches for it
-        async with Follower(three, topic) as follower:
-            first = await follower.fetch(wanted(0), wanted(1), session=(0, 0), max_wait_ms=20_000)
-            assert first.session_id
-            assert answered(first) == [0, 1]  # a session begins with everything
-            session = first.session_id
-            await produce(three[1], "t", b"a", index=1, acks=1)
-            second = await follower.fetch(
-                wanted(0), wanted(1), session=(session, 1), max_wait_ms=20_000
-            )
-            assert answered(second) == [1]
-            third = await follower.fetch(session=(session, 2))
-            assert answered(third) == []  # partition 1 was not asked for again
-            await produce(three[1], "t", b"a", acks=1)
-            fourth = await follower.fetch(session=(session, 3), max_wait_ms=20_000)
-            assert answered(fourth) == [0]  # asked for by the second fetch
+async def test_a_session_answers_a_question_once_and_when_there_is_news(three):
+    topic = await three.create("t", replicas=((1, 2, 3),) * 2)
+    await three[3].lose_session(is_noticed=False)  # the test fetches for it
+    async with Follower(three, topic) as follower:
+        first = await follower.fetch(wanted(0), wanted(1), session=(0, 0), max_wait_ms=20_000)
+        assert first.session_id
+        assert answered(first) == [0, 1]  # a session begins with everything
+        session = first.session_id
+        await produce(three[1], "t", b"a", index=1, acks=1)
+        second = await follower.fetch(
+            wanted(0), wanted(1), session=(session, 1), max_wait_ms=20_000
+        )
+        assert answered(second) == [1]
+        third = await follower.fetch(session=(session, 2))
+        assert answered(third) == []  # partition 1 was not asked for again
+        await produce(three[1], "t", b"a", acks=1)
+        fourth = await follower.fetch(session=(session, 3), max_wait_ms=20_000)
+        assert answered(fourth) == [0]  # asked for by the second fetch
 
 
-async def test_a_session_ends_with_its_connection(tmp_path):
-    async with brokers(tmp_path) as three:
-        topic = await three.create("t")
-        led = three[1].replicas.led(three[1].log("t"))
-        await three[3].lose_session(is_noticed=False)
-        await eventually(lambda: len(led.parked) == 1)
-        async with Follower(three, topic) as follower:
-            await follower.fetch(wanted())
-            await follower.fetch(wanted(), session=(1, 1))
-            await eventually(lambda: len(led.parked) == 2)
-        await eventually(lambda: len(led.parked) == 1)
-        assert len(three[1].replicas._followers) == 1
+async def test_a_session_ends_with_its_connection(three):
+    topic = await three.create("t")
+    led = three[1].replicas.led(three[1].log("t"))
+    await three[3].lose_session(is_noticed=False)
+    await eventually(lambda: len(led.parked) == 1)
+    async with Follower(three, topic) as follower:
+        await follower.fetch(wanted())
+        await follower.fetch(wanted(), session=(1, 1))
+        await eventually(lambda: len(led.parked) == 2)
+    await eventually(lambda: len(led.parked) == 1)
+    assert len(three[1].replicas._followers) == 1
 
 
 @pytest.mark.parametrize(
@@ -150,15 +102,14 @@ async def test_a_session_ends_with_its_connection(tmp_path):
         ((2, 2), ErrorCode.FETCH_SESSION_ID_NOT_FOUND),
     ],
 )
-async def test_a_fetch_that_does_not_follow_the_last_one_is_refused(tmp_path, session, error):
-    async with brokers(tmp_path) as three:
-        topic = await three.create("t")
-        await three[3].lose_session(is_noticed=False)
-        async with Follower(three, topic) as follower:
-            await follower.fetch(wanted())
-            await follower.fetch(wanted(), session=(1, 1))
-            refused = await follower.fetch(wanted(), session=session)
-            assert refused.error_code == error
+async def test_a_fetch_that_does_not_follow_the_last_one_is_refused(three, session, error):
+    topic = await three.create("t")
+    await three[3].lose_session(is_noticed=False)
+    async with Follower(three, topic) as follower:
+        await follower.fetch(wanted())
+        await follower.fetch(wanted(), session=(1, 1))
+        refused = await follower.fetch(wanted(), session=session)
+        assert refused.error_code == error
 
 
 async def test_a_follower_learns_what_its_leader_knows_without_records(tmp_path, monkeypatch):
@@ -175,50 +126,47 @@ async def test_a_follower_learns_what_its_leader_knows_without_records(tmp_path,
                 await eventually(lambda of=state: of.leader_cleaned_offset == 1)
 
 
-async def test_an_idle_follower_joins_when_what_kept_it_out_is_over(tmp_path):
-    async with brokers(tmp_path) as three:
-        for each in three.all.values():
-            each.replicas.fetch_wait_ms = 100
-        topic = await three.create("t")
-        led = three[1].replicas.led(three[1].log("t"))
+async def test_an_idle_follower_joins_when_what_kept_it_out_is_over(three):
+    for each in three.all.values():
+        each.replicas.fetch_wait_ms = 100
+    topic = await three.create("t")
+    led = three[1].replicas.led(three[1].log("t"))
+    await eventually(lambda: len(led.parked) == 2)
+    metadata = three[1].node.metadata
+    await metadata.transact((), (put_offline(3, OfflineRecord(full={topic.topic_id: (0,)})),))
+    await three.put("t", isr=(1, 2))
+    await eventually(lambda: led.leader.isr == (1, 2) and len(led.parked) == 2)
+    await metadata.transact((), (Delete(offline_key(3)),))
+    await eventually(lambda: led.leader.isr == (1, 2, 3))
+
+
+async def test_a_follower_that_loses_its_connection_asks_for_everything_anew(three):
+    for each in three.all.values():
+        each.replicas.fetch_wait_ms = 60_000
+    await three.create("t", replicas=((1, 2, 3),) * 2)
+    leds = [three[1].replicas.led(three[1].log("t", index)) for index in (0, 1)]
+    await eventually(lambda: all(len(led.parked) == 2 for led in leds))
+    for connection in list(three[1].node.connections):
+        connection.abort()
+    await eventually(lambda: not any(led.parked for led in leds))
+    for index in (0, 1):
+        assert (await produce(three[1], "t", b"a", index=index)).error_code == 0
+
+
+async def test_what_a_fetch_without_a_session_asked_is_forgotten_with_its_connection(three):
+    topic = await three.create("t")
+    led = three[1].replicas.led(three[1].log("t"))
+    await eventually(lambda: len(led.parked) == 2)
+    await three[3].lose_session(is_noticed=False)  # the test fetches for it
+    await eventually(lambda: len(led.parked) == 1)
+    async with Follower(three, topic) as follower:
+        waiting = asyncio.ensure_future(
+            follower.fetch(wanted(), session=(0, -1), max_wait_ms=60_000)
+        )
         await eventually(lambda: len(led.parked) == 2)
-        metadata = three[1].node.metadata
-        await metadata.transact((), (put_offline(3, OfflineRecord(full={topic.topic_id: (0,)})),))
-        await three.put("t", isr=(1, 2))
-        await eventually(lambda: led.leader.isr == (1, 2) and len(led.parked) == 2)
-        await metadata.transact((), (Delete(offline_key(3)),))
-        await eventually(lambda: led.leader.isr == (1, 2, 3))
-
-
-async def test_a_follower_that_loses_its_connection_asks_for_everything_anew(tmp_path):
-    async with brokers(tmp_path) as three:
-        for each in three.all.values():
-            each.replicas.fetch_wait_ms = 60_000
-        await three.create("t", replicas=((1, 2, 3),) * 2)
-        leds = [three[1].replicas.led(three[1].log("t", index)) for index in (0, 1)]
-        await eventually(lambda: all(len(led.parked) == 2 for led in leds))
-        for connection in list(three[1].node.connections):
-            connection.abort()
-        await eventually(lambda: not any(led.parked for led in leds))
-        for index in (0, 1):
-            assert (await produce(three[1], "t", b"a", index=index)).error_code == 0
-
-
-async def test_what_a_fetch_without_a_session_asked_is_forgotten_with_its_connection(tmp_path):
-    async with brokers(tmp_path) as three:
-        topic = await three.create("t")
-        led = three[1].replicas.led(three[1].log("t"))
-        await eventually(lambda: len(led.parked) == 2)
-        await three[3].lose_session(is_noticed=False)  # the test fetches for it
-        await eventually(lambda: len(led.parked) == 1)
-        async with Follower(three, topic) as follower:
-            waiting = asyncio.ensure_future(
-                follower.fetch(wanted(), session=(0, -1), max_wait_ms=60_000)
-            )
-            await eventually(lambda: len(led.parked) == 2)
-        with pytest.raises(ConnectionBroken):
-            await waiting
-        await eventually(lambda: len(led.parked) == 1)
+    with pytest.raises(ConnectionBroken):
+        await waiting
+    await eventually(lambda: len(led.parked) == 1)
 
 
 async def test_a_high_watermark_waits_a_moment_for_records_where_consumers_read_from_followers(
@@ -297,18 +245,17 @@ async def test_news_of_many_partitions_comes_in_several_answers(tmp_path, monkey
     assert max(sizes) == 3
 
 
-async def test_a_partition_that_becomes_ready_as_its_connection_breaks_is_asked_for_anew(tmp_path):
-    async with brokers(tmp_path) as three:
-        await three.create("t")
-        fetcher = await eventually(lambda: three[2].replicas._fetchers.get(1))
-        await eventually(lambda: fetcher._sent and fetcher._session_id)
-        (followed,) = fetcher._followed.values()
-        fetcher._connection.close()  # the loop of the fetcher has not heard of it yet
-        fetcher.ask_again(followed)
-        assert (await produce(three[1], "t", b"a")).error_code == 0
+async def test_a_partition_that_becomes_ready_as_its_connection_breaks_is_asked_for_anew(three):
+    await three.create("t")
+    fetcher = await eventually(lambda: three[2].replicas._fetchers.get(1))
+    await eventually(lambda: fetcher._sent and fetcher._session_id)
+    (followed,) = fetcher._followed.values()
+    fetcher._connection.close()  # the loop of the fetcher has not heard of it yet
+    fetcher.ask_again(followed)
+    assert (await produce(three[1], "t", b"a")).error_code == 0
 
 
-async def test_a_read_that_waited_until_another_broker_led_is_refused(tmp_path, monkeypatch):
+async def test_a_read_that_waited_until_another_broker_led_is_refused(three, monkeypatch):
     read, is_read, may_read = (
         replication_state.read_for_follower,
         threading.Event(),
@@ -322,24 +269,23 @@ async def test_a_read_that_waited_until_another_broker_led_is_refused(tmp_path, 
         assert may_read.wait(20)
         return read(*args, may_block=may_block, **options)
 
-    async with brokers(tmp_path) as three:
-        topic = await three.create("t")
-        for number in (2, 3):
-            await three[number].lose_session(is_noticed=False)  # the test fetches for one of them
-        await produce(three[1], "t", b"a", acks=1)
-        monkeypatch.setattr(replication_state, "read_for_follower", read_late)
-        async with Follower(three, topic) as follower:
-            asked = asyncio.create_task(follower.fetch(wanted()))
-            try:
-                await eventually(is_read.is_set)
-                log = three[1].log("t")
-                await three.put("t", leader=2, leader_epoch=1)
-                await eventually(lambda: log.state.leader_epoch == 1)
-            finally:
-                may_read.set()
-            (data,) = (await asked).responses[0].partitions
-        assert data.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-        assert not data.records
+    topic = await three.create("t")
+    for number in (2, 3):
+        await three[number].lose_session(is_noticed=False)  # the test fetches for one of them
+    await produce(three[1], "t", b"a", acks=1)
+    monkeypatch.setattr(replication_state, "read_for_follower", read_late)
+    async with Follower(three, topic) as follower:
+        asked = asyncio.create_task(follower.fetch(wanted()))
+        try:
+            await eventually(is_read.is_set)
+            log = three[1].log("t")
+            await three.put("t", leader=2, leader_epoch=1)
+            await eventually(lambda: log.state.leader_epoch == 1)
+        finally:
+            may_read.set()
+        (data,) = (await asked).responses[0].partitions
+    assert data.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert not data.records
 
 
 def test_a_session_forgets_what_it_told_of_partitions_that_are_not_asked_for_any_more():
