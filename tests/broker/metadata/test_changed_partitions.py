@@ -39,11 +39,6 @@ class Keys:
         return self._builder.apply(self.store.changes(self._builder.image.revision))
 
 
-def changed(keys, before):
-    image = keys.image
-    return list(changed_partitions(image, image.topics["t"], before))
-
-
 def no_leader(keys):
     keys.put(records.put_partition(ID, 1, THREE._replace(leader=2)))
 
@@ -74,42 +69,26 @@ def created_anew(keys):
 
 
 @pytest.mark.parametrize(
-    ("change", "expected"),
+    ("change", "partitions", "topics"),
     [
-        (lambda _: None, []),
-        (another_topic, []),
-        (no_leader, [1]),
-        (a_fourth, [3]),
-        (settings, [0, 1, 2]),
-        (settings_of_brokers, [0, 1, 2]),
-        (created_anew, [0, 1, 2]),
+        (lambda _: None, [], []),
+        (another_topic, [], ["other"]),
+        (no_leader, [1], ["t"]),
+        (a_fourth, [3], ["t"]),
+        (settings, [0, 1, 2], ["t"]),
+        (settings_of_brokers, [0, 1, 2], []),
+        (created_anew, [0, 1, 2], ["t"]),
     ],
 )
-def test_what_has_changed(change, expected):
+def test_what_has_changed(change, partitions, topics):
     keys = Keys()
     before = keys.image
     change(keys)
-    assert changed(keys, before) == expected
-    assert changed(keys, None) == list(range(keys.image.topics["t"].partitions))
-
-
-@pytest.mark.parametrize(
-    ("change", "expected"),
-    [
-        (lambda _: None, []),
-        (another_topic, ["other"]),
-        (no_leader, ["t"]),
-        (a_fourth, ["t"]),
-        (settings, ["t"]),
-        (settings_of_brokers, []),
-        (created_anew, ["t"]),
-    ],
-)
-def test_the_topics_that_changed(change, expected):
-    keys = Keys()
-    before = keys.image
-    change(keys)
-    assert [topic.name for topic in changed_topics(keys.image, before)] == expected
+    image = keys.image
+    topic = image.topics["t"]
+    assert list(changed_partitions(image, topic, before)) == partitions
+    assert list(changed_partitions(image, topic, None)) == list(range(topic.partitions))
+    assert [topic.name for topic in changed_topics(image, before)] == topics
 
 
 def test_all_topics_have_changed_where_there_is_no_earlier_image():

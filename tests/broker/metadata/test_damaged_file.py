@@ -62,6 +62,7 @@ async def test_a_damaged_file_is_refused_in_a_sentence_or_is_whole(tmp_path, who
     assert refused > 20
 
 
+@pytest.mark.slow
 def test_a_broker_with_damaged_metadata_says_so_and_touches_no_log(start):
     broker = start()
     with broker.connect() as connection:
@@ -82,6 +83,7 @@ def test_a_broker_with_damaged_metadata_says_so_and_touches_no_log(start):
         assert asking.read_values(connection, "t") == [b"a", b"b"]
 
 
+@pytest.mark.slow
 def test_lost_metadata_leave_every_record(start):
     """Then the logs are somebody's data: they are served, and kept until somebody sets a policy."""
     broker = start({"log.retention.check.interval.ms": "50"})

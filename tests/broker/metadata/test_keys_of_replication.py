@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-from pathlib import Path
 from uuid import UUID
 
 import pytest
@@ -35,7 +32,6 @@ from tidelog.broker.metadata.memory import MemoryStore
 from tidelog.broker.metadata.records import PartitionRecord, TopicRecord
 from tidelog.broker.metadata.store import NO_LEASE, Change, Delete, KeyValue
 
-ROOT = Path(__file__).parents[3]
 TOPIC = UUID(int=7)
 LONELY = PartitionRecord.led_by(1, 4)
 
@@ -152,7 +148,7 @@ class Metadata:
     def __init__(self):
         self.store = MemoryStore()
 
-    async def __aenter__(self):
+    async def open(self):
         await self.store.open()
         await self.store.transact(
             (),
@@ -167,10 +163,6 @@ class Metadata:
         )
         snapshot = await self.store.read()
         self.builder = ImageBuilder(snapshot.revision, snapshot.pairs)
-        return self
-
-    async def __aexit__(self, *_):
-        await self.store.close()
 
     async def write(self, *operations):
         """Returns the revision of the transaction."""
@@ -185,79 +177,61 @@ class Metadata:
         return self.builder.image
 
 
-async def test_a_broker_epoch_is_the_revision_that_created_the_session():
-    async with Metadata() as metadata:
-        assert metadata.image.members == Members()
-        began = await metadata.write(put_live(1, LiveBrokerRecord("a"), NO_LEASE))
-        changed = await metadata.write(
-            put_live(1, LiveBrokerRecord("a", is_fenced=False), NO_LEASE)
+@pytest.fixture
+async def metadata():
+    made = Metadata()
+    await made.open()
+    yield made
+    await made.store.close()
+
+
+async def test_a_broker_epoch_is_the_revision_that_created_the_session(metadata):
+    assert metadata.image.members == Members()
+    began = await metadata.write(put_live(1, LiveBrokerRecord("a"), NO_LEASE))
+    changed = await metadata.write(put_live(1, LiveBrokerRecord("a", is_fenced=False), NO_LEASE))
+    live = metadata.image.brokers[1]
+    assert (live.epoch, live.mod_revision, live.record.is_fenced) == (began, changed, False)
+    await metadata.write(Delete(live_key(1)))
+    assert not metadata.image.brokers
+    again = await metadata.write(put_live(1, LiveBrokerRecord("b"), NO_LEASE))
+    assert metadata.image.brokers[1].epoch == again > changed
+
+
+async def test_a_registration_and_its_session_have_the_same_epoch(metadata):
+    for incarnation in ("a", "b"):
+        await metadata.write(
+            put_live(1, LiveBrokerRecord(incarnation), NO_LEASE),
+            put_registration(1, RegistrationRecord(incarnation)),
         )
-        live = metadata.image.brokers[1]
-        assert (live.epoch, live.mod_revision, live.record.is_fenced) == (began, changed, False)
+        assert metadata.image.registrations[1].epoch == metadata.image.brokers[1].epoch
         await metadata.write(Delete(live_key(1)))
-        assert not metadata.image.brokers
-        again = await metadata.write(put_live(1, LiveBrokerRecord("b"), NO_LEASE))
-        assert metadata.image.brokers[1].epoch == again > changed
 
 
-async def test_a_registration_and_its_session_have_the_same_epoch():
-    async with Metadata() as metadata:
-        for incarnation in ("a", "b"):
-            await metadata.write(
-                put_live(1, LiveBrokerRecord(incarnation), NO_LEASE),
-                put_registration(1, RegistrationRecord(incarnation)),
-            )
-            assert metadata.image.registrations[1].epoch == metadata.image.brokers[1].epoch
-            await metadata.write(Delete(live_key(1)))
+async def test_a_controller_epoch_is_the_revision_that_created_the_key(metadata):
+    assert metadata.image.controller is None
+    began = await metadata.write(put_controller(2, NO_LEASE))
+    assert metadata.image.controller == (2, began)
 
 
-async def test_a_controller_epoch_is_the_revision_that_created_the_key():
-    async with Metadata() as metadata:
-        assert metadata.image.controller is None
-        began = await metadata.write(put_controller(2, NO_LEASE))
-        assert metadata.image.controller == (2, began)
+async def test_each_partition_has_the_revision_that_last_modified_it(metadata):
+    created = metadata.image.revision
+    modified = await metadata.write(records.put_partition(TOPIC, 1, LONELY._replace(elr=(2,))))
+    image = metadata.image
+    assert image.topics["t"].mod_revisions == (created, modified)
+    assert [image.mod_revision("t", index) for index in (0, 1, 2, -1)] == [
+        created,
+        modified,
+        0,
+        0,
+    ]
+    assert image.mod_revision("unknown", 0) == 0
 
 
-async def test_each_partition_has_the_revision_that_last_modified_it():
-    async with Metadata() as metadata:
-        created = metadata.image.revision
-        modified = await metadata.write(records.put_partition(TOPIC, 1, LONELY._replace(elr=(2,))))
-        image = metadata.image
-        assert image.topics["t"].mod_revisions == (created, modified)
-        assert [image.mod_revision("t", index) for index in (0, 1, 2, -1)] == [
-            created,
-            modified,
-            0,
-            0,
-        ]
-        assert image.mod_revision("unknown", 0) == 0
-
-
-async def test_a_session_that_cannot_be_read_leaves_the_image_as_it_was():
-    async with Metadata() as metadata:
-        began = await metadata.write(put_live(1, LiveBrokerRecord("a"), NO_LEASE))
-        before = metadata.image
-        change = (await metadata.store.changes(began - 1))[0]
-        with pytest.raises(ValueError, match="live/1"):
-            metadata.builder.apply([change._replace(revision=began + 1, value=b"[]")])
-        assert metadata.image is before
-        assert (
-            metadata.builder.apply([change._replace(revision=began + 1)]).brokers[1].epoch == began
-        )
-
-
-def test_a_broker_that_is_alone_loads_nothing_of_a_cluster():
-    told = "import sys, tidelog.broker.metadata.local; print(sorted(sys.modules))"
-    done = subprocess.run(
-        [sys.executable, "-c", told], capture_output=True, text=True, check=True, cwd=ROOT
-    )
-    assert "tidelog.broker.metadata.image" in done.stdout
-    for name in (
-        "metadata.brokers.members",
-        "metadata.brokers.records",
-        "replication",
-        "membership",
-    ):
-        assert f"'broker.{name}" not in done.stdout
-    for name in ("tidelog.broker.metadata.etcd", "aetcd", "grpc", "google.protobuf"):
-        assert f"'{name}" not in done.stdout
+async def test_a_session_that_cannot_be_read_leaves_the_image_as_it_was(metadata):
+    began = await metadata.write(put_live(1, LiveBrokerRecord("a"), NO_LEASE))
+    before = metadata.image
+    change = (await metadata.store.changes(began - 1))[0]
+    with pytest.raises(ValueError, match="live/1"):
+        metadata.builder.apply([change._replace(revision=began + 1, value=b"[]")])
+    assert metadata.image is before
+    assert metadata.builder.apply([change._replace(revision=began + 1)]).brokers[1].epoch == began

@@ -241,9 +241,9 @@ async def test_partitions_are_withdrawn_at_once(store):
     assert await store.partition_keys() == 2
 
 
-def test_the_states_of_many_partitions_are_written_out_once_each(monkeypatch):
-    topic_id, states = UUID(int=7), [PartitionRecord.led_by(number % 3) for number in range(900)]
-    whole = [records.put_partition(topic_id, at, state) for at, state in enumerate(states, 5)]
+async def test_the_states_of_many_partitions_are_written_out_once_each(store, monkeypatch):
+    metadata = await opened(store)
+    states = tuple(PartitionRecord.led_by(number % 3) for number in range(900))
     written, put_partition = [], records.put_partition
 
     def noted(*told):
@@ -251,5 +251,6 @@ def test_the_states_of_many_partitions_are_written_out_once_each(monkeypatch):
         return put_partition(*told)
 
     monkeypatch.setattr(records, "put_partition", noted)
-    assert topic_writes._puts(topic_id, 5, states) == whole
+    await metadata.add_topic(Topic("t", TOPIC, states, {}))
     assert len(written) == 3
+    assert (await opened(store)).image.topics["t"].assignments == states

@@ -1,4 +1,4 @@
-"""What a broker loads at its start, and that one that is alone loads nothing of replication."""
+"""What a broker loads at its start, and that one that is alone loads nothing of a cluster."""
 
 import signal
 import subprocess
@@ -17,7 +17,12 @@ status = main()
 print("loaded", *sys.modules)
 sys.exit(status)
 """
-OF_REPLICATION = (
+OF_A_CLUSTER = (
+    "tidelog.broker.membership",
+    "tidelog.broker.metadata.brokers.members",
+    "tidelog.broker.metadata.brokers.records",
+    "tidelog.broker.metadata.etcd",
+    "tidelog.broker.metadata.liveness",
     "tidelog.broker.replication",
     "tidelog.broker.replicas",
     "tidelog.broker.partitions.replication_state",
@@ -25,6 +30,7 @@ OF_REPLICATION = (
     "tidelog.storage.log.replication.received",
     "tidelog.storage.log.replication.replica",
     "tidelog.storage.log.replication.roles",
+    *("aetcd", "grpc", "google.protobuf"),
 )
 
 
@@ -61,7 +67,7 @@ def test_a_start_without_topics_loads_no_codec_no_log_and_no_page(tmp_path):
     assert [name for name in loaded if name.startswith(FOR_LATER)] == []
 
 
-def test_a_broker_that_is_alone_loads_nothing_of_replication(tmp_path):
+def test_a_broker_that_is_alone_loads_nothing_of_a_cluster(tmp_path):
     def work(told):
         with Connection(told["listeners"].rpartition("/")[2]) as connection:
             create(connection, "t")
@@ -70,4 +76,5 @@ def test_a_broker_that_is_alone_loads_nothing_of_replication(tmp_path):
 
     loaded = loaded_by(tmp_path, work)
     assert "tidelog.broker.api.fetch" in loaded
-    assert [name for name in loaded if name.startswith(OF_REPLICATION)] == []
+    assert not list(tmp_path.glob("broker-*"))  # the lock and the socket of one of several
+    assert [name for name in loaded if name.startswith(OF_A_CLUSTER)] == []

@@ -4,6 +4,7 @@ Each seed is one schedule: calls that overlap, lost answers, calls that arrive l
 leases, watches that lag behind compaction and, with processes, kill -9 in the middle of calls.
 Members of etcd are killed and paused while clients call, compact, and lose answers.
 `make test` runs a sample of the 5,000 seeds, another each time, and `make test-long` all of them.
+That planted mistakes are found is slow.
 `python -m tests.broker.metadata.contract.run` prints figures.
 """
 
@@ -44,7 +45,7 @@ CAUGHT_BY = {"a compaction is passed over": 16}
 
 
 @pytest.mark.parametrize(
-    ("kind", "one_in"), [("memory", 50), ("sqlite", 50), ("processes", 200), ("etcd", 50)]
+    ("kind", "one_in"), [("memory", 50), ("sqlite", 100), ("processes", 200), ("etcd", 100)]
 )
 def test_every_answer_is_explained(kind, one_in):
     if kind == "etcd":
@@ -58,23 +59,27 @@ def test_every_answer_is_explained(kind, one_in):
     assert expected <= {name for name, count in counts.items() if count}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MEMORY)
 def test_a_mistake_in_memory_is_found(name):
     assert found_after("memory", name) <= WITHIN["memory"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SQLITE)
 def test_a_mistake_in_sqlite_is_found(name):
     kind = "processes" if name in IN_PROCESSES else "sqlite"
     assert found_after(kind, name) <= WITHIN[kind]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ETCD)
 def test_a_mistake_in_etcds_store_is_found(name):
     need_etcd()
     assert found_after("etcd", name) <= WITHIN["etcd"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["troubled-etcd", "troubled-etcd-3"])
 def test_every_answer_is_explained_while_etcd_has_trouble(kind):
     need_etcd()
@@ -84,6 +89,7 @@ def test_every_answer_is_explained_while_etcd_has_trouble(kind):
     assert {"unknown", "kill", "answers lost", "pause", "compaction"} <= set(counts)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("name", TROUBLED_ETCD)
 def test_a_mistake_is_found_when_etcd_has_trouble(name):

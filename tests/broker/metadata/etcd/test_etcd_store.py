@@ -6,6 +6,7 @@ import asyncio
 import shutil
 import socket
 import time
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -15,7 +16,6 @@ from tests.broker.metadata.etcd.proxy import Proxy
 from tests.broker.metadata.etcd.server import Etcd, need_etcd, running_etcd
 from tests.certificates import Authority
 from tidelog.broker.metadata.etcd import follower as following
-from tidelog.broker.metadata.etcd.loop_thread import grpc_loop
 from tidelog.broker.metadata.etcd.members import Tls
 from tidelog.broker.metadata.etcd.store import EtcdStore
 from tidelog.broker.metadata.store import (
@@ -35,20 +35,32 @@ from tidelog.protocol.errors import KafkaStorageError
 SLACK_S = 5.0  # etcd looks for leases that are over every half second, and the machine may be busy
 
 
-def store_of(etcd, name="tidelog", endpoints=None, **options):
-    return EtcdStore(parse_etcd(etcd.url(name, endpoints)), **options)
-
-
 async def until(condition, within_s=20):
     async with asyncio.timeout(within_s):
         while not await condition():  # noqa: ASYNC110 - it asks etcd
             await asyncio.sleep(0.05)
 
 
-async def opened(etcd, name, **options):
-    store = store_of(etcd, name, **options)
+@asynccontextmanager
+async def opened(etcd, name, endpoints=None, **options):
+    """A store on the keys of a name."""
+    store = EtcdStore(parse_etcd(etcd.url(name, endpoints)), **options)
     await store.open()
-    return store
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+@asynccontextmanager
+async def proxied(etcd, port=0):
+    """A proxy before an etcd."""
+    proxy = Proxy(etcd.endpoints[0], port)
+    await proxy.start()
+    try:
+        yield proxy
+    finally:
+        await proxy.close()
 
 
 @pytest.fixture
@@ -59,8 +71,7 @@ def own_etcd():
 
 
 async def test_a_lease_ends_after_its_span_and_not_before_with_all_its_keys_at_once(own_etcd):
-    store = await opened(own_etcd, "leases")
-    try:
+    async with opened(own_etcd, "leases") as store:
         begun_s = time.monotonic()
         lease = await store.grant(1_500)
         revision = await store.transact((), (Put("a", b"", lease), Put("b", b"", lease)))
@@ -74,73 +85,55 @@ async def test_a_lease_ends_after_its_span_and_not_before_with_all_its_keys_at_o
         assert not await store.keep_alive(lease)
         with pytest.raises(LeaseEndedError):
             await store.transact((), (Put("a", b"", lease),))
-    finally:
-        await store.close()
 
 
+@pytest.mark.slow
 async def test_a_lease_that_is_kept_alive_stays(etcd):
-    store = await opened(etcd, "kept")
-    try:
+    async with opened(etcd, "kept") as store:
         lease = await store.grant(4_000)
         await store.transact((), (Put("a", b"", lease),))
         for _ in range(10):
             await asyncio.sleep(0.5)
             assert await store.keep_alive(lease)
         assert (await store.read("a")).pairs
-    finally:
-        await store.close()
 
 
 async def test_clusters_in_one_etcd_do_not_see_each_other(etcd):
-    one, two = await opened(etcd, "one"), await opened(etcd, "two")
-    try:
+    async with opened(etcd, "one") as one, opened(etcd, "two") as two:
         first = await one.transact(absent("a"), (Put("a", b"1"),))
         second = await two.transact(absent("a"), (Put("a", b"2"),))
         assert second > first
         assert [pair.value for pair in (await one.read()).pairs] == [b"1"]
         assert [change.value for change in await one.changes(first - 1)] == [b"1"]
         assert [change.value for change in await two.changes(first)] == [b"2"]
-    finally:
-        await one.close()
-        await two.close()
 
 
 async def test_changes_do_not_wait_for_what_others_have_written(etcd):
     """The watch of one cluster hears nothing of the other; a key of its own tells how far it is."""
-    one, two = await opened(etcd, "quiet"), await opened(etcd, "loud")
-    try:
+    async with opened(etcd, "quiet") as one, opened(etcd, "loud") as two:
         first = await one.transact((), (Put("a", b"1"),))
         for _ in range(3):
             await two.transact((), (Put("b", b""),))
             async with asyncio.timeout(10):
                 assert [each.key for each in await one.changes(first - 1)] == ["a"]
         assert [pair.key for pair in (await one.read()).pairs] == ["a"]
-    finally:
-        await one.close()
-        await two.close()
 
 
 async def test_many_keys_are_read_at_one_revision(etcd):
-    store = await opened(etcd, "many")
-    try:
+    async with opened(etcd, "many") as store:
         for number in range(25):
             keys = (f"part/{number:03}/{each:03}" for each in range(MOST_OPERATIONS))
             await store.transact((), tuple(Put(key, bytes(300)) for key in keys))
         writing = asyncio.create_task(_write_for_ever(store))
-        try:
-            for _ in range(5):
-                found = await store.read("part/")
-                assert len(found.pairs) == 25 * MOST_OPERATIONS
-                assert [pair.key for pair in found.pairs] == sorted({p.key for p in found.pairs})
-                # Both keys are changed by the same transactions.
-                both = {found.pairs[0].value, found.pairs[-1].value}
-                assert len(both) == 1
-                assert max(pair.mod_revision for pair in found.pairs) <= found.revision
-        finally:
-            writing.cancel()
-            await asyncio.wait([writing])
-    finally:
-        await store.close()
+        for _ in range(5):
+            found = await store.read("part/")
+            assert len(found.pairs) == 25 * MOST_OPERATIONS
+            assert [pair.key for pair in found.pairs] == sorted({p.key for p in found.pairs})
+            # Both keys are changed by the same transactions.
+            assert found.pairs[0].value == found.pairs[-1].value
+            assert max(pair.mod_revision for pair in found.pairs) <= found.revision
+        writing.cancel()
+        await asyncio.wait([writing])
 
 
 async def _write_for_ever(store):
@@ -149,85 +142,76 @@ async def _write_for_ever(store):
         await store.transact((), (Put("part/000/000", value), Put("part/024/119", value)))
 
 
-async def test_what_the_watch_has_lost_is_found_and_everything_is_read_again(etcd, monkeypatch):
+@pytest.fixture
+def hears(monkeypatch):
+    """Watches hear of nothing but what this function says, and soon look for what they have lost."""
+
+    async def deaf(follower):
+        follower._has_begun()
+        await asyncio.sleep(3600)
+
     monkeypatch.setattr(following, "_COMPARE_S", 0.2)
-    monkeypatch.setattr(following.Follower, "_one_watch", _deaf)
-    store = await opened(etcd, "lost")
-    try:
+    monkeypatch.setattr(following.Follower, "_one_watch", deaf)
+    # What etcd sends comes into the store nowhere else.
+    return lambda store, revision, *changes: store._log.add([(revision, list(changes))])
+
+
+async def check_lost(watching):
+    with pytest.raises(CompactedError):
+        await asyncio.wait_for(watching, 20)
+
+
+async def test_what_the_watch_has_lost_is_found_and_everything_is_read_again(etcd, hears):
+    async with opened(etcd, "lost") as store:
         first = (await store.read()).revision
         watching = asyncio.create_task(anext(store.watch(first)))
         await asyncio.sleep(0)
         await store.transact((), (Put("a", b""),))
-        # A watch that hears only what comes later.
-        store._log.add([((await store.transact((), (Put("b", b""),))), [])])
-        with pytest.raises(CompactedError):
-            await asyncio.wait_for(watching, 20)
-        assert store._log.revisions.keys() == {"a", "b"}
-    finally:
-        await store.close()
+        hears(store, await store.transact((), (Put("b", b""),)))  # and only what comes later
+        await check_lost(watching)
+        assert [pair.key for pair in (await store.read()).pairs] == ["a", "b"]
 
 
 @pytest.mark.parametrize("is_last", [True, False])
-async def test_who_has_heard_the_last_revision_reads_again_too(etcd, monkeypatch, is_last):
-    monkeypatch.setattr(following, "_COMPARE_S", 0.2)
-    monkeypatch.setattr(following.Follower, "_one_watch", _deaf)
-    store = await opened(etcd, f"heard-{is_last}")
-    try:
+async def test_who_has_heard_the_last_revision_reads_again_too(etcd, hears, is_last):
+    async with opened(etcd, f"heard-{is_last}") as store:
         heard = (await store.read()).revision
         await store.transact((), (Put("a", b""),))  # the watch has lost this
         if not is_last:
             heard = await store.transact((), (Put("b", b""),))
-            store._log.add([(heard, [Change(heard, "b", b"")])])
-        with pytest.raises(CompactedError):
-            await asyncio.wait_for(anext(store.watch(heard)), 20)
+            hears(store, heard, Change(heard, "b", b""))
+        await check_lost(anext(store.watch(heard)))
         assert (await store.read()).revision > heard
-    finally:
-        await store.close()
 
 
-async def test_a_key_that_was_deleted_unheard_and_put_again_is_found(etcd, monkeypatch):
-    other = await opened(etcd, "again")
-    await other.transact((), (Put("a", b""),))
-    monkeypatch.setattr(following, "_COMPARE_S", 0.2)
-    monkeypatch.setattr(following.Follower, "_one_watch", _deaf)
-    store = await opened(etcd, "again")
-    try:
-        await other.transact((), (Delete("a"),))  # the watch has lost this
-        heard = await other.transact((), (Put("a", b""),))
-        store._log.add([(heard, [Change(heard, "a", b"")])])
-        with pytest.raises(CompactedError):
-            await asyncio.wait_for(anext(store.watch(heard)), 20)
-    finally:
-        await store.close()
-        await other.close()
+async def test_a_key_that_was_deleted_unheard_and_put_again_is_found(etcd, hears):
+    async with opened(etcd, "again") as other:
+        await other.transact((), (Put("a", b""),))
+        async with opened(etcd, "again") as store:
+            await other.transact((), (Delete("a"),))  # the watch has lost this
+            heard = await other.transact((), (Put("a", b""),))
+            hears(store, heard, Change(heard, "a", b""))
+            await check_lost(anext(store.watch(heard)))
 
 
-async def _deaf(follower):
-    follower._has_begun()
-    await asyncio.sleep(3600)
-
-
-async def test_a_watch_that_has_not_gone_on_yet_has_lost_nothing(etcd, monkeypatch):
+async def test_a_watch_that_has_not_gone_on_yet_has_lost_nothing(etcd, monkeypatch, caplog):
     monkeypatch.setattr(following, "_REACH_S", 0.2)
-    proxy = Proxy(etcd.endpoints[0])
-    await proxy.start()
-    store = await opened(etcd, "cut", endpoints=[proxy.endpoint])
-    monkeypatch.setattr(following.Follower, "_one_watch", _unheard)
-    other = await opened(etcd, "cut")
-    try:
+    monkeypatch.setattr(following, "_COMPARE_S", 0.2)
+    async with (
+        proxied(etcd) as proxy,
+        opened(etcd, "cut", endpoints=[proxy.endpoint]) as store,
+        opened(etcd, "cut") as other,
+    ):
+        first = (await store.read()).revision
+        watching = asyncio.create_task(anext(store.watch(first)))
+        await asyncio.sleep(0)
+        monkeypatch.setattr(following.Follower, "_one_watch", _unheard)
         proxy.drop()
-        await until(lambda: _has_no_watch(store))
-        written = await other.transact((), (Put("a", b""),))
-        assert await grpc_loop.run(store._follower.compare())
-        assert store._log.end < written
-    finally:
-        await store.close()
-        await other.close()
-        await proxy.close()
-
-
-async def _has_no_watch(store):
-    return not store._follower._is_watching
+        await other.transact((), (Put("a", b""),))
+        await asyncio.wait([watching], timeout=1)  # several comparisons
+        assert not watching.done()
+        assert "etcd's watch has lost changes" not in caplog.text
+        watching.cancel()
 
 
 async def _unheard(_):
@@ -235,26 +219,25 @@ async def _unheard(_):
 
 
 async def test_an_etcd_without_space_says_so_and_goes_on_when_it_has_some():
-    need_etcd()
-    etcd = Etcd(options=("--quota-backend-bytes", str(1 << 20)))
-    try:
-        etcd.start()
-        store = await opened(etcd, "full")
-        lease = await store.grant(60_000)
-        with pytest.raises(KafkaStorageError, match=r"out of space.*alarm disarm"):
-            await _fill(store)
-        assert (await store.read("a/")).pairs
-        assert await store.keep_alive(lease)  # so the sessions of brokers go on
-        revision = (await store.read()).revision
-        await store.changes(revision)
+    options = ("--quota-backend-bytes", str(1 << 20))
+    with running_etcd(options=options) as etcd:
+        async with opened(etcd, "full") as store:
+            await check_full(etcd, store)
 
-        etcd.compact(revision)
-        etcd.control("maintenance/defragment", {})
-        etcd.disarm()
-        assert await store.transact((), (Put("a/0", b""),)) > revision
-        await store.close()
-    finally:
-        etcd.close()
+
+async def check_full(etcd, store):
+    lease = await store.grant(60_000)
+    with pytest.raises(KafkaStorageError, match=r"out of space.*alarm disarm"):
+        await _fill(store)
+    assert (await store.read("a/")).pairs
+    assert await store.keep_alive(lease)  # so the sessions of brokers go on
+    revision = (await store.read()).revision
+    await store.changes(revision)
+
+    etcd.compact(revision)
+    etcd.control("maintenance/defragment", {})
+    etcd.disarm()
+    assert await store.transact((), (Put("a/0", b""),)) > revision
 
 
 async def _fill(store):
@@ -267,11 +250,11 @@ async def test_a_deletion_that_compaction_takes_from_the_watch_is_heard_of(own_e
 
     So it begins a revision earlier, and is refused; nobody hears later changes without the deletion.
     """
-    proxy = Proxy(own_etcd.endpoints[0])
-    await proxy.start()
-    other = await opened(own_etcd, "compacted")
-    store = await opened(own_etcd, "compacted", endpoints=[proxy.endpoint])
-    try:
+    async with (
+        proxied(own_etcd) as proxy,
+        opened(own_etcd, "compacted") as other,
+        opened(own_etcd, "compacted", endpoints=[proxy.endpoint]) as store,
+    ):
         first = await other.transact((), (Put("live/1", b""), Put("live/2", b"")))
         watched = store.watch(first)
         put = await other.transact((), (Put("live/2", b""),))
@@ -288,72 +271,60 @@ async def test_a_deletion_that_compaction_takes_from_the_watch_is_heard_of(own_e
         assert [(pair.key, pair.mod_revision) for pair in found.pairs] == [("live/2", put)]
         assert "etcd has compacted changes before they were heard" in caplog.text
         assert "etcd's watch has lost changes" not in caplog.text
-    finally:
-        await store.close()
-        await other.close()
-        await proxy.close()
 
 
-async def test_without_a_majority_calls_fail_in_time_and_go_on_afterwards():
-    need_etcd()
-    etcd = Etcd(3)
+@pytest.fixture
+async def majority():
+    """An etcd of three members, and a store."""
+    with running_etcd(3) as etcd:
+        async with opened(etcd, "majority") as store:
+            yield etcd, store
+
+
+async def succeeds(call):
     try:
-        etcd.start()
-        store = await opened(etcd, "majority")
-        first = await store.transact(absent("a"), (Put("a", b""),))
-        etcd.kill(0)
-        etcd.kill(1)
-        for call in (
-            store.read,
-            lambda: store.transact((), (Put("a", b"x"),)),
-            lambda: store.changes(first),
-            lambda: store.grant(5_000),
-        ):
-            begun_s = time.monotonic()
-            with pytest.raises(KafkaStorageError, match="etcd"):
-                await call()
-            assert time.monotonic() - begun_s < 15
-        etcd.restart(0)
-
-        async def is_back():
-            try:
-                return await store.transact((), (Put("b", b""),)) is not None
-            except KafkaStorageError:
-                return False
-
-        await until(is_back, 60)
-        heard = [each.key for each in await store.changes(first)]
-        assert heard[-1] == "b"
-        await store.close()
-    finally:
-        etcd.close()
+        return await call() is not None
+    except KafkaStorageError:
+        return False
 
 
-async def test_a_member_that_hangs_is_passed_over():
-    need_etcd()
-    etcd = Etcd(3)
-    try:
-        etcd.start()
-        store = await opened(etcd, "hangs")
-        for number in etcd.numbers:
-            etcd.pause(number)
-
-            async def works():
-                try:
-                    lease = await store.grant(60_000)
-                    return await store.keep_alive(lease)
-                except KafkaStorageError:
-                    return False
-
-            await until(works, 30)
-            revision = (await store.read()).revision
-            await store.changes(revision)
-            etcd.resume(number)
-        await store.close()
-    finally:
-        etcd.close()
+@pytest.mark.slow
+async def test_without_a_majority_calls_fail_in_time_and_go_on_afterwards(majority):
+    etcd, store = majority
+    first = await store.transact(absent("a"), (Put("a", b""),))
+    etcd.kill(0)
+    etcd.kill(1)
+    for call in (
+        store.read,
+        lambda: store.transact((), (Put("a", b"x"),)),
+        lambda: store.changes(first),
+        lambda: store.grant(5_000),
+    ):
+        begun_s = time.monotonic()
+        with pytest.raises(KafkaStorageError, match="etcd"):
+            await call()
+        assert time.monotonic() - begun_s < 15
+    etcd.restart(0)
+    await until(lambda: succeeds(lambda: store.transact((), (Put("b", b""),))), 60)
+    assert (await store.changes(first))[-1].key == "b"
 
 
+@pytest.mark.slow
+async def test_a_member_that_hangs_is_passed_over(majority):
+    etcd, store = majority
+
+    async def renewed():
+        return await store.keep_alive(await store.grant(60_000)) or None
+
+    for number in etcd.numbers:
+        etcd.pause(number)
+        await until(lambda: succeeds(renewed), 30)
+        revision = (await store.read()).revision
+        await store.changes(revision)
+        etcd.resume(number)
+
+
+@pytest.mark.slow
 async def test_an_etcd_out_of_reach_is_refused_in_a_sentence():
     store = EtcdStore(parse_etcd("etcd://127.0.0.1:1"), wait_s=0)
     with pytest.raises(MetadataError, match=r"etcd is out of reach: no connection to 127.0.0.1:1"):
@@ -362,23 +333,23 @@ async def test_an_etcd_out_of_reach_is_refused_in_a_sentence():
         await store.read()
 
 
+@pytest.mark.slow
 async def test_a_store_waits_for_an_etcd_that_starts_later(etcd, caplog):
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        proxy = Proxy(etcd.endpoints[0], taken.getsockname()[1])
-    opening = asyncio.create_task(opened(etcd, "later", endpoints=[proxy.wanted]))
-    try:
-        await until(lambda: _says(caplog, "waiting for etcd: etcd is out of reach"))
-        await proxy.start()
-        store = await opening
-        assert await store.transact(absent("a"), (Put("a", b""),))
-        await store.close()
-        assert caplog.text.count("waiting for etcd") == 1
-    finally:
-        await proxy.close()
+        port = taken.getsockname()[1]
 
+    async def says():
+        return "waiting for etcd: etcd is out of reach" in caplog.text
 
-async def _says(caplog, text):
-    return text in caplog.text
+    async def written():
+        async with opened(etcd, "later", endpoints=[f"127.0.0.1:{port}"]) as store:
+            return await store.transact(absent("a"), (Put("a", b""),))
+
+    writing = asyncio.create_task(written())
+    await until(says)
+    async with proxied(etcd, port):
+        assert await writing
+    assert caplog.text.count("waiting for etcd") == 1
 
 
 @pytest.fixture(scope="module")
@@ -401,48 +372,40 @@ def secured(tmp_path_factory):
 
 async def test_tls_with_the_certificate_of_the_broker(secured):
     etcd, files = secured
-    store = await opened(etcd, "tls", tls=files)
-    try:
+    async with opened(etcd, "tls", tls=files) as store:
         assert await store.transact(absent("a"), (Put("a", b""),))
-    finally:
-        await store.close()
 
 
-@pytest.mark.parametrize("missing", ["certificate", "authority", "TLS"])
-async def test_who_shows_no_certificate_or_trusts_another_authority_is_refused(
-    secured, missing, tmp_path
-):
+@pytest.mark.slow
+async def test_who_shows_no_certificate_or_trusts_another_authority_is_refused(secured, tmp_path):
     etcd, files = secured
     other = tmp_path / "other.pem"
     other.write_text(Authority("others").pem)
-    tls = {
-        "certificate": files._replace(certificate=None, key=None),
-        "authority": files._replace(ca=other),
-        "TLS": None,
-    }[missing]
-    with pytest.raises(MetadataError, match="etcd"):
-        await opened(etcd, "tls", tls=tls, wait_s=0)
+    without = files._replace(certificate=None, key=None)
+
+    async def refused(tls):
+        with pytest.raises(MetadataError, match="etcd"):
+            async with opened(etcd, "tls", tls=tls, wait_s=0):
+                pass
+
+    await asyncio.gather(*map(refused, (without, files._replace(ca=other), None)))
 
 
-def test_a_file_that_is_missing_is_named(tmp_path):
+async def test_a_file_that_is_missing_is_named(tmp_path):
+    files = Tls(tmp_path / "gone.pem", None, None)
     with pytest.raises(MetadataError, match=r"cannot read .*gone.pem: No such file"):
-        asyncio.run(store_of_files(Tls(tmp_path / "gone.pem", None, None)).open())
-
-
-def store_of_files(tls):
-    return EtcdStore(parse_etcd("etcd://127.0.0.1:1"), tls)
+        await EtcdStore(parse_etcd("etcd://127.0.0.1:1"), files).open()
 
 
 async def test_a_store_that_went_back_does_nothing_more_but_keep_leases(own_etcd):
-    store = await opened(own_etcd, "restored")
-    try:
+    async with opened(own_etcd, "restored") as store:
         lease = await store.grant(60_000)
         revision = await store.transact((), (Put("a", b"1"),))
         own_etcd.stop(0)
         data, older = own_etcd.folder / "m0", own_etcd.folder / "older"
         shutil.copytree(data, older)
         own_etcd.restart(0)
-        await until(lambda: _is_stored(store))
+        await until(lambda: succeeds(lambda: store.transact((), (Put("a", b"2"),))))
         own_etcd.stop(0)
         shutil.rmtree(data)
         older.rename(data)
@@ -461,12 +424,3 @@ async def test_a_store_that_went_back_does_nothing_more_but_keep_leases(own_etcd
         assert "gone back" in await store.why_no_writes()
         assert await store.keep_alive(lease)
         await store.revoke(lease)
-    finally:
-        await store.close()
-
-
-async def _is_stored(store):
-    try:
-        return await store.transact((), (Put("a", b"2"),)) is not None
-    except KafkaStorageError:
-        return False

@@ -71,6 +71,7 @@ async def test_everything_works_with_a_user_and_a_password(store):
     assert await works(store, "a")
 
 
+@pytest.mark.slow
 async def test_a_token_that_etcd_has_forgotten_is_replaced(etcd, store):
     assert await works(store, "a")
     await asyncio.sleep(2 * TOKEN_S)  # etcd measures it
@@ -116,6 +117,7 @@ async def test_an_etcd_without_users_says_so(password):
         await store_of(server, User("broker", password)).open()
 
 
+@pytest.mark.slow
 def test_brokers_go_on_with_new_tokens(etcd, password, tmp_path):
     settings = {
         "metadata.store": etcd.url("ours"),

@@ -4,28 +4,33 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from tests.broker.replicas.inside import eventually
 from tidelog.broker.metadata.liveness import peers
+from tidelog.broker.metadata.liveness.broker_lock import BrokerLock
 from tidelog.broker.metadata.liveness.peers import Peers
 
 
-async def never(_broker):
-    raise AssertionError("nobody has died here")
-
-
-async def test_a_broker_has_perhaps_died_from_the_end_of_its_connection_until_that_is_reported(
-    tmp_path,
-):
-    reported, may_report = [], asyncio.Event()
+@pytest.fixture
+async def two(tmp_path):
+    """Brokers 1 and 2, which know each other; the deaths that 1 reports once it may; and that event."""
+    reported, may_report, heard = [], asyncio.Event(), asyncio.Event()
 
     async def on_death(broker):
         await may_report.wait()
         reported.append(broker)
 
-    first, second = Peers(tmp_path, 1, on_death), Peers(tmp_path, 2, never)
-    await first.open(lambda: None)
+    first, second = (Peers(tmp_path, number, on_death) for number in (1, 2))
+    await first.open(heard.set)
     await second.open(lambda: None)
-    await eventually(lambda: first._links)
+    await eventually(lambda: second.tell() or heard.is_set())
+    yield first, second, reported, may_report
+    await first.close()
+
+
+async def test_a_broker_has_perhaps_died_from_the_end_of_its_connection_until_that_is_reported(two):
+    first, second, reported, may_report = two
     assert first.perhaps_dead() == frozenset()
     await second.close()
     await eventually(lambda: first.perhaps_dead() == {2})
@@ -33,30 +38,24 @@ async def test_a_broker_has_perhaps_died_from_the_end_of_its_connection_until_th
     may_report.set()
     await eventually(lambda: first.perhaps_dead() == frozenset())
     assert reported == [2]
-    await first.close()
 
 
-async def test_a_process_that_takes_long_to_end_is_reported_when_it_has_ended(
-    tmp_path, monkeypatch
-):
+async def test_a_process_that_takes_long_to_end_is_reported_when_it_has_ended(two, monkeypatch):
     monkeypatch.setattr(peers, "_CONFIRM_TRIES", 2)
     monkeypatch.setattr(peers, "_CONFIRM_ROUNDS", 10_000)
-    reported = []
+    first, second, reported, may_report = two
+    may_report.set()
+    held = []
 
-    async def on_death(broker):
-        reported.append(broker)
+    def keep(lock):
+        held.append(lock)
 
-    first, second = Peers(tmp_path, 1, on_death), Peers(tmp_path, 2, never)
-    await first.open(lambda: None)
-    await second.open(lambda: None)
-    await eventually(lambda: first._links)
-    release = second._lock.release
-    monkeypatch.setattr(second._lock, "release", lambda: None)
-    await second.close()  # all but its lock
+    with monkeypatch.context() as patched:
+        patched.setattr(BrokerLock, "release", keep)
+        await second.close()  # all but its lock
     await eventually(lambda: first.perhaps_dead() == {2})
     await asyncio.sleep(0.2)
     assert first.perhaps_dead() == {2}
     assert reported == []
-    release()
+    held[0].release()
     await eventually(lambda: reported == [2])
-    await first.close()

@@ -14,7 +14,9 @@ import pytest
 
 from tidelog.broker.metadata.brokers.records import live_key
 from tidelog.broker.metadata.liveness.broker_lock import is_held
+from tidelog.broker.metadata.liveness.peers import Peers
 from tidelog.broker.metadata.local import shared_store
+from tidelog.broker.metadata.sqlite.store import SqliteStore
 from tidelog.broker.metadata.store import MetadataError, Put
 
 ROOT = Path(__file__).parents[4]
@@ -176,9 +178,13 @@ async def test_one_process_at_a_time_is_a_broker(path):
 
 async def test_a_commit_is_noticed_at_once_by_every_peer(path):
     """The watch looks at the file only after hours: it is the byte that wakes it."""
-    stores = [shared_store(path, number) for number in (1, 2, 3)]
+
+    async def on_death(_):
+        raise AssertionError("nobody has died here")
+
+    peers = [Peers(path.parent, number, on_death) for number in (1, 2, 3)]
+    stores = [SqliteStore(path, peers=each, poll_interval_s=3_600) for each in peers]
     for store in stores:
-        store._poll_interval_s = 3_600
         await store.open()
     try:
         for writer in stores:
@@ -200,24 +206,3 @@ async def test_a_clean_stop_leaves_no_socket_and_no_lock(path):
         assert (path.parent / "broker-1.sock").exists()
     assert not is_held(path.parent, 1)
     assert not (path.parent / "broker-1.sock").exists()
-
-
-async def test_a_broker_alone_loads_nothing_of_it(tmp_path):
-    code = (
-        "import asyncio, sys\nfrom pathlib import Path\n"
-        "from tidelog.broker.metadata.local import local_metadata\n"
-        "import tidelog.broker.server\n"
-        "async def main():\n"
-        "    metadata = local_metadata(Path(sys.argv[1]))\n"
-        "    await metadata.open()\n    await metadata.close()\n"
-        "asyncio.run(main())\n"
-        "print([name for name in sys.modules if 'liveness' in name])"
-    )
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", code, str(tmp_path / "one.sqlite")),
-        stdout=asyncio.subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
-    said, _ = await process.communicate()
-    assert said.strip() == b"[]"
-    assert not list(tmp_path.glob("broker-*"))

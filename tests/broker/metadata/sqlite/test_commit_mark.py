@@ -10,7 +10,6 @@ from contextlib import closing
 import pytest
 
 from tidelog.broker.metadata.sqlite.commit_mark import CommitMark
-from tidelog.broker.metadata.sqlite.store import SqliteStore
 
 INSERT = """
 import sqlite3, sys
@@ -61,20 +60,17 @@ def test_a_file_that_does_not_exist_yet_is_marked_when_it_does(tmp_path):
 
 
 @pytest.mark.parametrize("journal_mode", ["WAL", "TRUNCATE"])
-async def test_a_look_at_the_mark_takes_no_lock_away(tmp_path, journal_mode, monkeypatch):
+def test_a_look_at_the_mark_takes_no_lock_away(tmp_path, journal_mode):
     """A process that closes a descriptor of a file gives up its POSIX locks on it."""
-    monkeypatch.setattr(
-        "tidelog.broker.metadata.sqlite.store.wal_is_safe", lambda _: journal_mode == "WAL"
-    )
     path = tmp_path / "one.sqlite"
-    store = SqliteStore(path)
-    await store.open()
-    try:
-        store._db.execute("BEGIN IMMEDIATE")
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute(f"PRAGMA journal_mode = {journal_mode}")
+        db.execute("CREATE TABLE counter (name TEXT, value INTEGER)")
+        mark = CommitMark(path)
+        db.execute("BEGIN IMMEDIATE")
         for _ in range(3):
-            store._mark.read()
+            mark.read()
         assert "database is locked" in insert(path, "other")
-        store._db.execute("ROLLBACK")
+        db.execute("ROLLBACK")
         assert insert(path, "other") == ""
-    finally:
-        await store.close()
+    mark.close()

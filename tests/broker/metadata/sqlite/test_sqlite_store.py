@@ -15,6 +15,7 @@ from uuid import UUID
 import pytest
 
 from tidelog.broker.metadata.local import local_metadata
+from tidelog.broker.metadata.sqlite import tables
 from tidelog.broker.metadata.store import Delete, MetadataError
 from tidelog.protocol.errors import (
     InvalidTopic,
@@ -41,12 +42,6 @@ async def opened(path):
         await store.close()
 
 
-async def in_store(path, work):
-    """Run `work(store)` on a store that is opened for it."""
-    async with opened(path) as store:
-        return await work(store)
-
-
 async def image_of(path):
     async with opened(path) as store:
         return store.image
@@ -60,12 +55,10 @@ async def test_a_new_store_is_empty_and_keeps_its_cluster_id(path):
 
 
 async def test_topics_survive_reopening(path):
-    async def work(store):
+    async with opened(path) as store:
         await store.create_topic("a", 3, {"retention.ms": "5", "segment.bytes": "100"})
         await store.create_topic("b", 1, {})
-        return store.image
-
-    before = await in_store(path, work)
+        before = store.image
     after = await image_of(path)
     assert after == before
     topic = after.topics["a"]
@@ -76,28 +69,25 @@ async def test_topics_survive_reopening(path):
 
 
 async def test_an_image_never_changes(path):
-    async def work(store):
-        empty = store.image
+    images = []
+    async with opened(path) as store:
+        images.append(store.image)
         await store.create_topic("a", 1, {})
-        one = store.image
+        images.append(store.image)
         await store.delete_topic("a")
-        return empty, one, store.image
-
-    empty, one, none = await in_store(path, work)
-    assert (list(empty.topics), list(one.topics), list(none.topics)) == ([], ["a"], [])
-    assert (len(empty.topics_by_id), len(one.topics_by_id), len(none.topics_by_id)) == (0, 1, 0)
+        images.append(store.image)
+    assert [list(each.topics) for each in images] == [[], ["a"], []]
+    assert [len(each.topics_by_id) for each in images] == [0, 1, 0]
     with pytest.raises(TypeError):
-        one.topics["b"] = None
+        images[1].topics["b"] = None
 
 
 async def test_refusals(path):
-    async def work(store):
+    async with opened(path) as store:
         await store.create_topic("a.b", 1, {})
         before = store.image
         with pytest.raises(TopicAlreadyExists, match=r"topic a\.b exists"):
             await store.create_topic("a.b", 1, {})
-        with pytest.raises(InvalidTopic, match=r"a_b collides with a\.b"):
-            store.check_name("a_b")
         with pytest.raises(InvalidTopic, match="empty"):
             await store.create_topic("", 1, {})
         with pytest.raises(UnknownTopicOrPartition):
@@ -105,86 +95,74 @@ async def test_refusals(path):
         with pytest.raises(UnknownTopicOrPartition):
             await store.alter_topic_configs("c", {"retention.ms": "1"})
         assert store.image is before
+    async with opened(path) as store:
+        with pytest.raises(InvalidTopic, match=r"a_b collides with a\.b"):
+            store.check_name("a_b")
+        with pytest.raises(InvalidTopic, match="collides"):
+            await store.create_topic("a_b", 1, {})
         await store.delete_topic("a.b")
         await store.create_topic("a_b", 1, {})
-
-    await in_store(path, work)
     assert list((await image_of(path)).topics) == ["a_b"]
 
 
-async def test_names_collide_after_reopening_too(path):
-    await in_store(path, lambda store: store.create_topic("a.b", 1, {}))
-    with pytest.raises(InvalidTopic, match="collides"):
-        await in_store(path, lambda store: store.create_topic("a_b", 1, {}))
-
-
 async def test_a_topic_made_again_is_another_topic_without_the_old_settings(path):
-    async def work(store):
+    async with opened(path) as store:
         first = await store.create_topic("a", 1, {"retention.ms": "5"})
         assert await store.delete_topic("a") == first
         second = await store.create_topic("a", 1, {})
         assert first.topic_id != second.topic_id
-
-    await in_store(path, work)
     assert (await image_of(path)).topics["a"].configs == {}
 
 
 async def test_settings_of_topics_and_brokers_change_one_by_one(path):
-    async def work(store):
+    async with opened(path) as store:
         await store.create_topic("a", 1, {"x": "1", "y": "2"})
         changed = await store.alter_topic_configs("a", {"x": None, "z": "3", "w": None})
         assert changed is store.image.topics["a"]
         assert changed is store.image.topics_by_id[changed.topic_id]
         await store.alter_broker_configs({"log.retention.ms": "1", "log.segment.bytes": "2"})
         await store.alter_broker_configs({"log.retention.ms": None})
-
-    await in_store(path, work)
     image = await image_of(path)
     assert image.topics["a"].configs == {"y": "2", "z": "3"}
     assert image.broker_configs == {"log.segment.bytes": "2"}
 
 
 async def test_producer_ids_are_never_given_twice(path):
-    async def work(store):
-        return await asyncio.gather(*(store.allocate_producer_ids(count) for count in (3, 1, 1000)))
-
-    blocks = await in_store(path, work)
-    blocks.append(await in_store(path, lambda store: store.allocate_producer_ids(2)))
+    async with opened(path) as store:
+        blocks = await asyncio.gather(*map(store.allocate_producer_ids, (3, 1, 1000)))
+    async with opened(path) as store:
+        blocks.append(await store.allocate_producer_ids(2))
     assert [number for block in blocks for number in block] == list(range(1006))
 
 
-async def test_changes_asked_for_at_once_all_happen(path):
-    async def work(store):
-        await asyncio.gather(*(store.create_topic(f"t{n}", 1, {}) for n in range(20)))
-
-    await in_store(path, work)
+async def test_changes_asked_for_at_once_all_happen_and_of_two_equal_ones_one(path):
+    names = [*(f"t{number}" for number in range(20)), "t0"]
+    async with opened(path) as store:
+        made = (store.create_topic(name, 1, {}) for name in names)
+        *topics, error = await asyncio.gather(*made, return_exceptions=True)
+    assert [topic.name for topic in topics] == names[:-1]
+    assert isinstance(error, TopicAlreadyExists)
     assert len((await image_of(path)).topics) == 20
 
 
-async def test_one_of_two_equal_requests_wins(path):
-    async def work(store):
-        made = (store.create_topic("a", 1, {}) for _ in range(2))
-        return await asyncio.gather(*made, return_exceptions=True)
+async def test_a_failing_disk_changes_nothing(path, monkeypatch):
+    error = sqlite3.OperationalError("disk I/O error")
+    error.sqlite_errorcode = sqlite3.SQLITE_IOERR
 
-    topic, error = await in_store(path, work)
-    assert topic.name == "a"
-    assert isinstance(error, TopicAlreadyExists)
+    def fails(*_):
+        raise error
 
-
-async def test_a_failing_disk_changes_nothing(path):
-    async def work(store):
+    async with opened(path) as store:
         await store.create_topic("a", 1, {})
         before = store.image
-        store.store._db.execute("PRAGMA query_only = ON")
-        with pytest.raises(KafkaStorageError, match="failed"):
-            await store.create_topic("b.c", 1, {})
-        with pytest.raises(KafkaStorageError):
-            await store.delete_topic("a")
+        with monkeypatch.context() as patched:
+            patched.setattr(tables, "transact", fails)
+            with pytest.raises(KafkaStorageError, match="failed"):
+                await store.create_topic("b.c", 1, {})
+            with pytest.raises(KafkaStorageError):
+                await store.delete_topic("a")
         assert store.image is before
-        store.store._db.execute("PRAGMA query_only = OFF")
         await store.create_topic("b_c", 1, {})
-
-    await in_store(path, work)
 
 
 async def test_a_closed_store_says_so(path):
@@ -213,8 +191,9 @@ async def test_a_newer_layout_is_refused(path):
 @pytest.mark.parametrize("key", ["cluster", "config/broker", "producer_ids"])
 async def test_a_store_without_a_key_that_every_store_has_is_refused(path, key):
     """Defaults in its place would forget settings that keep data, or give an id twice."""
-    await in_store(path, lambda store: store.create_topic("a", 1, {}))
-    before = await image_of(path)
+    async with opened(path) as store:
+        await store.create_topic("a", 1, {})
+        before = store.image
     with closing(sqlite3.connect(path)) as db:
         (value,) = db.execute("SELECT value FROM kv WHERE key = ?", (key,)).fetchone()
         with db:
@@ -229,14 +208,12 @@ async def test_a_store_without_a_key_that_every_store_has_is_refused(path, key):
 
 
 async def test_a_running_broker_keeps_the_image_when_such_a_key_is_deleted(path):
-    async def work(store):
+    async with opened(path) as store:
         before = store.image
         await store.store.transact((), (Delete("config/broker"),))
         with pytest.raises(KafkaStorageError, match="key 'config/broker' is missing"):
             await store.create_topic("a", 1, {})
         assert store.image is before
-
-    await in_store(path, work)
 
 
 KILLED = """
@@ -279,16 +256,12 @@ def test_what_was_answered_survives_kill_9(path):
 
 
 async def test_a_deleted_topic_is_remembered_until_its_logs_are_gone(path):
-    async def delete(store):
+    async with opened(path) as store:
         topic = await store.create_topic("t", 1, {}, topic_id=UUID(int=77))
         assert topic.topic_id == UUID(int=77)
         await store.delete_topic("t")
-
-    async def finish(store):
+    async with opened(path) as store:
         assert dict(store.image.deletions) == {UUID(int=77): "t"}
         await store.deletion_done(UUID(int=77))
         assert not store.image.deletions
-
-    await in_store(path, delete)
-    await in_store(path, finish)
     assert not (await image_of(path)).deletions
