@@ -1,21 +1,23 @@
 """The event loop walks no log for a lookup by time: not below zero, not in an adopted log, not for HTTP.
 
-A node with a real listener runs on the loop of the test. The disk counts what the loop's own thread
-reads from `.log` files while clients look up, on both sides of 1970. Planted: lookups that block.
+The disk counts what the thread of the loop reads from `.log` files while clients look up, on both sides of
+1970. Planted: lookups that block.
 """
 
 from __future__ import annotations
 
 import os
 import random
-import socket
+import shutil
 import threading
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from tests.broker import asking
-from tests.broker.partitions.test_slow_disk import PATIENCE_S, Serving, _in_thread
+from tests.broker.inside import Inside
+from tidelog.broker.clock import ManualClock
 from tidelog.protocol.records.batch import Record, build
 from tidelog.storage import files
 from tidelog.storage.log.reader import Reader
@@ -27,95 +29,95 @@ LARGEST = -3
 
 
 class Counted(files.System):
-    """Counts the bytes of logs that the thread which made it reads."""
+    """Counts the bytes of logs that the thread of a loop reads."""
 
-    def __init__(self):
-        self.loop_thread = threading.get_ident()
-        self.bytes = 0
-
-    def go(self):
-        pass
+    loop_thread = None
+    bytes = 0
 
     def sync(self, number):
         pass
 
     def read(self, number, size, position):
         data = super().read(number, size, position)
-        is_log = os.readlink(f"/proc/self/fd/{number}").endswith(".log")
-        if is_log and threading.get_ident() == self.loop_thread:
-            self.bytes += len(data)
+        if threading.get_ident() == self.loop_thread:
+            is_log = os.readlink(f"/proc/self/fd/{number}").endswith(".log")
+            self.bytes += len(data) if is_log else 0
         return data
 
 
-@pytest.fixture
-def disk():
-    counted = Counted()
-    before = files.use(counted)
-    yield counted
-    files.use(before)
+@contextmanager
+def serving(directory):
+    """A broker, and the disk that counts what its loop reads."""
+    disk = Counted()
+    before = files.use(disk)
+    try:
+        with Inside(directory, ManualClock(1_000_000)) as broker:
+            disk.loop_thread = broker.call(threading.get_ident)
+            yield broker, disk
+    finally:
+        files.use(before)
 
 
-def fill(partition):
-    """Two sealed segments and an active one, a record a batch, from negative times to positive ones."""
+@pytest.fixture(scope="module")
+def first_life(tmp_path_factory):
+    """A directory with two sealed segments and an active one, a record a batch; and the times."""
+    directory = tmp_path_factory.mktemp("first-life")
     chance, times = random.Random(5), []
-    for i in range(-4000, 4000):
-        times.append(10 * i + chance.randint(-500, 500))
-        data = build([Record(0, times[-1], b"k", b"v" * 60, ())])
-        partition.append(data, now_ms=1_000_000, produce_version=9)
-    return times
+    with serving(directory) as (broker, disk):
+        with broker.connect() as connection:
+            asking.create(connection, "times", **{"segment.bytes": "400000"})
+        partition = broker.node.store.partition("times", 0)
+        for i in range(-4000, 4000):
+            times.append(10 * i + chance.randint(-500, 500))
+            data = build([Record(0, times[-1], b"k", b"v" * 60, ())])
+            partition.append(data, now_ms=1_000_000, produce_version=9)
+        look_up(broker, disk, times)
+    return directory, times
 
 
-async def first_life(directory, disk):
-    async with Serving(directory, disk).running() as serving:
-        await serving.ask(asking.create, "times", **{"segment.bytes": "400000"})
-        times = await _in_thread(lambda: fill(serving.store.partition("times", 0)))
-        await look_up(serving, disk, times)
-    return times
+@pytest.fixture
+def left(first_life, tmp_path):
+    """The same, in a directory of the test's own."""
+    directory, times = first_life
+    shutil.copytree(directory, tmp_path, dirs_exist_ok=True)
+    return tmp_path, times
 
 
-async def look_up(serving, disk, times):
+def look_up(broker, disk, times):
     most = 0
-    for timestamp in (*range(-39_000, 40_000, 3000), -7, LARGEST):
-        disk.bytes = 0
-        found = await serving.ask(asking.list_offset, "times", timestamp)
-        wanted = max(times) if timestamp == LARGEST else timestamp
-        assert found["offset"] == next(o for o, time in enumerate(times) if time >= wanted)
-        most = max(most, disk.bytes)
+    with broker.connect() as connection:
+        for timestamp in (*range(-39_000, 40_000, 3000), -7, LARGEST):
+            disk.bytes = 0
+            found = asking.list_offset(connection, "times", timestamp)
+            wanted = max(times) if timestamp == LARGEST else timestamp
+            assert found["offset"] == next(o for o, time in enumerate(times) if time >= wanted)
+            most = max(most, disk.bytes)
     assert most <= MOST, "the loop has walked"
 
 
-def over_http(serving, question):
-    request = f"GET /v1/topics/times/offsets?{question} HTTP/1.1\r\nHost: localhost\r\n"
-    with socket.create_connection(("127.0.0.1", serving.metrics_port), PATIENCE_S) as peer:
-        peer.sendall(request.encode() + b"Connection: close\r\n\r\n")
-        answer = b"".join(iter(lambda: peer.recv(65_536), b""))
-    assert b" 200 " in answer.partition(b"\r\n")[0], answer
-
-
 @pytest.mark.parametrize("lost", ["", "*.negativetimes", "*.*index", "partition.times"])
-async def test_the_loop_reads_little(tmp_path, disk, lost):
-    times = await first_life(tmp_path, disk)
-    for path in (tmp_path / "times-0").glob(lost) if lost else ():
+def test_the_loop_reads_little(left, lost):
+    directory, times = left
+    for path in (directory / "times-0").glob(lost) if lost else ():
         path.unlink()
-    async with Serving(tmp_path, disk).running() as serving:
-        await look_up(serving, disk, times)
-        await look_up(serving, disk, times)
+    with serving(directory) as (broker, disk):
+        look_up(broker, disk, times)
+        look_up(broker, disk, times)
 
 
-async def test_over_http_the_loop_reads_nothing(tmp_path, disk):
-    await first_life(tmp_path, disk)
-    (tmp_path / "times-0" / "partition.times").unlink()
-    async with Serving(tmp_path, disk).running() as serving:
+def test_over_http_the_loop_reads_nothing(left):
+    directory, _ = left
+    (directory / "times-0" / "partition.times").unlink()
+    with serving(directory) as (broker, disk):
         disk.bytes = 0
         for question in ("at=-3", "at=-20000", "appended-at=5", "at=-9&capped=true", "at=20000"):
-            await _in_thread(lambda question=question: over_http(serving, question))
+            assert broker.page(f"/v1/topics/times/offsets?{question}")[0] == 200
         assert disk.bytes == 0
 
 
-async def test_a_lookup_that_blocks_is_noticed(tmp_path, disk, monkeypatch):
-    times = await first_life(tmp_path, disk)
-    (tmp_path / "times-0" / "partition.times").unlink()
+def test_a_lookup_that_blocks_is_noticed(left, monkeypatch):
+    directory, times = left
+    (directory / "times-0" / "partition.times").unlink()
     monkeypatch.setattr(Reader, "_check_cached", lambda *_: None)
-    with pytest.raises(AssertionError, match="walked"):
-        async with Serving(tmp_path, disk).running() as serving:
-            await look_up(serving, disk, times)
+    with serving(directory) as (broker, disk), pytest.raises(AssertionError, match="walked"):
+        look_up(broker, disk, times)
