@@ -77,10 +77,6 @@ def appends_in(pool, told=None, now_ms=0, memory=None):
     return Appends(ManualClock(now_ms), pool, pool, None, waiting, memory or Share(1 << 30))
 
 
-def sizes(told):
-    return [appended[0] for _, appended in told]
-
-
 @pytest.fixture
 def pool():
     pool = Pool("append", 2)
@@ -145,8 +141,7 @@ def test_a_light_append_is_done_at_once(pool):
 async def test_nobody_overtakes(pool):
     log = Log(held=300_000)
     other = Log()
-    told = []
-    appends = appends_in(pool, told)
+    appends = appends_in(pool)
     tasks = [appends.append(log, record_set(size, codec=LZ4), 9) for size in (300_000, 100, 200)]
     await asyncio.sleep(0)
     assert appends.append(other, record_set(50), 9)[0] == 50  # another log is not held up
@@ -158,9 +153,7 @@ async def test_nobody_overtakes(pool):
 
 
 async def test_a_failed_append_lets_the_next_go(pool):
-    log = Log(held=300_000)
-    told = []
-    appends = appends_in(pool, told)
+    log, appends = Log(held=300_000), appends_in(pool)
     tasks = [appends.append(log, record_set(size, codec=LZ4), 9) for size in (300_000, 99_999, 5)]
     await asyncio.sleep(0)
     log.release.set()
@@ -190,11 +183,8 @@ async def test_a_request_that_went_away_keeps_its_place_while_in_the_thread(pool
         await gone
     assert [size for size, _, _ in answers] == [6, 8]
     assert log.order == [300_000, 6, 8]
-    assert sizes(told) == [
-        300_000,
-        6,
-        8,
-    ]  # who waits for data hears of it although its producer is gone
+    # Who waits for data hears of it although its producer is gone.
+    assert [appended[0] for _, appended in told] == log.order
 
 
 async def test_what_waits_for_its_turn_when_the_broker_stops_is_refused(pool):

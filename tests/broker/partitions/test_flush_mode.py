@@ -43,6 +43,19 @@ def create(broker, **settings):
     return topic
 
 
+def create_durable(broker):
+    """Creates a topic in flush mode; returns its name and the partition."""
+    topic = create(broker, **{"flush.messages": "1"})
+    return topic, broker.node.store.partition(topic, 0)
+
+
+def checkpoint(broker):
+    """Carries a checkpoint out on the loop of the broker."""
+    done = broker.call(lambda: asyncio.ensure_future(broker.node.checkpoint()))
+    eventually(done.done)
+    done.result()
+
+
 class Producing:
     """One connection that produces in a thread; `answer` is what it got."""
 
@@ -62,8 +75,7 @@ class Producing:
 
 def many_wait_for_one_sync(broker, disk):
     """Hold the disk, let many produce, release it; the answers, and how often a log was committed."""
-    topic = create(broker, **{"flush.messages": "1"})
-    partition = broker.node.store.partition(topic, 0)
+    topic, partition = create_durable(broker)
     eventually(lambda: partition.high_watermark == 1, what="the first record to be durable")
     before = broker.node.metrics.commits
     disk.is_syncing.clear()
@@ -106,8 +118,7 @@ def test_an_acknowledgement_before_the_sync_is_caught(broker, disk, monkeypatch)
 
 
 def test_acks_0_waits_for_no_disk(broker, disk):
-    topic = create(broker, **{"flush.messages": "1"})
-    partition = broker.node.store.partition(topic, 0)
+    topic, partition = create_durable(broker)
     disk.may_sync.clear()
     with broker.connect() as connection:
         for _ in range(3):
@@ -119,8 +130,7 @@ def test_acks_0_waits_for_no_disk(broker, disk):
 
 
 def test_a_waiting_consumer_is_woken_by_the_sync(broker, disk):
-    topic = create(broker, **{"flush.messages": "1"})
-    partition = broker.node.store.partition(topic, 0)
+    topic, partition = create_durable(broker)
     disk.may_sync.clear()
     producing = Producing(broker, topic)
     eventually(lambda: partition.log_end_offset == 2, what="the append")
@@ -270,7 +280,7 @@ def test_what_is_stored_becomes_durable_on_a_disk_without_room(picky):
         assert (partition.high_watermark, partition.durable_offset) == (2, 2)
         assert partition.recovery_point == 0, "partition.times was written after all"
         disk.is_full = False
-        asyncio.run_coroutine_threadsafe(node.checkpoint(), broker._loop).result(60)
+        checkpoint(broker)
         assert partition.recovery_point == 2
 
 
@@ -299,7 +309,7 @@ def test_what_failed_to_become_durable_at_first_wakes_who_waits_once_it_has(pick
         assert [each.answer for each in producing] == [None, None]
         disk.has_no_descriptors = False
         if later == "checkpoint":
-            asyncio.run_coroutine_threadsafe(node.checkpoint(), broker._loop).result(60)
+            checkpoint(broker)
         waiting.join(60)
         assert fetched, "nobody has told it"
         assert len(fetched[0]["records"]) >= size

@@ -55,6 +55,7 @@ def fill(directory):
     assert shutil.disk_usage(directory).free == 0
 
 
+@pytest.mark.slow
 def test_reads_and_retention_go_on_and_appends_come_back(small):
     now_ms = small.clock.now_ms()
     batch = asking.recordset.batch(asking.values("x" * 50_000, timestamp=now_ms))
