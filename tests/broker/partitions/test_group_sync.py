@@ -50,7 +50,7 @@ async def committed_after(*flush_ms):
     pool.stop()
     log, forgotten = None, weakref.ref(log)
     async with asyncio.timeout(60):
-        while forgotten() is not None:  # noqa: ASYNC110 - no event says that
+        while forgotten() is not None:
             await asyncio.sleep(0.01)
             gc.collect()
 

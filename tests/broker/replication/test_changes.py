@@ -116,6 +116,19 @@ def test_a_newer_revision_settles_every_older_proposal():
     assert led.leader.maximal_isr == {ME, ONE, TWO}
     led.tick()
     assert led.change.mod_revision == led.revision  # a new one, not a settlement
+    led.leader.on_change_unknown(led.change)
+    led.store(isr=(ME, ONE))
+    assert led.leader.maximal_isr == {ME, ONE}
+
+
+def test_the_members_of_every_proposal_without_an_outcome_count():
+    led = Led((ME,), min_insync=1)
+    led.fetch(ONE, 0)
+    for isr in ((ME, ONE), (ME,)):
+        assert led.change.record.isr == isr
+        led.leader.on_change_unknown(led.change)
+        led.tick()
+    assert led.leader.maximal_isr == {ME, ONE}
 
 
 def test_metadata_never_goes_back():

@@ -17,27 +17,28 @@ def led():
     return led
 
 
-def test_an_older_leader_epoch_is_fenced(led):
-    """KIP-320: without this a follower of an older epoch would take over a high watermark."""
-    assert led.fetch(ONE, 12, leader_epoch=EPOCH - 1).error == ErrorCode.FENCED_LEADER_EPOCH
+# the broker, its fetch, and why it is refused
+REFUSED = {
+    # KIP-320: else a follower of an older epoch would take over a high watermark.
+    "an older leader epoch": (ONE, {"leader_epoch": EPOCH - 1}, ErrorCode.FENCED_LEADER_EPOCH),
+    # KIP-320: the leader has to learn first that it may be none any more.
+    "a newer leader epoch": (ONE, {"leader_epoch": EPOCH + 1}, ErrorCode.UNKNOWN_LEADER_EPOCH),
+    # It asks again: the leader's assignment may be the older one.
+    "no replica, in this epoch": (3, {"leader_epoch": EPOCH}, ErrorCode.UNKNOWN_LEADER_EPOCH),
+    "no replica, without an epoch": (3, {"leader_epoch": -1}, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+    "no replica, in an older epoch": (
+        3, {"leader_epoch": EPOCH - 1}, ErrorCode.FENCED_LEADER_EPOCH),
+    "after the log end": (ONE, {"offset": 21}, ErrorCode.OFFSET_OUT_OF_RANGE),
+    "after the last epoch": (
+        ONE, {"last_fetched_epoch": EPOCH + 2}, ErrorCode.OFFSET_OUT_OF_RANGE),
+}  # fmt: skip
 
 
-def test_a_newer_leader_epoch_is_unknown(led):
-    """KIP-320: the leader has to learn first that it may be none any more."""
-    assert led.fetch(ONE, 12, leader_epoch=EPOCH + 1).error == ErrorCode.UNKNOWN_LEADER_EPOCH
-
-
-@pytest.mark.parametrize(
-    ("epoch", "error"),
-    [(EPOCH, ErrorCode.UNKNOWN_LEADER_EPOCH), (-1, ErrorCode.NOT_LEADER_OR_FOLLOWER)],
-)
-def test_a_broker_without_a_replica_is_refused(led, epoch, error):
-    """It asks again when it names the epoch: the leader's assignment may be the older one."""
-    assert led.fetch(3, 12, leader_epoch=epoch).error == error
-
-
-def test_the_leader_epoch_is_looked_at_before_the_replica(led):
-    assert led.fetch(3, 12, leader_epoch=EPOCH - 1).error == ErrorCode.FENCED_LEADER_EPOCH
+@pytest.mark.parametrize("why", REFUSED)
+def test_refused(led, why):
+    broker, fields, error = REFUSED[why]
+    answer = led.fetch(broker, **{"offset": 12, **fields})
+    assert (answer.error, answer.diverging) == (error, None)
 
 
 def test_an_offset_below_the_log_start_is_out_of_range_even_if_epochs_diverge(led):
@@ -45,10 +46,6 @@ def test_an_offset_below_the_log_start_is_out_of_range_even_if_epochs_diverge(le
     assert answer.error == ErrorCode.OFFSET_OUT_OF_RANGE
     assert answer.diverging is None
     assert (answer.log_start_offset, answer.log_end_offset) == (10, 20)
-
-
-def test_an_offset_after_the_log_end_is_out_of_range(led):
-    assert led.fetch(ONE, 21).error == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
 @pytest.mark.parametrize(
@@ -71,11 +68,6 @@ def test_a_diverging_fetch_leaves_the_followers_state(led):
     led.fetch(TWO, 20, last_fetched_epoch=EPOCH)
     led.fetch(ONE, 20, last_fetched_epoch=4)
     assert led.high_watermark == 10
-
-
-def test_an_epoch_after_the_leaders_last_has_no_place(led):
-    answer = led.fetch(ONE, 12, last_fetched_epoch=EPOCH + 2)
-    assert (answer.error, answer.diverging) == (ErrorCode.OFFSET_OUT_OF_RANGE, None)
 
 
 def test_a_fetch_of_an_earlier_registration_is_refused_and_counts_for_nothing(led):

@@ -51,58 +51,69 @@ def test_an_empty_log_has_no_epoch():
     assert asked(Log(start=7))[1].last_fetched_epoch == -1
 
 
-def test_the_high_watermark_is_the_leaders_but_within_its_own_log():
-    log = Log(1, 1, 1)
-    follower, request = asked(log)
-    answer = FetchAnswer(GOOD, EPOCH, 10, 0, 10)
-    assert follower.on_answer(request, answer, log.as_follower()) == [Append()]
-    log.append(1, 3)
-    assert follower.on_appended(answer, log.as_follower()) == [AdvanceHighWatermark(4)]
+OUT_OF_RANGE = ErrorCode.OFFSET_OUT_OF_RANGE
+# the epochs of its records, and its high watermark | the leader's answer -> what it does
+ANSWERS = {
+    "records are appended first": ((1, 1, 1), 0, FetchAnswer(GOOD, EPOCH, 10, 0, 10), [Append()]),
+    # KAFKA-14704: else it would serve records that are no part of the leader's log.
+    "an answer that says truncate sets no high watermark": (
+        (1, 1, 2, 2), 0, FetchAnswer(GOOD, EPOCH, 4, 0, 10, Diverging(1, 3)), [Truncate(2, False)]),
+    "to the leader's end of the epoch: KIP-101": (
+        (1, 1, 1, 1), 0, FetchAnswer(GOOD, EPOCH, 0, 0, 10, Diverging(1, 2)), [Truncate(2, False)]),
+    "to its own end of that epoch: KIP-279": (
+        (1, 1, 2, 2), 0, FetchAnswer(GOOD, EPOCH, 0, 0, 10, Diverging(1, 4)), [Truncate(2, False)]),
+    "of an epoch that is not here": (
+        (1, 1, 4, 4), 0, FetchAnswer(GOOD, EPOCH, 0, 0, 10, Diverging(3, 3)), [Truncate(2, False)]),
+    "before all of this log": (
+        (3, 3, 4), 0, FetchAnswer(GOOD, EPOCH, 0, 0, 10, Diverging(1, 5)), [Truncate(0, False)]),
+    "of what was committed, as after an unclean election": (
+        (1, 1, 1), 3, FetchAnswer(GOOD, EPOCH, 0, 0, 1, Diverging(1, 1)), [Truncate(1, True)]),
+    "out of range, as the leader has less: never fatal (KAFKA-7414)": (
+        (1, 1, 1), 0, FetchAnswer(OUT_OF_RANGE, EPOCH, 0, 0, 2), [Truncate(2, False)]),
+    # KAFKA-9491: the high watermark of the empty log is where it starts.
+    "out of range, as the leader starts later": (
+        (1, 1, 1), 0, FetchAnswer(OUT_OF_RANGE, EPOCH, 60, 50, 70), [RestartAt(50)]),
+    "out of range no more": (
+        (1, 1, 1), 0, FetchAnswer(OUT_OF_RANGE, EPOCH, 0, 0, 9), [WaitBefore(RETRY_MS)]),
+    # The leader has deleted them, and forgotten their epochs: they may be another leader's.
+    "records that the leader can no longer compare are dropped before an append": (
+        (1, 1, 1), 0, FetchAnswer(GOOD, EPOCH, 9, 3, 10), [RestartAt(3), Append()]),
+    **{
+        f"{error.name} changes nothing": (
+            (1, 1, 1), 0, FetchAnswer(error, EPOCH), [WaitBefore(RETRY_MS)])
+        for error in (
+            ErrorCode.FENCED_LEADER_EPOCH,
+            ErrorCode.UNKNOWN_LEADER_EPOCH,
+            ErrorCode.NOT_LEADER_OR_FOLLOWER,
+            ErrorCode.KAFKA_STORAGE_ERROR,
+        )
+    },
+}  # fmt: skip
 
 
-def test_the_high_watermark_never_goes_back():
-    """A new leader's lags behind."""
-    log = Log(1, 1, 1, high_watermark=3)
+@pytest.mark.parametrize("case", ANSWERS)
+def test_answers(case):
+    epochs, high_watermark, answer, actions = ANSWERS[case]
+    assert answered(Log(*epochs, high_watermark=high_watermark), answer) == actions
+
+
+# how many records, its high watermark | the leader's high watermark, log start and end -> what it does
+APPENDED = {
+    "the high watermark is the leader's but within its own log": (
+        4, 0, (10, 0, 10), [AdvanceHighWatermark(4)]),
+    "it never goes back: a new leader's lags behind": (3, 3, (1, 0, 3), []),
+    "the log start follows the leader's up to the high watermark": (
+        4, 0, (3, 9, 10), [AdvanceHighWatermark(3), RaiseLogStart(3)]),
+    "and is not held by a new leader's high watermark": (4, 3, (1, 2, 10), [RaiseLogStart(2)]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", APPENDED)
+def test_after_an_append(case):
+    count, high_watermark, offsets, actions = APPENDED[case]
+    log = Log(*[1] * count, high_watermark=high_watermark)
     follower, _ = asked(log)
-    assert follower.on_appended(FetchAnswer(GOOD, EPOCH, 1, 0, 3), log.as_follower()) == []
-
-
-def test_the_log_start_follows_the_leaders_up_to_the_high_watermark():
-    log = Log(1, 1, 1, 1)
-    follower, _ = asked(log)
-    answer = FetchAnswer(GOOD, EPOCH, 3, 9, 10)
-    assert follower.on_appended(answer, log.as_follower()) == [
-        AdvanceHighWatermark(3),
-        RaiseLogStart(3),
-    ]
-
-
-def test_the_log_start_is_not_held_by_a_new_leaders_high_watermark():
-    log = Log(1, 1, 1, 1, high_watermark=3)
-    follower, _ = asked(log)
-    answer = FetchAnswer(GOOD, EPOCH, 1, 2, 10)
-    assert follower.on_appended(answer, log.as_follower()) == [RaiseLogStart(2)]
-
-
-def test_an_answer_that_says_truncate_sets_no_high_watermark():
-    """KAFKA-14704: the follower would serve records that are no part of the leader's log."""
-    log = Log(1, 1, 2, 2)
-    answer = FetchAnswer(GOOD, EPOCH, 4, 0, 10, Diverging(1, 3))
-    assert answered(log, answer) == [Truncate(2, is_below_high_watermark=False)]
-
-
-@pytest.mark.parametrize(
-    ("epochs", "diverging", "offset"),
-    [
-        pytest.param((1, 1, 1, 1), Diverging(1, 2), 2, id="the leader's end: KIP-101"),
-        pytest.param((1, 1, 2, 2), Diverging(1, 4), 2, id="the own end of that epoch: KIP-279"),
-        pytest.param((1, 1, 4, 4), Diverging(3, 3), 2, id="an epoch that is not here"),
-        pytest.param((3, 3, 4), Diverging(1, 5), 0, id="an epoch before all of this log"),
-    ],
-)
-def test_it_truncates_to_the_end_that_both_may_share(epochs, diverging, offset):
-    answer = FetchAnswer(GOOD, EPOCH, 0, 0, 10, diverging)
-    assert answered(Log(*epochs), answer) == [Truncate(offset, is_below_high_watermark=False)]
+    assert follower.on_appended(FetchAnswer(GOOD, EPOCH, *offsets), log.as_follower()) == actions
 
 
 def test_an_epoch_that_it_began_as_leader_without_a_batch_goes_too():
@@ -112,32 +123,6 @@ def test_an_epoch_that_it_began_as_leader_without_a_batch_goes_too():
     assert answered(log, FetchAnswer(GOOD, EPOCH, 0, 0, 9, Diverging(3, 5))) == [Truncate(2, False)]
     log.truncate(2)
     assert asked(log)[1].last_fetched_epoch == 1
-
-
-def test_a_truncation_of_what_was_committed_says_so():
-    """Only an unclean election leads to that."""
-    log = Log(1, 1, 1, high_watermark=3)
-    answer = FetchAnswer(GOOD, EPOCH, 0, 0, 1, Diverging(1, 1))
-    assert answered(log, answer) == [Truncate(1, is_below_high_watermark=True)]
-
-
-def test_out_of_range_because_the_leader_has_less():
-    """KAFKA-7414: never fatal."""
-    answer = FetchAnswer(ErrorCode.OFFSET_OUT_OF_RANGE, EPOCH, 0, 0, 2)
-    assert answered(Log(1, 1, 1), answer) == [Truncate(2, is_below_high_watermark=False)]
-
-
-def test_out_of_range_because_the_leader_starts_later():
-    """KAFKA-9491: the high watermark of the empty log is where it starts."""
-    answer = FetchAnswer(ErrorCode.OFFSET_OUT_OF_RANGE, EPOCH, 60, 50, 70)
-    assert answered(Log(1, 1, 1), answer) == [RestartAt(50)]
-
-
-def test_records_that_the_leader_can_no_longer_compare_are_dropped_before_an_append():
-    """The leader has deleted them, and forgotten their epochs: they may be another leader's."""
-    log = Log(1, 1, 1)
-    answer = FetchAnswer(GOOD, EPOCH, 9, 3, 10)
-    assert answered(log, answer) == [RestartAt(3), Append()]
 
 
 def test_records_that_the_leader_has_compared_stay_when_it_deletes_all():
@@ -153,24 +138,6 @@ def test_records_that_the_leader_has_compared_stay_when_it_deletes_all():
 
 def test_a_log_without_records_stays():
     assert answered(Log(start=3), FetchAnswer(GOOD, EPOCH, 9, 3, 10)) == [Append()]
-
-
-def test_out_of_range_no_more():
-    answer = FetchAnswer(ErrorCode.OFFSET_OUT_OF_RANGE, EPOCH, 0, 0, 9)
-    assert answered(Log(1, 1, 1), answer) == [WaitBefore(RETRY_MS)]
-
-
-@pytest.mark.parametrize(
-    "error",
-    [
-        ErrorCode.FENCED_LEADER_EPOCH,
-        ErrorCode.UNKNOWN_LEADER_EPOCH,
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.KAFKA_STORAGE_ERROR,
-    ],
-)
-def test_other_errors_change_nothing(error):
-    assert answered(Log(1, 1, 1), FetchAnswer(error, EPOCH)) == [WaitBefore(RETRY_MS)]
 
 
 def test_an_answer_comes_once_and_to_the_last_request():

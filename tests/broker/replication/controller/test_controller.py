@@ -31,10 +31,51 @@ def test_nothing_is_written_while_all_is_well(cluster):
     assert cluster.settle() == []
 
 
-def test_a_dead_leader_is_replaced_and_leaves_the_isr(cluster):
-    cluster.die(1)
+def offline(broker, *directories, **lists):
+    """What a broker says of partition t-0 on its disks."""
+
+    def put(cluster):
+        lists_of_t = {name: {cluster.topic_id: (0,)} for name in lists}
+        cluster.put(put_offline(broker, OfflineRecord(directories, **lists_of_t)))
+
+    return put
+
+
+# What happens to the partition "1* 2 3" with all in sync -> what it is then
+OUTCOMES = {
+    "a dead leader is replaced and leaves the ISR": (
+        [lambda of: of.die(1)], ("1 2* 3", "2 3", "")),
+    "a dead follower leaves the ISR at once": (
+        [lambda of: of.die(3)], ("1* 2 3", "1 2", "")),
+    "a fenced broker leads nothing and is in no ISR (KIP-631)": (
+        [lambda of: of.live(1, is_fenced=True)], ("1 2* 3", "2 3", "")),
+    "nor does one that is stopping (KIP-841)": (
+        [lambda of: of.live(1, is_stopping=True)], ("1 2* 3", "2 3", "")),
+    "a log that failed moves its leader": (
+        [offline(1, "d", partitions=True)], ("1 2* 3", "2 3", "")),
+    "one that is the last in sync leads nothing": (
+        [lambda of: of.die(2, 3), offline(1, "d", partitions=True)], ("1 2 3", "", "1 2 3")),
+    "a full disk moves its leader to who can write": (
+        [offline(1, full=True)], ("1 2* 3", "2 3", "")),
+    "it leads on for readers if nobody else can": (
+        [offline(1, full=True), lambda of: of.die(2, 3)], ("1* 2 3", "1", "2 3")),
+    "a slow disk moves its leader, and stays in the ISR": (
+        [offline(1, slow=True)], ("1 2* 3", "1 2 3", "")),
+    "to one that is not slow itself": (
+        [offline(1, slow=True), offline(2, slow=True)], ("1 2 3*", "1 2 3", "")),
+    "a slow disk keeps what nobody faster can lead": (
+        [offline(broker, slow=True) for broker in (1, 2, 3)], ("1* 2 3", "1 2 3", "")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("outcome", OUTCOMES)
+def test_outcomes(cluster, outcome):
+    events, expected = OUTCOMES[outcome]
+    for each in events:
+        each(cluster)
     cluster.settle()
-    assert written(cluster.state()) == ("1 2* 3", "2 3", "")
+    assert written(cluster.state()) == expected
+    assert cluster.state().leader_epoch > 5 or cluster.state().leader == 1
 
 
 def test_an_election_compares_all_that_it_was_decided_on(cluster):
@@ -51,68 +92,29 @@ def test_an_election_compares_all_that_it_was_decided_on(cluster):
     assert found.why == "election"
 
 
-def test_a_dead_follower_leaves_the_isr_at_once(cluster):
-    cluster.die(3)
+def test_a_failed_log_moves_no_other_leader(cluster):
+    cluster.create("other", state("1* 2 3", "1 2 3"))
+    offline(1, "d", partitions=True)(cluster)
     cluster.settle()
-    assert written(cluster.state()) == ("1* 2 3", "1 2", "")
-    assert cluster.state().leader_epoch == 5
+    assert written(cluster.state("other")) == ("1* 2 3", "1 2 3", "")
 
 
-@pytest.mark.parametrize("reason", ["is_fenced", "is_stopping"])
-def test_a_fenced_or_stopping_broker_leads_nothing_and_is_in_no_isr(cluster, reason):
-    """KIP-631, KIP-841."""
-    cluster.live(1, **{reason: True})
-    cluster.settle()
-    assert written(cluster.state()) == ("1 2* 3", "2 3", "")
-
-
-def test_a_failed_log_moves_its_leader_and_no_other(cluster):
-    other = cluster.create("other", state("1* 2 3", "1 2 3"))
-    cluster.put(put_offline(1, OfflineRecord(("d",), {cluster.topic_id: (0,)})))
-    cluster.settle()
-    assert written(cluster.state()) == ("1 2* 3", "2 3", "")
-    assert written(cluster.state("other")) == ("1* 2 3", "1 2 3", ""), other
-
-
-def test_a_failed_log_that_is_the_last_in_sync_leads_nothing(cluster):
-    cluster.die(2, 3)
-    cluster.put(put_offline(1, OfflineRecord(("d",), {cluster.topic_id: (0,)})))
-    cluster.settle()
-    assert written(cluster.state()) == ("1 2 3", "", "1 2 3")
-
-
-def test_a_full_disk_moves_its_leader_to_who_can_write(cluster):
-    cluster.put(put_offline(1, OfflineRecord(full={cluster.topic_id: (0,)})))
-    cluster.settle()
-    assert written(cluster.state()) == ("1 2* 3", "2 3", "")
-
-
-def test_a_full_disk_leads_on_for_readers_if_nobody_else_can(cluster):
-    cluster.put(put_offline(1, OfflineRecord(full={cluster.topic_id: (0,)})))
+def test_a_full_disk_leads_until_somebody_who_can_write_is_back(cluster):
+    offline(1, full=True)(cluster)
     cluster.die(2, 3)
     cluster.settle()
-    assert written(cluster.state()) == ("1* 2 3", "1", "2 3")
     cluster.live(3)
     cluster.settle()
     assert written(cluster.state()) == ("1 2 3*", "3", "1 2")
 
 
-def test_a_slow_disk_moves_its_leader_and_leaves_the_isr(cluster):
-    cluster.put(put_offline(1, OfflineRecord(slow={cluster.topic_id: (0,)})))
+def test_a_slow_disk_gets_no_leader_back_before_it_is_fast(cluster):
+    offline(1, slow=True)(cluster)
     cluster.settle()
-    assert written(cluster.state()) == ("1 2* 3", "1 2 3", "")
-    cluster.put(put_offline(1, OfflineRecord()))
+    assert cluster.settle(settled={1}) == []
+    offline(1)(cluster)
     cluster.settle(settled={1})
     assert written(cluster.state()) == ("1* 2 3", "1 2 3", "")
-
-
-def test_a_slow_disk_gets_no_leader_back_and_keeps_what_nobody_faster_can_lead(cluster):
-    for broker in (1, 2, 3):
-        cluster.put(put_offline(broker, OfflineRecord(slow={cluster.topic_id: (0,)})))
-    assert cluster.settle() == []
-    cluster.put(put_offline(3, OfflineRecord()))
-    cluster.settle(settled={1, 2, 3})
-    assert written(cluster.state()) == ("1 2 3*", "1 2 3", "")
 
 
 def test_a_creation_whose_broker_has_ended_becomes_a_deletion(cluster):

@@ -29,32 +29,37 @@ def test_new_replicas_are_added_beside_the_old_ones():
     assert (after.leader_epoch, after.partition_epoch) == (5, 10)
 
 
-def test_it_is_not_complete_before_all_new_replicas_are_in_sync():
-    growing = begin(state("1* 2 3", "1 2 3"), (3, 4, 5), ALL)
-    for isr in ((1, 2, 3), (1, 3, 4), (4, 5)):
-        assert complete(growing._replace(isr=isr, leader=isr[0]), ALL, 2) is None
+WHOLE = ("1* 2 3", "1 2 3")
+# state | target | ISR meanwhile | who is able | min.insync.replicas -> the state then, and its leader epoch
+STEPS = {
+    "it waits until all new replicas are in sync": (WHOLE, (3, 4, 5), (1, 3, 4), ALL, 2, None),
+    "also where the old ones have left": (WHOLE, (3, 4, 5), (4, 5), ALL, 2, None),
+    "the old replicas go in one step with another leader": (
+        WHOLE, (3, 4, 5), (3, 4, 5, 1, 2), {4, 5}, 2, (("3 4* 5", "3 4 5", ""), 6)),
+    # A replica that is removed, wiped and added again must not come back on what it once had.
+    "a leader epoch ends even if the leader stays": (
+        WHOLE, (1, 2), (1, 2, 3), ALL, 2, (("1* 2", "1 2", ""), 6)),
+    "a leader that cannot lead gets no new epoch": (
+        WHOLE, (1, 2), (1, 2, 3), {2, 3}, 1, (("1 2*", "1 2", ""), 6)),
+    "nobody able to lead delays the step": (WHOLE, (1, 2), (1, 2, 3), (), 1, None),
+    "nor do the old replicas lead": (("1* 2", "1 2"), (3, 4), (3, 4, 1, 2), {1, 2}, 2, None),
+    "only new replicas end no leader epoch": (
+        ("1* 2", "1 2"), (1, 2, 3), (1, 2, 3), ALL, 2, (("1* 2 3", "1 2 3", ""), 5)),
+    "removing waits while too few would be in sync": (
+        ("1* 2 3", "1 3"), (1, 2), (1, 3), ALL, 2, None),
+    "as min.insync.replicas says": (
+        ("1* 2 3", "1 3"), (1, 2), (1, 3), ALL, 1, (("1* 2", "1", ""), 6)),
+}  # fmt: skip
 
 
-def test_the_old_replicas_go_in_one_step_with_another_leader():
-    growing = begin(state("1* 2 3", "1 2 3"), (3, 4, 5), ALL)
-    after = complete(growing._replace(isr=(3, 4, 5, 1, 2)), {4, 5}, 2)
-    assert written(after) == ("3 4* 5", "3 4 5", "")
-    assert (after.adding, after.removing) == ((), ())
-    assert (after.leader_epoch, after.partition_epoch) == (6, 11)
-
-
-def test_a_leader_epoch_ends_even_if_the_leader_stays():
-    """A replica that is removed, wiped and added again must not come back on what it once had."""
-    growing = begin(state("1* 2 3", "1 2 3"), (1, 2), ALL)
-    after = complete(growing, ALL, 2)
-    assert (written(after), after.leader_epoch) == (("1* 2", "1 2", ""), 6)
-
-
-def test_a_leader_that_cannot_lead_gets_no_new_epoch():
-    growing = begin(state("1* 2 3", "1 2 3"), (1, 2), ALL)
-    after = complete(growing, set(ALL) - {1}, 1)
-    assert (written(after), after.leader_epoch) == (("1 2*", "1 2", ""), 6)
-    assert complete(growing, (), 1) is None
+@pytest.mark.parametrize("step", STEPS)
+def test_steps(step):
+    before, replicas, isr, able, min_insync, expected = STEPS[step]
+    growing = begin(state(*before), replicas, ALL)
+    leader = growing.leader if growing.leader in isr else isr[0]
+    after = complete(growing._replace(isr=isr, leader=leader), able, min_insync)
+    assert (after and (written(after), after.leader_epoch)) == expected
+    assert after is None or not reassignment.is_in_progress(after)
 
 
 def test_only_another_order_is_no_reassignment():
@@ -62,33 +67,12 @@ def test_only_another_order_is_no_reassignment():
     assert (written(after), reassignment.is_in_progress(after)) == (("3 2 1*", "1 2 3", ""), False)
 
 
-def test_only_new_replicas_end_no_leader_epoch():
-    growing = begin(state("1* 2", "1 2"), (1, 2, 3), ALL)
-    after = complete(growing._replace(isr=(1, 2, 3)), ALL, 2)
-    assert (written(after), after.leader_epoch) == (("1* 2 3", "1 2 3", ""), 5)
-
-
-def test_removing_waits_while_too_few_would_be_in_sync():
-    shrinking = begin(state("1* 2 3", "1 3"), (1, 2), ALL)
-    assert complete(shrinking, ALL, 2) is None
-    assert written(complete(shrinking, ALL, 1)) == ("1* 2", "1", "")
-
-
-def test_nobody_able_to_lead_delays_the_step():
-    growing = begin(state("1* 2", "1 2"), (3, 4), ALL)._replace(isr=(3, 4, 1, 2))
-    assert complete(growing, {1, 2}, 2) is None
-
-
-def test_a_cancelled_reassignment_keeps_the_old_replicas():
-    growing = begin(state("1* 2 3", "1 2 3"), (3, 4, 5), ALL)._replace(isr=(4, 1, 2))
+@pytest.mark.parametrize("isr", ["1 2 3", "1 2"])
+def test_a_cancelled_reassignment_keeps_the_old_replicas_also_if_one_is_down(isr):
+    growing = begin(state("1* 2 3", isr), (3, 4, 5), ALL)._replace(isr=(4, 1, 2))
     back = cancel(growing)
     assert original(back) == target(back) == (3, 1, 2)  # their order is the newer one, as in Kafka
     assert written(complete(back, ALL, 2)) == ("3 1* 2", "1 2", "")
-
-
-def test_cancelling_does_not_wait_for_an_old_replica_that_is_down():
-    growing = begin(state("1* 2 3", "1 2"), (3, 4, 5), ALL)._replace(isr=(4, 1, 2))
-    assert written(complete(cancel(growing), ALL, 2)) == ("3 1* 2", "1 2", "")
 
 
 def test_cancelling_waits_while_the_new_replicas_alone_are_in_sync():
